@@ -1,0 +1,46 @@
+# Set-up and checks. A machine with Python 3.11 to 3.13 and make is enough: each target first makes .venv and installs
+# into it, once; while pyproject.toml and constraints.txt stay as they are, it starts at once and needs no network.
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The stamp's name is the content of what decides the installation, so a fresh checkout's new file times change nothing.
+STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | tr ' ' '-')
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint clean FORCE
+
+help:
+	@echo "make demo    a small grid on the built-in digits, with its tables, in under a minute"
+	@echo "make test    everything that must hold: lint, types, layers, tests"
+	@echo "make lint    the same without the tests"
+	@echo "make clean   remove .venv and caches (never outputs/)"
+
+demo: $(STAMP)
+	@$(BIN)/runmanager demo
+
+test: lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+	$(BIN)/lint-imports
+
+# Anew also where .venv's own Python is gone, as after an upgrade of the system's.
+$(STAMP): $(if $(wildcard $(BIN)/python),,FORCE)
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \
+		{ echo "error: Python must be 3.11 to 3.13, got $$($(PYTHON) --version 2>&1); use make PYTHON=python3.12" >&2; exit 2; }
+	@$(PYTHON) -m venv $(VENV) || \
+		{ echo "error: $(PYTHON) must be able to make virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; \
+		  exit 2; }
+	$(BIN)/python -m pip install --editable '.[dev]' --constraint constraints.txt
+	@rm -f $(VENV)/.installed-*
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,53 @@
+"""The public surface of runmanager: everything that a program needs to import, loaded when it is first used.
+
+`import runmanager` itself loads no torch; a name below brings its own module, and what that needs, on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from runmanager.records.grid import RunBuilder, expand_grid
+    from runmanager.results.sweep import Sweep
+    from runmanager.tracking.manager import RunManager
+    from runmanager.tracking.transfer import DeviceDataLoader, get_default_device, to_device
+    from runmanager.training.loop import evaluate, fit
+
+__all__ = [
+    "DeviceDataLoader",
+    "RunBuilder",
+    "RunManager",
+    "Sweep",
+    "__version__",
+    "evaluate",
+    "expand_grid",
+    "fit",
+    "get_default_device",
+    "to_device",
+]
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "DeviceDataLoader": "runmanager.tracking.transfer",
+    "RunBuilder": "runmanager.records.grid",
+    "RunManager": "runmanager.tracking.manager",
+    "Sweep": "runmanager.results.sweep",
+    "evaluate": "runmanager.training.loop",
+    "expand_grid": "runmanager.records.grid",
+    "fit": "runmanager.training.loop",
+    "get_default_device": "runmanager.tracking.transfer",
+    "to_device": "runmanager.tracking.transfer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'runmanager' has no attribute '{name}'")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value  # looked up once
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,90 @@
+"""The `runmanager` command line: which commands there are, and how their errors reach people."""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from runmanager import __version__
+from runmanager.cli.doctor import doctor
+from runmanager.cli.launch import PASS_THROUGH, demo, run, sweep
+from runmanager.cli.stored import compare, table
+from runmanager.cli.tensorboard import tensorboard
+from runmanager.errors import RunManagerError
+
+__all__ = ["app", "main", "run_command"]
+
+app = typer.Typer(name="runmanager", add_completion=False, pretty_exceptions_enable=False)
+
+for _launching in (sweep, run, demo):
+    app.command(context_settings=PASS_THROUGH, options_metavar="[OVERRIDES]...")(_launching)
+app.command()(table)
+app.command()(compare)
+app.command()(tensorboard)
+app.command()(doctor)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"runmanager {__version__}")
+        raise typer.Exit()
+
+
+@app.callback(epilog="Add --debug to any command for the traceback of an error.")
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say the version, and leave.")
+    ] = False,
+) -> None:
+    """Run a grid of PyTorch settings, watch it live, and compare what came out."""
+
+
+def main() -> None:
+    """Carry out the process's command line, and leave with its status."""
+    sys.exit(run_command(sys.argv[1:]))
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Carry out one command and return its exit status.
+
+    0: every cell is finished or skipped. 1: a run failed, was killed or crashed. 2: the command or the configuration
+    cannot be. 130: interrupted. Errors go to stderr, a line a fault; their traceback follows only after `--debug`,
+    which may stand anywhere.
+    """
+    if sys.platform == "win32":
+        return _say(["Windows is not supported; use Linux, macOS, or Linux inside Windows (WSL 2)."], status=2)
+    debug = "--debug" in arguments
+    rest = [argument for argument in arguments if argument != "--debug"]
+    try:
+        # Through the context, `obj`, the flag reaches the commands that hand it on to the Hydra application.
+        returned = typer.main.get_command(app).main(
+            rest or ["--help"], prog_name="runmanager", standalone_mode=False, obj=debug
+        )
+        return returned if isinstance(returned, int) else 0
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        return _explain(error)
+
+
+def _explain(error: Exception) -> int:
+    """Say what went wrong, and return the status it calls for."""
+    if isinstance(error, RunManagerError):
+        return _say(str(error).splitlines(), status=2)
+    if isinstance(error, typer.TyperException):
+        message = " ".join(error.format_message().split())
+        return _say([f"{message.rstrip('.?')}; see runmanager --help."], status=error.exit_code)
+    if isinstance(error, OSError):
+        return _say([str(error)], status=1)
+    kind = type(error).__name__
+    return _say([f"unexpected {kind}: {error}; the same command with --debug shows where."], status=1)
+
+
+def _say(faults: Sequence[str], *, status: int) -> int:
+    for fault in faults:
+        print(f"error: {fault}", file=sys.stderr)
+    return status

@@ -1,0 +1,144 @@
+"""The commands on what is stored: table and compare, computed afresh from the runs on disk each time."""
+
+import os
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runmanager.cli.location import find_sweep
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from runmanager.records.store import SweepContents
+
+__all__ = ["ComparisonFormat", "TableFormat", "compare", "table"]
+
+_SHOWN_ROWS = 50
+_SWEEP = typer.Argument(metavar="SWEEP", help="The sweep's folder, or its name under outputs/.")
+
+
+class TableFormat(StrEnum):
+    """The forms in which a results table can be had."""
+
+    TEXT = "text"
+    CSV = "csv"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    HTML = "html"
+
+
+class ComparisonFormat(StrEnum):
+    """The forms in which a comparison can be had."""
+
+    TEXT = "text"
+    CSV = "csv"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+def table(
+    sweep: Annotated[str, _SWEEP],
+    show_all: Annotated[bool, typer.Option("--all", help="Every row, not only the first 50; text only.")] = False,
+    format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
+        TableFormat.TEXT
+    ),
+    sort: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Best first for accuracies and throughput, else the smallest first."),
+    ] = None,
+) -> None:
+    """Show a sweep's results: one row a run, the fastest epoch first."""
+    from runmanager.cli.sorting import sorted_by
+    from runmanager.results import formats
+    from runmanager.results.reading import read_results
+    from runmanager.results.table import result_rows
+
+    paths = find_sweep(sweep)
+    contents, plan = read_results(paths)
+    results = result_rows(contents, plan)
+    if sort is not None:
+        results = sorted_by(results, sort)
+    if format_ is TableFormat.TEXT:
+        from runmanager.results.terminal import results_table
+
+        console = _console()
+        limit = None if show_all else _SHOWN_ROWS
+        _print(_rendered(console, results_table(results, limit=limit, width=console.width)))
+    elif format_ is TableFormat.MARKDOWN:
+        _print(formats.to_markdown(results))
+    elif format_ is TableFormat.HTML:
+        _print(formats.to_html(results, title=f"Results of {paths.name}"))
+    else:
+        _warn_of_damage(contents)
+        _print(formats.to_csv(results) if format_ is TableFormat.CSV else formats.to_json(results))
+
+
+def compare(
+    sweep: Annotated[str, _SWEEP],
+    axis: Annotated[str, typer.Option(help="The setting, or group of settings, whose values are compared.")] = "device",
+    baseline: Annotated[
+        str | None, typer.Option(help="The value to compare against. Default: cpu for device, else the first given.")
+    ] = None,
+    drift: Annotated[
+        float, typer.Option(help="With few runs a side, no difference up to this share is called one.")
+    ] = 0.1,
+    show_all: Annotated[bool, typer.Option("--all", help="Every row, not only the first 50; text only.")] = False,
+    format_: Annotated[ComparisonFormat, typer.Option("--format", help="Files hold every row and column.")] = (
+        ComparisonFormat.TEXT
+    ),
+) -> None:
+    """Compare the runs of a sweep that differ in one setting only, with the noise stated."""
+    from runmanager.results import comparison, formats
+    from runmanager.results.reading import read_results
+
+    contents, plan = read_results(find_sweep(sweep))
+    options = comparison.CompareOptions(axis=axis, baseline=baseline, drift=drift)
+    pairs = comparison.compare(contents, plan, options)
+    if format_ is ComparisonFormat.TEXT:
+        from runmanager.results.sentences import answers
+        from runmanager.results.table import result_rows
+        from runmanager.results.terminal import comparison_table
+
+        console = _console()
+        limit = None if show_all else _SHOWN_ROWS
+        said = answers(result_rows(contents, plan), pairs)
+        _print(_rendered(console, comparison_table(pairs, limit=limit, width=console.width), *said))
+    elif format_ is ComparisonFormat.MARKDOWN:
+        _print(formats.to_markdown(pairs))
+    else:
+        _warn_of_damage(contents)
+        _print(formats.to_csv(pairs) if format_ is ComparisonFormat.CSV else formats.to_json(pairs))
+
+
+def _warn_of_damage(contents: "SweepContents") -> None:
+    """Say on stderr what the tables for people say in a note: rows that are missing from the output."""
+    for damage in contents.damaged:
+        print(f"warning: not read: {damage.message}", file=sys.stderr)
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def _rendered(console: "Console", shown: "RenderableType", *lines: str) -> str:
+    with console.capture() as capture:
+        console.print(shown)
+        if lines:
+            console.print()
+        for line in lines:
+            console.print(line, markup=False)
+    return capture.get()
+
+
+def _print(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the table has seen enough (`| head`). Python would complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,55 @@
+"""The exceptions that users meet: each message says what must hold, what was got, and the way out."""
+
+from collections.abc import Iterable
+
+__all__ = [
+    "ConfigurationError",
+    "DatasetError",
+    "DeviceUnavailableError",
+    "RecordError",
+    "RunBusyError",
+    "RunExistsError",
+    "RunManagerError",
+    "TensorMismatchError",
+    "UsageError",
+]
+
+
+class RunManagerError(Exception):
+    """Base of every error that is the user's to mend; shown as one line, without a traceback."""
+
+
+class ConfigurationError(RunManagerError):
+    """Settings that cannot be: every fault found, said at once."""
+
+    def __init__(self, faults: Iterable[str]) -> None:
+        self.faults = tuple(dict.fromkeys(faults))
+        super().__init__("\n".join(self.faults))
+
+
+class UsageError(RunManagerError):
+    """A call or a command that cannot be carried out as it was given."""
+
+
+class DeviceUnavailableError(RunManagerError):
+    """The host lacks the device that was asked for."""
+
+
+class DatasetError(RunManagerError):
+    """A dataset that cannot be read, built or downloaded."""
+
+
+class RecordError(RunManagerError):
+    """A file of a run or sweep that is damaged, or written by a newer version of this package."""
+
+
+class RunExistsError(RunManagerError):
+    """The run is finished already, and was not to be overwritten."""
+
+
+class RunBusyError(RunManagerError):
+    """Another living process owns the run's folder."""
+
+
+class TensorMismatchError(RunManagerError):
+    """A batch that does not fit the model: wrong device, shape or class labels."""

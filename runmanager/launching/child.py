@@ -1,0 +1,76 @@
+"""The first and last lines of a run's own process."""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from runmanager.launching.lifeline import die_with_parent
+
+__all__ = ["Raised", "Request", "Returned", "child_main"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a process is to do: call `function(*arguments)` in this folder, environment and number of threads."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    environment: Mapping[str, str]
+    folder: str
+    threads: int
+
+
+@dataclass(frozen=True)
+class Returned:
+    """The function came to its end."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The function raised."""
+
+    message: str
+    traceback: str
+
+
+def child_main(connection: Connection, request: Request) -> None:
+    """Become a run's process, do what is asked, and say how it went."""
+    os.setsid()  # one signal reaches the run and its loader's workers, and a terminal's Ctrl-C reaches neither
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent()
+    if sys.platform == "linux":
+        # A loader's workers would else come from a nested forkserver: slow to start, and alive after a kill.
+        multiprocessing.set_start_method("fork", force=True)
+    os.environ.clear()
+    os.environ.update(request.environment)
+    os.chdir(request.folder)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(request.threads)
+    _say(connection, _answer(request))
+
+
+def _answer(request: Request) -> Returned | Raised:
+    try:
+        return Returned(request.function(*request.arguments))
+    except SystemExit as error:
+        return Raised(f"sys.exit({error.code})", traceback.format_exc())
+    except BaseException as error:
+        return Raised(f"{type(error).__name__}: {error}", traceback.format_exc())
+
+
+def _say(connection: Connection, answer: Returned | Raised) -> None:
+    try:
+        data = pickle.dumps(answer)
+    except Exception as error:
+        data = pickle.dumps(Raised(f"the result cannot be sent: {error}", traceback.format_exc()))
+    connection.send_bytes(data)
+    connection.close()

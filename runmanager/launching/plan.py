@@ -1,0 +1,124 @@
+"""What a sweep has to do: each cell beside what is stored of it, and why it is to be run, gone on with, or kept."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from runmanager.records.paths import RunPaths, SweepPaths
+from runmanager.records.run import Environment
+from runmanager.records.states import Status
+from runmanager.records.store import StoredRun
+
+__all__ = ["Action", "Cell", "PlannedRun", "Resume", "plan_runs"]
+
+
+class Action(StrEnum):
+    """What is to be done with a cell."""
+
+    START = "start"
+    GO_ON = "go on"
+    START_ANEW = "start anew"
+    KEEP = "keep"
+    LEAVE = "leave"  # another living process is at it
+
+
+class Resume(StrEnum):
+    """What a rerun of a named sweep does with the runs that are there.
+
+    `auto` does what is missing, `must` the same but wants something to be there, `never` runs every cell anew, the
+    earlier files in attempts/.
+    """
+
+    AUTO = "auto"
+    NEVER = "never"
+    MUST = "must"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell before it is run: its identity, its run's name, its resolved configuration, and Hydra's words for it."""
+
+    signature: str
+    name: str
+    config: Mapping[str, Any]
+    overrides: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A cell, what is to be done with it and why, and where."""
+
+    cell: Cell
+    action: Action
+    why: str
+    paths: RunPaths
+
+    @property
+    def is_to_run(self) -> bool:
+        return self.action in (Action.START, Action.GO_ON, Action.START_ANEW)
+
+
+def plan_runs(
+    cells: Sequence[Cell],
+    stored: Sequence[StoredRun],
+    sweep: SweepPaths,
+    *,
+    resume: Resume,
+    rerun_changed: bool,
+    now: Environment,
+) -> list[PlannedRun]:
+    """A plan for each distinct cell, in order. Runs are found by signature, never by their folder's name.
+
+    `now` says which commit and library versions a new run would have; a finished run that had others is named, and
+    run anew if `rerun_changed`.
+    """
+    found = {run.record.signature: run for run in stored}
+    distinct = {cell.signature: cell for cell in reversed(cells)}
+    ordered = [distinct.pop(cell.signature) for cell in cells if cell.signature in distinct]
+    return [
+        _plan(cell, found.get(cell.signature), sweep, resume=resume, rerun_changed=rerun_changed, now=now)
+        for cell in ordered
+    ]
+
+
+def _plan(
+    cell: Cell, run: StoredRun | None, sweep: SweepPaths, *, resume: Resume, rerun_changed: bool, now: Environment
+) -> PlannedRun:
+    if run is None:
+        return PlannedRun(cell, Action.START, "new", sweep.run(cell.name))
+    action, why = _decide(run, resume, rerun_changed, changes_since(run.record.environment, now))
+    return PlannedRun(cell, action, why, run.paths)
+
+
+def _decide(run: StoredRun, resume: Resume, rerun_changed: bool, changes: str) -> tuple[Action, str]:
+    record = run.record
+    state = f"{record.status}" + (f" ({record.reason})" if record.reason else "")
+    if record.status is Status.RUNNING:
+        return Action.LEAVE, f"running in process {record.owner.pid if record.owner else '?'}"
+    if resume is Resume.NEVER:
+        return Action.START_ANEW, f"{state}; resume=never"
+    match record.status:
+        case Status.FINISHED if changes and rerun_changed:
+            return Action.START_ANEW, f"finished with other versions: {changes}"
+        case Status.FINISHED:
+            return Action.KEEP, state + (f", with other versions: {changes}" if changes else "")
+        case Status.KILLED | Status.CRASHED if run.paths.checkpoint.exists():
+            last = run.epochs[-1].epoch if run.epochs else 0
+            return Action.GO_ON, f"{state} after epoch {last}"
+        case Status.SKIPPED:
+            return Action.START, f"{state}; tried again"
+        case _:
+            return Action.START_ANEW, state
+
+
+def changes_since(then: Environment, now: Environment) -> str:
+    """What differs between two environments that could change results: commit and library versions, in words."""
+    changes = []
+    if then.commit != now.commit and then.commit and now.commit:
+        changes.append(f"commit {then.commit[:8]}, now {now.commit[:8]}")
+    for name, version in now.libraries.items():
+        earlier = then.libraries.get(name)
+        if earlier is not None and earlier != version:
+            changes.append(f"{name} {earlier}, now {version}")
+    return "; ".join(changes)

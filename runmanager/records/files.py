@@ -1,0 +1,79 @@
+"""Files that survive a kill at any moment: whole replacement, and appended lines."""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+__all__ = ["LineAppender", "complete_lines", "replace_file"]
+
+
+def replace_file(path: Path, content: bytes | str) -> None:
+    """Write `content` beside `path`, make it durable, and rename it into place: a reader sees the old or the new."""
+    data = content.encode() if isinstance(content, str) else content
+    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 would keep colleagues from reading
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise
+
+
+class LineAppender:
+    """Appends whole lines to a file; each survives a kill at once, and a power cut a second later.
+
+    fsync is called at most once in `sync_seconds`, and at the end.
+    """
+
+    def __init__(self, path: Path, *, sync_seconds: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
+        _cut_torn_line(path)
+        self._file = path.open("ab", buffering=0)
+        self._clock = clock
+        self._sync_seconds = sync_seconds
+        self._synced_at = -float("inf")
+
+    def append(self, line: bytes) -> None:
+        """Append `line` (without a line break in it) in one write."""
+        self._file.write(line + b"\n")
+        now = self._clock()
+        if now - self._synced_at >= self._sync_seconds:
+            os.fsync(self._file.fileno())
+            self._synced_at = now
+
+    def close(self) -> None:
+        if not self._file.closed:
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Drop the half-written last line that a kill may have left, so that the next one begins on its own."""
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    if data and not data.endswith(b"\n"):
+        os.truncate(path, data.rfind(b"\n") + 1)
+
+
+def complete_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file without a torn last one; none if there is no file."""
+    if not path.exists():
+        return
+    *lines, _torn = path.read_bytes().split(b"\n")
+    yield from (line for line in lines if line.strip())

@@ -1,0 +1,141 @@
+"""Settings and grids: expanding axes into cells, flattening nested settings, naming what varies."""
+
+import dataclasses
+import itertools
+import re
+from collections import namedtuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from runmanager.errors import UsageError
+
+__all__ = [
+    "RunBuilder",
+    "Settings",
+    "differing",
+    "expand_grid",
+    "flatten",
+    "plain_settings",
+    "readable_name",
+]
+
+_MAX_NAME_LENGTH = 120
+
+
+class Settings(dict[str, Any]):
+    """One cell of a grid: a dict whose keys can be read as attributes too (`cell.lr`)."""
+
+    def __getattr__(self, key: str) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            raise AttributeError(f"this cell has no setting '{key}'; it has {', '.join(self)}.") from None
+
+
+def expand_grid(**axes: Iterable[Any]) -> list[Settings]:
+    """Every combination of the axes' values, the last axis varying fastest.
+
+    Raises `UsageError` when an axis is a string, is no iterable, or has no values.
+    """
+    return [Settings(zip(axes, values, strict=True)) for values in _product(axes)]
+
+
+class RunBuilder:
+    """The tutorials' grid: a list of named tuples, one a run."""
+
+    @staticmethod
+    def get_runs(params: Mapping[str, Iterable[Any]]) -> list[Any]:
+        """Every combination of the values in `params`, as `Run(lr=…, batch_size=…)` tuples.
+
+        Raises `UsageError` as `expand_grid` does.
+        """
+        run_type = namedtuple("Run", list(params))  # type: ignore[misc]  # the fields are known at run time only
+        return [run_type(*values) for values in _product(params)]
+
+
+def _product(axes: Mapping[str, Iterable[Any]]) -> Iterable[tuple[Any, ...]]:
+    columns = []
+    for name, values in axes.items():
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise UsageError(f"Axis '{name}' must be a list of values, got {values!r}; write {name}=[{values!r}].")
+        columns.append(list(values))
+        if not columns[-1]:
+            raise UsageError(f"Axis '{name}' must have at least one value, got none; leave it out of the grid.")
+    return itertools.product(*columns)
+
+
+def plain_settings(params: Any) -> dict[str, Any]:
+    """The settings of a run as a dict of plain values, from a mapping, named tuple or dataclass.
+
+    Values that JSON has no word for (a `torch.device`, a path) become their text.
+    Raises `UsageError` for anything else, and for keys that are not strings.
+    """
+    if params is None:
+        return {}
+    if hasattr(params, "_asdict"):
+        params = params._asdict()
+    elif dataclasses.is_dataclass(params) and not isinstance(params, type):
+        params = dataclasses.asdict(params)
+    if not isinstance(params, Mapping):
+        raise UsageError(
+            "A run's settings must be a mapping, a named tuple or a dataclass, "
+            f"got {type(params).__name__}; use expand_grid(...) or a dict."
+        )
+    return {_key(key): _plain(value) for key, value in params.items()}
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise UsageError(f"The name of a setting must be a string, got {key!r}.")
+    return key
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence | set | frozenset):
+        return [_plain(item) for item in value]
+    return str(value)
+
+
+def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings under dotted names (`{"model": {"depth": 8}}` -> `{"model.depth": 8}`); lists stay values."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            flat.update({f"{key}.{name}": item for name, item in flatten(value).items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def differing(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The dotted names of the settings that do not have one value in all the (flat) cells, in order of appearance."""
+    if not cells:
+        return []
+    names = dict.fromkeys(name for cell in cells for name in cell)
+    first = cells[0]
+    absent = object()
+    return [
+        name for name in names if any(_differ(cell.get(name, absent), first.get(name, absent)) for cell in cells[1:])
+    ]
+
+
+def _differ(one: Any, other: Any) -> bool:
+    # 1 == True in Python, but they are two values of a setting.
+    return one is not other and (type(one) is not type(other) or one != other)
+
+
+def readable_name(varying: Mapping[str, Any]) -> str:
+    """The part of a run folder's name for people: `lr=0.01,model=cnn`; `run` where nothing varies."""
+    parts = [f"{key.removesuffix('.name')}={_short(value)}" for key, value in varying.items()]
+    name = re.sub(r"[^\w.,=+-]+", "_", ",".join(parts))
+    return name[:_MAX_NAME_LENGTH].strip(".,_") or "run"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return "x".join(_short(item) for item in value)
+    return str(value)

@@ -1,0 +1,92 @@
+"""The one place where a file's name in a sweep or run folder is spelled."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["RunPaths", "SweepPaths"]
+
+
+@dataclass(frozen=True)
+class RunPaths:
+    """The files of one run, in `root` = `<sweep>/runs/<name>`."""
+
+    root: Path
+
+    @property
+    def name(self) -> str:
+        return self.root.name
+
+    @property
+    def record(self) -> Path:
+        return self.root / "run.json"
+
+    @property
+    def epochs(self) -> Path:
+        return self.root / "epochs.jsonl"
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.yaml"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "run.log"
+
+    @property
+    def error(self) -> Path:
+        return self.root / "error.txt"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "checkpoint.pt"
+
+    @property
+    def attempts(self) -> Path:
+        return self.root / "attempts"
+
+    def claim(self, attempt: int) -> Path:
+        """The file whose exclusive creation makes a process the owner of this attempt (counted from 1)."""
+        return self.root / f".claim-{attempt}"
+
+    @property
+    def events(self) -> Path | None:
+        """The run's TensorBoard file, None before there is one."""
+        return min(self.root.glob("events.out.tfevents.*"), default=None)
+
+
+@dataclass(frozen=True)
+class SweepPaths:
+    """The files of a sweep, in `root` = `<output_root>/<sweep>`."""
+
+    root: Path
+
+    @property
+    def name(self) -> str:
+        return self.root.resolve().name
+
+    @property
+    def record(self) -> Path:
+        return self.root / "sweep.json"
+
+    @property
+    def runs(self) -> Path:
+        return self.root / "runs"
+
+    @property
+    def report(self) -> Path:
+        return self.root / "report.html"
+
+    @property
+    def epochs_csv(self) -> Path:
+        return self.root / "epochs.csv"
+
+    def results(self, kind: str) -> Path:
+        """The results table as `kind`: csv, json, md or html."""
+        return self.root / f"results.{kind}"
+
+    def comparison(self, kind: str) -> Path:
+        """The comparison as `kind`: csv, json or md."""
+        return self.root / f"comparison.{kind}"
+
+    def run(self, name: str) -> RunPaths:
+        return RunPaths(self.runs / name)

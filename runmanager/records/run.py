@@ -1,0 +1,124 @@
+"""What a run is: the record in run.json, and the record of an epoch, one line of epochs.jsonl."""
+
+from typing import Any
+
+import msgspec
+
+from runmanager.records.grid import flatten
+from runmanager.records.process import ProcessIdentity
+from runmanager.records.signature import UNSIGNED
+from runmanager.records.states import Outcome, Reason, Status
+
+__all__ = ["PHASES", "SCHEMA_VERSION", "Environment", "EpochRecord", "RunRecord"]
+
+SCHEMA_VERSION = 1
+"""Version of run.json and sweep.json; raised when an older reader could misread a newer file."""
+
+PHASES = ("data", "transfer", "compute", "eval", "tracking")
+"""The parts of an epoch's wall time, in the order of their columns (`data_seconds`, …)."""
+
+
+class EpochRecord(msgspec.Struct, frozen=True):
+    """One epoch: metrics are means over its samples, accuracies fractions in [0, 1], times seconds.
+
+    Epochs count from 1; epoch 0 is the evaluation before training: no samples, no `epoch_seconds`.
+    None is what was not measured. `run_seconds` counts from the run's start.
+    """
+
+    epoch: int
+    loss: float | None = None
+    accuracy: float | None = None
+    val_loss: float | None = None
+    val_accuracy: float | None = None
+    epoch_seconds: float | None = None
+    wall_seconds: float | None = None
+    run_seconds: float | None = None
+    samples: int = 0
+    warmup: bool = False
+    data_seconds: float | None = None
+    transfer_seconds: float | None = None
+    compute_seconds: float | None = None
+    eval_seconds: float | None = None
+    tracking_seconds: float | None = None
+
+    @property
+    def samples_per_second(self) -> float | None:
+        """Throughput of the training part; None where there was none."""
+        if not self.samples or not self.epoch_seconds:
+            return None
+        return self.samples / self.epoch_seconds
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """Where and with what a run was made; None is what could not be found out."""
+
+    host: str = ""
+    cpu_model: str | None = None
+    num_cores: int | None = None
+    torch_threads: int | None = None
+    device_name: str | None = None
+    compute_capability: str | None = None
+    driver: str | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    cudnn_benchmark: bool | None = None
+    cudnn_deterministic: bool | None = None
+    tf32_matmul: bool | None = None
+    tf32_cudnn: bool | None = None
+    python: str = ""
+    libraries: dict[str, str] = {}
+    commit: str | None = None
+    commit_clean: bool | None = None
+    command: tuple[str, ...] = ()
+    load_at_start: float | None = None
+    load_at_end: float | None = None
+    steal_share: float | None = None
+    outside_cpu_share: float | None = None
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One run, as kept in its run.json.
+
+    `config` holds the settings as asked, resolved and nested. `attempt` counts from 1 the times the run was begun
+    or gone on with. Times of day are ISO 8601 in UTC. `notes` are readable lines about what could not be done.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    name: str
+    signature: str
+    status: Status
+    reason: Reason | None = None
+    message: str = ""
+    config: dict[str, Any]
+    epochs_planned: int | None = None
+    attempt: int = 1
+    started_at: str | None = None
+    ended_at: str | None = None
+    run_seconds: float | None = None
+    num_parameters: int | None = None
+    peak_memory_bytes: int | None = None
+    owner: ProcessIdentity | None = None
+    environment: Environment = Environment()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings under dotted names, without those that do not change what the run computes."""
+        return flatten({key: value for key, value in self.config.items() if key not in UNSIGNED})
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(self.status, self.reason, self.message)
+
+    def ended(self, outcome: Outcome, *, at: str | None) -> "RunRecord":
+        """This record with its end written in."""
+        return msgspec.structs.replace(
+            self, status=outcome.status, reason=outcome.reason, message=outcome.message, ended_at=at
+        )
+
+    def observed(self) -> "RunRecord":
+        """This record as it truly stands: one that says `running` while its process is gone reads `crashed`."""
+        if self.status is Status.RUNNING and self.owner is not None and self.owner.is_alive() is False:
+            gone = Outcome(Status.CRASHED, Reason.VANISHED, f"process {self.owner.pid} is gone without a word")
+            return self.ended(gone, at=self.ended_at)
+        return self

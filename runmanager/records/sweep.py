@@ -1,0 +1,140 @@
+"""What a sweep is: the record in sweep.json, its cells in order and what they vary."""
+
+import datetime
+import itertools
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runmanager.errors import RecordError, UsageError
+from runmanager.records.files import replace_file
+from runmanager.records.grid import flatten
+from runmanager.records.paths import SweepPaths
+from runmanager.records.run import SCHEMA_VERSION
+from runmanager.records.signature import UNSIGNED
+from runmanager.records.store import decode_file, encode_record, run_folders
+
+__all__ = [
+    "PlannedCell",
+    "SweepRecord",
+    "fresh_sweep_folder",
+    "open_sweep",
+    "plan_cell",
+    "read_sweep_record",
+    "write_cells",
+]
+
+
+class PlannedCell(msgspec.Struct, frozen=True):
+    """A cell as it was asked for: what a table shows of it before its run has begun."""
+
+    signature: str
+    run: str
+    settings: dict[str, Any]
+
+
+class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One sweep, as kept in its sweep.json.
+
+    `axes` maps each varying setting to its values in the order given; `cells` are the signatures in order; `planned`
+    has the same cells with the settings in which they differ, and `settings` those that all of them share.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    command: tuple[str, ...]
+    axes: dict[str, list[Any]]
+    cells: tuple[str, ...]
+    created: str
+    host: str
+    settings: dict[str, Any] = {}
+    planned: tuple[PlannedCell, ...] = ()
+
+
+def plan_cell(signature: str, run: str, config: Mapping[str, Any]) -> PlannedCell:
+    """A cell with all its (flat) settings that belong to its identity."""
+    return PlannedCell(signature, run, flatten({k: v for k, v in config.items() if k not in UNSIGNED}))
+
+
+def read_sweep_record(paths: SweepPaths) -> SweepRecord | None:
+    """The sweep's record, None where none was written. Raises `RecordError` for a damaged or newer one."""
+    return decode_file(paths.record, SweepRecord) if paths.record.exists() else None
+
+
+def write_cells(
+    paths: SweepPaths, cells: Sequence[PlannedCell], *, axes: Mapping[str, Sequence[Any]], command: Sequence[str]
+) -> SweepRecord:
+    """Write sweep.json for `cells`; those of an earlier command under the same name stay, the new ones follow."""
+    paths.runs.mkdir(parents=True, exist_ok=True)
+    earlier = read_sweep_record(paths)
+    known = {} if earlier is None else {cell.signature: _whole(cell, earlier.settings) for cell in earlier.planned}
+    merged = {**known, **{cell.signature: cell for cell in cells if cell.signature not in known}}
+    shared = _shared([cell.settings for cell in merged.values()])
+    all_axes = {} if earlier is None else {name: list(values) for name, values in earlier.axes.items()}
+    for name, values in axes.items():
+        listed = all_axes.setdefault(name, [])
+        listed.extend(value for value in values if value not in listed)
+    record = SweepRecord(
+        command=tuple(command),
+        axes=all_axes,
+        cells=tuple(merged),
+        created=earlier.created if earlier else datetime.datetime.now(datetime.UTC).isoformat(),
+        host=earlier.host if earlier else socket.gethostname(),
+        settings=shared,
+        planned=tuple(_without(cell, shared) for cell in merged.values()),
+    )
+    replace_file(paths.record, encode_record(record))
+    return record
+
+
+def _whole(cell: PlannedCell, shared: Mapping[str, Any]) -> PlannedCell:
+    return msgspec.structs.replace(cell, settings={**shared, **cell.settings})
+
+
+def _without(cell: PlannedCell, shared: Mapping[str, Any]) -> PlannedCell:
+    own = {name: value for name, value in cell.settings.items() if name not in shared}
+    return msgspec.structs.replace(cell, settings=own)
+
+
+def _shared(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    if not cells:
+        return {}
+    first, *others = cells
+    return {
+        name: value
+        for name, value in first.items()
+        if all(name in other and type(other[name]) is type(value) and other[name] == value for other in others)
+    }
+
+
+def open_sweep(folder: Path) -> SweepPaths:
+    """The sweep in `folder`. Raises `UsageError` where there is none, `RecordError` where its record is damaged."""
+    paths = SweepPaths(folder)
+    if not paths.record.exists() and not run_folders(paths):
+        raise UsageError(
+            f"'{folder}' must be a sweep's folder (with a sweep.json and runs/), got "
+            + ("a folder without them." if paths.root.is_dir() else "nothing there.")
+            + " Sweeps lie in outputs/<name>."
+        )
+    try:
+        read_sweep_record(paths)
+    except RecordError:
+        if not run_folders(paths):
+            raise
+    return paths
+
+
+def fresh_sweep_folder(output_root: Path, *, now: datetime.datetime | None = None) -> SweepPaths:
+    """Create a dated folder of its own, so that two sweeps begun in one second never share one."""
+    stamp = (now or datetime.datetime.now()).strftime("%Y-%m-%d_%H-%M-%S")
+    output_root.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count(1):
+        folder = output_root / (stamp if number == 1 else f"{stamp}_{number}")
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return SweepPaths(folder)
+    raise AssertionError("itertools.count ends never")

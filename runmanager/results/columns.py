@@ -1,0 +1,54 @@
+"""The columns of the tables that others rely on, and the table itself: rows of plain values under them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from runmanager.records.run import PHASES
+
+__all__ = ["BASE_SETTINGS", "MISSING", "Table", "column_of"]
+
+MISSING = "N/A"
+"""What people see of a missing value."""
+
+BASE_SETTINGS = ("lr", "batch_size", "num_workers", "device")
+"""The tutorials' four axes: columns of every results table, whether they vary or not."""
+
+PHASE_COLUMNS = tuple(f"{phase}_seconds" for phase in PHASES)
+
+RUN_COLUMNS = ("run", "status", "reason")
+RESULT_COLUMNS = (
+    *("epochs", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "epoch_seconds_iqr"),
+    *("wall_seconds", "run_seconds", "samples_per_second", *PHASE_COLUMNS, "peak_memory_bytes", "num_parameters"),
+    *("device_name", "contended", "started_at", "run_dir"),
+)
+EPOCH_COLUMNS = (
+    *("run", "epoch", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "wall_seconds", "run_seconds"),
+    *("samples", "warmup", *PHASE_COLUMNS),
+)
+COMPARISON_COLUMNS = (
+    *("axis", "baseline", "candidate", "baseline_samples_per_second", "candidate_samples_per_second", "speedup"),
+    *("ci_low", "ci_high", "verdict", "reason", "baseline_epochs", "candidate_epochs"),
+)
+_TAKEN = {*RUN_COLUMNS, *RESULT_COLUMNS, *EPOCH_COLUMNS, *COMPARISON_COLUMNS}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of plain values, by column; a missing value is None.
+
+    `settings` are the columns that hold settings. `shown` are the columns that people are shown, most important
+    first where room is short; files for programs hold them all. `notes` are readable lines about what the rows
+    cannot say of themselves; `legend` says how to read them.
+    """
+
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    settings: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    legend: str = ""
+
+
+def column_of(setting: str) -> str:
+    """The column of a setting: its dotted name, under `settings.` where that is the name of a measured column."""
+    return f"settings.{setting}" if setting in _TAKEN else setting

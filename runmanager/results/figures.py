@@ -1,0 +1,129 @@
+"""The figures of the report, as SVG that stands inside a page and takes its text colour."""
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runmanager.results.statistics import median, quantile
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["MAX_CURVES", "MAX_DOTS", "Curve", "Measured", "learning_curves", "throughput_figure"]
+
+# Okabe and Ito's palette, told apart by colour-blind readers; without its black and its yellow, which are lost on a
+# dark or a light page.
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
+_DASHES = ("solid", "dashed", "dotted")
+_TEXT = "#010203"  # stands for the page's own text colour until the SVG is cut to be set in
+_GREY = "#888888"
+_WIDTH_INCHES = 8.0
+_LOG_FROM = 20.0  # times between the slowest and the fastest: above it the slow ones could not be told apart
+MAX_DOTS = 40
+MAX_CURVES = 12
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The throughput of a run: samples a second of each measured epoch; runs of one `group` share a colour."""
+
+    label: str
+    group: str
+    rates: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A metric of a run by epoch."""
+
+    label: str
+    epochs: Sequence[int]
+    values: Sequence[float]
+
+
+def throughput_figure(runs: Sequence[Measured]) -> str:
+    """A dot for each run's median throughput, whiskers to its quartiles; the first `MAX_DOTS` runs, as SVG."""
+    runs = runs[:MAX_DOTS]
+    figure, axes = _figure(height=1.1 + 0.26 * len(runs))
+    groups = list(dict.fromkeys(run.group for run in runs))
+    medians = [median(run.rates) or 0.0 for run in runs]
+    for group in groups:
+        rows = [at for at, run in enumerate(runs) if run.group == group]
+        quartiles = [[quantile(sorted(runs[at].rates), share) for at in rows] for share in (0.25, 0.75)]
+        whiskers = [
+            [max(0.0, medians[at] - low) for at, low in zip(rows, quartiles[0], strict=True)],
+            [max(0.0, high - medians[at]) for at, high in zip(rows, quartiles[1], strict=True)],
+        ]
+        colour = _COLOURS[groups.index(group) % len(_COLOURS)]
+        marker = "os^Dv"[groups.index(group) % 5]
+        axes.errorbar(
+            [medians[at] for at in rows], rows, xerr=whiskers, fmt=marker, color=colour, capsize=3, label=group
+        )
+    axes.set_yticks(range(len(runs)), [run.label for run in runs])
+    axes.set_ylim(len(runs) - 0.5, -0.5)
+    if max(medians) > _LOG_FROM * min(medians):
+        axes.set_xscale("log")
+    else:
+        axes.set_xlim(left=0)
+    axes.set_xlabel("samples per second: median of the measured epochs, whiskers to the quartiles")
+    return _svg(figure, axes, salt="throughput", legend=len(groups) > 1)
+
+
+def learning_curves(curves: Sequence[Curve], *, metric: str) -> str:
+    """`metric` by epoch, as SVG: the first `MAX_CURVES` curves in colour, the others grey behind them."""
+    from matplotlib.ticker import MaxNLocator
+
+    figure, axes = _figure(height=4.0)
+    for curve in curves[MAX_CURVES:]:
+        axes.plot(curve.epochs, curve.values, color=_GREY, alpha=0.35, linewidth=0.8)
+    for at, curve in enumerate(curves[:MAX_CURVES]):
+        colour, dashes = _COLOURS[at % len(_COLOURS)], _DASHES[at // len(_COLOURS)]
+        axes.plot(
+            curve.epochs, curve.values, color=colour, linestyle=dashes, marker="o", markersize=3, label=curve.label
+        )
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("epoch")
+    axes.set_ylabel(metric)
+    return _svg(figure, axes, salt="curves", legend=bool(curves))
+
+
+def _figure(*, height: float) -> "tuple[Figure, Axes]":
+    from matplotlib.figure import Figure
+
+    # A Figure of its own, without pyplot: nothing global is left behind, and no window can open.
+    figure = Figure(figsize=(_WIDTH_INCHES, height), layout="constrained")
+    axes = figure.subplots()
+    axes.grid(color=_GREY, alpha=0.3, linewidth=0.5)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for part in ("bottom", "left"):
+        axes.spines[part].set_color(_TEXT)
+    axes.tick_params(colors=_TEXT)
+    axes.xaxis.label.set_color(_TEXT)
+    axes.yaxis.label.set_color(_TEXT)
+    return figure, axes
+
+
+def _svg(figure: "Figure", axes: "Axes", *, salt: str, legend: bool) -> str:
+    import matplotlib
+
+    if legend:
+        below = figure.legend(loc="outside lower center", ncols=2, frameon=False, labelcolor=_TEXT, fontsize="small")
+        below.set_in_layout(True)
+    text = io.StringIO()
+    # The salt keeps the ids of two figures of one page apart, and the same from one writing to the next.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return _inlined(text.getvalue())
+
+
+def _inlined(svg: str) -> str:
+    """What may stand inside HTML: no prologue, namespaces or metadata, and the page's own text colour."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg)
+    return svg.replace(_TEXT, "currentColor")

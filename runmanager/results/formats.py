@@ -1,0 +1,137 @@
+"""Tables as text: CSV and JSON whole and exact for programs, Markdown and HTML rounded for people."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from runmanager.results.columns import MISSING, Table
+
+if TYPE_CHECKING:
+    import jinja2
+
+__all__ = ["human", "human_columns", "is_number", "render_template", "to_csv", "to_html", "to_json", "to_markdown"]
+
+_ACCURACIES = ("accuracy", "val_accuracy")
+_BYTES = "_bytes"
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def to_csv(table: Table) -> str:
+    """Every column: floats in full precision, `True` and `False`, lists as JSON, a missing value as an empty field."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.columns)
+    columns = table.columns
+    writer.writerows([_field(row[column]) for column in columns] for row in table.rows)
+    return text.getvalue()
+
+
+def _field(value: Any) -> Any:
+    # The csv module writes floats by repr, which reads back as the same number, and None as an empty field.
+    return json.dumps(value) if isinstance(value, list | dict) else value
+
+
+def to_json(table: Table) -> str:
+    """A list with one object a row, every column in order; a missing value (or one that is no number) is null."""
+    rows = [{column: row[column] for column in table.columns} for row in table.rows]
+    return msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n"
+
+
+def to_markdown(table: Table) -> str:
+    """The columns for people, rounded, as a Markdown table with its legend and notes below."""
+    columns = human_columns(table)
+    lines = [
+        _markdown_line(columns),
+        _markdown_line(["---:" if is_number(table, name) else "---" for name in columns]),
+    ]
+    lines += [_markdown_line([_escaped(human(row[name], name)) for name in columns]) for row in table.rows]
+    return "\n".join([*lines, "", *(f"{_escaped(note)}\n" for note in (table.legend, *table.notes))])
+
+
+def _markdown_line(fields: Sequence[str]) -> str:
+    return f"| {' | '.join(fields)} |"
+
+
+def _escaped(text: str) -> str:
+    return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").split())
+
+
+def to_html(table: Table, *, title: str = "Results") -> str:
+    """The columns for people, rounded, as a page of its own that asks for nothing from elsewhere."""
+    return render_template("results.html", title=title, table=table)
+
+
+def render_template(template: str, **values: Any) -> str:
+    """A page from `templates/`; every value is escaped."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> "jinja2.Environment":
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(human=human, human_columns=human_columns, numeric_columns=_numeric_columns)
+    return environment
+
+
+def human_columns(table: Table) -> list[str]:
+    """The columns that people are shown: those that matter, without any that is empty in every row.
+
+    `contended` says something only where a run was.
+    """
+    shown = [name for name in table.shown if any(row[name] is not None for row in table.rows)]
+    return [name for name in shown if name != "contended" or any(row[name] for row in table.rows)] or list(table.shown)
+
+
+def human(value: Any, column: str = "") -> str:
+    """A value for people: four significant digits, accuracies with four decimals, bytes as MiB."""
+    if value is None:
+        return "" if column == "reason" else MISSING  # no reason is no lack
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if column.endswith(_BYTES):
+        return f"{value / 2**20:,.1f} MiB"
+    if isinstance(value, float) and column in _ACCURACIES:
+        return f"{value:.4f}"
+    if isinstance(value, float) and column in _MEASURED:
+        return _four_digits(value)
+    return json.dumps(value) if isinstance(value, list | dict) else str(value)
+
+
+# Settings are shown as they were asked for; only what was measured is rounded.
+_MEASURED = frozenset(
+    {"loss", "val_loss", "epoch_seconds", "epoch_seconds_iqr", "wall_seconds", "run_seconds", "samples_per_second"}
+    | {"speedup", "ci_low", "ci_high", "baseline_samples_per_second", "candidate_samples_per_second"}
+)
+
+
+def _four_digits(value: float) -> str:
+    if not math.isfinite(value):
+        return str(value)
+    if abs(value) >= 1000:
+        return f"{float(f'{value:.4g}'):,.0f}"
+    return f"{value:#.4g}" if abs(value) >= 1e-3 else f"{value:.4g}"
+
+
+def _numeric_columns(table: Table) -> set[str]:
+    return {name for name in table.shown if is_number(table, name)}
+
+
+def is_number(table: Table, column: str) -> bool:
+    """Whether a column holds numbers, to be set flush right."""
+    values = [row[column] for row in table.rows if row[column] is not None]
+    return bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)

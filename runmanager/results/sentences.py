@@ -1,0 +1,96 @@
+"""The answers in a sentence or two each: is the candidate faster, which settings are best, did everything run."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from runmanager.records.states import Status
+from runmanager.results.columns import Table
+from runmanager.results.comparison import DIFFERENT, NOT_MEASURED
+from runmanager.results.formats import human
+
+__all__ = ["answers"]
+
+
+def answers(results: Table, comparison: Table) -> list[str]:
+    """Readable sentences from a results table and a comparison, the same wherever they are said."""
+    return [*_speed_answers(comparison), *_best_answer(results), _count_answer(results)]
+
+
+def _speed_answers(comparison: Table) -> list[str]:
+    """One sentence for each candidate, in the order of the rows."""
+    of_sides: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in comparison.rows:
+        of_sides.setdefault((str(row["candidate"]), str(row["baseline"])), []).append(row)
+    return [_speed_answer(rows, *sides, comparison) for sides, rows in of_sides.items()]
+
+
+def _speed_answer(rows: Sequence[dict[str, Any]], candidate: str, baseline: str, comparison: Table) -> str:
+    measured = [row for row in rows if row["verdict"] != NOT_MEASURED]
+    if not measured:
+        reasons = Counter(row["reason"] for row in rows)
+        return f"{candidate} and {baseline} could not be compared: {reasons.most_common(1)[0][0]}."
+    different = [row for row in measured if row["verdict"] in DIFFERENT]
+    if not different:
+        return f"There is no difference in speed between {candidate} and {baseline} beyond the noise{_of(measured)}."
+    best = max(different, key=lambda row: max(row["speedup"], 1 / row["speedup"]))
+    return _difference(best, candidate, baseline, _where(best, comparison)) + _rest(measured, different)
+
+
+def _difference(row: dict[str, Any], candidate: str, baseline: str, where: str) -> str:
+    """Always said of the faster side, with the interval of that ratio."""
+    ratio, low, high = row["speedup"], row["ci_low"], row["ci_high"]
+    if row["verdict"] == "slower":
+        candidate, baseline = baseline, candidate
+        ratio, low, high = 1 / ratio, 1 / high, 1 / low
+    interval = f"[{_short(low)}, {_short(high)}]"
+    return f"{candidate} is {_short(ratio)} times faster than {baseline}{where} {interval}."
+
+
+def _short(ratio: float) -> str:
+    """Two digits say enough of a ratio that holds to a few percent; near 1 a third is needed to see it is not 1."""
+    if ratio >= 100:
+        return f"{ratio:,.0f}"
+    return f"{ratio:.1f}" if ratio >= 2 else f"{ratio:.2f}"
+
+
+def _rest(measured: Sequence[dict[str, Any]], different: Sequence[dict[str, Any]]) -> str:
+    if len(measured) == 1:
+        return ""
+    counts = Counter(row["verdict"] for row in measured)
+    said = ", ".join(f"{counts[word]} {word}" for word in (*DIFFERENT, "no difference") if counts[word])
+    speedups = [row["speedup"] for row in measured]
+    return f" Of {len(measured)} measured pairs: {said}; speedups {_short(min(speedups))} to {_short(max(speedups))}."
+
+
+def _of(measured: Sequence[dict[str, Any]]) -> str:
+    return f" in {len(measured)} pairs" if len(measured) > 1 else ""
+
+
+def _where(row: dict[str, Any], table: Table) -> str:
+    varying = [name for name in table.settings if name in table.shown]
+    return f" at {_settings(row, varying)}" if varying else ""
+
+
+def _settings(row: dict[str, Any], names: Sequence[str]) -> str:
+    return ", ".join(f"{name}={human(row[name])}" for name in names if row[name] is not None)
+
+
+def _best_answer(results: Table) -> list[str]:
+    finished = [row for row in results.rows if row["status"] == Status.FINISHED]
+    for metric in ("val_accuracy", "accuracy"):
+        known = [row for row in finished if row[metric] is not None]
+        if known:
+            best = max(known, key=lambda row: row[metric])
+            names = [name for name in results.settings if name in results.shown]
+            with_settings = f" with {_settings(best, names)}" if names else ""
+            return [f"The best {metric} is {human(best[metric], metric)}{with_settings}."]
+    return []
+
+
+def _count_answer(results: Table) -> str:
+    counts = Counter(row["status"] for row in results.rows)
+    order = sorted(Status, key=lambda status: (not status.is_ended, not status.is_success))
+    total = len(results.rows)
+    said = ", ".join(f"{counts[status]} {status.value}" for status in order if counts[status])
+    return f"{total} run{'' if total == 1 else 's'}: {said}." if total else "No runs yet."

@@ -1,0 +1,98 @@
+"""One side of a comparison: its runs, what they measured, and what stands against taking them for one."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from runmanager.records.run import Environment
+from runmanager.records.states import Status
+from runmanager.records.store import StoredRun
+from runmanager.results.cells import Cell
+from runmanager.results.statistics import median
+
+__all__ = ["Side", "differences", "must_agree", "should_agree", "throughput"]
+
+_SHORT_COMMIT = 10
+
+
+@dataclass(frozen=True)
+class Side:
+    """The cells of one value of the axis. Only finished runs are measured."""
+
+    label: str
+    cells: Sequence[Cell]
+    paired: bool = False
+    """Whether every cell asks for paired measurement, which interleaves the two sides."""
+
+    @cached_property
+    def finished(self) -> list[StoredRun]:
+        runs = (cell.stored for cell in self.cells)
+        return [run for run in runs if run is not None and run.record.status is Status.FINISHED]
+
+    @cached_property
+    def throughputs(self) -> list[list[float]]:
+        """Samples a second of the measured epochs of each finished run that has any."""
+        of_runs = (
+            [rate for epoch in run.epochs if not epoch.warmup and (rate := epoch.samples_per_second) is not None]
+            for run in self.finished
+        )
+        return [rates for rates in of_runs if rates]
+
+    @property
+    def state(self) -> str:
+        """Where the side stands: `skipped (device_unavailable)`, or `2 failed (exception), 1 finished`."""
+        if not self.cells:
+            return "no run with these settings"
+        states = Counter(map(_state, self.cells))
+        if len(states) == 1:
+            return next(iter(states))
+        return ", ".join(f"{count} {state}" for state, count in states.items())
+
+
+def throughput(rates: Sequence[Sequence[float]]) -> float | None:
+    """Of a side: the median over its runs of the median over a run's epochs, in samples a second."""
+    return median([value for epochs in rates if (value := median(epochs)) is not None])
+
+
+def _state(cell: Cell) -> str:
+    if cell.stored is None:
+        return Status.PENDING.value
+    record = cell.stored.record
+    if record.status is Status.FINISHED or record.reason is None:
+        return record.status.value
+    return f"{record.status.value} ({record.reason.value})"
+
+
+def must_agree(environment: Environment) -> dict[str, Any]:
+    """What makes two runs incomparable where it differs."""
+    commit = environment.commit
+    return {
+        "torch threads": environment.torch_threads,
+        "commit": commit and commit[:_SHORT_COMMIT],
+        **environment.libraries,
+    }
+
+
+def should_agree(environment: Environment) -> dict[str, Any]:
+    """What a reader must know of where it differs."""
+    return {"host": environment.host or None, "CPU model": environment.cpu_model}
+
+
+def differences(sides: Iterable[Side], facts: Callable[[Environment], Mapping[str, Any]]) -> list[str]:
+    """The facts in which any two finished runs differ, with the values of each side."""
+    seen: dict[str, dict[str, dict[str, None]]] = {}
+    known = [(side.label, [facts(run.record.environment) for run in side.finished]) for side in sides]
+    names = dict.fromkeys(name for _, runs in known for run in runs for name in run)
+    for name in names:
+        for label, runs in known:
+            for run in runs:
+                value = run.get(name)
+                text = "unknown" if value is None else str(value)
+                seen.setdefault(name, {}).setdefault(label, {})[text] = None
+    return [
+        f"{name} differs: " + ", ".join(f"{label} {' and '.join(values)}" for label, values in of_sides.items())
+        for name, of_sides in seen.items()
+        if len({value for values in of_sides.values() for value in values}) > 1
+    ]

@@ -1,0 +1,150 @@
+"""The statistics of a measurement: medians, spreads, and a speedup with its interval. Pure functions."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from runmanager.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+
+__all__ = ["Interval", "SpeedupEstimate", "iqr", "median", "quantile", "speedup_interval"]
+
+CONFIDENCE = 0.95
+_RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An interval of ratios, both ends included."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class SpeedupEstimate:
+    """Candidate throughput / baseline throughput, with its 95% bootstrap interval."""
+
+    speedup: float
+    low: float
+    high: float
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.low, self.high)
+
+
+def median(values: Sequence[float]) -> float | None:
+    """The middle value, the mean of the two middle ones for an even count; None of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    half, odd = divmod(len(ordered), 2)
+    return ordered[half] if odd else (ordered[half - 1] + ordered[half]) / 2
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """The `share` quantile of sorted values by linear interpolation (type 7 of Hyndman and Fan 1996, as in NumPy)."""
+    position = (len(ordered) - 1) * share
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def iqr(values: Sequence[float]) -> float | None:
+    """The interquartile range: third quartile less first; None of nothing, 0 of a single value."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return quantile(ordered, 0.75) - quantile(ordered, 0.25)
+
+
+def speedup_interval(
+    baseline: Sequence[Sequence[float]],
+    candidate: Sequence[Sequence[float]],
+    *,
+    resamples: int = _RESAMPLES,
+    seed: int = 0,
+) -> SpeedupEstimate:
+    """The ratio of two sides' throughputs and its 95% interval.
+
+    A side is its runs, a run the throughputs (samples a second) of its measured epochs. The throughput of a side is
+    the median over its runs of the median over a run's epochs. The interval is the percentile interval of the log
+    ratio over `resamples` bootstrap samples in two levels: runs are drawn with replacement, then epochs within each
+    run drawn (Davison and Hinkley, *Bootstrap Methods and their Application*, 1997, section 3.8). The same numbers
+    and the same `seed` give the same interval.
+
+    Raises `UsageError` for a side without runs, a run without epochs, or a throughput that is not above 0.
+    """
+    sides = tuple(_checked(name, runs) for name, runs in (("baseline", baseline), ("candidate", candidate)))
+    if resamples < 1:
+        raise UsageError(f"`resamples` must be at least 1, got {resamples}.")
+    return _speedup_interval(sides[0], sides[1], resamples, seed)
+
+
+_Side = tuple[tuple[float, ...], ...]
+
+
+def _checked(name: str, runs: Sequence[Sequence[float]]) -> _Side:
+    side = tuple(tuple(float(value) for value in epochs) for epochs in runs)
+    if not side or not all(side):
+        raise UsageError(f"The {name} of a speedup must have a measured epoch in each run, got {side}.")
+    for epochs in side:
+        for value in epochs:
+            if not (math.isfinite(value) and value > 0):
+                raise UsageError(f"Throughputs of the {name} must be above 0 and finite, got {value}.")
+    return side
+
+
+# The tables are rewritten whenever a run ends: pairs that have not changed since then are not resampled again.
+@lru_cache(maxsize=4096)
+def _speedup_interval(baseline: _Side, candidate: _Side, resamples: int, seed: int) -> SpeedupEstimate:
+    import numpy as np
+
+    generator = np.random.default_rng(seed)
+    log_ratios = np.log(1 / _resampled_throughput(baseline, resamples, generator))
+    log_ratios += np.log(_resampled_throughput(candidate, resamples, generator))
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.exp(np.quantile(log_ratios, [tail, 1 - tail]))
+    return SpeedupEstimate(_throughput(candidate) / _throughput(baseline), float(low), float(high))
+
+
+def _throughput(side: _Side) -> float:
+    return _known(median([_known(median(epochs)) for epochs in side]))
+
+
+def _known(value: float | None) -> float:
+    assert value is not None  # only empty sides have none, and those are refused
+    return value
+
+
+def _resampled_throughput(side: _Side, resamples: int, generator: "np.random.Generator") -> "Floats":
+    """The throughput of `resamples` bootstrap samples of a side, shape (resamples,).
+
+    The median of m epochs drawn with replacement is not drawn one by one: sorted epoch number floor(m U) is drawn for
+    a uniform U, so the middle epoch of m draws is the one at the middle of m sorted uniforms, and that is Beta
+    distributed (David and Nagaraja, *Order Statistics*, 2003, section 2.2). The cost does not grow with the epochs.
+    """
+    import numpy as np
+
+    lengths = np.array([len(epochs) for epochs in side])
+    ordered = np.zeros((len(side), lengths.max()))
+    for row, epochs in zip(ordered, side, strict=True):
+        row[: len(epochs)] = sorted(epochs)
+    runs = generator.integers(0, len(side), (resamples, len(side)))
+    drawn = lengths[runs]
+    rank = (drawn + 1) // 2  # of the lower middle, from 1
+    lower = generator.beta(rank, drawn + 1 - rank)
+    # The next of the sorted uniforms is the least of those that are left, all of them above the lower middle.
+    following = 1 - (1 - lower) * generator.random(runs.shape) ** (1 / np.maximum(drawn - rank, 1))
+    upper = np.where(drawn % 2 == 0, following, lower)
+    low, high = (np.minimum((drawn * middle).astype(np.intp), drawn - 1) for middle in (lower, upper))
+    throughput: Floats = np.median((ordered[runs, low] + ordered[runs, high]) / 2, axis=-1)
+    return throughput

@@ -1,0 +1,161 @@
+"""The results table, one row a run, and the epochs table, one row an epoch, from what is stored."""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
+
+from runmanager.records.run import EpochRecord
+from runmanager.records.states import Status
+from runmanager.records.store import StoredRun, SweepContents
+from runmanager.records.sweep import SweepRecord
+from runmanager.results.cells import Cells, gather_cells
+from runmanager.results.columns import (
+    BASE_SETTINGS,
+    EPOCH_COLUMNS,
+    MISSING,
+    PHASE_COLUMNS,
+    RESULT_COLUMNS,
+    RUN_COLUMNS,
+    Table,
+    column_of,
+)
+from runmanager.results.contention import contention
+from runmanager.results.statistics import iqr, median
+
+__all__ = ["Table", "epoch_rows", "measured_epochs", "result_rows"]
+
+LEGEND = (
+    f"{MISSING} is not measured or not set. Times and throughput are medians over the measured epochs: warm-up epochs "
+    "(the first, and any before the step time settles) do not count."
+)
+_SHOWN_RESULTS = (
+    *("status", "reason", "epochs", "accuracy", "val_accuracy", "loss", "val_loss", "epoch_seconds"),
+    *("samples_per_second", "peak_memory_bytes", "contended"),
+)
+_SHOWN_EPOCHS = ("run", "epoch", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "warmup")
+_MAX_NAMED = 5
+
+
+def result_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
+    """The rows of results.csv: fastest epoch first, runs without a measured epoch last, in order of start.
+
+    Times and throughput are medians over the measured epochs, `run_seconds` is the whole run's (as far as it got,
+    where it did not end by itself). Cells of `plan` that have no folder yet are rows with the status `pending`.
+    """
+    cells = gather_cells(sweep, plan)
+    columns = [(name, column_of(name)) for name in cells.columns]
+    rows = []
+    for cell, causes in zip_longest(cells.cells, contention(sweep.runs)):  # the runs come first among the cells
+        row: dict[str, Any] = {"run": cell.run, "status": Status.PENDING.value, "reason": None}
+        for name, column in columns:
+            row[column] = cells.value(cell, name)
+        row.update(_NO_RESULTS)
+        if cell.stored is not None:
+            row.update(_run_row(cell.stored))
+            row["run_dir"] = f"{sweep.paths.runs.name}/{cell.stored.paths.name}"
+            row["contended"] = None if causes is None else bool(causes)
+        rows.append(row)
+    rows.sort(key=lambda row: (row["epoch_seconds"] is None, row["epoch_seconds"] or 0.0))
+    settings = tuple(column for _, column in columns)
+    return Table(
+        columns=[*RUN_COLUMNS, *settings, *RESULT_COLUMNS],
+        rows=rows,
+        settings=settings,
+        shown=(*_shown_settings(cells), *_SHOWN_RESULTS),
+        notes=(*_warmup_notes(sweep.runs), *damage_notes(sweep)),
+        legend=LEGEND,
+    )
+
+
+def epoch_rows(sweep: SweepContents, plan: SweepRecord | None = None) -> Table:
+    """The rows of epochs.csv: every epoch of every run, runs in order of start."""
+    cells = gather_cells(sweep, plan)
+    names = [(name, column_of(name)) for name in cells.columns]
+    rows = []
+    for cell in cells.cells:
+        if cell.stored is None:
+            continue
+        settings = {column: cells.value(cell, name) for name, column in names}
+        for epoch in cell.stored.epochs:
+            row: dict[str, Any] = {"run": cell.run}
+            row.update((column, getattr(epoch, column)) for column in EPOCH_COLUMNS[1:])
+            rows.append(row | settings)
+    columns = tuple(column for _, column in names)
+    return Table(
+        columns=[*EPOCH_COLUMNS, *columns],
+        rows=rows,
+        settings=columns,
+        shown=_SHOWN_EPOCHS,
+        notes=tuple(damage_notes(sweep)),
+        legend=f"{MISSING} is not measured or not set.",
+    )
+
+
+def measured_epochs(run: StoredRun) -> list[EpochRecord]:
+    """The epochs that count in medians: timed, and not warm-up."""
+    return [epoch for epoch in run.epochs if not epoch.warmup and epoch.epoch_seconds is not None]
+
+
+def damage_notes(sweep: SweepContents) -> list[str]:
+    """What could not be read, one line each."""
+    return [f"Not read: {damage.message}" for damage in sweep.damaged]
+
+
+_NO_RESULTS: dict[str, Any] = dict.fromkeys(RESULT_COLUMNS)
+
+
+def _run_row(run: StoredRun) -> dict[str, Any]:
+    """What the run's record and epochs say, under their columns."""
+    record, epochs = run.record, run.epochs
+    row: dict[str, Any] = {
+        "status": record.status.value,
+        "reason": None if record.reason is None else record.reason.value,
+        "epochs": sum(epoch.epoch > 0 for epoch in epochs),
+        "run_seconds": record.run_seconds,
+        "peak_memory_bytes": record.peak_memory_bytes,
+        "num_parameters": record.num_parameters,
+        "device_name": record.environment.device_name,
+        "started_at": record.started_at,
+    }
+    if epochs:
+        last = epochs[-1]
+        row["loss"], row["accuracy"] = last.loss, last.accuracy
+        row["val_loss"], row["val_accuracy"] = last.val_loss, last.val_accuracy
+        if record.run_seconds is None:
+            row["run_seconds"] = last.run_seconds
+        row.update(_times(measured_epochs(run)))
+    return row
+
+
+def _times(measured: Sequence[EpochRecord]) -> dict[str, float | None]:
+    seconds = [epoch.epoch_seconds for epoch in measured if epoch.epoch_seconds is not None]
+    throughputs = [rate for epoch in measured if (rate := epoch.samples_per_second) is not None]
+    times = {
+        "epoch_seconds": median(seconds),
+        "epoch_seconds_iqr": iqr(seconds),
+        "samples_per_second": median(throughputs),
+    }
+    for column in ("wall_seconds", *PHASE_COLUMNS):
+        times[column] = median([value for epoch in measured if (value := getattr(epoch, column)) is not None])
+    return times
+
+
+def _shown_settings(cells: Cells) -> list[str]:
+    """The columns that tell the runs apart for people: the settings that vary, or the run's name where none does."""
+    varying = [name for name in BASE_SETTINGS if name in cells.varying]
+    varying += [name for name in cells.varying if name not in BASE_SETTINGS]
+    return [column_of(name) for name in varying] or ["run"]
+
+
+def _warmup_notes(runs: Sequence[StoredRun]) -> list[str]:
+    """Which runs have epochs, but none that is measured: their empty times are no fault of theirs."""
+    unmeasured = [
+        run for run in runs if run.epochs and run.epochs[-1].epoch > 0 and all(epoch.warmup for epoch in run.epochs)
+    ]
+    if not unmeasured:
+        return []
+    lengths = {sum(epoch.epoch > 0 for epoch in run.epochs) for run in unmeasured}
+    what = "The only epoch was warm-up" if lengths == {1} else "Every epoch was warm-up"
+    names = [run.record.name for run in unmeasured[:_MAX_NAMED]]
+    more = len(unmeasured) - len(names)
+    return [f"{what}, so there are no times: {', '.join(names)}{f' and {more} more runs' if more else ''}."]

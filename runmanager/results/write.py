@@ -1,0 +1,64 @@
+"""Writing the tables of a sweep into its folder, each file whole."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from runmanager.records.files import replace_file
+from runmanager.records.paths import SweepPaths
+from runmanager.records.store import StoredRun, SweepContents
+from runmanager.results.comparison import CompareOptions, compare
+from runmanager.results.formats import to_csv, to_html, to_json, to_markdown
+from runmanager.results.reading import read_results
+from runmanager.results.table import epoch_rows, result_rows
+
+__all__ = ["write_epochs_table", "write_tables"]
+
+
+def write_tables(paths: SweepPaths, *, report: bool = True, options: CompareOptions | None = None) -> None:
+    """Rebuild a sweep's tables from its runs, and report.html with them where `report` says so.
+
+    Processes that write at one time take turns, so that the last to write has read what the others ended.
+    Raises `UsageError` for comparison `options` that the sweep cannot follow.
+    """
+    with _turn(paths.root):
+        sweep, plan = read_results(paths)
+        results = result_rows(sweep, plan)
+        comparison = compare(sweep, plan, options)
+        texts = {
+            paths.results("csv"): to_csv(results),
+            paths.results("json"): to_json(results),
+            paths.results("md"): to_markdown(results),
+            paths.results("html"): to_html(results, title=f"Results of {paths.name}"),
+            paths.epochs_csv: to_csv(epoch_rows(sweep, plan)),
+            paths.comparison("csv"): to_csv(comparison),
+            paths.comparison("json"): to_json(comparison),
+            paths.comparison("md"): to_markdown(comparison),
+        }
+        if report:
+            from runmanager.results.report import report_page
+
+            texts[paths.report] = report_page(sweep, plan, results=results, comparison=comparison)
+        for path, text in texts.items():
+            replace_file(path, text)
+
+
+def write_epochs_table(runs: Sequence[StoredRun], stem: Path) -> None:
+    """Write `<stem>.csv` and `<stem>.json`: one row an epoch of `runs`, in their order."""
+    table = epoch_rows(SweepContents(SweepPaths(stem.parent), runs))
+    for kind, text in (("csv", to_csv(table)), ("json", to_json(table))):
+        replace_file(stem.with_name(f"{stem.name}.{kind}"), text)
+
+
+@contextlib.contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """Hold the folder against others who write tables; where its file system has no locks, go on without."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,128 @@
+"""Devices by name: which are there, what they are called, how to wait for them, what memory they used."""
+
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from runmanager.errors import DeviceUnavailableError
+from runmanager.records.run import Environment
+
+__all__ = [
+    "default_device",
+    "device_facts",
+    "is_available",
+    "peak_memory_bytes",
+    "reset_peak_memory",
+    "resolve_device",
+    "synchronize",
+]
+
+
+def default_device() -> torch.device:
+    """The accelerator if this host has one (cuda, mps, xpu, …), else the CPU."""
+    if torch.accelerator.is_available():
+        found = torch.accelerator.current_accelerator()
+        if found is not None:
+            return torch.device(found.type)
+    return torch.device("cpu")
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device that `name` asks for: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`, `xpu`.
+
+    Raises `DeviceUnavailableError` if PyTorch sees no such device: there is no silent fallback.
+    """
+    if name == "auto":
+        return default_device()
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise DeviceUnavailableError(
+            f"`device` must be auto, cpu or an accelerator that PyTorch knows, got '{name}'; use `device=auto`."
+        ) from None
+    if is_available(device):
+        return device
+    seen = "no CUDA device" if device.type == "cuda" and not torch.cuda.is_available() else "no such device"
+    raise DeviceUnavailableError(
+        f"Device '{name}' was asked for but PyTorch sees {seen}; use `device=cpu`, or leave {name} out of the sweep."
+    )
+
+
+def is_available(device: torch.device) -> bool:
+    """Whether PyTorch can run on `device` here."""
+    if device.type == "cpu":
+        return True
+    try:
+        module: Any = torch.get_device_module(device)
+        count = module.device_count() if module.is_available() else 0
+    except (RuntimeError, AttributeError):
+        return False
+    return (device.index or 0) < int(count)
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until `device` has done all that was asked of it; the CPU has."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Begin a new count of the device's peak memory."""
+    if device.type != "cpu":
+        module: Any = torch.get_device_module(device)
+        if hasattr(module, "reset_peak_memory_stats"):
+            module.reset_peak_memory_stats(device)
+
+
+def peak_memory_bytes(device: torch.device) -> int | None:
+    """Most memory held at once: allocated on an accelerator, resident in this process on CPU.
+
+    None where the backend keeps no such count.
+    """
+    if device.type == "cpu":
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+    module: Any = torch.get_device_module(device)
+    if not hasattr(module, "max_memory_allocated"):
+        return None
+    return int(module.max_memory_allocated(device))
+
+
+def device_facts(device: torch.device, *, cpu_model: str | None) -> dict[str, Any]:
+    """The fields of `Environment` that belong to the device."""
+    facts: dict[str, Any] = {
+        "device_name": cpu_model or "cpu",
+        "cuda": torch.version.cuda,
+        "cudnn": _cudnn_version(),
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "cudnn_deterministic": torch.backends.cudnn.deterministic,
+        "tf32_matmul": torch.backends.cuda.matmul.allow_tf32,
+        "tf32_cudnn": torch.backends.cudnn.allow_tf32,
+    }
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        facts["device_name"] = properties.name
+        facts["compute_capability"] = f"{properties.major}.{properties.minor}"
+        facts["driver"] = _nvidia_driver()
+    elif device.type != "cpu":
+        module: Any = torch.get_device_module(device)
+        named = getattr(module, "get_device_name", None)
+        facts["device_name"] = named(device) if named is not None else device.type
+    assert set(facts) <= set(Environment.__struct_fields__)
+    return facts
+
+
+def _cudnn_version() -> str | None:
+    version = torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None
+    return None if version is None else str(version)
+
+
+def _nvidia_driver() -> str | None:
+    path = Path("/proc/driver/nvidia/version")
+    if not path.exists():
+        return None
+    words = path.read_text().split()
+    return next((word for word in words if word[0].isdigit() and "." in word), None)

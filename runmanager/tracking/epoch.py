@@ -1,0 +1,172 @@
+"""One epoch while it is running: batches timed and moved, losses and predictions added up on the device."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from runmanager.errors import UsageError
+from runmanager.records.run import EpochRecord
+from runmanager.tracking.meter import Averages, Meter
+from runmanager.tracking.timer import PhaseTimer
+from runmanager.tracking.transfer import to_device
+
+__all__ = ["Epoch"]
+
+_END = object()
+
+
+class Epoch:
+    """One epoch of a run: hands out batches, timed and on the device, and adds up what is tracked."""
+
+    def __init__(
+        self,
+        number: int,
+        *,
+        timer: PhaseTimer,
+        device: torch.device,
+        log_every: int = 0,
+        steps_before: int = 0,
+        when_first_batch: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.number = number
+        self.num_steps = steps_before
+        self._timer = timer
+        self._device = device
+        self._log_every = log_every
+        self._when_first_batch = when_first_batch
+        self._train, self._eval = Meter(), Meter()
+        self._sees_training = False
+        self._step_losses: list[tuple[int, torch.Tensor]] = []
+
+    def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
+        """The loader's batches on the run's device; waiting, moving and what the loop does with each are timed."""
+        self._sees_training = True
+        mark = self._timer.mark
+        iterator = iter(loader)
+        while True:
+            batch = next(iterator, _END)
+            mark("data")
+            if batch is _END:
+                return
+            self.show_first_batch(batch)
+            moved = to_device(batch, self._device)
+            mark("transfer")
+            try:
+                yield moved
+            finally:
+                mark("compute")
+
+    def show_first_batch(self, batch: Any) -> None:
+        """Let the sinks see the first batch of a loader that could not be looked into before."""
+        if self._when_first_batch is not None:
+            show, self._when_first_batch = self._when_first_batch, None
+            show(batch)
+            self._timer.mark("tracking")
+
+    def eval_batches(self, loader: Iterable[Any]) -> Iterator[Any]:
+        """The loader's batches on the run's device; all the time they take counts as evaluation."""
+        self._mark_unseen()
+        for batch in loader:
+            yield to_device(batch, self._device)
+        self._timer.mark("eval")
+
+    def track(
+        self,
+        loss: torch.Tensor | float,
+        preds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        *,
+        samples: int | None = None,
+    ) -> None:
+        """Count one training step; nothing waits for the device.
+
+        `loss` is the step's mean, a scalar. `preds` (batch, classes) and `labels` (batch,) give the accuracy; without
+        labels say how many `samples` the step had.
+        """
+        self.track_loss(loss, _count(labels, samples))
+        if preds is not None and labels is not None:
+            self._train.add_predictions(preds, labels)
+
+    def track_loss(self, loss: torch.Tensor | float, samples: int) -> None:
+        """Count one training step's mean loss over `samples` samples."""
+        self._train.add_loss(loss, samples)
+        self.num_steps += 1
+        if self._log_every and self.num_steps % self._log_every == 0:
+            self._step_losses.append((self.num_steps, torch.as_tensor(loss).detach()))
+
+    def track_predictions(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
+        """Count the correct ones among a training step's predictions."""
+        self._train.add_predictions(preds, labels)
+
+    def track_eval(
+        self,
+        loss: torch.Tensor | float,
+        preds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        *,
+        samples: int | None = None,
+    ) -> None:
+        """Count one evaluated batch, as `track` does for training."""
+        self._eval.add_loss(loss, _count(labels, samples))
+        if preds is not None and labels is not None:
+            self._eval.add_predictions(preds, labels)
+
+    def _mark_unseen(self) -> None:
+        # What follows the training batches is evaluation; where nobody handed out batches, the whole time is training.
+        self._timer.mark("eval" if self._sees_training or self.number == 0 else "epoch")
+
+    def close(self) -> tuple[EpochRecord, Sequence[tuple[int, float]]]:
+        """Stop the clock and bring everything home, waiting for the device once.
+
+        The record lacks what comes after (`wall_seconds`, sinks and checkpoint in `tracking_seconds`) and what only
+        the run knows (`warmup`, `run_seconds`). With it come (step, loss) of the steps that were to be logged.
+        """
+        if not self._eval.samples:
+            self._mark_unseen()
+        seconds = self._timer.resolve()
+        train, evaluated = self._train.averages(), self._eval.averages()
+        record = _record(self.number, train, evaluated, seconds, seen=self._sees_training)
+        return record, _brought_home(self._step_losses)
+
+
+def _count(labels: torch.Tensor | None, samples: int | None) -> int:
+    if samples is not None:
+        return samples
+    if labels is None:
+        raise UsageError("A tracked step must say how many samples it had, got neither labels nor samples=…")
+    return int(labels.shape[0])
+
+
+def _brought_home(step_losses: Sequence[tuple[int, torch.Tensor]]) -> list[tuple[int, float]]:
+    """Every logged loss in one transfer."""
+    if not step_losses:
+        return []
+    values = torch.stack([loss.reshape(()).float() for _, loss in step_losses]).tolist()
+    return [(step, value) for (step, _), value in zip(step_losses, values, strict=True)]
+
+
+def _record(number: int, train: Averages, evaluated: Averages, seconds: dict[str, float], *, seen: bool) -> EpochRecord:
+    training: tuple[float | None, ...] = (None, None, None)
+    evaluation = seconds.get("eval")
+    if number == 0:
+        epoch_seconds = None
+    elif seen:
+        parts = [seconds.get(name, 0.0) for name in ("data", "transfer", "compute")]
+        training, epoch_seconds = tuple(parts), sum(parts)
+    else:
+        epoch_seconds = seconds.get("epoch", 0.0)
+    return EpochRecord(
+        epoch=number,
+        loss=train.loss,
+        accuracy=train.accuracy,
+        val_loss=evaluated.loss,
+        val_accuracy=evaluated.accuracy,
+        epoch_seconds=epoch_seconds,
+        samples=train.samples,
+        data_seconds=training[0],
+        transfer_seconds=training[1],
+        compute_seconds=training[2],
+        eval_seconds=evaluation,
+        tracking_seconds=seconds.get("tracking", 0.0),
+    )

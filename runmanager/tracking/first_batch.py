@@ -1,0 +1,72 @@
+"""A look at a loader's first batch that nobody notices: no random state moves, no worker starts, nothing is used up."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from runmanager.tracking.randomness import preserved
+from runmanager.tracking.transfer import DeviceDataLoader
+
+__all__ = ["images_of", "peek", "sample_of"]
+
+_PEEKED_SAMPLES = 64
+
+
+def peek(loader: Any) -> Any | None:
+    """Up to 64 samples as a batch, None where taking them could be noticed.
+
+    A `DataLoader` is not iterated, which would draw random numbers and start workers: its dataset's first samples are
+    collated. A list of batches gives its first. One-shot and unknown loaders are left alone.
+    """
+    with preserved():
+        if isinstance(loader, DeviceDataLoader):
+            return peek(loader.dl)
+        if hasattr(loader, "first_samples"):
+            return loader.first_samples(_PEEKED_SAMPLES)
+        if isinstance(loader, DataLoader):
+            return _from_dataset(loader)
+        if isinstance(loader, Sequence) and len(loader) > 0:
+            return loader[0]
+    return None
+
+
+def _from_dataset(loader: DataLoader[Any]) -> Any | None:
+    dataset = loader.dataset
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+        return None
+    count = min(len(dataset), _PEEKED_SAMPLES, loader.batch_size or _PEEKED_SAMPLES)
+    if count == 0:
+        return None
+    if hasattr(dataset, "__getitems__"):
+        return loader.collate_fn(dataset.__getitems__(list(range(count))))
+    return loader.collate_fn([dataset[index] for index in range(count)])
+
+
+def _inputs(batch: Any) -> torch.Tensor | None:
+    first = batch[0] if isinstance(batch, Sequence) and len(batch) else batch
+    return first if isinstance(first, torch.Tensor) and first.ndim > 0 else None
+
+
+def images_of(batch: Any, count: int) -> torch.Tensor | None:
+    """The first images of a batch, (count, 1 or 3, height, width), None where it holds none."""
+    inputs = _inputs(batch)
+    if inputs is None or inputs.ndim != 4 or inputs.shape[1] not in (1, 3):
+        return None
+    images = inputs[:count].detach().cpu()
+    return images if images.dtype == torch.uint8 else _visible(images.float())
+
+
+def _visible(images: torch.Tensor) -> torch.Tensor:
+    """Images whose values were normalised, brought back into [0, 1]."""
+    low, high = float(images.min()), float(images.max())
+    if low >= 0 and high <= 1:
+        return images
+    return (images - low) / max(high - low, 1e-12)
+
+
+def sample_of(batch: Any) -> torch.Tensor | None:
+    """The first input alone, (1, …), None where the batch's first part is no tensor."""
+    inputs = _inputs(batch)
+    return None if inputs is None or not len(inputs) else inputs[:1].detach()

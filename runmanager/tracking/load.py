@@ -1,0 +1,60 @@
+"""How busy the machine was with other things while a run had it."""
+
+import os
+import time
+from dataclasses import dataclass
+from typing import Self
+
+import psutil
+
+__all__ = ["Load", "LoadSample"]
+
+
+@dataclass(frozen=True)
+class LoadSample:
+    """CPU seconds since boot (`busy`, `steal`: the whole machine; `own`: this process and its children)."""
+
+    at: float
+    busy: float
+    steal: float
+    own: float
+
+    @classmethod
+    def now(cls) -> Self:
+        times = psutil.cpu_times()
+        steal = getattr(times, "steal", 0.0)
+        # Guests are counted in `user` already; waiting for a disk is not work.
+        idle = times.idle + getattr(times, "iowait", 0.0)
+        guests = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
+        return cls(at=time.monotonic(), busy=sum(times) - idle - guests - steal, steal=steal, own=_own_seconds())
+
+
+@dataclass(frozen=True)
+class Load:
+    """Shares of all the machine's cores between two samples: taken by others, and taken by the hypervisor."""
+
+    outside_cpu_share: float
+    steal_share: float
+
+    @classmethod
+    def between(cls, start: LoadSample, end: LoadSample) -> Self:
+        capacity = max(end.at - start.at, 1e-9) * (os.cpu_count() or 1)
+        outside = (end.busy - start.busy) - (end.own - start.own)
+        return cls(_share(outside, capacity), _share(end.steal - start.steal, capacity))
+
+
+def _share(seconds: float, capacity: float) -> float:
+    return min(max(seconds / capacity, 0.0), 1.0)
+
+
+def _own_seconds() -> float:
+    process = psutil.Process()
+    own = process.cpu_times()
+    total = own.user + own.system + own.children_user + own.children_system
+    for child in process.children(recursive=True):
+        try:
+            times = child.cpu_times()
+        except psutil.Error:
+            continue
+        total += times.user + times.system
+    return float(total)

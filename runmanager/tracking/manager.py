@@ -1,0 +1,278 @@
+"""`RunManager`: begins runs in a sweep's folder, and keeps the tutorials' calls."""
+
+import datetime
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+import yaml
+
+from runmanager.errors import DeviceUnavailableError, RunExistsError, UsageError
+from runmanager.records.files import replace_file
+from runmanager.records.grid import differing, flatten, plain_settings, readable_name
+from runmanager.records.paths import RunPaths, SweepPaths
+from runmanager.records.process import ProcessIdentity
+from runmanager.records.run import RunRecord
+from runmanager.records.signature import short_signature, signature
+from runmanager.records.states import Outcome, Reason, Status
+from runmanager.records.store import RunFolder, read_run, read_sweep
+from runmanager.records.sweep import PlannedCell, fresh_sweep_folder, plan_cell, write_cells
+from runmanager.tracking.devices import resolve_device
+from runmanager.tracking.environment import capture_environment
+from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.opening import open_run
+from runmanager.tracking.options import RunOptions
+from runmanager.tracking.run import ActiveRun, IdleRun
+from runmanager.tracking.sinks import ConsoleSink, LogSink, Sink
+from runmanager.tracking.tensorboard import TensorBoardOptions, TensorBoardSink
+
+__all__ = ["RunManager"]
+
+
+class RunManager:
+    """Times and records runs in one sweep folder, in somebody's own training loop.
+
+    ```
+    manager = RunManager("outputs/mine")
+    for params in expand_grid(lr=[0.1, 0.01], device=["cpu", "cuda"]):
+        with manager.run(params, network, loader) as run:
+            for epoch in run.epochs(5):
+                for images, labels in epoch.batches(loader):    # timed, already on the device
+                    ...
+                    epoch.track(loss, preds, labels)            # stays on the device
+    manager.save("epochs_table")
+    ```
+
+    `root` is the sweep's folder; without one a fresh dated folder under `outputs/` is taken. `overwrite` runs finished
+    runs again, their old files kept in attempts/. `sinks` replaces all sinks by one's own; else each run logs to
+    TensorBoard as `tensorboard` says, to its run.log, and to standard output if `console`. `owns_sweep` is for
+    launchers: False leaves sweep.json and the tables to somebody else.
+    """
+
+    def __init__(
+        self,
+        root: str | Path | None = None,
+        *,
+        overwrite: bool = False,
+        tensorboard: TensorBoardOptions | None = None,
+        console: bool = True,
+        sinks: Sequence[Sink] | None = None,
+        owns_sweep: bool = True,
+    ) -> None:
+        self.paths = fresh_sweep_folder(Path("outputs")) if root is None else SweepPaths(Path(root))
+        self._overwrite = overwrite
+        self._tensorboard = tensorboard
+        self._console = console
+        self._own_sinks = sinks
+        self._owns_sweep = owns_sweep
+        self._folders: dict[str, RunPaths] | None = None
+        self._cells: list[PlannedCell] = []
+        self._begun: list[RunPaths] = []
+        self._active: ActiveRun | None = None
+        self._epoch: Epoch | None = None
+        if owns_sweep:
+            # The report draws figures, which takes a second: once, when the manager goes, not after every run.
+            weakref.finalize(self, _write_tables_if_any, self.paths, self._begun)
+
+    def run(
+        self,
+        params: Any,
+        network: torch.nn.Module | None = None,
+        loader: Any = None,
+        *,
+        optimizer: torch.optim.Optimizer | None = None,
+        options: RunOptions | None = None,
+        folder: RunPaths | None = None,
+        can_resume: bool = False,
+    ) -> ActiveRun | IdleRun:
+        """Claim the folder of a run with `params`: a mapping, named tuple or dataclass; without `device` it is on CPU.
+
+        Entering the run moves the network to its device and begins the sinks. Leave the network out to build it
+        inside and call `run.begin(network, loader)`: what goes wrong in building is then the run's own failure.
+        A missing device is recorded as `skipped`, and a run that is finished is kept, unless overwritten: then the run
+        yields no epochs. `optimizer` lets the learning rate be logged. `folder` is where the run is kept; by default
+        it is named after its settings. `can_resume` promises that `begin` will get a checkpointer, and lets a killed
+        run go on.
+        Raises `UsageError` for settings that are none, `RunBusyError` if a living process has the run.
+        """
+        settings = plain_settings(params)
+        record = self._new_record(settings, folder)
+        paths = folder or self._folder_of(record)
+        self._plan(record, paths)
+        try:
+            device = resolve_device(str(settings.get("device") or "cpu"))
+        except DeviceUnavailableError as error:
+            return self._skip(paths, record, error)
+        record = msgspec.structs.replace(record, environment=capture_environment(device))
+        opened = open_run(paths, record, can_resume=can_resume, overwrite=self._overwrite)
+        self._begun.append(paths)
+        if opened.is_kept:
+            self._say(f"{paths.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
+            return IdleRun(opened.folder.record)
+        _write_config(opened.folder)
+        begin_with = None if network is None else _beginner(network, loader, optimizer)
+        return ActiveRun(
+            folder=opened.folder,
+            device=device,
+            sinks=self._sinks(),
+            options=options or RunOptions(),
+            is_resumed=opened.is_resumed,
+            begin_with=begin_with,
+            when_ended=lambda run: self._write_tables(),
+        )
+
+    def _sinks(self) -> Sequence[Sink]:
+        if self._own_sinks is not None:
+            return self._own_sinks
+        sinks: list[Sink] = [LogSink()]
+        options = self._tensorboard or TensorBoardOptions()
+        if options.enabled:
+            sinks.append(TensorBoardSink(options))
+        if self._console:
+            sinks.append(ConsoleSink())
+        return sinks
+
+    def _new_record(self, settings: dict[str, Any], folder: RunPaths | None) -> RunRecord:
+        identity = signature(settings)
+        name = folder.name if folder else f"{readable_name(flatten(settings))}-{short_signature(identity)}"
+        return RunRecord(
+            name=name,
+            signature=identity,
+            status=Status.RUNNING,
+            config=settings,
+            started_at=datetime.datetime.now(datetime.UTC).isoformat(),
+            owner=ProcessIdentity.current(),
+        )
+
+    def _folder_of(self, record: RunRecord) -> RunPaths:
+        """The folder of the run with this signature, under whatever name; a new one if there is none."""
+        if self._folders is None:
+            stored = read_sweep(self.paths).runs
+            self._folders = {run.record.signature: run.paths for run in stored}
+        return self._folders.setdefault(record.signature, self.paths.run(record.name))
+
+    def _plan(self, record: RunRecord, paths: RunPaths) -> None:
+        if not self._owns_sweep:
+            return
+        self._cells.append(plan_cell(record.signature, paths.name, record.config))
+        settings = [cell.settings for cell in self._cells]
+        axes = {
+            name: list(dict.fromkeys(cell[name] for cell in settings if name in cell)) for name in differing(settings)
+        }
+        write_cells(self.paths, self._cells, axes=axes, command=sys.argv)
+
+    def _skip(self, paths: RunPaths, record: RunRecord, error: DeviceUnavailableError) -> IdleRun:
+        outcome = Outcome(Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, str(error))
+        opened = open_run(paths, record.ended(outcome, at=record.started_at), can_resume=False, overwrite=False)
+        self._begun.append(paths)
+        if not opened.is_kept:
+            _write_config(opened.folder)
+            self._say(f"{paths.name}: skipped: {error}")
+        self._write_tables()
+        return IdleRun(opened.folder.record)
+
+    def _say(self, line: str) -> None:
+        if self._console and self._own_sinks is None:
+            print(line, flush=True)
+
+    def _write_tables(self) -> None:
+        if self._owns_sweep:
+            from runmanager.results.write import write_tables
+
+            write_tables(self.paths, report=False)
+
+    def save(self, file_name: str | Path) -> None:
+        """Write `file_name`.csv and .json: one row an epoch of this manager's runs, in order of start."""
+        from runmanager.results.write import write_epochs_table
+
+        runs = [read_run(paths) for paths in dict.fromkeys(self._begun)]
+        write_epochs_table(runs, Path(file_name))
+        if self._owns_sweep:
+            _write_tables_if_any(self.paths, self._begun)
+
+    # The tutorials' calls: one run at a time, begun and ended by hand.
+
+    def begin_run(self, run: Any, network: torch.nn.Module, loader: Any) -> None:
+        """Begin a run with the settings `run`, a named tuple as `RunBuilder.get_runs` makes them.
+
+        Histograms of weights and gradients are on, unless the manager was given `tensorboard` options.
+        Raises `RunExistsError` if the run is finished, `DeviceUnavailableError` if its device is missing, since a loop
+        written by hand would go on without it.
+        """
+        if self._active is not None:
+            raise UsageError("begin_run() must come after the end_run() of the run before, got none; call end_run().")
+        if self._tensorboard is None:
+            self._tensorboard = TensorBoardOptions(histograms=True)
+        begun = self.run(run)
+        if isinstance(begun, IdleRun):
+            if begun.record.status is Status.SKIPPED:
+                raise DeviceUnavailableError(begun.record.message)
+            raise RunExistsError(
+                f"Run {begun.record.name} must be new, got one that is finished; use RunManager(…, overwrite=True) "
+                "to run it again."
+            )
+        try:
+            begun.begin(network, loader)
+        except BaseException as error:
+            begun.end(error)
+            raise
+        self._active = begun
+
+    def begin_epoch(self) -> None:
+        """Start the clock of the next epoch."""
+        self._epoch = self._running("begin_epoch").begin_epoch()
+
+    def track_loss(self, loss: torch.Tensor, batch: Sequence[Any]) -> None:
+        """Count a step's mean loss; `batch` is (images, labels), its first part says how many samples it had."""
+        epoch = self._running_epoch("track_loss")
+        epoch.show_first_batch(batch)
+        epoch.track_loss(loss, len(batch[0]))
+
+    def track_num_correct(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
+        """Count the correct ones among predictions (batch, classes) for labels (batch,)."""
+        self._running_epoch("track_num_correct").track_predictions(preds, labels)
+
+    def end_epoch(self) -> None:
+        """Stop the clock and write the epoch down."""
+        epoch = self._running_epoch("end_epoch")
+        self._epoch = None
+        self._running("end_epoch").end_epoch(epoch)
+
+    def end_run(self) -> None:
+        """Write the run's end and the sweep's tables."""
+        run = self._running("end_run")
+        self._active = None
+        run.end()
+
+    def _running(self, call: str) -> ActiveRun:
+        if self._active is None:
+            raise UsageError(f"{call}() must come between begin_run() and end_run(), got no run; call begin_run().")
+        return self._active
+
+    def _running_epoch(self, call: str) -> Epoch:
+        self._running(call)
+        if self._epoch is None:
+            raise UsageError(f"{call}() must come between begin_epoch() and end_epoch(); call begin_epoch() first.")
+        return self._epoch
+
+
+def _beginner(
+    network: torch.nn.Module, loader: Any, optimizer: torch.optim.Optimizer | None
+) -> Callable[[ActiveRun], None]:
+    return lambda run: run.begin(network, loader, optimizer=optimizer)
+
+
+def _write_config(folder: RunFolder) -> None:
+    text = yaml.safe_dump(folder.record.config, sort_keys=False, allow_unicode=True)
+    replace_file(folder.paths.config, text)
+
+
+def _write_tables_if_any(paths: SweepPaths, begun: Sequence[RunPaths]) -> None:
+    if begun and paths.root.exists():
+        from runmanager.results.write import write_tables
+
+        write_tables(paths)

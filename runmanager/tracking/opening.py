@@ -1,0 +1,52 @@
+"""Taking a run folder into hand: new, gone on with from its checkpoint, or begun anew with its old files put aside."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from runmanager.records.paths import RunPaths
+from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.records.states import Status
+from runmanager.records.store import RunFolder, claim_run
+
+__all__ = ["OpenedRun", "open_run"]
+
+_RESUMABLE = (Status.KILLED, Status.CRASHED)
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """A run folder and what is to be done with it."""
+
+    folder: RunFolder
+    is_kept: bool = False
+    is_resumed: bool = False
+    history: Sequence[EpochRecord] = field(default_factory=tuple)
+
+
+def open_run(paths: RunPaths, record: RunRecord, *, can_resume: bool, overwrite: bool) -> OpenedRun:
+    """Claim the folder for `record`.
+
+    A finished run is kept as it is, unless `overwrite`; a killed or crashed one with a checkpoint is to be gone on
+    with where the caller can; any other is begun anew, its old files in attempts/.
+    Raises `RunBusyError` when a living process owns it.
+    """
+    folder = claim_run(paths, record)
+    stored = folder.record
+    if stored is record:
+        return OpenedRun(folder)
+    status = stored.observed().status if stored.owner != record.owner else stored.status
+    if status is Status.FINISHED and not overwrite:
+        return OpenedRun(folder, is_kept=True)
+    if can_resume and not overwrite and _was_broken_off(status) and paths.checkpoint.exists():
+        folder.write(status=Status.RUNNING, reason=None, message="", ended_at=None, environment=record.environment)
+        return OpenedRun(folder, is_resumed=True)
+    if status is not Status.SKIPPED:
+        folder.put_aside(stored.attempt - 1)
+    folder.record = record
+    folder.write(attempt=stored.attempt)
+    return OpenedRun(folder)
+
+
+def _was_broken_off(status: Status) -> bool:
+    # `running` was found without a living owner: claim_run would have refused it otherwise.
+    return status in _RESUMABLE or status is Status.RUNNING

@@ -1,0 +1,333 @@
+"""One run while it is running: its epochs, timed and tracked, and its end, written whatever happens."""
+
+import datetime
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+import torch
+
+from runmanager.errors import UsageError
+from runmanager.records.files import replace_file
+from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.records.states import Outcome, Reason, Status
+from runmanager.records.store import RunFolder
+from runmanager.tracking.devices import peak_memory_bytes, reset_peak_memory
+from runmanager.tracking.early_stop import reason_to_stop
+from runmanager.tracking.environment import load_average
+from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.first_batch import peek
+from runmanager.tracking.load import Load, LoadSample
+from runmanager.tracking.options import Checkpointer, Progress, RunOptions
+from runmanager.tracking.outcomes import outcome_of, traceback_of
+from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
+from runmanager.tracking.timer import PhaseTimer, clock_for
+from runmanager.tracking.warmup import is_warmup
+
+__all__ = ["ActiveRun", "IdleRun"]
+
+
+class ActiveRun:
+    """A run between its beginning and its end.
+
+    ```
+    with manager.run(params, network, loader) as run:   # claims the folder, writes run.json, begins the sinks
+        for epoch in run.epochs(5):                     # waits for the device, starts the clock
+            for batch in epoch.batches(loader): ...     # data, transfer, compute
+            ...                                         # eval
+                                                        # waits once, sums up, sinks, checkpoint, epochs.jsonl
+                                                        # the end, whatever it was, in run.json
+    ```
+
+    Where the device is missing the run is recorded as skipped, and where it was finished earlier it is kept: then
+    `epochs` yields nothing. After a NaN or infinite loss it yields no further epoch and the run has failed.
+    """
+
+    def __init__(
+        self,
+        *,
+        folder: RunFolder,
+        device: torch.device,
+        sinks: Sequence[Sink],
+        options: RunOptions,
+        is_resumed: bool = False,
+        begin_with: Callable[["ActiveRun"], None] | None = None,
+        when_ended: Callable[["ActiveRun"], None] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.device = device
+        self.is_resumed = is_resumed
+        self.history: list[EpochRecord] = []
+        self.num_steps = 0
+        self._timer = PhaseTimer(clock_for(device))
+        self._network: torch.nn.Module | None = None
+        self._optimizer: torch.optim.Optimizer | None = None
+        self._checkpointer: Checkpointer | None = None
+        self._sinks = sinks
+        self._begun_sinks: list[Sink] | None = None
+        self._options = options
+        self._begin_with = begin_with
+        self._when_ended = when_ended
+        self._planned: int | None = folder.record.epochs_planned
+        self._stop: Outcome | None = None
+        self._notes: list[str] = list(folder.record.notes)
+        self._epochs_here = 0
+        self._seconds_before = 0.0
+        self._learning_rate: float | None = None
+        self._begun_at = time.perf_counter()
+        self._epoch_begun_at = 0.0
+        self._load_at_start = LoadSample.now()
+
+    @property
+    def record(self) -> RunRecord:
+        """The run's record as it stands."""
+        return self.folder.record
+
+    def begin(
+        self,
+        network: torch.nn.Module,
+        loader: Any,
+        *,
+        optimizer: torch.optim.Optimizer | None = None,
+        checkpointer: Checkpointer | None = None,
+    ) -> None:
+        """Move the network to the run's device, put back what a checkpoint holds, and begin the sinks.
+
+        `loader` is looked into for a first batch, without a trace. `optimizer` lets the learning rate be logged.
+        Raises `UsageError` if the network is none.
+        """
+        if not isinstance(network, torch.nn.Module):
+            raise UsageError(f"`network` must be a torch.nn.Module, got {type(network).__name__}.")
+        self._network = network.to(self.device)
+        self._optimizer, self._checkpointer = optimizer, checkpointer
+        reset_peak_memory(self.device)
+        if self.is_resumed:
+            self._restore()
+        self.folder.write(num_parameters=_num_parameters(network))
+        batch = peek(loader)
+        if batch is not None or self.is_resumed:
+            self._begin_sinks(batch)
+
+    def _restore(self) -> None:
+        assert self._checkpointer is not None
+        progress = self._checkpointer.load(self.folder.paths.checkpoint)
+        self.history = self.folder.cut_epochs(progress.record)
+        self.num_steps = progress.num_steps
+        self._seconds_before = progress.record.run_seconds or 0.0
+        events = self.folder.paths.events
+        if events is not None:
+            with events.open("r+b") as file:
+                file.truncate(progress.events_length)
+        self._look_back()
+
+    def _begin_sinks(self, batch: Any | None) -> None:
+        """Tell every sink, once, that the run begins, with a first batch where there is one."""
+        self._begun_sinks = []
+        assert self._network is not None
+        start = RunStart(self.record, self.folder.paths, self._network, self.device, batch)
+        for sink in self._sinks:
+            self._notes.extend(sink.begin(start))
+            self._begun_sinks.append(sink)
+
+    def epochs(self, num_epochs: int) -> Iterator[Epoch]:
+        """The epochs that are still to be run, counted from 1 to `num_epochs`."""
+        if self._planned != num_epochs:
+            self._planned = num_epochs
+            self.folder.write(epochs_planned=num_epochs)
+        for number in range(self._next_number(), num_epochs + 1):
+            if self._stop is not None:
+                return
+            epoch = self.begin_epoch(number)
+            yield epoch
+            self.end_epoch(epoch)
+
+    def evaluation_before_training(self) -> Iterator[Epoch]:
+        """Epoch 0, for an evaluation only; nothing where it was done before a break."""
+        if not self.history and self._stop is None:
+            epoch = self.begin_epoch(0)
+            yield epoch
+            self.end_epoch(epoch)
+
+    def _next_number(self) -> int:
+        return max(self.history[-1].epoch + 1, 1) if self.history else 1
+
+    def begin_epoch(self, number: int | None = None) -> Epoch:
+        """Start the clock of the next epoch, or of epoch `number`."""
+        if self._network is None:
+            raise UsageError("A run must have begun before its epochs, got no network; call begin(network, loader).")
+        self._timer.start()
+        self._epoch_begun_at = time.perf_counter()
+        if self._optimizer is not None:
+            self._learning_rate = float(self._optimizer.param_groups[0]["lr"])
+        return Epoch(
+            self._next_number() if number is None else number,
+            timer=self._timer,
+            device=self.device,
+            log_every=self._options.log_every,
+            steps_before=self.num_steps,
+            when_first_batch=self._begin_sinks if self._begun_sinks is None else None,
+        )
+
+    def end_epoch(self, epoch: Epoch) -> EpochRecord:
+        """Stop the clock, write the epoch down, and return its record."""
+        record, step_losses = epoch.close()
+        resolved_at = time.perf_counter()
+        self.num_steps = epoch.num_steps
+        record = msgspec.structs.replace(
+            record, warmup=record.epoch == 0 or self._is_warmup(), run_seconds=self._run_seconds()
+        )
+        if self._begun_sinks is None:
+            self._begin_sinks(None)
+        assert self._network is not None
+        details = EpochDetails(self._network, self._learning_rate, step_losses)
+        for sink in self._sinks:
+            self._notes.extend(sink.epoch(_before_tracking(record), details))
+        if self._checkpointer is not None and self._checkpointer.is_due(record.epoch):
+            so_far = self._with_walls(record, resolved_at)
+            self._checkpointer.save(self.folder.paths.checkpoint, self._progress(so_far))
+        record = self._with_walls(record, resolved_at)
+        self.folder.append(record)
+        self.history.append(record)
+        self._epochs_here += record.epoch > 0
+        self._look_back()
+        return record
+
+    def _is_warmup(self) -> bool:
+        return is_warmup(
+            epochs_before=self._epochs_here,
+            least=self._options.warmup_epochs,
+            previous=bool(self.history) and self.history[-1].warmup,
+            step_seconds=self._timer.step_seconds,
+        )
+
+    def _with_walls(self, record: EpochRecord, resolved_at: float) -> EpochRecord:
+        now = time.perf_counter()
+        return msgspec.structs.replace(
+            record,
+            tracking_seconds=(record.tracking_seconds or 0.0) + now - resolved_at,
+            wall_seconds=now - self._epoch_begun_at,
+            run_seconds=self._run_seconds(),
+        )
+
+    def _progress(self, record: EpochRecord) -> Progress:
+        events = self.folder.paths.events
+        return Progress(record, events.stat().st_size if events else 0, self.num_steps)
+
+    def _look_back(self) -> None:
+        """Let the last epoch be the last one, if it diverged or nothing gets better any more."""
+        loss = self.history[-1].loss
+        if loss is not None and not math.isfinite(loss):
+            message = f"loss is {loss} in epoch {self.history[-1].epoch}; try a smaller lr"
+            self._stop = Outcome(Status.FAILED, Reason.DIVERGED, message)
+            return
+        message = reason_to_stop(self.history, self._options.early_stop)
+        if message is not None:
+            self.stop_early(message)
+
+    def _run_seconds(self) -> float:
+        return self._seconds_before + time.perf_counter() - self._begun_at
+
+    def stop_early(self, message: str) -> None:
+        """Let this epoch be the last; the run is finished."""
+        self._stop = self._stop or Outcome(Status.FINISHED, Reason.EARLY_STOPPED, message)
+
+    def interrupt(self, message: str = "interrupted") -> None:
+        """Let this epoch be the last; the run reads `killed`, and goes on from its checkpoint another time."""
+        self._stop = self._stop or Outcome(Status.KILLED, Reason.INTERRUPTED, message)
+
+    def end(self, error: BaseException | None = None) -> RunRecord:
+        """Write the run's end: as `error` says, or as the epochs say."""
+        if self._begun_sinks is None and self._network is not None:
+            self._begin_sinks(None)
+        outcome = self._outcome() if error is None else outcome_of(error)
+        if error is not None:
+            replace_file(self.folder.paths.error, traceback_of(error))
+        ended_at = datetime.datetime.now(datetime.UTC).isoformat()
+        record = self.folder.write(
+            status=outcome.status,
+            reason=outcome.reason,
+            message=outcome.message,
+            ended_at=ended_at,
+            run_seconds=self._run_seconds(),
+            num_parameters=None if self._network is None else _num_parameters(self._network),
+            peak_memory_bytes=peak_memory_bytes(self.device),
+            environment=self._environment_at_end(),
+            notes=tuple(dict.fromkeys(self._notes)),
+        )
+        self.folder.close()
+        for sink in self._begun_sinks or ():
+            sink.end(record)
+        if self._when_ended is not None:
+            self._when_ended(self)
+        return record
+
+    def _outcome(self) -> Outcome:
+        done = self.history[-1].epoch if self.history else 0
+        if self._stop is not None and (done != self._planned or self._stop.status is Status.FAILED):
+            return self._stop  # asked to stop after what was the last epoch anyway, it has run them all
+        if self._planned is not None and done < self._planned:
+            message = f"the loop was left after {done} of {self._planned} epochs"
+            return Outcome(Status.FINISHED, Reason.EARLY_STOPPED, message)
+        return Outcome(Status.FINISHED)
+
+    def _environment_at_end(self) -> Any:
+        load = Load.between(self._load_at_start, LoadSample.now())
+        return msgspec.structs.replace(
+            self.record.environment,
+            load_at_end=load_average(),
+            outside_cpu_share=load.outside_cpu_share,
+            steal_share=load.steal_share,
+        )
+
+    def __enter__(self) -> Self:
+        if self._begin_with is not None:
+            try:
+                self._begin_with(self)
+            except BaseException as error:
+                self.end(error)
+                raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.end(error)
+
+
+def _num_parameters(network: torch.nn.Module) -> int | None:
+    """Frozen ones too; None while a lazy module does not know its shapes."""
+    parameters = list(network.parameters())
+    if any(torch.nn.parameter.is_lazy(parameter) for parameter in parameters):
+        return None
+    return sum(parameter.numel() for parameter in parameters)
+
+
+def _before_tracking(record: EpochRecord) -> EpochRecord:
+    return msgspec.structs.replace(record, tracking_seconds=None, wall_seconds=None)
+
+
+class IdleRun:
+    """A run that is not to be run: its device is missing, or it was finished earlier. It yields no epochs."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self.record = record
+        self.history: list[EpochRecord] = []
+
+    def epochs(self, num_epochs: int) -> Iterator[Epoch]:
+        """Nothing."""
+        return iter(())
+
+    def evaluation_before_training(self) -> Iterator[Epoch]:
+        """Nothing."""
+        return iter(())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        pass

@@ -1,0 +1,157 @@
+"""The TensorBoard sink: one event file a run, in the run's own folder.
+
+| tag | kind | when |
+| --- | --- | --- |
+| `train/loss`, `train/accuracy` | scalar | every epoch |
+| `val/loss`, `val/accuracy` | scalar | every epoch with an evaluation, step 0 for one before training |
+| `time/epoch_seconds`, `time/data_seconds`, `time/transfer_seconds`, `time/compute_seconds`, `time/eval_seconds` | scalar | every epoch; phases that were not measured are left out |
+| `throughput/samples_per_second` | scalar | every epoch |
+| `optim/lr` | scalar | every epoch, where the optimiser is known |
+| `step/loss` | scalar | every `log_every` steps, step = optimiser step |
+| `images` | image | once: at most 64 images of a first batch |
+| graph | graph | once: of the model on one sample |
+| `weights/<parameter>`, `gradients/<parameter>` | histogram | every epoch, where asked for |
+| `config/text_summary` | text | once: the settings |
+| `_hparams_/session_start_info`, `_hparams_/session_end_info` | HParams | at the start, at the true end |
+"""  # noqa: E501  # a table's row is one line
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.plugins.hparams.api_pb2 import Status as SessionStatus
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo
+from torch.utils.tensorboard import summary as protos
+
+from runmanager.records.run import PHASES, EpochRecord, RunRecord
+from runmanager.tracking.events import EventWriter
+from runmanager.tracking.first_batch import images_of, sample_of
+from runmanager.tracking.graph import trace_graph
+from runmanager.tracking.sinks import EpochDetails, RunStart
+
+__all__ = ["TensorBoardOptions", "TensorBoardSink"]
+
+_MAX_IMAGES = 64
+
+
+@dataclass(frozen=True)
+class TensorBoardOptions:
+    """What goes to TensorBoard beside the scalars; `enabled=false` writes no event file at all."""
+
+    enabled: bool = True
+    images: bool = True
+    graph: bool = True
+    histograms: bool = False
+
+
+class TensorBoardSink:
+    """Writes the tags above; flushed every epoch. A model that cannot be traced is a note, not an error."""
+
+    def __init__(self, options: TensorBoardOptions = TensorBoardOptions()) -> None:
+        self._options = options
+        self._writer: EventWriter | None = None
+
+    def begin(self, start: RunStart) -> Sequence[str]:
+        existing = start.paths.events
+        self._writer = EventWriter(start.paths.root, existing)
+        if existing is not None:
+            return ()  # gone on with: its start stands in the file already
+        self._writer.summary(_session_start(start.record.settings))
+        self._writer.summary(protos.text("config", _as_markdown(start.record.settings)), 0)
+        notes: list[str] = []
+        if self._options.images:
+            notes += self._add_images(start)
+        if self._options.graph:
+            notes += self._add_graph(start)
+        self._writer.flush()
+        return notes
+
+    def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
+        assert self._writer is not None
+        for tag, value in epoch_scalars(record, details.learning_rate).items():
+            self._writer.scalar(tag, value, record.epoch)
+        for step, loss in details.step_losses:
+            self._writer.scalar("step/loss", loss, step)
+        notes = self._add_histograms(record.epoch, details.network) if self._options.histograms else ()
+        self._writer.flush()
+        return notes
+
+    def end(self, record: RunRecord) -> None:
+        assert self._writer is not None
+        self._writer.summary(_session_end(succeeded=record.status.is_success))
+        self._writer.close()
+        self._writer = None
+
+    def _add_images(self, start: RunStart) -> Sequence[str]:
+        images = None if start.first_batch is None else images_of(start.first_batch, _MAX_IMAGES)
+        if images is None:
+            return ["no image grid: the loader's batches hold no images (batch, channels, height, width)"]
+        assert self._writer is not None
+        self._writer.summary(protos.image("images", images, dataformats="NCHW"), 0)
+        return ()
+
+    def _add_graph(self, start: RunStart) -> Sequence[str]:
+        sample = None if start.first_batch is None else sample_of(start.first_batch)
+        if sample is None:
+            return ["no graph: the loader gave no batch whose first part is a tensor"]
+        assert self._writer is not None
+        try:
+            self._writer.graph(*trace_graph(start.network, sample.to(start.device)))
+        except Exception as error:  # any model may fail to trace, in any way; the run must not
+            first = (str(error).strip().splitlines() or [""])[0]
+            return [f"no graph: the model could not be traced ({type(error).__name__}: {first})"]
+        return ()
+
+    def _add_histograms(self, epoch: int, network: torch.nn.Module) -> Sequence[str]:
+        assert self._writer is not None
+        missing = []
+        for name, parameter in network.named_parameters():
+            for kind, values in (("weights", parameter), ("gradients", parameter.grad)):
+                if values is None:
+                    continue  # frozen, or not reached by the loss
+                array = values.detach().float().cpu().numpy()
+                if array.size == 0 or not (abs(array) < float("inf")).all():
+                    missing.append(f"no histogram of {kind}/{name} in epoch {epoch}: it holds NaN or infinity")
+                    continue
+                self._writer.summary(protos.histogram(f"{kind}/{name}", array, bins="tensorflow"), epoch)
+        return missing
+
+
+def epoch_scalars(record: EpochRecord, learning_rate: float | None) -> dict[str, float]:
+    """The scalar tags of one epoch, without what was not measured."""
+    seconds = {f"time/{name}_seconds": getattr(record, f"{name}_seconds") for name in ("epoch", *PHASES[:-1])}
+    values: Mapping[str, float | None] = {
+        "train/loss": record.loss,
+        "train/accuracy": record.accuracy,
+        "val/loss": record.val_loss,
+        "val/accuracy": record.val_accuracy,
+        **seconds,
+        "throughput/samples_per_second": record.samples_per_second,
+        "optim/lr": learning_rate,
+    }
+    return {tag: value for tag, value in values.items() if value is not None}
+
+
+def _session_start(settings: Mapping[str, Any]) -> Summary:
+    # No Experiment is declared: TensorBoard then takes the union of all runs' settings and scalar tags.
+    plain = {
+        name: value if isinstance(value, bool | int | float | str) else str(value) for name, value in settings.items()
+    }
+    _experiment, start, _end = protos.hparams(plain, {})
+    return start
+
+
+def _session_end(*, succeeded: bool) -> Summary:
+    status = SessionStatus.Value("STATUS_SUCCESS" if succeeded else "STATUS_FAILURE")
+    data = HParamsPluginData(session_end_info=SessionEndInfo(status=status), version=0)
+    metadata = SummaryMetadata(
+        plugin_data=SummaryMetadata.PluginData(plugin_name="hparams", content=data.SerializeToString())
+    )
+    return Summary(value=[Summary.Value(tag="_hparams_/session_end_info", metadata=metadata)])
+
+
+def _as_markdown(settings: Mapping[str, Any]) -> str:
+    rows = "\n".join(f"| {name} | {value} |" for name, value in settings.items())
+    return f"| setting | value |\n| --- | --- |\n{rows}"

@@ -1,0 +1,141 @@
+"""Where an epoch's time goes: marks on the device's own timeline, resolved once at the epoch's end.
+
+On an accelerator the host runs ahead, so host clocks would time the launching, not the work. A mark is therefore an
+event in the device's stream, and the time between two marks belongs to the phase that the second one names. The time
+that the device waits for the loader falls between the end of a step and the arrival of the next batch: it is `data`.
+"""
+
+import time
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import torch
+
+from runmanager.tracking.devices import synchronize
+
+__all__ = ["Clock", "EventClock", "HostClock", "PhaseTimer", "clock_for"]
+
+_FOLD_AT = 4096  # marks kept before those that have passed are summed, so that a long epoch holds few events
+
+
+class Clock(Protocol):
+    """A timeline on which moments can be marked without waiting."""
+
+    def synchronize(self) -> None:
+        """Wait until every mark has passed."""
+        ...
+
+    def mark(self) -> Any:
+        """This moment on the timeline."""
+        ...
+
+    def has_passed(self, mark: Any) -> bool:
+        """Whether `mark` can be read without waiting."""
+        ...
+
+    def seconds(self, earlier: Any, later: Any) -> float:
+        """The time between two passed marks."""
+        ...
+
+
+class HostClock:
+    """The CPU's timeline: `time.perf_counter_ns`."""
+
+    def synchronize(self) -> None:
+        pass
+
+    def mark(self) -> int:
+        return time.perf_counter_ns()
+
+    def has_passed(self, mark: int) -> bool:
+        return True
+
+    def seconds(self, earlier: int, later: int) -> float:
+        return (later - earlier) * 1e-9
+
+
+class EventClock:
+    """An accelerator's timeline: events in its current stream."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def synchronize(self) -> None:
+        synchronize(self._device)
+
+    def mark(self) -> torch.Event:
+        event = torch.Event(device=self._device, enable_timing=True)
+        event.record()
+        return event
+
+    def has_passed(self, mark: torch.Event) -> bool:
+        return bool(mark.query())
+
+    def seconds(self, earlier: torch.Event, later: torch.Event) -> float:
+        return float(earlier.elapsed_time(later)) * 1e-3
+
+
+def clock_for(device: torch.device) -> Clock:
+    """The clock that tells the truth about work on `device`."""
+    return HostClock() if device.type == "cpu" else EventClock(device)
+
+
+class PhaseTimer:
+    """Divides the time from `start` to `resolve` among phases.
+
+    `mark(phase)` says that the time since the last mark was spent in `phase`. Nothing waits for the device but
+    `start` and `resolve`. `step_seconds` has the length of each step: what lay between two marks of the phase
+    `compute`.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last: Any = None
+        self._pending: list[tuple[str, Any]] = []
+        self._seconds: dict[str, float] = {}
+        self._step = 0.0
+        self._fold_at = _FOLD_AT
+        self.step_seconds: list[float] = []
+
+    def start(self) -> None:
+        """Begin anew, once the device has nothing left to do."""
+        self._clock.synchronize()
+        self._pending.clear()
+        self._seconds.clear()
+        self.step_seconds = []
+        self._step = 0.0
+        self._fold_at = _FOLD_AT
+        self._last = self._clock.mark()
+
+    def mark(self, phase: str) -> None:
+        """End a stretch of `phase` here."""
+        self._pending.append((phase, self._clock.mark()))
+        if len(self._pending) >= self._fold_at:
+            self._fold()
+            # Where the device lags far behind, asking again at every mark would cost more than it saves.
+            self._fold_at = len(self._pending) + _FOLD_AT
+
+    def resolve(self) -> dict[str, float]:
+        """Seconds a phase since `start`, after waiting for the device once; phases never marked are not in it."""
+        self._clock.synchronize()
+        self._take(self._pending)
+        self._pending.clear()
+        return dict(self._seconds)
+
+    def _fold(self) -> None:
+        passed = 0
+        while passed < len(self._pending) and self._clock.has_passed(self._pending[passed][1]):
+            passed += 1
+        self._take(self._pending[:passed])
+        del self._pending[:passed]
+
+    def _take(self, marks: Iterable[tuple[str, Any]]) -> None:
+        for phase, moment in marks:
+            seconds = self._clock.seconds(self._last, moment)
+            self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
+            self._last = moment
+            if phase in ("data", "transfer", "compute"):
+                self._step += seconds
+            if phase == "compute":
+                self.step_seconds.append(self._step)
+                self._step = 0.0

@@ -1,0 +1,50 @@
+"""Moving batches and models to a device: nested containers, and a loader that moves what it yields."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from runmanager.tracking.devices import default_device
+
+__all__ = ["DeviceDataLoader", "get_default_device", "to_device"]
+
+
+def get_default_device() -> torch.device:
+    """The accelerator if this host has one, else the CPU."""
+    return default_device()
+
+
+def to_device(data: Any, device: torch.device | str) -> Any:
+    """`data` on `device`: a tensor, a module, or lists, tuples, named tuples and mappings of them at any depth.
+
+    Tensors are sent without waiting (`non_blocking`), which takes effect from pinned memory. Other values come back
+    as they are. A module is moved in place and returned.
+    """
+    if isinstance(data, torch.Tensor):
+        return data.to(device, non_blocking=True)
+    if isinstance(data, torch.nn.Module):
+        return data.to(device)
+    if isinstance(data, Mapping):
+        return {key: to_device(value, device) for key, value in data.items()}
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(to_device(value, device) for value in data))
+    if isinstance(data, list | tuple):
+        return type(data)(to_device(value, device) for value in data)
+    return data
+
+
+class DeviceDataLoader:
+    """Wraps a loader and moves each batch to a device when it is taken."""
+
+    def __init__(self, dl: Iterable[Any], device: torch.device | str) -> None:
+        self.dl = dl
+        self.device = torch.device(device)
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self.dl:
+            yield to_device(batch, self.device)
+
+    def __len__(self) -> int:
+        """The number of batches. Raises TypeError where the wrapped loader has no length."""
+        return len(self.dl)  # type: ignore[arg-type]  # its own TypeError says it best

@@ -1,0 +1,27 @@
+"""Which epochs are warm-up: the first ones, and those in which the step time has not settled yet."""
+
+from collections.abc import Sequence
+from statistics import median
+
+__all__ = ["has_settled", "is_warmup"]
+
+_MIN_STEPS = 20  # fewer say nothing about a trend
+_SETTLED_WITHIN = 1.25  # a shared machine's noise within an epoch reaches a fifth; caches and autotuning cost more
+
+
+def has_settled(step_seconds: Sequence[float]) -> bool:
+    """Whether the first half of an epoch's steps was about as fast as its second half."""
+    if len(step_seconds) < _MIN_STEPS:
+        return True
+    half = len(step_seconds) // 2
+    return median(step_seconds[:half]) <= _SETTLED_WITHIN * median(step_seconds[half:])
+
+
+def is_warmup(*, epochs_before: int, least: int, previous: bool, step_seconds: Sequence[float]) -> bool:
+    """Whether an epoch is warm-up, where `epochs_before` others ran in this process, the last one `previous`.
+
+    The first `least` always are; after them, as long as every epoch so far was, those that have not settled.
+    """
+    if epochs_before < least:
+        return True
+    return previous and not has_settled(step_seconds)

@@ -1,0 +1,1 @@
+"""The built-in job: data, models, optimisers, schedulers, loaders, and the loop that trains."""

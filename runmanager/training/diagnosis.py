@@ -1,0 +1,88 @@
+"""What is wrong between a model and a batch, in words that say which tensor and what to change."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from runmanager.errors import TensorMismatchError
+
+__all__ = ["explained"]
+
+
+@contextmanager
+def explained(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> Iterator[None]:
+    """Turn PyTorch's error about a batch (images, labels) into a `TensorMismatchError`, where the cause is plain."""
+    try:
+        yield
+    except (RuntimeError, IndexError, ValueError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        cause = _wrong_device(network, images, labels) or _wrong_classes(network, images, labels, error)
+        cause = cause or _wrong_shape(network, images)
+        if cause is None:
+            raise
+        raise TensorMismatchError(cause) from error
+
+
+def _wrong_device(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> str | None:
+    parameter = next(network.parameters(), None)
+    for name, tensor in (("images", images), ("labels", labels)):
+        wanted = images.device if parameter is None else parameter.device
+        if tensor.device != wanted:
+            owner = "the network's parameters" if parameter is not None else "the images"
+            return (
+                f"The {name} must be on the device of {owner}, {wanted}, got {tensor.device}; "
+                f"move them with {name}.to('{wanted}')."
+            )
+    return None
+
+
+def _wrong_classes(
+    network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor, error: Exception
+) -> str | None:
+    if "out of bounds" not in str(error) and "target" not in str(error).lower():
+        return None
+    layers = [module for module in network.modules() if isinstance(module, torch.nn.Linear | torch.nn.Conv2d)]
+    if labels.is_floating_point() or labels.ndim != 1:
+        return (
+            f"The labels must be class numbers, int64 of shape (batch,), got {labels.dtype} of shape "
+            f"{tuple(labels.shape)}."
+        )
+    low, high = int(labels.min()), int(labels.max())
+    outputs = (
+        f"the network's last layer has {_outputs(layers[-1])} outputs" if layers else "the network has fewer outputs"
+    )
+    return (
+        f"The labels must be class numbers below the number of classes, got {low} to {high} where {outputs}; "
+        "give the network as many outputs as there are classes, and count classes from 0."
+    )
+
+
+def _outputs(layer: torch.nn.Module) -> int:
+    return layer.out_features if isinstance(layer, torch.nn.Linear) else layer.out_channels  # type: ignore[return-value]
+
+
+def _wrong_shape(network: torch.nn.Module, images: torch.Tensor) -> str | None:
+    for name, module in network.named_modules():
+        if isinstance(module, torch.nn.Conv2d):
+            if images.ndim == 4 and images.shape[1] != module.in_channels:
+                return (
+                    f"The images must have {module.in_channels} channels for the network's first layer ({name}), got "
+                    f"{images.shape[1]} (images {tuple(images.shape)}); build that layer with in_channels={images.shape[1]}."
+                )
+            return None
+        if isinstance(module, torch.nn.Linear):
+            features = images.numel() // max(images.shape[0], 1)
+            if features != module.in_features:
+                return (
+                    f"A sample must have {module.in_features} values for the network's first layer ({name}), got "
+                    f"{features} (images {tuple(images.shape)}); build that layer with in_features={features}."
+                )
+            if images.ndim != 2:
+                return (
+                    f"The network's first layer ({name}) takes flat samples (batch, {features}), got images "
+                    f"{tuple(images.shape)}; begin the network with nn.Flatten()."
+                )
+            return None
+    return None

@@ -1,0 +1,166 @@
+"""The loaders: what a run iterates over in an epoch, in an order that only the seed and the epoch decide."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from runmanager.errors import ConfigurationError, UsageError
+from runmanager.tracking.randomness import preserved
+from runmanager.training.arrays import ArrayDataset, collate_pairs
+from runmanager.training.datasets import Data
+from runmanager.training.faults import fault
+from runmanager.training.options import DataLoaderOptions, ResidentOptions
+from runmanager.training.orders import epoch_order, epoch_seed
+from runmanager.training.resident import ResidentLoader
+
+__all__ = ["EpochLoader", "Loaders", "WorkerLoader", "build_loaders"]
+
+_PINNING_DEVICES = ("cuda", "xpu")  # mps shares its memory with the CPU, and refuses
+
+
+class EpochLoader(Protocol):
+    """Batches of (images (batch, …) float32, labels (batch,) int64); the last, smaller one is kept."""
+
+    @property
+    def num_samples(self) -> int:
+        """Samples an epoch."""
+
+    def __len__(self) -> int:
+        """Steps an epoch."""
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """The batches of the epoch that was set last."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of epoch number `epoch`; it depends on the seed and on `epoch` only."""
+
+    def first_samples(self, count: int) -> tuple[Tensor, Tensor]:
+        """The dataset's first samples as a batch, taken without moving any random state or starting a worker."""
+
+
+@dataclass(frozen=True)
+class Loaders:
+    """The two loaders of a run; only `train` shuffles."""
+
+    train: EpochLoader
+    validation: EpochLoader
+
+
+def build_loaders(
+    options: Any,
+    data: Data,
+    *,
+    batch_size: int,
+    eval_batch_size: int,
+    num_workers: int,
+    device: torch.device,
+    seed: int,
+) -> Loaders:
+    """Loaders for training on `device`: a resident one gives batches on it, the other on the CPU.
+
+    Both give the same batches, bit for bit, whatever `num_workers` is. Raises `ConfigurationError` for workers of a
+    resident loader, and for pinned memory where there is no accelerator to pin it for.
+    """
+    if isinstance(options, ResidentOptions):
+        if num_workers > 0:
+            rule = "be 0 with `loader=resident`, which has nothing to load"
+            raise ConfigurationError([fault("num_workers", rule, num_workers, "use `loader=dataloader`")])
+        return Loaders(
+            ResidentLoader(data.train, batch_size, shuffle=options.shuffle, seed=seed, device=device),
+            ResidentLoader(data.validation, eval_batch_size, shuffle=False, seed=seed, device=device),
+        )
+    if isinstance(options, DataLoaderOptions):
+        pinned = _pinned(options, device)
+        return Loaders(
+            WorkerLoader(
+                data.train, batch_size, options, num_workers, shuffle=options.shuffle, pinned=pinned, seed=seed
+            ),
+            WorkerLoader(
+                data.validation, eval_batch_size, options, num_workers, shuffle=False, pinned=pinned, seed=seed
+            ),
+        )
+    raise UsageError(f"The loader's options must be a loader dataclass, got {options!r}.")
+
+
+def _pinned(options: DataLoaderOptions, device: torch.device) -> bool:
+    if options.pin_memory is None:
+        return device.type in _PINNING_DEVICES
+    if options.pin_memory and not torch.accelerator.is_available():
+        rule = "be false or null on a machine without an accelerator"
+        raise ConfigurationError([fault("loader.pin_memory", rule, "true", "null pins where it helps")])
+    return options.pin_memory
+
+
+class _EpochSampler(Sampler[int]):
+    """The indices of one epoch: those that PyTorch's RandomSampler draws from a generator with the epoch's seed."""
+
+    def __init__(self, num_samples: int, *, shuffle: bool, seed: int) -> None:
+        self.epoch = 1
+        self._num_samples = num_samples
+        self._shuffle = shuffle
+        self._seed = seed
+
+    def __len__(self) -> int:
+        return self._num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        if not self._shuffle:
+            return iter(range(self._num_samples))
+        return iter(epoch_order(self._num_samples, seed=self._seed, epoch=self.epoch).tolist())
+
+
+class WorkerLoader:
+    """PyTorch's DataLoader as an `EpochLoader`: workers are seeded from the run's seed, nothing global is drawn."""
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        batch_size: int,
+        options: DataLoaderOptions,
+        num_workers: int,
+        *,
+        shuffle: bool,
+        pinned: bool,
+        seed: int,
+    ) -> None:
+        self.num_samples: int = len(dataset)  # type: ignore[arg-type]  # datasets here have a length
+        self._dataset = dataset
+        self._seed = seed
+        self._sampler = _EpochSampler(self.num_samples, shuffle=shuffle, seed=seed)
+        self._generator = torch.Generator()
+        collate = ArrayDataset.collate if isinstance(dataset, ArrayDataset) else collate_pairs
+        # The DataLoader seeds torch, random and NumPy in each worker from this generator.
+        self._loader: DataLoader[Any] = DataLoader(
+            dataset,
+            batch_size=batch_size,
+            sampler=self._sampler,
+            num_workers=num_workers,
+            collate_fn=collate,
+            pin_memory=pinned,
+            persistent_workers=options.persistent_workers and num_workers > 0,
+            prefetch_factor=options.prefetch_factor if num_workers > 0 else None,
+            generator=self._generator,
+        )
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        self._generator.manual_seed(epoch_seed(self._seed, self._sampler.epoch))
+        return iter(self._loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of epoch number `epoch`, and the seed of workers that start in it."""
+        self._sampler.epoch = epoch
+
+    def first_samples(self, count: int) -> tuple[Tensor, Tensor]:
+        """The dataset's first samples as a batch; fewer where there are fewer."""
+        indices = list(range(min(count, self.num_samples)))
+        with preserved():
+            if isinstance(self._dataset, ArrayDataset):
+                return self._dataset.__getitems__(indices)
+            return collate_pairs([self._dataset[index] for index in indices])

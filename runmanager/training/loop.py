@@ -1,0 +1,125 @@
+"""The training loop: one epoch of training, one of evaluation, and both together as `fit`.
+
+```
+for epoch in epochs:
+    train mode; for each batch: forward, loss, backward, step, track
+    eval mode; for each batch, without gradients: forward, loss, track
+```
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from runmanager.errors import UsageError
+from runmanager.tracking.meter import Meter
+from runmanager.tracking.transfer import to_device
+from runmanager.training.diagnosis import explained
+
+__all__ = ["evaluate", "evaluate_epoch", "fit", "train_epoch"]
+
+Track = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]
+
+
+def train_epoch(
+    network: torch.nn.Module,
+    batches: Iterable[Any],
+    optimizer: torch.optim.Optimizer,
+    *,
+    track: Track,
+    after_step: Callable[[], None] | None = None,
+) -> None:
+    """One optimiser step for each batch (images, labels) on the network's device, by the mean cross-entropy.
+
+    `track(loss, preds, labels)` is told of each step. Raises `TensorMismatchError` for a batch that does not fit.
+    """
+    network.train()
+    for images, labels in batches:
+        optimizer.zero_grad()
+        with explained(network, images, labels):
+            preds = network(images)
+            loss = F.cross_entropy(preds, labels)
+        loss.backward()
+        optimizer.step()
+        if after_step is not None:
+            after_step()
+        track(loss, preds, labels)
+
+
+@torch.no_grad()
+def evaluate_epoch(network: torch.nn.Module, batches: Iterable[Any], *, track: Track) -> None:
+    """The mean cross-entropy of each batch, in eval mode and without gradients; the mode is put back afterwards."""
+    with _eval_mode(network):
+        for images, labels in batches:
+            with explained(network, images, labels):
+                preds = network(images)
+                loss = F.cross_entropy(preds, labels)
+            track(loss, preds, labels)
+
+
+@contextmanager
+def _eval_mode(network: torch.nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def fit(
+    epochs: int,
+    lr: float,
+    model: torch.nn.Module,
+    train_loader: Iterable[Any],
+    val_loader: Iterable[Any] | None = None,
+    opt_func: Callable[..., torch.optim.Optimizer] = torch.optim.SGD,
+) -> list[dict[str, float]]:
+    """Train `model` on its own device and return the history: one dict an epoch.
+
+    It has `loss` and `accuracy` (training), and with a `val_loader` `val_loss` and `val_accuracy`; accuracies are
+    fractions. Batches are (images, labels), on any device.
+    """
+    optimizer = opt_func(model.parameters(), lr)
+    history = []
+    for _ in range(epochs):
+        meter = Meter()
+        train_epoch(model, _moved(train_loader, model), optimizer, track=_into(meter))
+        row = _as_row(meter, "")
+        if val_loader is not None:
+            row |= evaluate(model, val_loader)
+        history.append(row)
+    return history
+
+
+def evaluate(model: torch.nn.Module, val_loader: Iterable[Any]) -> dict[str, float]:
+    """`val_loss` and `val_accuracy` of `model` over a loader of (images, labels), on the model's device."""
+    meter = Meter()
+    evaluate_epoch(model, _moved(val_loader, model), track=_into(meter))
+    return _as_row(meter, "val_")
+
+
+def _moved(loader: Iterable[Any], model: torch.nn.Module) -> Iterator[Any]:
+    parameter = next(model.parameters(), None)
+    device = torch.device("cpu") if parameter is None else parameter.device
+    for batch in loader:
+        yield to_device(batch, device)
+
+
+def _into(meter: Meter) -> Track:
+    def track(loss: torch.Tensor, preds: torch.Tensor, labels: torch.Tensor) -> None:
+        meter.add_loss(loss, labels.shape[0])
+        meter.add_predictions(preds, labels)
+
+    return track
+
+
+def _as_row(meter: Meter, prefix: str) -> dict[str, float]:
+    averages = meter.averages()
+    if averages.loss is None or averages.accuracy is None:
+        raise UsageError("A loader must give at least one batch, got none.")
+    return {f"{prefix}loss": averages.loss, f"{prefix}accuracy": averages.accuracy}

@@ -1,0 +1,131 @@
+"""Sweeps on disk for the commands, a command in this process, and a command as a process of its own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from runmanager.cli.main import run_command
+from runmanager.records.grid import expand_grid
+from runmanager.records.paths import SweepPaths
+from runmanager.records.process import ProcessIdentity
+from runmanager.records.run import Environment, EpochRecord, RunRecord
+from runmanager.records.signature import short_signature, signature
+from runmanager.records.states import Reason, Status
+from runmanager.records.store import claim_run
+from runmanager.records.sweep import plan_cell, write_cells
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """Carries out a command in this process."""
+
+    def carry_out(*arguments: str) -> Done:
+        status = run_command(arguments)
+        captured = capfd.readouterr()
+        return Done(status, captured.out, captured.err)
+
+    return carry_out
+
+
+def process_words(*arguments: str, before: str = "", after: str = "") -> list[str]:
+    """A process that carries out one command, with code to run `before` it and `after` it."""
+    code = f"import sys\n{before}\nfrom runmanager.cli.main import run_command\n"
+    return [sys.executable, "-c", f"{code}status = run_command({list(arguments)!r})\n{after}\nsys.exit(status)"]
+
+
+def process_environment(**variables: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Callable[..., Done]:
+    """Carries out a command in a fresh process, from `tmp_path`."""
+
+    def carry_out(*arguments: str, before: str = "", after: str = "", **variables: str) -> Done:
+        done = subprocess.run(
+            process_words(*arguments, before=before, after=after),
+            cwd=tmp_path,
+            env=process_environment(**variables),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    return carry_out
+
+
+def write_sweep(folder: Path, *, batch_sizes: Sequence[int] = (1000, 100), num_epochs: int = 7) -> SweepPaths:
+    """A sweep over `batch_sizes` and two devices: on CPU all finished, on CUDA all skipped.
+
+    A batch of b takes b / 1000 seconds an epoch, the accuracy is 0.9 - b / 10000.
+    """
+    paths = SweepPaths(folder)
+    axes = {"batch_size": list(batch_sizes), "device": ["cpu", "cuda"]}
+    cells = []
+    for number, params in enumerate(expand_grid(**axes)):
+        config = {"lr": 0.01, "batch_size": params.batch_size, "num_workers": 0, "device": params.device, "seed": 0}
+        signed = signature(config)
+        name = f"batch_size={params.batch_size},device={params.device}-{short_signature(signed)}"
+        cells.append(plan_cell(signed, name, config))
+        skipped = params.device == "cuda"
+        run = claim_run(
+            paths.run(name),
+            RunRecord(
+                name=name,
+                signature=signed,
+                status=Status.SKIPPED if skipped else Status.FINISHED,
+                reason=Reason.DEVICE_UNAVAILABLE if skipped else None,
+                config=config,
+                started_at=f"2026-11-01T10:{number:02}:00+00:00",
+                ended_at=f"2026-11-01T10:{number:02}:30+00:00",
+                owner=ProcessIdentity.current(),
+                environment=Environment(host="here", torch_threads=1, device_name="a processor"),
+            ),
+        )
+        for epoch in () if skipped else range(1, num_epochs + 1):
+            run.append(_epoch(epoch, params.batch_size))
+        run.close()
+    write_cells(paths, cells, axes=axes, command=["runmanager", "sweep"])
+    return paths
+
+
+def _epoch(number: int, batch_size: int) -> EpochRecord:
+    seconds = batch_size / 1000
+    accuracy = 0.9 - batch_size / 10000
+    return EpochRecord(
+        epoch=number,
+        loss=0.5,
+        accuracy=accuracy,
+        val_loss=0.6,
+        val_accuracy=accuracy - 0.01,
+        epoch_seconds=seconds,
+        wall_seconds=seconds + 0.01,
+        run_seconds=number * seconds,
+        samples=60_000,
+        warmup=number == 1,
+        compute_seconds=seconds,
+    )
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SweepPaths:
+    """A sweep `outputs/grid` under the current folder."""
+    monkeypatch.chdir(tmp_path)
+    return write_sweep(tmp_path / "outputs" / "grid")

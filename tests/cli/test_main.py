@@ -1,0 +1,87 @@
+"""Tests of the command line itself: what is known, and how errors reach people."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import runmanager
+from runmanager.records.paths import SweepPaths
+
+COMMANDS = ("sweep", "run", "demo", "table", "compare", "tensorboard", "doctor")
+
+
+def test_help_names_every_command(command: Callable) -> None:
+    done = command("--help")
+    assert done.status == 0
+    assert all(name in done.out for name in COMMANDS)
+    assert command().out == done.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(command: Callable, name: str) -> None:
+    done = command(name, "--help")
+    assert done.status == 0
+    assert f"runmanager {name}" in done.out
+    assert done.err == ""
+
+
+def test_version(command: Callable) -> None:
+    assert command("--version").out == f"runmanager {runmanager.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["tabel", "x"], "No such command 'tabel'. Did you mean 'table'; see runmanager --help."),
+        (["table"], "Missing argument 'SWEEP'; see runmanager --help."),
+        (["doctor", "--nosuch"], "No such option: --nosuch; see runmanager --help."),
+    ],
+)
+def test_usage_error_is_one_line_and_status_2(command: Callable, words: list[str], said: str) -> None:
+    done = command(*words)
+    assert (done.status, done.out, done.err) == (2, "", f"error: {said}\n")
+
+
+def test_error_of_ours_is_one_line_and_status_2(command: Callable, sweep: SweepPaths) -> None:
+    done = command("table", "nothing")
+    assert done.status == 2
+    assert done.err.startswith("error: 'nothing' must be a sweep's folder")
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["--debug", "table", "nothing"], ["table", "nothing", "--debug"]])
+def test_debug_adds_the_traceback_wherever_it_stands(command: Callable, sweep: SweepPaths, words: list[str]) -> None:
+    done = command(*words)
+    assert done.status == 2
+    assert "Traceback (most recent call last)" in done.err
+    assert done.err.splitlines()[-1].startswith("error: 'nothing' must be")
+
+
+def test_error_that_nobody_foresaw_has_no_traceback_either(
+    command: Callable, sweep: SweepPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: SweepPaths) -> None:
+        raise KeyError("lost")
+
+    monkeypatch.setattr("runmanager.results.reading.read_results", broken)
+    done = command("table", str(sweep.root))
+    assert done.status == 1
+    assert done.err == "error: unexpected KeyError: 'lost'; the same command with --debug shows where.\n"
+
+
+def test_windows_is_refused_in_one_line(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    done = command("doctor")
+    assert done.status == 2
+    assert done.err.startswith("error: Windows is not supported")
+    assert done.err.count("\n") == 1
+
+
+def test_commands_on_what_is_stored_never_load_torch(process: Callable, tmp_path: Path, sweep: SweepPaths) -> None:
+    heavy = "print(*[name for name in ('torch', 'hydra', 'pandas', 'matplotlib') if name in sys.modules])"
+    for words in (["table", "grid"], ["compare", "grid"], ["table", "--help"]):
+        done = process(*words, after=heavy)
+        assert (done.status, done.err) == (0, "")
+        assert done.out.splitlines()[-1] == ""

@@ -1,0 +1,159 @@
+"""Tests of the commands on what is stored: they show what is on disk now, in every form, and lose nothing."""
+
+import csv
+import io
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runmanager.records.paths import RunPaths, SweepPaths
+
+from .conftest import process_environment, process_words, write_sweep
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_csv_is_the_results_table(command: Callable, sweep: SweepPaths) -> None:
+    rows = rows_of(command("table", "grid", "--format", "csv").out)
+    assert list(rows[0])[:7] == ["run", "status", "reason", "lr", "batch_size", "num_workers", "device"]
+    assert [(row["batch_size"], row["device"], row["status"], row["epoch_seconds"]) for row in rows] == [
+        ("100", "cpu", "finished", "0.1"),
+        ("1000", "cpu", "finished", "1.0"),
+        ("1000", "cuda", "skipped", ""),
+        ("100", "cuda", "skipped", ""),
+    ]
+
+
+def test_every_format_has_every_run(command: Callable, sweep: SweepPaths) -> None:
+    assert len(json.loads(command("table", "grid", "--format", "json").out)) == 4
+    markdown = command("table", "grid", "--format", "markdown").out
+    assert markdown.count("| finished |") == 2
+    html = command("table", "grid", "--format", "html").out
+    assert "<title>Results of grid</title>" in html
+    text = command("table", "grid").out
+    assert text.count("finished") == 2
+    assert text.count("device_unavailable") == 2 or text.count("skipped") == 2
+
+
+def test_shows_what_the_runs_say_now_never_an_older_file(command: Callable, sweep: SweepPaths) -> None:
+    sweep.results("csv").write_text("stale\n")
+    record = next(path for path in sweep.runs.glob("*/run.json") if '"finished"' in path.read_text())
+    record.write_text(record.read_text().replace('"finished"', '"failed"'))
+    statuses = [row["status"] for row in rows_of(command("table", "grid", "--format", "csv").out)]
+    assert sorted(statuses) == ["failed", "finished", "skipped", "skipped"]
+    assert sweep.results("csv").read_text() == "stale\n"
+
+
+@pytest.mark.parametrize(
+    ("column", "batch_sizes"),
+    [
+        ("batch_size", ["100", "100", "1000", "1000"]),
+        ("val_accuracy", ["100", "1000", "1000", "100"]),
+        ("samples_per_second", ["100", "1000", "1000", "100"]),
+        ("device", ["100", "1000", "1000", "100"]),
+        ("wall_seconds", ["100", "1000", "1000", "100"]),
+    ],
+)
+def test_sorts_best_first_and_missing_last(
+    command: Callable, sweep: SweepPaths, column: str, batch_sizes: list[str]
+) -> None:
+    rows = rows_of(command("table", "grid", "--format", "csv", "--sort", column).out)
+    assert [row["batch_size"] for row in rows] == batch_sizes
+
+
+def test_sorts_the_largest_last_where_less_is_better(command: Callable, tmp_path: Path) -> None:
+    write_sweep(tmp_path / "s", batch_sizes=(10, 1000, 100))
+    rows = rows_of(command("table", str(tmp_path / "s"), "--format", "csv", "--sort", "run_seconds").out)
+    assert [row["batch_size"] for row in rows if row["status"] == "finished"] == ["10", "100", "1000"]
+
+
+def test_unknown_column_is_refused_with_the_nearest(command: Callable, sweep: SweepPaths) -> None:
+    done = command("table", "grid", "--sort", "val_acuracy")
+    assert done.status == 2
+    assert done.err == (
+        "error: `--sort` must name a column of the table, got 'val_acuracy'; did you mean val_accuracy?\n"
+    )
+
+
+def test_text_shows_fifty_rows_and_all_on_request(command: Callable, tmp_path: Path) -> None:
+    write_sweep(tmp_path / "many", batch_sizes=range(1, 31), num_epochs=1)
+    first = command("table", str(tmp_path / "many")).out
+    assert "The first 50 of 60 runs; --all shows every one." in first
+    every = command("table", str(tmp_path / "many"), "--all").out
+    assert "The first" not in every
+    assert len(rows_of(command("table", str(tmp_path / "many"), "--format", "csv").out)) == 60
+
+
+def test_damaged_run_is_said_and_drops_no_other(command: Callable, sweep: SweepPaths) -> None:
+    damaged = RunPaths(sorted(sweep.runs.iterdir())[0])
+    damaged.record.write_text("{")
+    done = command("table", "grid", "--format", "csv")
+    assert done.status == 0
+    assert len(rows_of(done.out)) == 3
+    assert done.err.startswith(f"warning: not read: {damaged.record.relative_to(sweep.root.parents[1])} is damaged")
+    assert "Not read" in command("table", "grid").out
+
+
+def test_comparison_says_its_answer_and_its_reasons(command: Callable, sweep: SweepPaths) -> None:
+    text = command("compare", "grid").out
+    assert text.count("not measured") >= 2
+    assert "device_unavailable" in text
+    assert "4 runs: 2 finished, 2 skipped." in text
+
+
+def test_comparison_along_another_axis(command: Callable, sweep: SweepPaths) -> None:
+    rows = rows_of(command("compare", "grid", "--axis", "batch_size", "--format", "csv").out)
+    (row,) = [row for row in rows if row["device"] == "cpu"]
+    assert (row["baseline"], row["candidate"], row["speedup"], row["verdict"]) == ("1000", "100", "10.0", "faster")
+    turned = rows_of(command("compare", "grid", "--axis", "batch_size", "--baseline", "100", "--format", "csv").out)
+    assert [row["verdict"] for row in turned if row["device"] == "cpu"] == ["slower"]
+
+
+def test_drift_decides_what_is_a_difference(command: Callable, tmp_path: Path) -> None:
+    write_sweep(tmp_path / "s", batch_sizes=(1000, 900))
+    words = ["compare", str(tmp_path / "s"), "--axis", "batch_size", "--format", "json"]
+    verdicts = [
+        next(row["verdict"] for row in json.loads(command(*words, "--drift", drift).out) if row["device"] == "cpu")
+        for drift in ("0.1", "0.2")
+    ]
+    assert verdicts == ["faster", "no difference"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--axis", "devise"], "device"),
+        (["--baseline", "mps"], "cpu, cuda"),
+        (["--drift", "2"], "drift"),
+        (["--format", "html"], "format"),
+    ],
+)
+def test_comparison_that_cannot_be_is_refused(
+    command: Callable, sweep: SweepPaths, words: list[str], said: str
+) -> None:
+    done = command("compare", "grid", *words)
+    assert (done.status, done.out) == (2, "")
+    assert said in done.err
+
+
+def test_comparison_formats(command: Callable, sweep: SweepPaths) -> None:
+    assert len(json.loads(command("compare", "grid", "--format", "json").out)) == 2
+    assert "| verdict |" in command("compare", "grid", "--format", "markdown").out
+
+
+def test_reader_that_leaves_early_is_no_error(sweep: SweepPaths) -> None:
+    with subprocess.Popen(
+        process_words("table", "grid", "--format", "csv"),
+        env=process_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0

@@ -1,0 +1,37 @@
+"""What all tests share: quiet threads, no display, and real MNIST where it is there."""
+
+import os
+
+# Before torch or matplotlib are imported: several threads a test fight for the cores, and there is no screen.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+MNIST_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+
+
+@pytest.fixture(autouse=True)
+def one_torch_thread() -> Iterator[None]:
+    """Whatever a test sets, the next one begins with one thread again."""
+    yield
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def mnist_root() -> Path:
+    """The folder that holds MNIST/raw, from RUNMANAGER_DATA; it may be read-only."""
+    given = os.environ.get("RUNMANAGER_DATA")
+    if not given:
+        pytest.skip("real MNIST is wanted: RUNMANAGER_DATA names no folder")
+    root = Path(given).resolve()
+    missing = [name for name in MNIST_FILES if not (root / "MNIST" / "raw" / name).exists()]
+    if missing:
+        pytest.skip(f"real MNIST is wanted: {root} (RUNMANAGER_DATA) lacks MNIST/raw/{missing[0]}")
+    return root

@@ -1,0 +1,171 @@
+"""The documentation keeps its word: links lead somewhere, code blocks and commands run."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
+
+RUN_MARK = "<!-- run -->"
+NOT_RUN_MARK = re.compile(r"<!-- not run: .+ -->")
+"""Before a python block that cannot run here, with the reason."""
+
+FENCE = re.compile(r"^(?P<fence>`{3,}|~{3,})(?P<language>[\w+-]*)[^\n]*\n(?P<body>.*?)^(?P=fence)\s*$", re.M | re.S)
+LINK = re.compile(r"!?\[[^\]]*\]\((?P<inline>[^)\s]+)[^)]*\)|^\[[^\]]+\]:\s*(?P<reference>\S+)", re.M)
+HEADING = re.compile(r"^#+\s+(.+?)\s*$", re.M)
+TIME_LIMIT_SECONDS = 240
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block, with the last line that stands before it."""
+
+    document: Path
+    line: int
+    language: str
+    body: str
+    mark: str
+
+    @property
+    def is_runnable(self) -> bool:
+        if self.language in ("python", "py"):
+            return not NOT_RUN_MARK.fullmatch(self.mark)
+        return self.mark == RUN_MARK
+
+    def __str__(self) -> str:
+        return f"{self.document.name}:{self.line}"
+
+
+def blocks(document: Path, text: str) -> Iterator[Block]:
+    for match in FENCE.finditer(text):
+        before = text[: match.start()].rstrip().rpartition("\n")[2].strip()
+        line = text.count("\n", 0, match.start()) + 1
+        yield Block(document, line, match["language"], match["body"], before)
+
+
+def commands(block: Block) -> list[list[str]]:
+    """The commands of a block: after `$ ` in a console block, every line but comments in another."""
+    lines = block.body.replace("\\\n", " ").splitlines()
+    if block.language == "console":
+        lines = [line[2:] for line in lines if line.startswith("$ ")]
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [command for command in words if command]
+
+
+def broken_links(document: Path, text: str) -> list[str]:
+    prose = FENCE.sub("", text)
+    targets = [match["inline"] or match["reference"] for match in LINK.finditer(prose)]
+    return [target for target in targets if "://" not in target and not leads_somewhere(document, target)]
+
+
+def leads_somewhere(document: Path, target: str) -> bool:
+    if target.startswith("mailto:"):
+        return True
+    name, _, anchor = target.partition("#")
+    file = (document.parent / name).resolve() if name else document
+    if not file.exists():
+        return False
+    return not anchor or file.suffix != ".md" or anchor in anchors(file.read_text())
+
+
+def anchors(text: str) -> set[str]:
+    """The headings as their links spell them: lower case, hyphens for spaces, no other punctuation."""
+    headings = HEADING.findall(FENCE.sub("", text))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def process(words: list[str]) -> list[str]:
+    """The process for one documented command: of this interpreter, whatever PATH says."""
+    if words[0] == "runmanager":
+        return [sys.executable, "-c", "from runmanager.cli.main import main; main()", *words[1:]]
+    assert words[:3] == ["python", "-m", "runmanager"], f"a block marked to be run may hold our commands only: {words}"
+    return [sys.executable, *words[1:]]
+
+
+def run(words: list[str], folder: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=TIME_LIMIT_SECONDS, check=False
+    )
+    assert done.returncode == 0, f"{shlex.join(words)}\n{done.stdout}\n{done.stderr}"
+
+
+RUNNABLE = [block for document in DOCUMENTS for block in blocks(document, document.read_text()) if block.is_runnable]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Path]:
+    """One folder a document: what an earlier block writes, a later one may read, as its reader would."""
+    return {document: tmp_path_factory.mktemp(document.stem) for document in DOCUMENTS}
+
+
+@pytest.mark.parametrize("block", RUNNABLE, ids=str)
+def test_block_runs(block: Block, folders: dict[Path, Path]) -> None:
+    folder = folders[block.document]
+    if block.language in ("python", "py"):
+        script = folder / f"line_{block.line}.py"
+        script.write_text(block.body)
+        run([sys.executable, script.name], folder)
+        return
+    found = commands(block)
+    assert found, f"{block} is marked to be run and holds no command"
+    for words in found:
+        run(process(words), folder)
+
+
+def test_readme_shows_code_and_commands_that_are_run() -> None:
+    kinds = {block.language for block in RUNNABLE if block.document == ROOT / "README.md"}
+    assert "python" in kinds, "the README must show the library in a ```python block"
+    assert kinds & {"console", "bash"}, f"the README must show a command in a block after {RUN_MARK}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    assert broken_links(document, document.read_text()) == []
+
+
+SAMPLE = """
+# What's new, and old
+
+[good](#whats-new-and-old) [also](sample.md) [far](https://example.org/x) ![gone](gone.png) [lost](#nowhere)
+[ref]: missing.md
+
+```text
+[not a link](nothing.md)
+```
+
+<!-- run -->
+```console
+$ runmanager table \\
+    first
+its output
+$ runmanager compare first  # a remark
+```
+
+<!-- not run: needs a GPU -->
+```python
+raise SystemExit(1)
+```
+
+```python
+print("one")
+```
+"""
+
+
+def test_the_reader_of_documents_sees_links_blocks_and_commands(tmp_path: Path) -> None:
+    document = tmp_path / "sample.md"
+    document.write_text(SAMPLE)
+    assert broken_links(document, SAMPLE) == ["gone.png", "#nowhere", "missing.md"]
+    runnable = [block for block in blocks(document, SAMPLE) if block.is_runnable]
+    assert [block.language for block in runnable] == ["console", "python"]
+    assert commands(runnable[0]) == [["runmanager", "table", "first"], ["runmanager", "compare", "first"]]
+    assert runnable[1].body == 'print("one")\n'

@@ -1,0 +1,214 @@
+"""What is installed is whole, the set-up commands do their work once, and imports stay light."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+import runmanager
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PACKAGED = ("pyproject.toml", "README.md", "LICENSE", ".gitignore", "runmanager", "conf")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what a wheel is built from: building writes nothing into the repository."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in PACKAGED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(source, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(checkout: Path) -> Path:
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel"], cwd=checkout, check=True)
+    (found,) = (checkout / "dist").glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel unpacked, which is what an installation puts on the path."""
+    folder = tmp_path_factory.mktemp("installed")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def python(code: str, *, path: Path = ROOT, folder: Path | None = None) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_wheel_holds_configuration_templates_and_types(installed: Path) -> None:
+    package = installed / "runmanager"
+    assert (package / "py.typed").exists()
+    for source in ("conf/**/*.yaml", "runmanager/**/*.py", "runmanager/results/templates/*.html"):
+        files = [file.relative_to(ROOT) for file in ROOT.glob(source)]
+        assert files, f"nothing matches {source}"
+        missing = [file for file in files if not (package / str(file).removeprefix("runmanager/")).exists()]
+        assert missing == []
+    assert (package / "conf" / "config.yaml").exists()
+
+
+def test_wheel_holds_nothing_else(installed: Path) -> None:
+    version = runmanager.__version__
+    assert {entry.name for entry in installed.iterdir()} == {"runmanager", f"torch_runmanager-{version}.dist-info"}
+
+
+def test_wheel_names_command_licence_and_version(installed: Path) -> None:
+    (info,) = installed.glob("*.dist-info")
+    assert "runmanager = runmanager.cli.main:main" in (info / "entry_points.txt").read_text()
+    metadata = (info / "METADATA").read_text()
+    assert f"Version: {runmanager.__version__}\n" in metadata
+    assert "License-Expression: Apache-2.0\n" in metadata
+    assert "Apache License" in (info / "licenses" / "LICENSE").read_text()
+
+
+def test_installed_package_composes_its_configuration_from_any_folder(installed: Path, tmp_path: Path) -> None:
+    code = "import sys; from runmanager.cli.main import run_command; sys.exit(run_command(['run', '--cfg', 'job']))"
+    assert "batch_size: 1000" in python(code, path=installed, folder=tmp_path)
+
+
+def test_editable_install_copies_no_file(checkout: Path) -> None:
+    build = "from hatchling.build import build_editable; print(build_editable('editable'))"
+    (checkout / "editable").mkdir()
+    name = python(build, folder=checkout).splitlines()[-1]
+    with zipfile.ZipFile(checkout / "editable" / name) as archive:
+        files = [file for file in archive.namelist() if ".dist-info/" not in file]
+        assert [Path(file).suffix for file in files] == [".pth"]
+        assert archive.read(files[0]).decode().strip() == str(checkout)
+
+
+@pytest.mark.parametrize("name", runmanager.__all__)
+def test_public_name_is_there(name: str) -> None:
+    assert getattr(runmanager, name) is not None
+    assert name in dir(runmanager)
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'RunManger'"):
+        _ = runmanager.RunManger
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import runmanager", ["torch", "pandas", "hydra", "msgspec", "numpy"]),
+        ("from runmanager import expand_grid, RunBuilder", ["torch", "pandas", "hydra"]),
+        ("import runmanager.cli.main", ["torch", "pandas", "hydra", "matplotlib", "numpy", "tensorboard"]),
+        ("from runmanager import Sweep", ["torch", "hydra", "matplotlib", "pandas"]),
+    ],
+)
+def test_import_stays_light(statement: str, absent: list[str]) -> None:
+    loaded = python(f"{statement}; import sys; print(*[name for name in {absent} if name in sys.modules])")
+    assert loaded == ""
+
+
+def test_constraints_pin_every_requirement_within_its_range() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    pinned = {canonicalize_name(pin.name): Version(str(pin.specifier).removeprefix("==")) for pin in pins}
+    required = [Requirement(line) for line in PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]]
+    assert [each.name for each in required if canonicalize_name(each.name) not in pinned] == []
+    assert [str(each) for each in required if pinned[canonicalize_name(each.name)] not in each.specifier] == []
+    # torch brings the CUDA libraries that it was built with; a pin would forbid its CPU build.
+    assert [name for name in pinned if name.startswith(("nvidia", "cuda", "triton"))] == []
+
+
+def executable(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The set-up's files beside a Python whose virtual environments only write down what is asked of them."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy2(ROOT / name, folder / name)
+    shutil.copytree(ROOT / ".ci", folder / ".ci")
+    tool = 'echo "${0##*/} $*" >> calls.txt'
+    executable(tmp_path / "tool", tool)
+    executable(
+        tmp_path / "python",
+        '[ "$1" = -c ] && exit 0\n'
+        + f"mkdir -p $3/bin && for name in python runmanager; do cp {tmp_path}/tool $3/bin/$name; done",
+    )
+    return folder
+
+
+def make(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["make", f"PYTHON={project.parent / 'python'}", *arguments]
+    # Run from inside `make test`, this make is none of its children.
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+
+
+def calls(project: Path) -> list[str]:
+    return (project / "calls.txt").read_text().splitlines()
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+class TestMake:
+    INSTALL = "python -m pip install --editable .[dev] --constraint constraints.txt"
+
+    def test_installs_once_and_again_when_requirements_change(self, project: Path) -> None:
+        assert make(project, "demo").returncode == 0
+        assert calls(project) == [self.INSTALL, "runmanager demo"]
+        (project / "constraints.txt").touch()
+        make(project, "demo")
+        assert calls(project)[2:] == ["runmanager demo"]
+        with (project / "constraints.txt").open("a") as file:
+            file.write("# changed\n")
+        make(project, "demo")
+        assert calls(project)[3:] == [self.INSTALL, "runmanager demo"]
+
+    def test_installs_again_when_the_environment_lost_its_python(self, project: Path) -> None:
+        make(project, "demo")
+        (project / ".venv" / "bin" / "python").unlink()
+        make(project, "demo")
+        assert calls(project)[2:] == [self.INSTALL, "runmanager demo"]
+
+    def test_refuses_an_unfit_python_in_one_line(self, project: Path) -> None:
+        executable(project.parent / "python", '[ "$1" = --version ] && echo Python 3.9.1 || exit 1')
+        done = make(project, "demo")
+        assert done.returncode == 2
+        assert "error: Python must be 3.11 to 3.13, got Python 3.9.1" in done.stderr
+        assert not (project / ".venv").exists()
+
+
+@pytest.mark.parametrize("status", [0, 3])
+@pytest.mark.parametrize("has_data", [True, False])
+def test_ci_runs_make_test_with_the_data_that_is_there(project: Path, status: int, has_data: bool) -> None:
+    data = project.parent / "shared" / "data"
+    if has_data:
+        data.mkdir(parents=True)
+    executable(project.parent / "bin" / "make", f'echo "$* $PWD ${{RUNMANAGER_DATA:-none}}"; exit {status}')
+    environment = {**os.environ, "PATH": f"{project.parent / 'bin'}:{os.environ['PATH']}"}
+    environment.pop("RUNMANAGER_DATA", None)
+    done = subprocess.run([project / ".ci" / "run"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert done.stdout.split() == ["test", str(project), str(data) if has_data else "none"]
