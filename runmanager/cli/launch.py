@@ -47,9 +47,8 @@ def demo(ctx: typer.Context) -> int:
     status = _launch(ctx, ["experiment=digits_quick", *defaults, "--yes", *others])
     folder = SweepPaths(Path(overrides["output_root"]) / overrides["name"])
     if folder.record.exists():
-        typer.echo(f"\nEverything lies in {folder.root}; start with {folder.report}.")
-        typer.echo(f"Look at the curves:      runmanager tensorboard {folder.root}")
-        typer.echo(f"See the tables again:    runmanager table {folder.root}")
+        # The application has just said where the report is, and the TensorBoard command.
+        typer.echo(f"\nAll files lie in {folder.root}. The table again, at any time: runmanager table {folder.root}")
     return status
 
 

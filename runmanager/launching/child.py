@@ -13,7 +13,10 @@ from typing import Any
 
 from runmanager.launching.lifeline import die_with_parent
 
-__all__ = ["Raised", "Request", "Returned", "child_main"]
+__all__ = ["OWN_PROCESS_VARIABLE", "Raised", "Request", "Returned", "child_main"]
+
+OWN_PROCESS_VARIABLE = "RUNMANAGER_OWN_PROCESS"
+"""Environment variable, set in a run's own process: its output and its signals are the run's alone."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ def child_main(connection: Connection, request: Request) -> None:
         multiprocessing.set_start_method("fork", force=True)
     os.environ.clear()
     os.environ.update(request.environment)
+    os.environ[OWN_PROCESS_VARIABLE] = "1"
     os.chdir(request.folder)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(request.threads)

@@ -2,6 +2,7 @@
 
 import io
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -46,6 +47,8 @@ class Curve:
 
 def throughput_figure(runs: Sequence[Measured]) -> str:
     """A dot for each run's median throughput, whiskers to its quartiles; the first `MAX_DOTS` runs, as SVG."""
+    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+
     runs = runs[:MAX_DOTS]
     figure, axes = _figure(height=1.1 + 0.26 * len(runs))
     groups = list(dict.fromkeys(run.group for run in runs))
@@ -60,15 +63,18 @@ def throughput_figure(runs: Sequence[Measured]) -> str:
         colour = _COLOURS[groups.index(group) % len(_COLOURS)]
         marker = "os^Dv"[groups.index(group) % 5]
         axes.errorbar(
-            [medians[at] for at in rows], rows, xerr=whiskers, fmt=marker, color=colour, capsize=3, label=group
+            [medians[at] for at in rows], rows, xerr=whiskers, fmt=marker, color=colour, capsize=3, label=_plain(group)
         )
-    axes.set_yticks(range(len(runs)), [run.label for run in runs])
+    axes.set_yticks(range(len(runs)), [_plain(run.label) for run in runs])
     axes.set_ylim(len(runs) - 0.5, -0.5)
     if max(medians) > _LOG_FROM * min(medians):
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_locator(NullLocator())
     else:
         axes.set_xlim(left=0)
-    axes.set_xlabel("samples per second: median of the measured epochs, whiskers to the quartiles")
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axes.set_xlabel("samples per second")
     return _svg(figure, axes, salt="throughput", legend=len(groups) > 1)
 
 
@@ -80,10 +86,8 @@ def learning_curves(curves: Sequence[Curve], *, metric: str) -> str:
     for curve in curves[MAX_CURVES:]:
         axes.plot(curve.epochs, curve.values, color=_GREY, alpha=0.35, linewidth=0.8)
     for at, curve in enumerate(curves[:MAX_CURVES]):
-        colour, dashes = _COLOURS[at % len(_COLOURS)], _DASHES[at // len(_COLOURS)]
-        axes.plot(
-            curve.epochs, curve.values, color=colour, linestyle=dashes, marker="o", markersize=3, label=curve.label
-        )
+        (line,) = axes.plot(curve.epochs, curve.values, marker="o", markersize=3, label=_plain(curve.label))
+        line.set(color=_COLOURS[at % len(_COLOURS)], linestyle=_DASHES[at // len(_COLOURS)])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
     axes.set_ylabel(metric)
@@ -108,6 +112,12 @@ def _figure(*, height: float) -> "tuple[Figure, Axes]":
     return figure, axes
 
 
+def _plain(text: str) -> str:
+    """Text as it stands: matplotlib would read dollars as formulas, and hide labels that begin with an underscore."""
+    text = text.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
+
+
 def _svg(figure: "Figure", axes: "Axes", *, salt: str, legend: bool) -> str:
     import matplotlib
 
@@ -116,7 +126,9 @@ def _svg(figure: "Figure", axes: "Axes", *, salt: str, legend: bool) -> str:
         below.set_in_layout(True)
     text = io.StringIO()
     # The salt keeps the ids of two figures of one page apart, and the same from one writing to the next.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}), warnings.catch_warnings():
+        # The reader's browser sets the text, and has the letters that matplotlib's own font lacks.
+        warnings.filterwarnings("ignore", message="Glyph")
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return _inlined(text.getvalue())
 

@@ -124,7 +124,7 @@ def _four_digits(value: float) -> str:
         return str(value)
     if abs(value) >= 1000:
         return f"{float(f'{value:.4g}'):,.0f}"
-    return f"{value:#.4g}" if abs(value) >= 1e-3 else f"{value:.4g}"
+    return f"{value:#.4g}".rstrip(".") if abs(value) >= 1e-3 else f"{value:.4g}"
 
 
 def _numeric_columns(table: Table) -> set[str]:

@@ -59,7 +59,10 @@ def _figures(runs: dict[str, StoredRun], labels: dict[str, str], results: Table)
     figures = []
     measured = _measured(runs, labels, results)
     if measured:
-        caption = f"Throughput of each run{_first(len(measured), MAX_DOTS, 'fastest')}."
+        caption = (
+            f"Throughput of each run{_first(len(measured), MAX_DOTS, 'fastest')}: the median of its measured epochs, "
+            "with whiskers to their quartiles."
+        )
         figures.append({"svg": throughput_figure(measured), "caption": caption})
     for metric, words in _CURVE_METRICS:
         if curves := _curves(runs, labels, metric):

@@ -68,12 +68,14 @@ def _of(measured: Sequence[dict[str, Any]]) -> str:
 
 
 def _where(row: dict[str, Any], table: Table) -> str:
-    varying = [name for name in table.settings if name in table.shown]
-    return f" at {_settings(row, varying)}" if varying else ""
+    settings = _settings(row, table)
+    return f" at {settings}" if settings else ""
 
 
-def _settings(row: dict[str, Any], names: Sequence[str]) -> str:
-    return ", ".join(f"{name}={human(row[name])}" for name in names if row[name] is not None)
+def _settings(row: dict[str, Any], table: Table) -> str:
+    """The settings of a row that vary in its table."""
+    names = [name for name in table.settings if name in table.shown and row[name] is not None]
+    return ", ".join(f"{name}={human(row[name])}" for name in names)
 
 
 def _best_answer(results: Table) -> list[str]:
@@ -82,9 +84,8 @@ def _best_answer(results: Table) -> list[str]:
         known = [row for row in finished if row[metric] is not None]
         if known:
             best = max(known, key=lambda row: row[metric])
-            names = [name for name in results.settings if name in results.shown]
-            with_settings = f" with {_settings(best, names)}" if names else ""
-            return [f"The best {metric} is {human(best[metric], metric)}{with_settings}."]
+            settings = _settings(best, results)
+            return [f"The best {metric} is {human(best[metric], metric)}{f' with {settings}' if settings else ''}."]
     return []
 
 

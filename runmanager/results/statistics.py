@@ -109,11 +109,19 @@ def _speedup_interval(baseline: _Side, candidate: _Side, resamples: int, seed: i
     import numpy as np
 
     generator = np.random.default_rng(seed)
-    log_ratios = np.log(1 / _resampled_throughput(baseline, resamples, generator))
-    log_ratios += np.log(_resampled_throughput(candidate, resamples, generator))
+    throughputs = [_resampled_throughput(side, resamples, generator) for side in (baseline, candidate)]
+    ratios = np.sort(throughputs[1] / throughputs[0]).tolist()
     tail = (1 - CONFIDENCE) / 2
-    low, high = np.exp(np.quantile(log_ratios, [tail, 1 - tail]))
-    return SpeedupEstimate(_throughput(candidate) / _throughput(baseline), float(low), float(high))
+    low, high = (_log_quantile(ratios, share) for share in (tail, 1 - tail))
+    return SpeedupEstimate(_throughput(candidate) / _throughput(baseline), low, high)
+
+
+def _log_quantile(ordered: Sequence[float], share: float) -> float:
+    """What the logarithms' `quantile` stands for; equal values give that value, not what rounding makes of it."""
+    position = (len(ordered) - 1) * share
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return float(ordered[below] * (ordered[above] / ordered[below]) ** (position - below))
 
 
 def _throughput(side: _Side) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import zip_longest
+from operator import attrgetter
 from typing import Any
 
 from runmanager.records.run import EpochRecord
@@ -44,6 +45,7 @@ def result_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
     """
     cells = gather_cells(sweep, plan)
     columns = [(name, column_of(name)) for name in cells.columns]
+    runs_folder = sweep.paths.runs.name
     rows = []
     for cell, causes in zip_longest(cells.cells, contention(sweep.runs)):  # the runs come first among the cells
         row: dict[str, Any] = {"run": cell.run, "status": Status.PENDING.value, "reason": None}
@@ -52,7 +54,7 @@ def result_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
         row.update(_NO_RESULTS)
         if cell.stored is not None:
             row.update(_run_row(cell.stored))
-            row["run_dir"] = f"{sweep.paths.runs.name}/{cell.stored.paths.name}"
+            row["run_dir"] = f"{runs_folder}/{cell.stored.paths.name}"
             row["contended"] = None if causes is None else bool(causes)
         rows.append(row)
     rows.sort(key=lambda row: (row["epoch_seconds"] is None, row["epoch_seconds"] or 0.0))
@@ -127,17 +129,16 @@ def _run_row(run: StoredRun) -> dict[str, Any]:
     return row
 
 
+_MEDIANS = ("epoch_seconds", "samples_per_second", "wall_seconds", *PHASE_COLUMNS)
+_medians_of = attrgetter(*_MEDIANS)
+
+
 def _times(measured: Sequence[EpochRecord]) -> dict[str, float | None]:
-    seconds = [epoch.epoch_seconds for epoch in measured if epoch.epoch_seconds is not None]
-    throughputs = [rate for epoch in measured if (rate := epoch.samples_per_second) is not None]
-    times = {
-        "epoch_seconds": median(seconds),
-        "epoch_seconds_iqr": iqr(seconds),
-        "samples_per_second": median(throughputs),
-    }
-    for column in ("wall_seconds", *PHASE_COLUMNS):
-        times[column] = median([value for epoch in measured if (value := getattr(epoch, column)) is not None])
-    return times
+    """Each column's median over the epochs that have it, and the spread of `epoch_seconds`."""
+    values = zip(*map(_medians_of, measured), strict=True)
+    known = {name: [v for v in column if v is not None] for name, column in zip(_MEDIANS, values, strict=False)}
+    times = {name: median(column) for name, column in known.items()}
+    return times | {"epoch_seconds_iqr": iqr(known.get("epoch_seconds", []))}
 
 
 def _shown_settings(cells: Cells) -> list[str]:

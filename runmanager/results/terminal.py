@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from runmanager.results.columns import MISSING, Table
 from runmanager.results.comparison import FASTER, NOT_MEASURED, SLOWER
@@ -26,11 +26,21 @@ _LEFT_OUT_FIRST = (
 
 
 def results_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) -> "RenderableType":
-    """The first `limit` rows of a results table (all for None), within `width` columns of the terminal."""
-    names = human_columns(table)
+    """The first `limit` rows of a results table (all for None), within `width` columns of the terminal.
+
+    Where the settings alone are too many for the room, the run's name stands for them.
+    """
     rows = table.rows[:limit]
-    columns = [_Column(name, [human(row[name], name) for row in rows], is_number(table, name)) for name in names]
+    names = human_columns(table)
+    columns = _columns(table, rows, names)
+    if _least(columns, without=_LEFT_OUT_FIRST) > width:
+        names = ["run", *(name for name in names if name not in ("run", *table.settings))]
+        columns = _columns(table, rows, names)
     return _rendered(columns, [*_cut_note(table, rows, "runs"), table.legend, *table.notes], width)
+
+
+def _columns(table: Table, rows: Sequence[dict[str, Any]], names: Sequence[str]) -> "list[_Column]":
+    return [_Column(name, [human(row[name], name) for row in rows], is_number(table, name)) for name in names]
 
 
 def comparison_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) -> "RenderableType":
@@ -45,7 +55,7 @@ def comparison_table(table: Table, *, limit: int | None = 50, width: int = _WIDT
         "note": lambda row: f"[{reasons.index(row['reason']) + 1}]" if row["reason"] else "",
     }
     settings = [name for name in human_columns(table) if name in table.settings]
-    columns = [_Column(name, [human(row[name]) for row in rows], is_number(table, name)) for name in settings]
+    columns = _columns(table, rows, settings)
     columns += [_Column(name, [say(row) for row in rows], name == "speedup") for name, say in said.items()]
     notes = [f"[{number}] {reason}" for number, reason in enumerate(reasons, start=1)]
     return _rendered(columns, [*_cut_note(table, rows, "pairs"), *notes, table.legend, *table.notes], width)
@@ -64,17 +74,25 @@ def _cut_note(table: Table, rows: Sequence[Any], what: str) -> list[str]:
 
 
 class _Column:
-    """A column as it will be seen: its heading, its texts, and the least room that it needs."""
+    """A column as it will be seen: its texts, the room that it needs at least, and what it would like."""
 
     def __init__(self, name: str, texts: Sequence[str], is_number: bool) -> None:
         self.name = name
         self.texts = texts
         self.is_number = is_number
-        widest = max(map(len, texts), default=0)
-        words = name.replace("_", " ").split()
         self.folds = not is_number and name not in ("95% interval", "speedup")
-        self.width = max(min(max(map(len, words)), _FOLDED_AT), min(widest, _FOLDED_AT) if self.folds else widest)
-        self.heading = textwrap.fill(" ".join(words), self.width)
+        words = name.replace("_", " ").split()
+        widest = max(map(len, texts), default=0)
+        self.liked = max(widest, *map(len, words))
+        self.least = min(self.liked, _FOLDED_AT) if self.folds else max(widest, min(self.liked, _FOLDED_AT))
+
+    def heading(self, width: int) -> str:
+        return textwrap.fill(self.name.replace("_", " "), width)
+
+
+def _least(columns: Sequence[_Column], *, without: Sequence[str] = ()) -> int:
+    kept = [column for column in columns if column.name not in without]
+    return sum(column.least for column in kept) + _GAP * (len(kept) - 1)
 
 
 def _rendered(columns: Sequence[_Column], legend: Sequence[str], width: int) -> "RenderableType":
@@ -87,14 +105,9 @@ def _rendered(columns: Sequence[_Column], legend: Sequence[str], width: int) -> 
     if left_out:
         legend = [*legend, f"Left out for want of room: {', '.join(left_out)}."]
     shown = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for column in kept:
-        shown.add_column(
-            Text(column.heading),
-            justify="right" if column.is_number else "left",
-            min_width=column.width,
-            no_wrap=not column.folds,
-            overflow="fold",
-        )
+    for column, room in zip(kept, _widths(kept, width), strict=True):
+        justify: Literal["right", "left"] = "right" if column.is_number else "left"
+        shown.add_column(Text(column.heading(room)), justify=justify, width=room, overflow="fold")
     for fields in zip(*(column.texts for column in kept), strict=True):
         shown.add_row(*(Text(field, style=_STYLES.get(field, "")) for field in fields))
     return Group(shown, "", *(Text(line, style="dim") for line in legend))
@@ -104,9 +117,20 @@ def _fitting(columns: Sequence[_Column], width: int) -> tuple[list[_Column], lis
     """The columns that fit, and the names of those that had to go."""
     kept, left_out = list(columns), []
     for name in _LEFT_OUT_FIRST:
-        if sum(column.width + _GAP for column in kept) <= width:
+        if _least(kept) <= width:
             break
         if any(column.name == name for column in kept):
             kept = [column for column in kept if column.name != name]
             left_out.append(name)
     return kept, left_out
+
+
+def _widths(columns: Sequence[_Column], width: int) -> list[int]:
+    """The room of each column: what it needs, and of what is left over what it would like, first come first served."""
+    spare = max(0, width - _least(columns))
+    widths = []
+    for column in columns:
+        more = min(spare, column.liked - column.least)
+        widths.append(column.least + more)
+        spare -= more
+    return widths

@@ -1,11 +1,8 @@
 """Where and with what a run is made: host, processor, versions, commit, load."""
 
-import importlib.metadata
 import os
 import platform
 import socket
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -13,13 +10,9 @@ import torch
 
 from runmanager.records.run import Environment
 from runmanager.tracking.devices import device_facts
+from runmanager.tracking.provenance import command_line, commit_of, library_versions
 
-__all__ = ["COMMIT_VARIABLE", "capture_environment", "commit_of", "load_average"]
-
-COMMIT_VARIABLE = "RUNMANAGER_COMMIT"
-"""Environment variable that names the commit, `<sha>` or `<sha>-dirty`, where git need not or cannot be asked."""
-
-_LIBRARIES = ("torch", "torchvision", "numpy", "tensorboard", "hydra-core", "omegaconf", "torch-runmanager")
+__all__ = ["capture_environment", "load_average"]
 
 
 def capture_environment(device: torch.device) -> Environment:
@@ -31,10 +24,10 @@ def capture_environment(device: torch.device) -> Environment:
         num_cores=_usable_cores(),
         torch_threads=torch.get_num_threads(),
         python=platform.python_version(),
-        libraries=_versions(),
+        libraries=library_versions(),
         commit=commit,
         commit_clean=clean,
-        command=tuple(sys.argv),
+        command=command_line(),
         load_at_start=load_average(),
         **device_facts(device, cpu_model=_cpu_model()),
     )
@@ -43,44 +36,6 @@ def capture_environment(device: torch.device) -> Environment:
 def load_average() -> float:
     """Runnable processes, averaged over the last minute."""
     return os.getloadavg()[0]
-
-
-@cache
-def commit_of(folder: Path) -> tuple[str | None, bool | None]:
-    """The git commit of `folder` and whether its tracked files are as committed; None where there is none.
-
-    Asked once a process: a sweep's driver asks, and hands the answer to its runs in `RUNMANAGER_COMMIT`.
-    """
-    given = os.environ.get(COMMIT_VARIABLE)
-    if given is not None:
-        return (given.removesuffix("-dirty") or None), (not given.endswith("-dirty") if given else None)
-    commit = _git(folder, "rev-parse", "HEAD")
-    if commit is None:
-        return None, None
-    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    return commit, None if changes is None else changes == ""
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(  # fixed words, no shell
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-@cache
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in _LIBRARIES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    found["torch"] = torch.__version__  # says which build: 2.15.0+cu130
-    return found
 
 
 @cache

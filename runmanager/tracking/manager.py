@@ -1,7 +1,6 @@
 """`RunManager`: begins runs in a sweep's folder, and keeps the tutorials' calls."""
 
 import datetime
-import sys
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,10 +24,11 @@ from runmanager.tracking.devices import resolve_device
 from runmanager.tracking.environment import capture_environment
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.opening import open_run
-from runmanager.tracking.options import RunOptions
+from runmanager.tracking.options import RunOptions, TensorBoardOptions
+from runmanager.tracking.provenance import command_line
 from runmanager.tracking.run import ActiveRun, IdleRun
 from runmanager.tracking.sinks import ConsoleSink, LogSink, Sink
-from runmanager.tracking.tensorboard import TensorBoardOptions, TensorBoardSink
+from runmanager.tracking.tensorboard import TensorBoardSink
 
 __all__ = ["RunManager"]
 
@@ -163,7 +163,7 @@ class RunManager:
         axes = {
             name: list(dict.fromkeys(cell[name] for cell in settings if name in cell)) for name in differing(settings)
         }
-        write_cells(self.paths, self._cells, axes=axes, command=sys.argv)
+        write_cells(self.paths, self._cells, axes=axes, command=command_line())
 
     def _skip(self, paths: RunPaths, record: RunRecord, error: DeviceUnavailableError) -> IdleRun:
         outcome = Outcome(Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, str(error))

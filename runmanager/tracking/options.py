@@ -1,6 +1,6 @@
-"""What a run is given by whoever begins it: how to track it, and what keeps its training state."""
+"""What a run is given by whoever begins it: how to track it, and what keeps its training state. Loads no torch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -9,7 +9,17 @@ import msgspec
 from runmanager.records.run import EpochRecord
 from runmanager.tracking.early_stop import EarlyStopOptions
 
-__all__ = ["Checkpointer", "Progress", "RunOptions"]
+__all__ = ["Checkpointer", "Progress", "RunOptions", "TensorBoardOptions"]
+
+
+@dataclass(frozen=True)
+class TensorBoardOptions:
+    """What goes to TensorBoard beside the scalars; `enabled=false` writes no event file at all."""
+
+    enabled: bool = True
+    images: bool = True
+    graph: bool = True
+    histograms: bool = False
 
 
 @dataclass(frozen=True)
@@ -18,7 +28,7 @@ class RunOptions:
 
     log_every: int = 0
     warmup_epochs: int = 1
-    early_stop: EarlyStopOptions = EarlyStopOptions()
+    early_stop: EarlyStopOptions = field(default_factory=EarlyStopOptions)
 
 
 class Progress(msgspec.Struct, frozen=True):

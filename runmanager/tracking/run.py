@@ -223,9 +223,9 @@ class ActiveRun:
             message = f"loss is {loss} in epoch {self.history[-1].epoch}; try a smaller lr"
             self._stop = Outcome(Status.FAILED, Reason.DIVERGED, message)
             return
-        message = reason_to_stop(self.history, self._options.early_stop)
-        if message is not None:
-            self.stop_early(message)
+        reason = reason_to_stop(self.history, self._options.early_stop)
+        if reason is not None:
+            self.stop_early(reason)
 
     def _run_seconds(self) -> float:
         return self._seconds_before + time.perf_counter() - self._begun_at

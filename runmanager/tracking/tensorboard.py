@@ -16,7 +16,6 @@
 """  # noqa: E501  # a table's row is one line
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,28 +28,19 @@ from runmanager.records.run import PHASES, EpochRecord, RunRecord
 from runmanager.tracking.events import EventWriter
 from runmanager.tracking.first_batch import images_of, sample_of
 from runmanager.tracking.graph import trace_graph
+from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart
 
-__all__ = ["TensorBoardOptions", "TensorBoardSink"]
+__all__ = ["TensorBoardSink"]
 
 _MAX_IMAGES = 64
-
-
-@dataclass(frozen=True)
-class TensorBoardOptions:
-    """What goes to TensorBoard beside the scalars; `enabled=false` writes no event file at all."""
-
-    enabled: bool = True
-    images: bool = True
-    graph: bool = True
-    histograms: bool = False
 
 
 class TensorBoardSink:
     """Writes the tags above; flushed every epoch. A model that cannot be traced is a note, not an error."""
 
-    def __init__(self, options: TensorBoardOptions = TensorBoardOptions()) -> None:
-        self._options = options
+    def __init__(self, options: TensorBoardOptions | None = None) -> None:
+        self._options = options or TensorBoardOptions()
         self._writer: EventWriter | None = None
 
     def begin(self, start: RunStart) -> Sequence[str]:

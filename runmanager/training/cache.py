@@ -1,5 +1,6 @@
 """A cache of arrays that can be built again: whole files only, checked when read, never in the way."""
 
+import contextlib
 import hashlib
 import io
 import logging
@@ -46,7 +47,8 @@ def cached(path: Path | None, build: Callable[[], Arrays]) -> Arrays:
 
 def _read(path: Path) -> Arrays | None:
     try:
-        with np.load(path, allow_pickle=False) as stored:  # a zip file: each array is checked against its CRC
+        # A zip file: each array is checked against its CRC. Opened here, because NumPy leaves a broken one open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
     except FileNotFoundError:
         return None
@@ -69,6 +71,7 @@ def _write(path: Path, arrays: Arrays) -> None:
 def _prune(newest: Path) -> None:
     """Drop the oldest files of the same kind; one that is being read stays readable until it is closed."""
     kind = newest.name.rpartition("-")[0]
-    files = sorted(newest.parent.glob(f"{kind}-*.npz"), key=lambda file: file.stat().st_mtime)
-    for old in files[:-_KEPT_FILES]:
-        old.unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError):  # another process prunes at the same time
+        files = sorted(newest.parent.glob(f"{kind}-*.npz"), key=lambda file: file.stat().st_mtime)
+        for old in files[:-_KEPT_FILES]:
+            old.unlink()

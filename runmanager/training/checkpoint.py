@@ -1,7 +1,6 @@
 """The training state of a run on disk: model, optimizer, scheduler, random states, and how far the run has come."""
 
 import io
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,9 @@ from runmanager.records.files import replace_file
 from runmanager.tracking.options import Progress
 from runmanager.tracking.randomness import random_states, restore_random_states
 
-__all__ = ["CheckpointOptions", "TrainingState"]
+__all__ = ["TrainingState"]
 
 _VERSION = 1
-
-
-@dataclass(frozen=True)
-class CheckpointOptions:
-    """`every`: save after each so many epochs, and after the last; 0 saves none, and a killed run then starts anew."""
-
-    every: int = 1
 
 
 class TrainingState:

@@ -69,7 +69,8 @@ def _wrong_shape(network: torch.nn.Module, images: torch.Tensor) -> str | None:
             if images.ndim == 4 and images.shape[1] != module.in_channels:
                 return (
                     f"The images must have {module.in_channels} channels for the network's first layer ({name}), got "
-                    f"{images.shape[1]} (images {tuple(images.shape)}); build that layer with in_channels={images.shape[1]}."
+                    f"{images.shape[1]} (images {tuple(images.shape)}); build that layer with "
+                    f"in_channels={images.shape[1]}."
                 )
             return None
         if isinstance(module, torch.nn.Linear):

@@ -1,57 +1,25 @@
 """The built-in job: one cell's settings made into data, model and optimiser, trained and recorded as one run."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import RunRecord
-from runmanager.tracking.early_stop import EarlyStopOptions
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import RunOptions
 from runmanager.tracking.randomness import seed_everything
 from runmanager.tracking.run import ActiveRun, IdleRun
-from runmanager.training.checkpoint import CheckpointOptions, TrainingState
+from runmanager.training.checkpoint import TrainingState
 from runmanager.training.datasets import load_dataset
+from runmanager.training.job_options import TrainingOptions
 from runmanager.training.loaders import build_loaders
 from runmanager.training.loop import evaluate_epoch, train_epoch
 from runmanager.training.models import build_model
 from runmanager.training.optimizers import build_optimizer
 from runmanager.training.schedulers import build_scheduler
 
-__all__ = ["MeasureOptions", "TrainingOptions", "train_run"]
-
-
-@dataclass(frozen=True)
-class MeasureOptions:
-    """One run at a time, each measured by itself; the first `warmup_epochs` never count."""
-
-    name: str = "single"
-    warmup_epochs: int = 1
-
-
-@dataclass(frozen=True)
-class TrainingOptions:
-    """What a cell says about training. The groups hold an options dataclass each, or a mapping with `_target_`."""
-
-    dataset: Any
-    model: Any
-    optimizer: Any
-    scheduler: Any
-    loader: Any
-    measure: MeasureOptions
-    lr: float
-    batch_size: int
-    num_workers: int
-    epochs: int
-    seed: int
-    eval_batch_size: int | None
-    evaluate_first: bool
-    data_root: Path
-    log_every: int
-    checkpoint: CheckpointOptions = field(default_factory=CheckpointOptions)
-    early_stop: EarlyStopOptions = field(default_factory=EarlyStopOptions)
+__all__ = ["train_run"]
 
 
 def train_run(
@@ -79,7 +47,7 @@ def train_run(
 
 def _train(run: ActiveRun, options: TrainingOptions) -> None:
     seed_everything(options.seed)
-    data = load_dataset(options.dataset, data_root=options.data_root, seed=options.seed)
+    data = load_dataset(options.dataset, data_root=Path(options.data_root), seed=options.seed)
     loaders = build_loaders(
         options.loader,
         data,

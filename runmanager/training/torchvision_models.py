@@ -116,8 +116,7 @@ def _fit_channels(network: nn.Module, channels: int) -> None:
         bias=first.bias is not None,
     )
     with torch.no_grad():
-        deviation = float(first.weight.std()) * math.sqrt(first.in_channels / channels)
-        fitted.weight.normal_(0, deviation)
+        fitted.weight.normal_().mul_(first.weight.std() * math.sqrt(first.in_channels / channels))
         if first.bias is not None and fitted.bias is not None:
             fitted.bias.copy_(first.bias)
     owner, _, attribute = name.rpartition(".")

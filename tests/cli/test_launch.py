@@ -89,6 +89,7 @@ def test_run_is_the_same_as_the_module(process: Callable) -> None:
 def test_demo_says_where_everything_is(process: Callable, tmp_path: Path) -> None:
     done = process("demo", "name=mine", "epochs=1", "dataset.size=2000", "dataset.val_size=200", "device=cpu")
     assert done.status == 0, done.err
-    assert "runmanager tensorboard outputs/mine" in done.out
+    for said in ("All files lie in outputs/mine.", "outputs/mine/report.html", "runmanager tensorboard outputs/mine"):
+        assert said in done.out
     for name in ("sweep.json", "results.csv", "comparison.csv", "report.html"):
         assert (tmp_path / "outputs" / "mine" / name).exists()

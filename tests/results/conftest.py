@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from runmanager.records.grid import differing, flatten, readable_name
-from runmanager.records.paths import SweepPaths
+from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment, EpochRecord, RunRecord
 from runmanager.records.signature import short_signature, signature
-from runmanager.records.states import Reason, Status
-from runmanager.records.store import claim_run
+from runmanager.records.states import Status
+from runmanager.records.store import StoredRun, SweepContents, claim_run
 from runmanager.records.sweep import plan_cell, write_cells
 
 HOST = Environment(
@@ -51,75 +51,97 @@ def timed_epochs(
     ]
 
 
+def in_memory(
+    config: Mapping[str, Any],
+    epochs: Sequence[EpochRecord],
+    *,
+    minute: int = 0,
+    status: Status = Status.FINISHED,
+    environment: Environment = HOST,
+    name: str | None = None,
+    **fields: Any,
+) -> StoredRun:
+    """A run that began `minute` minutes after noon and took half a minute, unless `fields` say otherwise."""
+    begun = BEGIN + datetime.timedelta(minutes=minute)
+    times = {
+        "started_at": begun.isoformat(),
+        "ended_at": (begun + datetime.timedelta(seconds=30)).isoformat(),
+        "run_seconds": 30.0,
+    }
+    name = name or run_name(config, list(flatten(config)))
+    record = RunRecord(
+        name=name,
+        signature=signature(config),
+        status=status,
+        config=dict(config),
+        owner=ProcessIdentity.current(),
+        environment=environment,
+        **{**times, **fields},
+    )
+    return StoredRun(RunPaths(Path("runs") / name), record, epochs)
+
+
+def run_name(config: Mapping[str, Any], names: Sequence[str]) -> str:
+    flat = flatten(config)
+    shown = {name: flat[name] for name in names if name in flat}
+    return f"{readable_name(shown)}-{short_signature(signature(config))}"
+
+
 class SweepMaker:
-    """Writes the runs of a sweep; each begins a minute after the one before, and ends within that minute."""
+    """Writes the runs of a sweep; each begins a minute after the one before."""
 
     def __init__(self, folder: Path) -> None:
         self.paths = SweepPaths(folder)
         self.paths.runs.mkdir(parents=True)
         self._minutes = itertools.count()
 
-    def plan(self, *configs: Mapping[str, Any], **axes: Sequence[Any]) -> None:
+    def plan(self, *configs: Mapping[str, Any]) -> None:
         """Write sweep.json for these cells."""
-        flat = [flatten(config) for config in configs]
-        varying = differing(flat)
-        cells = [plan_cell(signature(config), self._name(config, varying), config) for config in configs]
-        write_cells(self.paths, cells, axes=axes, command=("runmanager", "sweep"))
+        varying = differing([flatten(config) for config in configs])
+        cells = [plan_cell(signature(config), run_name(config, varying), config) for config in configs]
+        write_cells(self.paths, cells, axes={}, command=("runmanager", "sweep"))
 
-    def run(
-        self,
-        config: Mapping[str, Any],
-        seconds: Sequence[float] = (9.0, 2.0, 2.0, 2.0, 2.0, 2.0),
-        *,
-        name: str | None = None,
-        status: Status = Status.FINISHED,
-        reason: Reason | None = None,
-        environment: Environment = HOST,
-        epochs: Sequence[EpochRecord] | None = None,
-        **fields: Any,
-    ) -> str:
-        """Write a run with epochs that took `seconds`, or with `epochs`; its name."""
-        begun = BEGIN + datetime.timedelta(minutes=next(self._minutes))
-        defaults: dict[str, Any] = {
-            "started_at": begun.isoformat(),
-            "ended_at": (begun + datetime.timedelta(seconds=30)).isoformat(),
-            "run_seconds": 30.0,
-            "num_parameters": 10,
-            "peak_memory_bytes": 2**20,
-        }
-        name = name or self._name(config, list(flatten(config)))
-        folder = claim_run(
-            self.paths.run(name),
-            RunRecord(
-                name=name,
-                signature=signature(config),
-                status=status,
-                reason=reason,
-                config=dict(config),
-                owner=ProcessIdentity.current(),
-                environment=environment,
-                **{**defaults, **fields},
-            ),
-        )
-        for epoch in timed_epochs(seconds) if epochs is None else epochs:
+    def run(self, config: Mapping[str, Any], epochs: Sequence[EpochRecord] | None = None, **fields: Any) -> str:
+        """Write a run, six epochs of two seconds after a slow first one unless `epochs` are given; its name."""
+        fields = {"minute": next(self._minutes), **fields}
+        run = in_memory(config, timed_epochs([9.0] + [2.0] * 6) if epochs is None else epochs, **fields)
+        folder = claim_run(self.paths.run(run.record.name), run.record)
+        for epoch in run.epochs:
             folder.append(epoch)
         folder.close()
-        return name
-
-    @staticmethod
-    def _name(config: Mapping[str, Any], names: Sequence[str]) -> str:
-        flat = flatten(config)
-        shown = {name: flat[name] for name in names if name in flat}
-        return f"{readable_name(shown)}-{short_signature(signature(config))}"
+        return run.record.name
 
 
 @pytest.fixture
-def make_sweep(tmp_path: Path) -> Callable[..., SweepMaker]:
-    """A factory of empty sweeps in the test's folder, to be filled with `plan` and `run`."""
-    return lambda name="mine": SweepMaker(tmp_path / name)
+def sweep(tmp_path: Path) -> SweepMaker:
+    """One empty sweep, to be filled with `plan` and `run`."""
+    return SweepMaker(tmp_path / "mine")
 
 
 @pytest.fixture
-def sweep(make_sweep: Callable[..., SweepMaker]) -> SweepMaker:
-    """One empty sweep."""
-    return make_sweep()
+def make_sweep(tmp_path: Path) -> Callable[[str], SweepMaker]:
+    """A factory of further sweeps."""
+    return lambda name: SweepMaker(tmp_path / name)
+
+
+@pytest.fixture(scope="session")
+def timed() -> Callable[..., list[EpochRecord]]:
+    return timed_epochs
+
+
+@pytest.fixture(scope="session")
+def host() -> Environment:
+    return HOST
+
+
+@pytest.fixture(scope="session")
+def contents() -> Callable[..., SweepContents]:
+    """A sweep in memory, from (config, epochs, fields) for each run; each begins a minute after the one before."""
+
+    def make(*runs: tuple[Mapping[str, Any], Sequence[EpochRecord], Mapping[str, Any]]) -> SweepContents:
+        stored = [
+            in_memory(config, epochs, **{"minute": at, **fields}) for at, (config, epochs, fields) in enumerate(runs)
+        ]
+        return SweepContents(SweepPaths(Path("mine")), stored)
+
+    return make

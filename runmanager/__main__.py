@@ -1,0 +1,8 @@
+"""`python -m runmanager`."""
+
+import sys
+
+from runmanager.app.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""The task that Hydra runs for each cell, in whatever process its launcher gives it."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from runmanager.app.schema import plain_config, read_config
+from runmanager.launching.child import OWN_PROCESS_VARIABLE
+from runmanager.launching.plan import Resume
+from runmanager.records.paths import RunPaths
+from runmanager.tracking.manager import RunManager
+from runmanager.tracking.run import ActiveRun
+from runmanager.training.job import train_run
+
+__all__ = ["run_cell"]
+
+_log = logging.getLogger(__name__)
+
+
+def run_cell(cfg: DictConfig) -> None:
+    """Train one cell and leave its record in its run folder.
+
+    Returns where the run failed, too: how it ended is in the record, whatever the launcher makes of an exception.
+    """
+    folder = RunPaths(Path(HydraConfig.get().runtime.output_dir))
+    options = read_config(cfg)
+    manager = RunManager(
+        folder.root.parent.parent,
+        overwrite=options.resume == Resume.NEVER,
+        tensorboard=options.tensorboard,
+        console=False,
+        owns_sweep=False,  # the driver writes sweep.json and the tables
+    )
+    runs: list[ActiveRun] = []
+
+    def claimed(run: ActiveRun) -> None:
+        runs.append(run)
+        if os.environ.get(OWN_PROCESS_VARIABLE):
+            _send_output_to(folder.log)
+
+    with _stopped_by_sigterm(runs):
+        try:
+            train_run(manager, options, params=plain_config(cfg), folder=folder, when_claimed=claimed)
+        except Exception:
+            if not runs:
+                raise  # there is no record yet that could tell
+            _log.debug("the run failed", exc_info=True)
+
+
+def _send_output_to(path: Path) -> None:
+    """Let everything that this process and its children print end up in the run's log."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    os.close(handle)
+
+
+@contextmanager
+def _stopped_by_sigterm(runs: list[ActiveRun]) -> Iterator[None]:
+    """Let SIGTERM end the run after its epoch."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if not runs:
+            raise KeyboardInterrupt
+        runs[0].interrupt("stopped by SIGTERM")
+
+    if threading.current_thread() is not threading.main_thread() or not os.environ.get(OWN_PROCESS_VARIABLE):
+        yield  # in the driver's own process its signals are the driver's business
+        return
+    earlier = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)

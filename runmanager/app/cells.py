@@ -1,0 +1,114 @@
+"""From the words of a command to its cells: expanded, composed, checked and named, or every fault at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from runmanager.app.composition import CellLoader
+from runmanager.app.schema import Config, plain_config, read_config
+from runmanager.errors import ConfigurationError
+from runmanager.launching.plan import Cell
+from runmanager.records.grid import flatten, readable_name
+from runmanager.records.signature import short_signature, signature
+
+__all__ = ["Grid", "expand", "prepare_cells", "split"]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The cells of a command in order, each beside its typed settings, and the axes that it gave."""
+
+    cells: Sequence[Cell]
+    configs: Sequence[Config]
+    axes: dict[str, list[Any]]
+
+
+def split(loader: CellLoader, words: Sequence[str]) -> list[Override]:
+    """The overrides in `words`, the last one for a key counting.
+
+    Raises `ConfigurationError` for every unreadable one.
+    """
+    parser = OverridesParser.create(config_loader=loader)
+    parsed: dict[str, Override] = {}
+    faults = []
+    for word in words:
+        try:
+            override = parser.parse_override(word)
+        except HydraException as error:
+            faults.append(f"`{word}` must be an override like lr=0.1, got something else: {str(error).splitlines()[0]}")
+            continue
+        if override.is_sweep_override() and not override.is_discrete_sweep():
+            faults.append(f"`{word}` must list its values, got an interval; write choice(…) or range(…).")
+        parsed[override.get_key_element()] = override
+    if faults:
+        raise ConfigurationError(faults)
+    return list(parsed.values())
+
+
+def expand(overrides: Sequence[Override]) -> list[list[str]]:
+    """Every combination of the overrides' values, the last axis varying fastest, each as words for Hydra."""
+    cells: list[list[str]] = [[]]
+    for override in overrides:
+        key = override.get_key_element()
+        if override.is_sweep_override():
+            values = list(override.sweep_string_iterator())
+        else:
+            values = [override.get_value_element_as_str()]
+        cells = [[*cell, f"{key}={value}"] for cell in cells for value in values]
+    return cells
+
+
+def prepare_cells(loader: CellLoader, master: DictConfig, words: Sequence[str]) -> Grid:
+    """The grid that `words` give. Raises `ConfigurationError` with every fault of every cell."""
+    overrides = split(loader, words)
+    varying = [each.get_key_element() for each in overrides if each.is_sweep_override()]
+    faults: dict[str, None] = {}
+    cells, configs = [], []
+    for words_of_cell in expand(overrides):
+        composed = _composed(loader, master, words_of_cell, faults)
+        if composed is None:
+            continue
+        plain, config = composed
+        faults.update(dict.fromkeys(config.faults()))
+        identity = signature(plain)
+        # One value of an axis varies nothing, and `+model.width` varies model.width.
+        settings = {key.lstrip("+~"): _value_of(plain, key.lstrip("+~")) for key in varying}
+        name = f"{readable_name(settings)}-{short_signature(identity)}"
+        cells.append(Cell(identity, name, plain, tuple(words_of_cell)))
+        configs.append(config)
+    if faults:
+        raise ConfigurationError(faults)
+    return Grid(cells, configs, _axes(varying, cells))
+
+
+def _composed(
+    loader: CellLoader, master: DictConfig, words: list[str], faults: dict[str, None]
+) -> tuple[dict[str, Any], Config] | None:
+    try:
+        cfg = loader.load_sweep_config(master, words)
+        return plain_config(cfg), read_config(cfg)
+    except (HydraException, OmegaConfBaseException) as error:
+        found = loader.faults(master, words) or [str(error).splitlines()[0]]
+        faults.update(dict.fromkeys(found))
+        return None
+
+
+def _value_of(plain: dict[str, Any], key: str) -> Any:
+    """The value of a setting, or which choice a group has."""
+    flat = flatten(plain)
+    return flat.get(key, flat.get(f"{key}.name"))
+
+
+def _axes(varying: Sequence[str], cells: Sequence[Cell]) -> dict[str, list[Any]]:
+    axes: dict[str, list[Any]] = {}
+    for key in varying:
+        name = key.lstrip("+~")
+        values = [_value_of(dict(cell.config), name) for cell in cells]
+        axes[name] = [value for index, value in enumerate(values) if value not in values[:index]]
+    return axes

@@ -1,0 +1,155 @@
+"""Composing cells: at most once for each distinct choice of groups, values applied to a copy, every fault collected."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import ConfigCompositionException, HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException, ValidationError
+
+from runmanager.records.grid import flatten
+from runmanager.training.faults import fault, nearest
+
+__all__ = ["CellLoader"]
+
+# Their values reach into composition itself, so a copy of what was composed without them would be wrong.
+_SLOW_KEYS = ("hydra.searchpath", "hydra.job.env_copy", "hydra.job.config", "hydra.job.name")
+
+
+class CellLoader(ConfigLoaderImpl):
+    """Hydra's loader, for the cells of one sweep: what Hydra composes anew for each cell is composed once and copied.
+
+    A test holds its result equal to Hydra's own.
+    """
+
+    def __init__(self, loader: ConfigLoaderImpl) -> None:
+        super().__init__(loader.get_search_path())
+        self._bases: dict[tuple[str, ...], DictConfig] = {}
+
+    def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
+        """One cell's configuration, as Hydra would compose it. Raises Hydra's errors."""
+        given = [*_hydra_words(master_config), *sweep_overrides]
+        parsed = OverridesParser.create(config_loader=self).parse_overrides(given)
+        if any(each.key_or_group.startswith(_SLOW_KEYS) for each in parsed):
+            return super().load_sweep_config(master_config, sweep_overrides)
+        config = self._base(master_config, parsed)
+        self._apply_overrides_to_config([each for each in parsed if not self._is_choice(each)], config)
+        _note_overrides(config, parsed)
+        OmegaConf.copy_cache(from_config=master_config, to_config=config)
+        return config
+
+    def _is_choice(self, override: Override) -> bool:
+        return bool(self.repository.group_exists(override.key_or_group))
+
+    def _base(self, master: DictConfig, parsed: Sequence[Override]) -> DictConfig:
+        choices = tuple(each.input_line or "" for each in parsed if self._is_choice(each))
+        if choices not in self._bases:
+            name = master.hydra.job.config_name
+            self._bases[choices] = self.load_configuration(name, list(choices), RunMode.RUN)
+        return copy.deepcopy(self._bases[choices])
+
+    def faults(self, master: DictConfig, sweep_overrides: Sequence[str]) -> list[str]:
+        """Everything that is wrong with a cell's overrides, as readable lines; an empty list where nothing is."""
+        given = [*_hydra_words(master), *sweep_overrides]
+        parsed = OverridesParser.create(config_loader=self).parse_overrides(given)
+        faults = [line for each in parsed if self._is_choice(each) for line in self._bad_choice(each)]
+        if faults:
+            values = [each for each in parsed if not self._is_choice(each)]
+            return faults + [line for each in values for line in self._unknown(each, master)]
+        try:
+            config = self._base(master, parsed)
+        except (HydraException, OmegaConfBaseException) as error:
+            return [_first_line(error)]
+        for each in parsed:
+            if not self._is_choice(each):
+                faults += self._bad_value(each, config)
+        return faults
+
+    def _bad_choice(self, override: Override) -> list[str]:
+        group, value = override.key_or_group, override.value()
+        options = self._options(group)
+        if override.is_delete() or not isinstance(value, str) or value in options:
+            return []
+        return [fault(group, f"be one of {', '.join(options)}", value, nearest(value, options).rstrip("."))]
+
+    def _options(self, group: str) -> list[str]:
+        return [name for name in self.get_group_options(group) if not name.startswith("schema_")]
+
+    def _unknown(self, override: Override, master: DictConfig) -> list[str]:
+        """Only whether the key's first part is known: the groups' own keys are not, while a choice is wrong."""
+        first = override.key_or_group.split(".")[0]
+        known = [str(key) for key in master]
+        return [] if first in known or override.is_add() else [_unknown_key(override, known)]
+
+    def _bad_value(self, override: Override, config: DictConfig) -> list[str]:
+        try:
+            self._apply_overrides_to_config([override], config)
+        except (ConfigCompositionException, OmegaConfBaseException) as error:
+            return [_explained(override, config, error, self._groups())]
+        return []
+
+    def _groups(self) -> list[str]:
+        return [name for name in self.list_groups("") if name != "hydra"]
+
+
+def _hydra_words(master: DictConfig) -> list[str]:
+    return [str(word) for word in master.hydra.overrides.hydra]
+
+
+def _note_overrides(config: DictConfig, parsed: Sequence[Override]) -> None:
+    task = [each for each in parsed if not each.is_hydra_override()]
+    options = config.hydra.job.config.override_dirname
+    config.hydra.overrides.hydra = [each.input_line for each in parsed if each.is_hydra_override()]
+    config.hydra.overrides.task = [each.input_line for each in task]
+    with open_dict(config.hydra.job):
+        config.hydra.job.override_dirname = get_overrides_dirname(
+            overrides=task,
+            kv_sep=options.kv_sep,
+            item_sep=options.item_sep,
+            exclude_keys=options.exclude_keys,
+        )
+
+
+def _explained(override: Override, config: DictConfig, error: Exception, groups: Sequence[str]) -> str:
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ValidationError):
+        cause = cause.__cause__
+    key = override.key_or_group
+    if cause is not None:
+        return fault(key, _type_rule(config, key), repr(override.get_value_element_as_str()))
+    if "Could not override" in str(error) or "looks like" in str(error):
+        known = flatten({str(name): _plain(node) for name, node in config.items() if name != "hydra"})
+        return _unknown_key(override, [*known, *groups])
+    return f"`{override.input_line}` cannot be applied: {_first_line(error)}"
+
+
+def _plain(node: Any) -> Any:
+    return OmegaConf.to_container(node, resolve=False) if OmegaConf.is_config(node) else node
+
+
+def _unknown_key(override: Override, known: Sequence[str]) -> str:
+    key = override.key_or_group
+    if key.startswith("hydra."):
+        return f"`{key}` is no setting of Hydra's; see --hydra-help."
+    way_out = nearest(key, known)
+    if "custom" in key or key.split(".")[0] in ("model", "dataset"):
+        way_out += f" A new argument of a custom part is added with +{override.input_line}."
+    return f"`{key}` must be a setting, got an unknown name; {way_out}"
+
+
+def _type_rule(config: DictConfig, key: str) -> str:
+    parent, _, last = key.rpartition(".")
+    owner = OmegaConf.select(config, parent) if parent else config
+    node: Any = owner._get_node(last) if isinstance(owner, DictConfig) else None
+    kind: Any = None if node is None else node._metadata.ref_type
+    words: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    return f"be {words.get(kind, 'of the right type')}"
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,143 @@
+"""`python -m runmanager`: the Hydra application, its flags, and its exit status."""
+
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runmanager.errors import ConfigurationError, RunManagerError
+
+__all__ = ["main", "task"]
+
+_USAGE_STATUS = 2
+_INTERRUPTED = 130
+_FLAGS = ("--dry-run", "--debug", "--quiet", "--yes")
+_NOT_A_RUN = ("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc")
+
+
+@dataclass(frozen=True)
+class _Command:
+    """A command line taken apart: our flags, and what is left for Hydra."""
+
+    flags: frozenset[str]
+    words: tuple[str, ...]
+
+    @classmethod
+    def read(cls, argv: Sequence[str]) -> "_Command":
+        return cls(frozenset(argv) & frozenset(_FLAGS), tuple(word for word in argv if word not in _FLAGS))
+
+    @property
+    def runs_something(self) -> bool:
+        return not any(word == name or word.startswith(f"{name}=") for word in self.words for name in _NOT_A_RUN)
+
+    @property
+    def is_multirun(self) -> bool:
+        return any(word in ("-m", "--multirun") for word in self.words)
+
+    def for_hydra(self) -> list[str]:
+        """A single run goes through sweeper and launcher like a grid of one; the sweeper is told which it was."""
+        if not self.runs_something:
+            return list(self.words)
+        words = [word for word in self.words if word not in ("-m", "--multirun", "--run", "-r")]
+        options = [f"hydra.sweeper.{flag[2:].replace('-', '_')}=true" for flag in _FLAGS if flag in self.flags]
+        options = [word for word in options if not word.startswith("hydra.sweeper.debug")]
+        if not self.is_multirun:
+            options.append("hydra.sweeper.multirun=false")
+        return ["-m", *words, *options]
+
+
+def task(cfg: Any) -> None:
+    """What Hydra runs for each cell; torch is loaded only here, where a cell is run."""
+    from runmanager.app.cell import run_cell
+
+    run_cell(cfg)
+
+
+def main(argv: Sequence[str] | None = None, *, program: Sequence[str] = ("python", "-m", "runmanager")) -> int:
+    """Run the command `argv` (the process's own by default) and return its exit status.
+
+    0: every cell is finished or skipped; 1: one failed, was killed or crashed; 2: nothing was run, for the reasons
+    said; 130: interrupted. `program` is how the command was called, for the record.
+    """
+    given = list(sys.argv[1:] if argv is None else argv)
+    command = _Command.read(given)
+    try:
+        _run_hydra(command, [*program, *given])
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except Exception as error:
+        if "--debug" in command.flags:
+            traceback.print_exc()
+        for line in _faults(error, command):
+            print(f"error: {line}", file=sys.stderr)
+        return _USAGE_STATUS
+    return 0
+
+
+def _run_hydra(command: _Command, called: Sequence[str]) -> None:
+    if sys.platform == "win32":
+        raise RunManagerError("runmanager must run on Linux or macOS, got Windows; use WSL.")
+    import hydra
+
+    from runmanager.app.schema import conf_folder
+    from runmanager.tracking.provenance import say_to_children
+
+    _register()
+    say_to_children(tuple(called))
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # somebody's own parts lie where the command is given
+    application = hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(task)
+    with _arguments(command.for_hydra()), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*version_base.*")  # Hydra 1.4 wants to be without it
+        application()
+
+
+def _register() -> None:
+    from runmanager.app.schema import register_schema
+    from runmanager.app.sweeper import register_sweeper
+    from runmanager.launching.hydra_launcher import register
+
+    register_schema()
+    register()
+    register_sweeper()
+
+
+@contextmanager
+def _arguments(words: Sequence[str]) -> Iterator[None]:
+    """What Hydra reads of the process: its arguments, and that errors are to be raised, not printed."""
+    arguments, full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv = [arguments[0] if arguments else "runmanager", *words]
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        sys.argv = arguments
+        if full is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = full
+
+
+def _faults(error: BaseException, command: _Command) -> Sequence[str]:
+    """An error as lines for people: ours as they are, Hydra's explained and with every other fault beside."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ConfigurationError):
+            return cause.faults
+        if isinstance(cause, RunManagerError):
+            return str(cause).splitlines()
+        cause = cause.__cause__ or cause.__context__
+    from runmanager.app.diagnosis import command_faults
+
+    explained = command_faults(command.for_hydra())
+    if explained:
+        return explained
+    first = next((line for line in str(error).splitlines() if line.strip()), "")
+    return [f"{type(error).__name__}: {first} (--debug shows where)"]

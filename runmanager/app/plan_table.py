@@ -1,0 +1,40 @@
+"""`--dry-run`: the plan as a table, with counts and an estimate of the time."""
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from runmanager.launching.plan import PlannedRun
+from runmanager.records.paths import SweepPaths
+from runmanager.records.states import Status
+from runmanager.records.store import read_sweep
+
+__all__ = ["plan_table"]
+
+
+def plan_table(plan: Sequence[PlannedRun], sweep: SweepPaths | None) -> RenderableType:
+    """The cells with what is to be done with each, why and where; nothing is run."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("cell", "plan", "why", "where"):
+        table.add_column(heading, overflow="fold")
+    for run in plan:
+        where = str(run.paths.root) if sweep else "a fresh folder"
+        table.add_row(run.paths.name.rpartition("-")[0], run.action, run.why, where)
+    counts = Counter(str(run.action) for run in plan)
+    summary = f"{len(plan)} cells: " + ", ".join(f"{number} {action}" for action, number in counts.items())
+    return Group(table, "", summary, _estimate(plan, sweep))
+
+
+def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None) -> str:
+    measured = [
+        run.record.run_seconds
+        for run in (read_sweep(sweep).runs if sweep else ())
+        if run.record.status is Status.FINISHED and run.record.run_seconds is not None
+    ]
+    left = sum(run.is_to_run for run in plan)
+    if not measured or not left:
+        return "" if not left else "No run of this sweep is measured yet, so there is no estimate of the time."
+    return f"About {left * median(measured):.0f} s one after the other, at {median(measured):.1f} s a run so far."

@@ -1,0 +1,96 @@
+"""Every setting of a cell with its type and default, as Hydra is told of them, and back from Hydra's configuration."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+import runmanager
+from runmanager.launching.plan import Resume
+from runmanager.training.faults import fault, nearest
+from runmanager.training.job_options import TrainingOptions
+from runmanager.training.options import OPTION_TYPES
+
+__all__ = ["Config", "conf_folder", "plain_config", "read_config", "register_schema"]
+
+_GROUPS = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
+
+
+@dataclass(frozen=True)
+class Config(TrainingOptions):
+    """The settings of one cell: what it computes, and where and how its run is kept."""
+
+    name: str | None = None
+    output_root: str = "outputs"
+    resume: str = "auto"
+    rerun_changed: bool = False
+
+    def faults(self) -> list[str]:
+        """Every fault, as readable lines."""
+        faults = super().faults()
+        if self.resume not in list(Resume):
+            way_out = nearest(self.resume, Resume)
+            faults.append(fault("resume", f"be one of {', '.join(Resume)}", self.resume, way_out))
+        if self.name is not None and (not self.name.strip() or Path(self.name).is_absolute() or ".." in self.name):
+            faults.append(fault("name", "be a folder's name under `output_root`", repr(self.name)))
+        if self.resume == Resume.MUST and self.name is None:
+            faults.append(fault("name", "be given with `resume=must`", None, "only named sweeps can be resumed"))
+        return faults
+
+
+def register_schema() -> None:
+    """Tell Hydra of every setting's type, so that a wrong one is refused."""
+    store = ConfigStore.instance()
+    top = _writable(Config)
+    for group in _GROUPS:
+        top[group] = MISSING
+    store.store(name="schema", node=top)
+    for group, choices in OPTION_TYPES.items():
+        for name, options in choices.items():
+            store.store(group=group, name=f"schema_{name}", node=_writable(options))
+
+
+def _writable(options: type[Any]) -> DictConfig:
+    """A frozen dataclass as a structured config that overrides may still change."""
+    node: DictConfig = OmegaConf.structured(options)
+    _unlock(node)
+    return node
+
+
+def _unlock(node: Any) -> None:
+    if OmegaConf.is_config(node):
+        OmegaConf.set_readonly(node, None)
+        if isinstance(node, DictConfig):
+            for key in node:
+                if not OmegaConf.is_missing(node, key):
+                    _unlock(node._get_node(key))
+
+
+def read_config(cfg: DictConfig) -> Config:
+    """A composed cell as plain options: each group an options dataclass, or a dict for `custom`."""
+    known = {each.name for each in fields(Config)}
+    values: dict[str, Any] = {
+        key: OmegaConf.to_object(cfg[key]) if OmegaConf.is_config(cfg[key]) else cfg[key] for key in known
+    }
+    return Config(**values)
+
+
+def plain_config(cfg: DictConfig) -> dict[str, Any]:
+    """A composed cell as nested plain values, interpolations resolved, without Hydra's own settings.
+
+    Raises OmegaConf's errors for a value that is missing or cannot be resolved.
+    """
+    plain = OmegaConf.to_container(
+        OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"]), resolve=True, throw_on_missing=True
+    )
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def conf_folder() -> Path:
+    """Where the configuration files are: in the installed package, or beside it in a checkout."""
+    package = Path(runmanager.__file__).resolve().parent
+    inside = package / "conf"
+    return inside if inside.is_dir() else package.parent / "conf"

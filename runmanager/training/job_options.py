@@ -1,0 +1,88 @@
+"""The settings of the built-in job that stand at the top level. Loads no torch."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from runmanager.tracking.early_stop import METRICS, EarlyStopOptions
+from runmanager.tracking.options import TensorBoardOptions
+from runmanager.training.faults import below, fault, nearest, outside
+from runmanager.training.options import Options
+
+__all__ = ["CheckpointOptions", "MeasureOptions", "TrainingOptions"]
+
+
+@dataclass(frozen=True)
+class MeasureOptions:
+    """One run at a time, each measured by itself; the first `warmup_epochs` never count."""
+
+    name: str = "single"
+    warmup_epochs: int = 1
+
+
+@dataclass(frozen=True)
+class CheckpointOptions:
+    """`every`: save after each so many epochs, and after the last; 0 saves none, and a killed run then starts anew."""
+
+    every: int = 1
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """What a cell says about training. The groups hold an options dataclass each, or a mapping with `_target_`."""
+
+    lr: float = 0.01
+    batch_size: int = 1000
+    num_workers: int = 0
+    device: str = "auto"
+    epochs: int = 5
+    seed: int = 0
+    eval_batch_size: int | None = None
+    evaluate_first: bool = False
+    data_root: str = "data"
+    log_every: int = 0
+    dataset: Any = None
+    model: Any = None
+    optimizer: Any = None
+    scheduler: Any = None
+    loader: Any = None
+    measure: MeasureOptions = field(default_factory=MeasureOptions)
+    checkpoint: CheckpointOptions = field(default_factory=CheckpointOptions)
+    early_stop: EarlyStopOptions = field(default_factory=EarlyStopOptions)
+    tensorboard: TensorBoardOptions = field(default_factory=TensorBoardOptions)
+
+    def faults(self) -> list[str]:
+        """Every fault of these values, and of what they say together, as readable lines."""
+        faults = self._bad_numbers() + self._bad_early_stop() + self._contradictions()
+        for part in (self.dataset, self.model, self.optimizer, self.scheduler, self.loader):
+            if isinstance(part, Options):
+                faults += part.faults()
+        return faults
+
+    def _bad_numbers(self) -> list[str]:
+        faults = [] if 0 < self.lr < float("inf") else [fault("lr", "be above 0 and finite", self.lr)]
+        faults += below("batch_size", self.batch_size, 1) + below("num_workers", self.num_workers, 0)
+        faults += below("epochs", self.epochs, 1) + below("eval_batch_size", self.eval_batch_size, 1)
+        faults += below("log_every", self.log_every, 0) + below("checkpoint.every", self.checkpoint.every, 0)
+        faults += outside("seed", self.seed, 0, 2**63)
+        return faults + below("measure.warmup_epochs", self.measure.warmup_epochs, 1)
+
+    def _bad_early_stop(self) -> list[str]:
+        metric, stop = self.early_stop.metric, self.early_stop
+        faults = below("early_stop.patience", stop.patience, 1)
+        faults += outside("early_stop.min_delta", stop.min_delta, 0, float("inf"))
+        if metric is not None and metric not in METRICS:
+            faults.append(
+                fault("early_stop.metric", f"be one of {', '.join(METRICS)}", metric, nearest(metric, METRICS))
+            )
+        return faults
+
+    def _contradictions(self) -> list[str]:
+        faults = []
+        if getattr(self.loader, "name", "") == "resident" and self.num_workers > 0:
+            way_out = "there is nothing for workers to load; use `loader=dataloader`"
+            faults.append(fault("num_workers", "be 0 with `loader=resident`", self.num_workers, way_out))
+        dataset, model = getattr(self.dataset, "name", ""), getattr(self.model, "name", "")
+        if dataset == "disc" and model in ("cnn", "torchvision"):
+            way_out = "the disc's samples are points; use `model=mlp_tower`, mlp or logistic"
+            faults.append(fault("model", "take points with `dataset=disc`", model, way_out))
+        return faults

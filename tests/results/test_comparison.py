@@ -1,0 +1,262 @@
+"""The comparison: verdicts at their boundaries, and every reason."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runmanager.errors import UsageError
+from runmanager.records.states import Reason, Status
+from runmanager.results.comparison import CompareOptions, compare, verdict
+from runmanager.results.formats import to_csv
+from runmanager.results.reading import read_results
+from runmanager.results.statistics import Interval
+
+CPU = {"lr": 0.01, "batch_size": 100, "num_workers": 0, "device": "cpu"}
+CUDA = CPU | {"device": "cuda"}
+FEW_RUNS = (
+    "fewer than 5 runs a side (cpu 1, cuda 1): the interval knows only the noise between epochs, not between runs, "
+    "so a difference must lie outside 1 ± 10%"
+)
+
+
+@pytest.fixture
+def steady(timed):
+    """A warm-up epoch and `count` epochs of exactly so many seconds."""
+    return lambda seconds, count=5: timed([9.0] + [seconds] * count)
+
+
+def only_row(sweep, **options):
+    (row,) = compare(sweep, None, CompareOptions(**options)).rows
+    return row
+
+
+def outcome(sweep, **options):
+    row = only_row(sweep, **options)
+    return row["verdict"], row["reason"]
+
+
+def test_comparison_csv_is_written_to_the_letter(sweep, steady):
+    sweep.run(CPU, steady(2.0))
+    sweep.run(CUDA, steady(0.5, count=6))
+    assert to_csv(compare(*read_results(sweep.paths))) == (
+        "lr,batch_size,num_workers,axis,baseline,candidate,baseline_samples_per_second,candidate_samples_per_second,"
+        "speedup,ci_low,ci_high,verdict,reason,baseline_epochs,candidate_epochs\n"
+        f'0.01,100,0,device,cpu,cuda,500.0,2000.0,4.0,4.0,4.0,faster,"{FEW_RUNS}",5,6\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "tolerance", "said"),
+    [
+        (1.11, 1.2, 0.1, "faster"),
+        (1.1, 1.2, 0.1, "no difference"),
+        (0.8, 0.89, 0.1, "slower"),
+        (0.8, 0.9, 0.1, "no difference"),
+        (0.5, 2.0, 0.0, "no difference"),
+        (1.0, 1.2, 0.0, "no difference"),
+        (1.0001, 1.2, 0.0, "faster"),
+        (0.9, 0.9999, 0.0, "slower"),
+    ],
+)
+def test_a_difference_lies_wholly_outside(low, high, tolerance, said):
+    assert verdict(Interval(low, high), tolerance=tolerance) == said
+
+
+@given(st.floats(0.01, 10), st.floats(0, 5), st.floats(0, 0.5))
+def test_an_interval_that_holds_1_is_never_a_difference(low, width, tolerance):
+    interval = Interval(low, low + width)
+    said = verdict(interval, tolerance=tolerance)
+    if interval.low <= 1 <= interval.high:
+        assert said == "no difference"
+    if said != "no difference":
+        assert verdict(interval, tolerance=0.0) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "drift", "said"),
+    [(0.95, 0.1, "no difference"), (0.95, 0.04, "faster"), (0.85, 0.1, "faster"), (1.2, 0.1, "slower")],
+)
+def test_few_runs_must_differ_by_more_than_the_drift(contents, steady, seconds, drift, said):
+    sweep = contents((CPU, steady(1.0), {}), (CUDA, steady(seconds), {}))
+    found, reason = outcome(sweep, drift=drift)
+    assert found == said
+    assert f"1 ± {drift * 100:g}%" in reason
+
+
+def test_enough_runs_need_the_interval_alone(contents, steady):
+    sides = [(config | {"seed": seed}, steady(s), {}) for seed in range(5) for config, s in ((CPU, 1.0), (CUDA, 0.97))]
+    assert outcome(contents(*sides)) == ("faster", None)
+
+
+def test_paired_measurements_use_their_own_drift(contents, steady):
+    paired = {"measure": {"name": "paired"}}
+    sweep = contents((CPU | paired, steady(1.0), {}), (CUDA | paired, steady(0.97), {}))
+    said, reason = outcome(sweep)
+    assert said == "faster"
+    assert reason.endswith("outside 1 ± 1%")
+    assert outcome(sweep, paired_drift=0.05)[0] == "no difference"
+
+
+def test_too_few_epochs_are_not_measured_but_their_throughput_is_shown(contents, steady):
+    sweep = contents((CPU, steady(1.0, count=4), {}), (CUDA, steady(0.5), {}))
+    row = only_row(sweep)
+    assert (row["verdict"], row["speedup"], row["ci_low"]) == ("not measured", None, None)
+    assert row["reason"] == "too few epochs: cpu 4, cuda 5 measured, 5 needed"
+    assert (row["baseline_samples_per_second"], row["candidate_samples_per_second"]) == (1000, 2000)
+    assert only_row(sweep, min_epochs=4)["verdict"] == "faster"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "said"),
+    [
+        (Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, "cuda: skipped (device_unavailable)"),
+        (Status.FAILED, Reason.OUT_OF_MEMORY, "cuda: failed (out_of_memory)"),
+        (Status.KILLED, Reason.TIMEOUT, "cuda: killed (timeout)"),
+        (Status.RUNNING, None, "cuda: running"),
+    ],
+)
+def test_a_side_that_did_not_finish_is_not_measured(contents, steady, status, reason, said):
+    sweep = contents((CPU, steady(1.0), {}), (CUDA, steady(1.0), {"status": status, "reason": reason}))
+    assert outcome(sweep) == ("not measured", said)
+
+
+def test_a_pending_side_is_a_row_too(sweep, steady):
+    sweep.plan(CUDA, CPU)
+    sweep.run(CUDA, steady(1.0))
+    (row,) = compare(*read_results(sweep.paths)).rows
+    assert (row["verdict"], row["reason"], row["candidate_epochs"]) == ("not measured", "cpu: pending", 5)
+
+
+def test_a_partner_that_the_grid_lacks_is_said(contents, steady):
+    sweep = contents(
+        (CPU, steady(1.0), {}), (CUDA, steady(0.5), {}), (CUDA | {"lr": 1}, steady(0.5), {}), (CPU | {"lr": 2}, [], {})
+    )
+    table = compare(sweep, None)
+    assert [(row["lr"], row["reason"]) for row in table.rows[1:]] == [
+        (1, "cpu: no run with these settings"),
+        (2, "cuda: no run with these settings"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"torch_threads": 1}, "torch threads differs: cpu 2, cuda 1"),
+        ({"torch_threads": None}, "torch threads differs: cpu 2, cuda unknown"),
+        ({"libraries": {"torch": "2.9.1"}}, "torch differs: cpu 2.15.0, cuda 2.9.1"),
+        ({"commit": "fedcba9876543210"}, "commit differs: cpu 0123456789, cuda fedcba9876"),
+    ],
+)
+def test_runs_made_with_different_means_are_not_measured(contents, host, steady, changes, said):
+    other = {"environment": msgspec.structs.replace(host, **changes)}
+    assert outcome(contents((CPU, steady(1.0), {}), (CUDA, steady(0.5), other))) == ("not measured", said)
+
+
+def test_different_means_within_one_side_are_not_measured(contents, host, steady):
+    other = {"environment": msgspec.structs.replace(host, torch_threads=1)}
+    sweep = contents(
+        (CPU | {"seed": 0}, steady(1.0), {}), (CPU | {"seed": 1}, steady(1.0), other), (CUDA, steady(0.5), {})
+    )
+    # The lone candidate has a seed of its own (none): seeds do not keep runs apart.
+    assert outcome(sweep) == ("not measured", "torch threads differs: cpu 2 and 1, cuda 2")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"host": "bellows"}, "host differs: cpu anvil, cuda bellows"),
+        ({"cpu_model": "Xeon"}, "CPU model differs: cpu Zen 4, cuda Xeon"),
+        ({"commit_clean": False}, "uncommitted changes: cuda"),
+    ],
+)
+def test_what_a_reader_must_know_is_named_and_measured(contents, host, steady, changes, said):
+    other = {"environment": msgspec.structs.replace(host, **changes)}
+    sweep = contents((CPU, steady(1.0), {}), (CUDA, steady(0.5), other))
+    assert outcome(sweep) == ("faster", f"{FEW_RUNS}; {said}")
+
+
+def test_two_devices_in_one_side_are_named(contents, host, steady):
+    first, second = ({"environment": msgspec.structs.replace(host, device_name=name)} for name in ("H200", "L4"))
+    sweep = contents(
+        (CPU, steady(1.0), {}), (CUDA | {"seed": 1}, steady(0.5), first), (CUDA | {"seed": 2}, steady(0.5), second)
+    )
+    assert outcome(sweep)[1].endswith("device differs: cuda H200 and L4")
+
+
+def test_seeds_that_did_not_finish_are_named_and_left_out(contents, steady):
+    failed = {"status": Status.FAILED, "reason": Reason.DIVERGED}
+    sweep = contents(
+        (CPU, steady(1.0), {}), (CUDA | {"seed": 1}, steady(0.5), {}), (CUDA | {"seed": 2}, steady(99.0), failed)
+    )
+    row = only_row(sweep)
+    assert (row["speedup"], row["candidate_epochs"]) == (2.0, 5)
+    assert row["reason"].endswith("cuda: 1 finished, 1 failed (diverged)")
+
+
+def test_contention_begins_the_reason(contents, host, steady):
+    loaded = {"environment": msgspec.structs.replace(host, steal_share=0.5)}
+    overlapping = contents((CPU, steady(1.0), {"minute": 0}), (CUDA, steady(0.5), {"minute": 0}))
+    outside = contents((CPU, steady(1.0), {}), (CUDA, steady(0.5, count=1), loaded))
+    met = "contended: cpu and cuda met another run on the host at the same time; "
+    assert outcome(overlapping) == ("faster", met + FEW_RUNS)
+    assert outcome(outside) == (
+        "not measured",
+        "contended: cuda met outside load on the host; too few epochs: cpu 5, cuda 1 measured, 5 needed",
+    )
+
+
+def test_the_baseline_is_cpu_for_device_and_else_the_first_given(sweep, steady):
+    configs = [CPU | {"device": device, "lr": lr} for device in ("cuda", "cpu") for lr in (0.5, 0.1)]
+    sweep.plan(*configs)
+    for config in reversed(configs):
+        sweep.run(config, steady(1.0))
+    stored = read_results(sweep.paths)
+    assert {row["baseline"] for row in compare(*stored).rows} == {"cpu"}
+    assert {row["baseline"] for row in compare(*stored, CompareOptions(axis="lr")).rows} == {0.5}
+    assert {row["baseline"] for row in compare(*stored, CompareOptions(axis="lr", baseline="0.1")).rows} == {0.1}
+    assert {row["candidate"] for row in compare(*stored, CompareOptions(baseline="cuda")).rows} == {"cpu"}
+
+
+def test_without_a_cpu_the_first_device_is_the_baseline(contents, steady):
+    row = only_row(contents((CUDA, steady(1.0), {}), (CPU | {"device": "mps"}, steady(1.0), {})))
+    assert (row["baseline"], row["candidate"]) == ("cuda", "mps")
+
+
+def test_one_value_of_the_axis_leaves_nothing_to_compare(contents, steady):
+    table = compare(contents((CPU, steady(1.0), {})), None)
+    assert table.rows == []
+    assert table.notes == ("Nothing to compare: every run has device=cpu.",)
+    assert compare(contents(), None).notes == ("Nothing to compare: there are no runs.",)
+
+
+def test_the_matched_settings_are_those_of_the_results_but_axis_and_seed(contents, steady):
+    cells = [CPU | {"device": d, "seed": s, "wd": wd} for d in ("cpu", "cuda") for s in (0, 1) for wd in (0, 0.1)]
+    table = compare(contents(*((cell, steady(1.0), {}) for cell in cells)), None)
+    assert table.columns[: table.columns.index("axis")] == ["lr", "batch_size", "num_workers", "wd"]
+    assert len(table.rows) == 2
+
+
+def test_a_side_that_is_set_to_nothing_has_a_name(contents, steady):
+    runs = [({"lr": 1, "clip": clip}, steady(1.0), {}) for clip in (None, 0.5)]
+    row = only_row(contents(*runs), axis="clip")
+    assert (row["baseline"], row["candidate"]) == ("null", 0.5)
+
+
+def test_options_that_cannot_be_are_refused_together(contents):
+    with pytest.raises(UsageError) as caught:
+        compare(contents(), None, CompareOptions(drift=-0.1, paired_drift=1, min_epochs=0, min_runs=0))
+    assert [line.split("`")[1] for line in str(caught.value).splitlines()] == [
+        "compare.drift",
+        "compare.paired_drift",
+        "compare.min_epochs",
+        "compare.min_runs",
+    ]
+
+
+def test_an_unknown_axis_or_baseline_is_refused(contents, steady):
+    sweep = contents((CPU, steady(1.0), {}))
+    with pytest.raises(UsageError, match="got 'devise'; did you mean 'device'"):
+        compare(sweep, None, CompareOptions(axis="devise"))
+    with pytest.raises(UsageError, match="got 'tpu'; its values are cpu"):
+        compare(sweep, None, CompareOptions(baseline="tpu"))

@@ -1,0 +1,76 @@
+"""Which runs count as contended."""
+
+import datetime
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runmanager.records.run import Environment
+from runmanager.records.states import Reason, Status
+from runmanager.results.contention import OUTSIDE_CPU_SHARE, STEAL_SHARE, contention
+
+NOON = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC)
+
+
+def span(start, end):
+    """When a run began and ended, in seconds after noon."""
+    at = [None if time is None else (NOON + datetime.timedelta(seconds=time)).isoformat() for time in (start, end)]
+    return {"started_at": at[0], "ended_at": at[1]}
+
+
+def flags(contents, *runs):
+    sweep = contents(*(({"lr": at}, [], fields) for at, fields in enumerate(runs)))
+    return [None if causes is None else bool(causes) for causes in contention(sweep.runs)]
+
+
+def test_runs_one_after_the_other_have_the_host_to_themselves(contents):
+    assert flags(contents, span(0, 10), span(10, 20), span(25, 30)) == [False, False, False]
+
+
+def test_a_run_within_another_marks_both_and_spares_the_third(contents):
+    assert flags(contents, span(0, 10), span(2, 3), span(11, 12)) == [True, True, False]
+
+
+def test_runs_on_two_hosts_do_not_meet(contents, host):
+    elsewhere = msgspec.structs.replace(host, host="bellows")
+    assert flags(contents, span(0, 10), span(0, 10) | {"environment": elsewhere}) == [False, False]
+
+
+def test_a_run_that_still_runs_meets_what_begins_later(contents):
+    still = span(0, None) | {"status": Status.RUNNING}
+    assert flags(contents, still, span(50, 60)) == [True, True]
+
+
+def test_a_vanished_run_lived_until_its_last_epoch(contents, timed):
+    gone = span(0, None) | {"status": Status.CRASHED, "reason": Reason.VANISHED}
+    sweep = contents(({"lr": 1}, timed([4.0, 4.0]), gone), ({"lr": 2}, [], span(7, 9)), ({"lr": 3}, [], span(9, 10)))
+    assert [bool(causes) for causes in contention(sweep.runs)] == [True, True, False]
+
+
+def test_runs_that_never_ran_are_unknown_and_disturb_nobody(contents):
+    skipped = span(0, 10) | {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    pending = span(None, None) | {"status": Status.PENDING}
+    assert flags(contents, skipped, pending, span(5, 8)) == [None, None, False]
+
+
+@pytest.mark.parametrize(("share", "limit"), [("outside_cpu_share", OUTSIDE_CPU_SHARE), ("steal_share", STEAL_SHARE)])
+def test_outside_load_counts_above_its_limit(contents, share, limit):
+    at_limit = {"environment": Environment(host="anvil", **{share: limit})}
+    above = {"environment": Environment(host="anvil", **{share: limit + 0.01})}
+    assert flags(contents, span(0, 1) | at_limit, span(2, 3) | above) == [False, True]
+
+
+@given(spans=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), max_size=12))
+def test_the_sorted_sweep_finds_what_trying_every_pair_finds(contents, spans):
+    spans = [(start, start + length) for start, length in spans]
+    everywhere = [
+        any(
+            at != other and start < others_end and others_start < end
+            for other, (others_start, others_end) in enumerate(spans)
+        )
+        for at, (start, end) in enumerate(spans)
+    ]
+    # A run of no length overlaps only what it lies strictly within.
+    assert flags(contents, *(span(*ends) for ends in spans)) == everywhere

@@ -1,0 +1,70 @@
+"""The answers in words."""
+
+import pytest
+
+from runmanager.records.states import Reason, Status
+from runmanager.results.comparison import compare
+from runmanager.results.sentences import answers
+from runmanager.results.table import result_rows
+
+CPU, CUDA = {"lr": 0.1, "device": "cpu"}, {"lr": 0.1, "device": "cuda"}
+
+
+@pytest.fixture
+def said(contents, timed):
+    """The answers for runs given as (config, seconds an epoch, fields)."""
+
+    def say(*runs):
+        sweep = contents(*((config, timed([9.0] + [s] * 5), fields) for config, s, fields in runs))
+        return answers(result_rows(sweep, None), compare(sweep, None))
+
+    return say
+
+
+def test_the_answer_names_both_sides_the_ratio_and_its_interval(said):
+    assert said((CPU, 8.0, {}), (CUDA, 1.0, {})) == [
+        "cuda is 8.0 times faster than cpu [8.0, 8.0].",
+        "The best val_accuracy is 0.8750 with device=cuda.",
+        "2 runs: 2 finished.",
+    ]
+
+
+def test_the_faster_side_is_named_first_and_where_it_is_so(said):
+    other = {"batch_size": 7}
+    first = said((CPU, 1.0, {}), (CUDA, 4.0, {}), (CPU | other, 1.0, {}), (CUDA | other, 1.0, {}))[0]
+    assert first == (
+        "cpu is 4.0 times faster than cuda [4.0, 4.0]. "
+        "Of 2 measured pairs: 1 slower, 1 no difference; speedups 0.25 to 1.00."
+    )
+
+
+def test_several_pairs_say_where_the_largest_difference_is(said):
+    pairs = [
+        (side | {"lr": lr}, seconds, {})
+        for lr, fast in ((1, 2.0), (2, 1.0))
+        for side, seconds in ((CPU, 8.0), (CUDA, fast))
+    ]
+    first = said(*pairs)[0]
+    assert first.startswith("cuda is 8.0 times faster than cpu at lr=2 [8.0, 8.0].")
+    assert first.endswith("Of 2 measured pairs: 2 faster; speedups 4.0 to 8.0.")
+
+
+def test_no_difference_is_said_as_such(said):
+    assert said((CPU, 1.0, {}), (CUDA, 1.02, {}))[0] == (
+        "There is no difference in speed between cuda and cpu beyond the noise."
+    )
+
+
+def test_what_could_not_be_compared_says_why_and_counts_are_by_state(said):
+    skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    first, *_, last = said((CPU, 1.0, {}), (CUDA, 1.0, skipped))
+    assert first == "cuda and cpu could not be compared: cuda: skipped (device_unavailable)."
+    assert last == "2 runs: 1 finished, 1 skipped."
+
+
+def test_one_device_needs_no_comparison(said):
+    assert said((CPU, 1.0, {})) == ["The best val_accuracy is 0.8750.", "1 run: 1 finished."]
+
+
+def test_without_runs_that_is_the_answer(said):
+    assert said() == ["No runs yet."]

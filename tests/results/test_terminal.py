@@ -1,0 +1,92 @@
+"""The tables as a terminal shows them."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from runmanager.records.states import Reason, Status
+from runmanager.results.comparison import compare
+from runmanager.results.table import result_rows
+from runmanager.results.terminal import comparison_table, results_table
+
+CONFIGS = [
+    {"lr": 0.01, "batch_size": size, "num_workers": workers, "device": device}
+    for size in (1000, 20000)
+    for workers in (0, 1)
+    for device in ("cuda", "cpu")
+]
+
+
+def printed(renderable, width=80):
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(renderable)
+    return console.file.getvalue()
+
+
+@pytest.fixture
+def grid(contents, timed):
+    skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    runs = []
+    for config in CONFIGS:
+        seconds = 0.123456 if config["device"] == "cuda" else 1.5
+        gone = config["num_workers"] == 1 and config["device"] == "cuda"
+        runs.append((config, [] if gone else timed([9.0] + [seconds] * 5, samples=60000), skipped if gone else {}))
+    return contents(*runs)
+
+
+def test_the_results_fit_80_columns_with_every_number_whole(grid):
+    text = printed(results_table(result_rows(grid, None)))
+    assert max(map(len, text.splitlines())) <= 80
+    for whole in ("486,000", "40,000", "0.1235", "20000", "cuda", "finished", "skipped", "device_unavailable", "N/A"):
+        assert whole in text
+    assert "warm-up" in text
+    assert "N/A is not measured" in text
+    assert "Left out for want of room: peak_memory_bytes" not in text  # nothing was recorded of it
+    assert "Left out for want of room: val_loss" in text
+
+
+def test_a_wide_terminal_shows_all(grid):
+    text = printed(results_table(result_rows(grid, None), width=200), width=200)
+    assert "Left out" not in text
+    assert "loss" in text
+
+
+def test_the_first_rows_are_shown_and_the_count_is_said(grid):
+    table = result_rows(grid, None)
+    text = printed(results_table(table, limit=3))
+    assert "The first 3 of 8 runs; --all shows every one." in text
+    assert text.count("finished") == 3
+    assert "The first" not in printed(results_table(table, limit=None))
+
+
+def test_the_comparison_fits_80_columns_and_says_each_reason_once(grid):
+    text = printed(comparison_table(compare(grid, None)))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "12.15  12.15 to 12.15  faster" in text
+    assert text.count("cuda: skipped (device_unavailable)") == 1
+    assert text.count("[1]") == 3
+    assert "bootstrap" in text
+
+
+def test_markup_in_a_setting_is_text(contents, timed):
+    sweep = contents(({"lr": "[red]x[/red]"}, timed([1.0]), {}), ({"lr": "y"}, timed([1.0]), {}))
+    assert "[red]x[/red]" in printed(results_table(result_rows(sweep, None)))
+
+
+@pytest.mark.parametrize(("count", "name"), [(2, "optimizer"), (12, "run")])
+def test_many_settings_fold_and_lose_no_letter(contents, timed, count, name):
+    settings = {f"optimizer.long_option_{at}": "v" * 30 for at in range(count)}
+    runs = [(settings, timed([1.0, 2.0]), {}), (dict.fromkeys(settings, "w"), timed([1.0, 2.0]), {})]
+    table = result_rows(contents(*runs), None)
+    text = printed(results_table(table))
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.startswith(name)
+    assert text.count("v") >= (count * 30 if name != "run" else table.rows[0]["run"].count("v"))
+    for number in ("2.000", "500.0", "0.6250"):
+        assert number in text
+
+
+def test_nothing_to_compare_is_said(contents, timed):
+    sweep = contents(({"device": "cpu"}, timed([1.0]), {}))
+    assert "Nothing to compare: every run has device=cpu." in printed(comparison_table(compare(sweep, None)))

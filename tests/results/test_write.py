@@ -1,0 +1,96 @@
+"""Writing the tables into a sweep's folder."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+
+from runmanager.errors import UsageError
+from runmanager.records.store import read_sweep
+from runmanager.results.comparison import CompareOptions
+from runmanager.results.write import write_epochs_table, write_tables
+
+TABLES = {
+    *("results.csv", "results.json", "results.md", "results.html", "epochs.csv"),
+    *("comparison.csv", "comparison.json", "comparison.md"),
+}
+
+
+def files(sweep):
+    return {path.name for path in sweep.paths.root.iterdir() if path.is_file()}
+
+
+def test_every_file_of_the_contract_is_written(sweep):
+    for device in ("cpu", "cuda"):
+        sweep.run({"lr": 0.1, "device": device})
+    write_tables(sweep.paths, report=False)
+    assert files(sweep) == TABLES
+    write_tables(sweep.paths)
+    assert files(sweep) == {*TABLES, "report.html"}
+
+
+def test_csv_and_json_hold_the_same(sweep):
+    sweep.run({"lr": 0.1, "device": "cpu"}, name="a")
+    write_tables(sweep.paths, report=False)
+    with sweep.paths.results("csv").open() as file:
+        (from_csv,) = csv.DictReader(file)
+    (from_json,) = json.loads(sweep.paths.results("json").read_text())
+    assert list(from_csv) == list(from_json)
+    assert from_csv == {key: "" if value is None else str(value) for key, value in from_json.items()}
+
+
+def test_the_tables_follow_the_runs(sweep):
+    sweep.run({"lr": 0.1}, name="a")
+    write_tables(sweep.paths, report=False)
+    sweep.run({"lr": 0.2}, name="b")
+    write_tables(sweep.paths, report=False)
+    assert sweep.paths.results("csv").read_text().count("\n") == 3
+
+
+def test_the_comparison_follows_its_options(sweep):
+    for lr in (0.1, 0.2):
+        sweep.run({"lr": lr})
+    write_tables(sweep.paths, report=False, options=CompareOptions(axis="lr"))
+    (row,) = json.loads(sweep.paths.comparison("json").read_text())
+    assert (row["baseline"], row["candidate"], row["verdict"]) == (0.1, 0.2, "no difference")
+
+
+def test_options_that_cannot_be_followed_leave_every_file_as_it_was(sweep):
+    sweep.run({"lr": 0.1})
+    with pytest.raises(UsageError):
+        write_tables(sweep.paths, options=CompareOptions(axis="nothing"))
+    assert files(sweep) == set()
+
+
+def test_an_empty_sweep_has_its_tables(sweep):
+    write_tables(sweep.paths)
+    assert files(sweep) == {*TABLES, "report.html"}
+
+
+def test_save_writes_one_row_an_epoch_beside_each_other(sweep, tmp_path, timed):
+    sweep.run({"lr": 0.1}, timed([3.0, 2.0]), name="a")
+    stem = tmp_path / "my.table"
+    write_epochs_table(read_sweep(sweep.paths).runs, stem)
+    rows = json.loads((tmp_path / "my.table.json").read_text())
+    assert [(row["run"], row["epoch"], row["lr"]) for row in rows] == [("a", 1, 0.1), ("a", 2, 0.1)]
+    lines = (tmp_path / "my.table.csv").read_text().splitlines()
+    assert lines[0].startswith("run,epoch,loss,")
+    assert len(lines) == 3
+
+
+def test_tables_are_made_without_what_is_slow_to_import(sweep):
+    sweep.run({"lr": 0.1})
+    program = (
+        "import sys, pathlib; from runmanager.records.paths import SweepPaths;"
+        "from runmanager.results import reading, table, comparison, formats;"
+        f"stored = reading.read_results(SweepPaths(pathlib.Path({str(sweep.paths.root)!r})));"
+        "formats.to_csv(table.result_rows(*stored)); comparison.compare(*stored);"
+        "import runmanager.results.write, runmanager.results.sweep, runmanager.results.terminal;"
+        "import runmanager.results.report;"
+        "slow = {'torch', 'pandas', 'numpy', 'matplotlib', 'rich', 'jinja2', 'hydra'} & set(sys.modules);"
+        "print(*slow)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "\n", "")

@@ -1,0 +1,171 @@
+"""The loaders: equal batches from both, from any number of workers, after any resume, and nothing global drawn."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset, RandomSampler
+
+from runmanager.errors import ConfigurationError, UsageError
+from runmanager.training.arrays import ArrayDataset
+from runmanager.training.datasets import Data, load_dataset
+from runmanager.training.loaders import build_loaders
+from runmanager.training.options import CnnOptions, DataLoaderOptions, FakeOptions, ResidentOptions
+from runmanager.training.orders import epoch_order, epoch_seed
+
+CPU = torch.device("cpu")
+
+
+class Samples(Dataset):
+    """A dataset as somebody might write it, with noise from the global generators."""
+
+    def __init__(self, noise=0.0):
+        self.noise = noise
+
+    def __len__(self):
+        return 23
+
+    def __getitem__(self, index):
+        drawn = self.noise * (torch.rand(1).item() + random.random() + np.random.random())
+        return torch.tensor([float(index) + drawn]), index % 3
+
+
+@pytest.fixture(scope="module")
+def data():
+    options = FakeOptions(size=103, val_size=31, in_shape=[1, 4, 4], num_classes=3)
+    return load_dataset(options, data_root=Path("unused"), seed=0)
+
+
+def build(options, data, *, batch_size=20, num_workers=0, seed=0, device=CPU):
+    return build_loaders(
+        options, data, batch_size=batch_size, eval_batch_size=16, num_workers=num_workers, device=device, seed=seed
+    )
+
+
+def epoch(loader, number=1):
+    loader.set_epoch(number)
+    return [(images.clone(), labels.clone()) for images, labels in loader]
+
+
+def same(one, other):
+    return len(one) == len(other) and all(
+        torch.equal(a, c) and torch.equal(b, d) for (a, b), (c, d) in zip(one, other, strict=True)
+    )
+
+
+@pytest.mark.parametrize("options", [DataLoaderOptions(), ResidentOptions()])
+def test_every_sample_once_and_the_last_batch_is_smaller(data, options):
+    loaders = build(options, data)
+    batches = epoch(loaders.train)
+    assert [len(labels) for _, labels in batches] == [20] * 5 + [3]
+    assert len(loaders.train) == 6 and loaders.train.num_samples == 103
+    assert all(images.dtype == torch.float32 and labels.dtype == torch.int64 for images, labels in batches)
+    seen = torch.cat([images for images, _ in batches]).mul(255).round().to(torch.uint8)
+    assert sorted(map(bytes, seen.numpy())) == sorted(map(bytes, data.train.tensors()[0].numpy()))
+    assert len(loaders.validation) == 2 and loaders.validation.num_samples == 31
+    validation = torch.cat([labels for _, labels in epoch(loaders.validation, 4)])
+    assert torch.equal(validation, data.validation.tensors()[1])
+
+
+def test_both_loaders_and_any_workers_give_equal_batches(data):
+    reference = build(DataLoaderOptions(), data)
+    others = [build(ResidentOptions(), data), build(DataLoaderOptions(), data, num_workers=1)]
+    others.append(build(DataLoaderOptions(persistent_workers=False, prefetch_factor=3), data, num_workers=2))
+    for number in (1, 2):
+        expected = epoch(reference.train, number)
+        for other in others:
+            assert same(epoch(other.train, number), expected)
+    assert same(epoch(others[0].validation), epoch(reference.validation))
+
+
+def test_the_order_is_that_of_pytorchs_random_sampler():
+    generator = torch.Generator().manual_seed(epoch_seed(7, 3))
+    drawn = list(RandomSampler(range(103), generator=generator))
+    assert epoch_order(103, seed=7, epoch=3).tolist() == drawn
+
+
+@pytest.mark.parametrize("options", [DataLoaderOptions(), ResidentOptions()])
+def test_an_epoch_depends_on_seed_and_number_only(data, options):
+    whole = [epoch(build(options, data).train, number) for number in (1, 2, 3)]
+    resumed = build(options, data).train
+    assert same(epoch(resumed, 3), whole[2]) and same(epoch(resumed, 2), whole[1])
+    assert not same(whole[0], whole[1])
+    assert not same(epoch(build(options, data, seed=1).train), whole[0])
+
+
+@pytest.mark.parametrize("options", [DataLoaderOptions(shuffle=False), ResidentOptions(shuffle=False)])
+def test_without_shuffling_the_order_is_the_datasets(data, options):
+    labels = torch.cat([labels for _, labels in epoch(build(options, data).train, 2)])
+    assert torch.equal(labels, data.train.tensors()[1])
+
+
+def states():
+    return torch.get_rng_state(), random.getstate(), np.random.get_state()
+
+
+def unchanged(before):
+    now = states()
+    return torch.equal(now[0], before[0]) and now[1] == before[1] and (now[2][1] == before[2][1]).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "workers"), [(DataLoaderOptions(), 0), (DataLoaderOptions(), 1), (ResidentOptions(), 0)]
+)
+def test_no_global_random_number_is_drawn(data, options, workers):
+    loaders = build(options, data, num_workers=workers)
+    before = states()
+    epoch(loaders.train)
+    epoch(loaders.validation)
+    loaders.train.first_samples(5)
+    assert unchanged(before)
+
+
+def test_first_samples_are_the_datasets_first_and_move_nothing(data):
+    custom = Data(Samples(noise=1.0), Samples(), (1,), 3)
+    loader = build(DataLoaderOptions(), custom, num_workers=1).train
+    before = states()
+    images, labels = loader.first_samples(4)
+    assert unchanged(before) and images.shape == (4, 1) and labels.tolist() == [0, 1, 2, 0]
+    for options in (DataLoaderOptions(), ResidentOptions()):
+        images, labels = build(options, data).train.first_samples(200)
+        assert len(images) == 103 and torch.equal(labels, data.train.tensors()[1])
+
+
+def test_somebodys_own_dataset_in_both_loaders():
+    custom = Data(Samples(), Samples(), (1,), 3)
+    one, other = build(DataLoaderOptions(), custom).train, build(ResidentOptions(), custom).train
+    batches = epoch(one)
+    assert isinstance(next(iter(one)), tuple)
+    assert batches[0][0].shape == (20, 1) and batches[0][1].dtype == torch.int64
+    assert same(batches, epoch(other))
+
+
+def test_workers_are_seeded():
+    custom = Data(Samples(noise=1.0), Samples(), (1,), 3)
+    runs = [epoch(build(DataLoaderOptions(), custom, num_workers=2, seed=seed).train) for seed in (0, 0, 1)]
+    assert same(runs[0], runs[1])
+    noise = [torch.cat([images.flatten() for images, _ in run]).remainder(1).sort().values for run in runs]
+    assert not torch.equal(noise[0], noise[2])
+    assert len(noise[0].unique()) == 23  # no two workers draw the same
+
+
+def test_work_in_place_does_not_change_the_resident_set():
+    still = ArrayDataset(torch.ones(6, 2), torch.zeros(6))
+    loaders = build(ResidentOptions(shuffle=False), Data(still, still, (2,), 1), batch_size=4)
+    for loader in (loaders.train, loaders.validation):
+        for images, labels in loader:
+            images.zero_()
+            labels.add_(1)
+        assert all(images.sum() == images.numel() and labels.sum() == 0 for images, labels in loader)
+
+
+def test_what_cannot_apply_is_refused(data, monkeypatch):
+    with pytest.raises(ConfigurationError, match=r"`num_workers` must be 0 with `loader=resident`.*got 2; use"):
+        build(ResidentOptions(), data, num_workers=2)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    with pytest.raises(ConfigurationError, match=r"`loader.pin_memory` must be false or null"):
+        build(DataLoaderOptions(pin_memory=True), data)
+    with pytest.raises(UsageError, match="loader dataclass"):
+        build(CnnOptions(), data)
