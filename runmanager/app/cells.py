@@ -41,7 +41,8 @@ def split(loader: CellLoader, words: Sequence[str]) -> list[Override]:
         try:
             override = parser.parse_override(word)
         except HydraException as error:
-            faults.append(f"`{word}` must be an override like lr=0.1, got something else: {str(error).splitlines()[0]}")
+            hydras = str(error).splitlines()[0].partition(" expecting ")[0]
+            faults.append(f"`{word}` must be an override like lr=0.1, got what Hydra cannot read: {hydras}.")
             continue
         if override.is_sweep_override() and not override.is_discrete_sweep():
             faults.append(f"`{word}` must list its values, got an interval; write choice(…) or range(…).")
@@ -94,8 +95,11 @@ def _composed(
         cfg = loader.load_sweep_config(master, words)
         return plain_config(cfg), read_config(cfg)
     except (HydraException, OmegaConfBaseException) as error:
-        found = loader.faults(master, words) or [str(error).splitlines()[0]]
-        faults.update(dict.fromkeys(found))
+        found, rest = loader.diagnose(master, words)
+        faults.update(dict.fromkeys(found or [str(error).splitlines()[0]]))
+        if found and rest is not None:
+            # What is wrong with the other values is to be said in the same breath.
+            faults.update(dict.fromkeys(read_config(rest).faults()))
         return None
 
 

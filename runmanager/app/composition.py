@@ -53,29 +53,32 @@ class CellLoader(ConfigLoaderImpl):
             self._bases[choices] = self.load_configuration(name, list(choices), RunMode.RUN)
         return copy.deepcopy(self._bases[choices])
 
-    def faults(self, master: DictConfig, sweep_overrides: Sequence[str]) -> list[str]:
-        """Everything that is wrong with a cell's overrides, as readable lines; an empty list where nothing is."""
+    def diagnose(self, master: DictConfig, sweep_overrides: Sequence[str]) -> tuple[list[str], DictConfig | None]:
+        """Everything that is wrong with a cell's overrides, as readable lines, and the cell with the right ones alone.
+
+        There is no such cell, None, while a group has no right choice.
+        """
         given = [*_hydra_words(master), *sweep_overrides]
         parsed = OverridesParser.create(config_loader=self).parse_overrides(given)
         faults = [line for each in parsed if self._is_choice(each) for line in self._bad_choice(each)]
         if faults:
             values = [each for each in parsed if not self._is_choice(each)]
-            return faults + [line for each in values for line in self._unknown(each, master)]
+            return faults + [line for each in values for line in self._unknown(each, master)], None
         try:
             config = self._base(master, parsed)
         except (HydraException, OmegaConfBaseException) as error:
-            return [_first_line(error)]
+            return [_first_line(error)], None
         for each in parsed:
             if not self._is_choice(each):
                 faults += self._bad_value(each, config)
-        return faults
+        return faults, config
 
     def _bad_choice(self, override: Override) -> list[str]:
         group, value = override.key_or_group, override.value()
         options = self._options(group)
         if override.is_delete() or not isinstance(value, str) or value in options:
             return []
-        return [fault(group, f"be one of {', '.join(options)}", value, nearest(value, options).rstrip("."))]
+        return [fault(group, f"be one of {', '.join(options)}", value, nearest(value, options))]
 
     def _options(self, group: str) -> list[str]:
         return [name for name in self.get_group_options(group) if not name.startswith("schema_")]

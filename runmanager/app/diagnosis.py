@@ -19,7 +19,7 @@ __all__ = ["command_faults"]
 
 def command_faults(words: Sequence[str]) -> tuple[str, ...]:
     """Every fault of a command's overrides, as readable lines; none where the fault lies elsewhere."""
-    overrides = [word for word in words if not word.startswith("-")]
+    overrides = [word for word in words if not word.startswith("-") and ("=" in word or word.startswith("~"))]
     if any(word.startswith(("--config", "-cn", "-cp", "-cd")) for word in words):
         return ()  # another configuration than ours: Hydra's own word must do
     GlobalHydra.instance().clear()
@@ -38,7 +38,7 @@ def _faults(overrides: Sequence[str]) -> tuple[str, ...]:
     faults: dict[str, None] = {}
     parsed = split(loader, overrides)
     hydras = [each.input_line or "" for each in parsed if each.is_hydra_override()]
-    faults.update(dict.fromkeys(loader.faults(bare, hydras)))
+    faults.update(dict.fromkeys(loader.diagnose(bare, hydras)[0]))
     tasks = [each.input_line or "" for each in parsed if not each.is_hydra_override()]
     master: DictConfig = bare
     try:

@@ -42,6 +42,7 @@ class Config(TrainingOptions):
 
 def register_schema() -> None:
     """Tell Hydra of every setting's type, so that a wrong one is refused."""
+    OmegaConf.register_new_resolver("runmanager.choices", _choices, replace=True)
     store = ConfigStore.instance()
     top = _writable(Config)
     for group in _GROUPS:
@@ -50,6 +51,13 @@ def register_schema() -> None:
     for group, choices in OPTION_TYPES.items():
         for name, options in choices.items():
             store.store(group=group, name=f"schema_{name}", node=_writable(options))
+
+
+def _choices() -> str:
+    """Every group with its choices, for the help: as Hydra lists them, without the schemas."""
+    groups = sorted(path for path in conf_folder().iterdir() if path.is_dir())
+    choices = {group.name: sorted(each.stem for each in group.glob("*.yaml")) for group in groups}
+    return "\n".join(f"{group}: {', '.join(names)}" for group, names in choices.items())
 
 
 def _writable(options: type[Any]) -> DictConfig:

@@ -34,6 +34,7 @@ from runmanager.tracking.sinks import EpochDetails, RunStart
 __all__ = ["TensorBoardSink"]
 
 _MAX_IMAGES = 64
+_NUM_BINS = 64
 
 
 class TensorBoardSink:
@@ -105,7 +106,7 @@ class TensorBoardSink:
                 if array.size == 0 or not (abs(array) < float("inf")).all():
                     missing.append(f"no histogram of {kind}/{name} in epoch {epoch}: it holds NaN or infinity")
                     continue
-                self._writer.summary(protos.histogram(f"{kind}/{name}", array, bins="tensorflow"), epoch)
+                self._writer.summary(protos.histogram(f"{kind}/{name}", array, bins=_NUM_BINS), epoch)
         return missing
 
 

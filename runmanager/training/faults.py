@@ -19,7 +19,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def fault(key: str, rule: str, value: object, way_out: str = "") -> str:
     """A fault as a sentence: *key* must *rule*, got *value*; *way out*."""
-    return f"`{key}` must {rule}, got {value}" + (f"; {way_out}." if way_out else ".")
+    sentence = f"`{key}` must {rule}, got {value}" + (f"; {way_out}" if way_out else "")
+    return sentence if sentence.endswith((".", "?")) else f"{sentence}."
 
 
 def below(key: str, value: int | None, least: int) -> list[str]:

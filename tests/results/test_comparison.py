@@ -89,6 +89,13 @@ def test_enough_runs_need_the_interval_alone(contents, steady):
     assert outcome(contents(*sides)) == ("faster", None)
 
 
+def test_few_runs_on_one_side_are_few_runs(contents, steady):
+    sides = [(CPU | {"seed": seed}, steady(1.0), {}) for seed in range(5)]
+    said, reason = outcome(contents(*sides, (CUDA, steady(0.97), {})))
+    assert said == "no difference"
+    assert "(cpu 5, cuda 1)" in reason
+
+
 def test_paired_measurements_use_their_own_drift(contents, steady):
     paired = {"measure": {"name": "paired"}}
     sweep = contents((CPU | paired, steady(1.0), {}), (CUDA | paired, steady(0.97), {}))
@@ -204,6 +211,15 @@ def test_contention_begins_the_reason(contents, host, steady):
         "not measured",
         "contended: cuda met outside load on the host; too few epochs: cpu 5, cuda 1 measured, 5 needed",
     )
+
+
+def test_what_an_unmeasured_seed_met_says_nothing_of_the_others(contents, host, steady):
+    loaded = {"environment": msgspec.structs.replace(host, steal_share=0.5)}
+    failed = {"status": Status.FAILED, "reason": Reason.DIVERGED, **loaded}
+    sweep = contents((CPU, steady(1.0), {}), (CUDA | {"seed": 1}, steady(0.5), {}), (CUDA | {"seed": 2}, [], failed))
+    assert not outcome(sweep)[1].startswith("contended:")
+    alone = contents((CPU, steady(1.0), {}), (CUDA, [], failed))
+    assert outcome(alone)[1] == "contended: cuda met outside load on the host; cuda: failed (diverged)"
 
 
 def test_the_baseline_is_cpu_for_device_and_else_the_first_given(sweep, steady):

@@ -1,7 +1,9 @@
 """Writing the tables into a sweep's folder."""
 
 import csv
+import fcntl
 import json
+import os
 import subprocess
 import sys
 
@@ -9,7 +11,9 @@ import pytest
 
 from runmanager.errors import UsageError
 from runmanager.records.store import read_sweep
+from runmanager.results import write
 from runmanager.results.comparison import CompareOptions
+from runmanager.results.reading import read_results
 from runmanager.results.write import write_epochs_table, write_tables
 
 TABLES = {
@@ -67,6 +71,25 @@ def test_options_that_cannot_be_followed_leave_every_file_as_it_was(sweep):
 def test_an_empty_sweep_has_its_tables(sweep):
     write_tables(sweep.paths)
     assert files(sweep) == {*TABLES, "report.html"}
+
+
+def test_writers_take_turns(sweep, monkeypatch):
+    sweep.run({"lr": 0.1})
+    locked = []
+
+    def read_while_another_tries(paths):
+        handle = os.open(paths.root, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            locked.append(True)
+        finally:
+            os.close(handle)
+        return read_results(paths)
+
+    monkeypatch.setattr(write, "read_results", read_while_another_tries)
+    write_tables(sweep.paths, report=False)
+    assert locked == [True]
 
 
 def test_save_writes_one_row_an_epoch_beside_each_other(sweep, tmp_path, timed):

@@ -9,6 +9,7 @@ import torch
 from runmanager.training.datasets import load_dataset
 from runmanager.training.disc import disc_points
 from runmanager.training.options import DiscOptions, FakeOptions
+from runmanager.training.splits import generator_for
 
 
 def load(options, seed=0):
@@ -30,6 +31,9 @@ def test_training_points_are_normalised_and_validation_by_the_same_numbers():
     assert train.mean().item() == pytest.approx(0, abs=1e-5) and train.std().item() == pytest.approx(1, abs=1e-5)
     assert validation.mean().item() == pytest.approx(0, abs=0.05) and validation.mean() != 0
     assert data.in_shape == (2,) and data.num_classes == 2
+    generator = generator_for("disc", 0)
+    points, further = (disc_points(5000, generator)[0] for _ in range(2))
+    assert torch.equal(validation, (further - points.mean()) / points.std())
 
 
 def test_the_seed_decides_and_validation_points_are_further_ones():

@@ -151,6 +151,14 @@ def test_workers_are_seeded():
     assert len(noise[0].unique()) == 23  # no two workers draw the same
 
 
+def test_workers_that_start_in_an_epoch_are_seeded_by_it():
+    custom = Data(Samples(noise=1.0), Samples(), (1,), 3)
+    options = DataLoaderOptions(persistent_workers=False)
+    whole, resumed = (build(options, custom, num_workers=1).train for _ in range(2))
+    epoch(whole, 1)
+    assert same(epoch(whole, 2), epoch(resumed, 2))
+
+
 def test_work_in_place_does_not_change_the_resident_set():
     still = ArrayDataset(torch.ones(6, 2), torch.zeros(6))
     loaders = build(ResidentOptions(shuffle=False), Data(still, still, (2,), 1), batch_size=4)
