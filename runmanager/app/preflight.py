@@ -28,6 +28,7 @@ def preflight(questions: Questions) -> list[str]:
     """
     from runmanager.tracking.devices import resolve_device
     from runmanager.training.datasets import prepare_dataset
+    from runmanager.training.targets import resolve_target
 
     faults: list[str] = []
     for name in questions.devices:
@@ -40,6 +41,8 @@ def preflight(questions: Questions) -> list[str]:
     if not faults:  # a download takes its time: not for a command that cannot run
         for dataset in questions.datasets:
             try:
+                if isinstance(dataset, Mapping):
+                    resolve_target(dataset, group="dataset")
                 prepare_dataset(dataset, data_root=questions.data_root)
             except RunManagerError as error:
                 faults += str(error).splitlines()

@@ -55,7 +55,8 @@ class SweepWatcher(Listener):
         if not self._quiet:
             kept = sum(each.action is Action.KEEP for each in self._plan)
             known = f", {kept} finished already" if kept else ""
-            self._display.say(f"{len(self._to_run)} runs to do{known}, in {self._sweep.root}")
+            runs = "1 run" if len(self._to_run) == 1 else f"{len(self._to_run)} runs"
+            self._display.say(f"{runs} to do{known}, in {self._sweep.root}")
             for each in self._plan:
                 if each.action is Action.LEAVE or (each.action is Action.KEEP and "other versions" in each.why):
                     self._display.say(f"{each.paths.name}: {each.why}")

@@ -1,7 +1,7 @@
 """The comparison: one row a matched pair, with its speedup, its interval, a verdict, and what stands against it."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from runmanager.results.cells import Cell, Cells, gather_cells
 from runmanager.results.columns import COMPARISON_COLUMNS, MISSING, Table, column_of
 from runmanager.results.contention import contention
 from runmanager.results.pairing import Axis, Pair, find_axis, pair_cells
-from runmanager.results.sides import Side, differences, must_agree, should_agree, throughput
+from runmanager.results.sides import Side, differences, label_of, must_agree, should_agree, throughput
 from runmanager.results.statistics import Interval, speedup_interval
 from runmanager.results.table import damage_notes
 
@@ -127,15 +127,14 @@ def _row(
     cells: Cells, axis: Axis, baseline: int, pair: Pair, shared_host: _Causes, options: CompareOptions
 ) -> dict[str, Any]:
     first = axis.values[baseline]
-    sides = _side(cells, first, pair.baseline_cells), _side(cells, pair.candidate, pair.candidate_cells)
+    sides = [
+        Side(label_of(axis.name, _said(value)), members, _are_paired(cells, members))
+        for value, members in ((first, pair.baseline_cells), (pair.candidate, pair.candidate_cells))
+    ]
     row = {column_of(name): value for name, value in pair.settings.items()}
     row |= dict.fromkeys(COMPARISON_COLUMNS)
     row |= {"axis": axis.name, "baseline": _said(first), "candidate": _said(pair.candidate)}
     return row | _judged(sides[0], sides[1], shared_host, options)
-
-
-def _side(cells: Cells, value: Any, members: Any) -> Side:
-    return Side(str(_said(value)), members, bool(members) and all(_is_paired(cells, cell) for cell in members))
 
 
 def _said(value: Any) -> Any:
@@ -143,8 +142,9 @@ def _said(value: Any) -> Any:
     return "null" if value is None else value
 
 
-def _is_paired(cells: Cells, cell: Cell) -> bool:
-    return "paired" in (cells.value(cell, "measure.name"), cells.value(cell, "measure"))
+def _are_paired(cells: Cells, members: Sequence[Cell]) -> bool:
+    asked = [(cells.value(cell, "measure.name"), cells.value(cell, "measure")) for cell in members]
+    return bool(asked) and all("paired" in names for names in asked)
 
 
 def _judged(baseline: Side, candidate: Side, shared_host: _Causes, options: CompareOptions) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _obstacles(baseline: Side, candidate: Side, num_epochs: list[int], options: 
         return [f"{side.label}: {side.state}" for side in unfinished]
     against = differences(sides, must_agree)
     if min(num_epochs) < options.min_epochs:
-        counts = ", ".join(f"{side.label} {count}" for side, count in zip(sides, num_epochs, strict=True))
+        counts = ", ".join(f"{count} of {side.label}" for side, count in zip(sides, num_epochs, strict=True))
         against.append(f"too few epochs: {counts} measured, {options.min_epochs} needed")
     return against
 
@@ -189,7 +189,7 @@ def _tolerance(baseline: Side, candidate: Side, options: CompareOptions) -> tupl
         return 0.0, []
     paired = baseline.paired and candidate.paired
     tolerance = options.paired_drift if paired else options.drift
-    counts = f"{baseline.label} {runs[0]}, {candidate.label} {runs[1]}"
+    counts = f"{runs[0]} of {baseline.label}, {runs[1]} of {candidate.label}"
     return tolerance, [
         f"fewer than {options.min_runs} runs a side ({counts}): the interval knows only the noise between epochs, "
         f"not between runs, so a difference must lie outside 1 ± {tolerance * 100:g}%"

@@ -8,6 +8,7 @@ from runmanager.records.states import Status
 from runmanager.results.columns import Table
 from runmanager.results.comparison import DIFFERENT, NOT_MEASURED
 from runmanager.results.formats import human
+from runmanager.results.sides import label_of
 
 __all__ = ["answers"]
 
@@ -21,7 +22,8 @@ def _speed_answers(comparison: Table) -> list[str]:
     """One sentence for each candidate, in the order of the rows."""
     of_sides: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in comparison.rows:
-        of_sides.setdefault((str(row["candidate"]), str(row["baseline"])), []).append(row)
+        sides = label_of(row["axis"], row["candidate"]), label_of(row["axis"], row["baseline"])
+        of_sides.setdefault(sides, []).append(row)
     return [_speed_answer(rows, *sides, comparison) for sides, rows in of_sides.items()]
 
 

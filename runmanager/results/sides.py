@@ -12,7 +12,7 @@ from runmanager.records.store import StoredRun
 from runmanager.results.cells import Cell
 from runmanager.results.statistics import median
 
-__all__ = ["Side", "differences", "must_agree", "should_agree", "throughput"]
+__all__ = ["Side", "differences", "label_of", "must_agree", "should_agree", "throughput"]
 
 _SHORT_COMMIT = 10
 
@@ -49,6 +49,11 @@ class Side:
         if len(states) == 1:
             return next(iter(states))
         return ", ".join(f"{count} {state}" for state, count in states.items())
+
+
+def label_of(axis: str, value: Any) -> str:
+    """What a side is called: a device by its name, any other value with its setting (`batch_size=1000`)."""
+    return str(value) if axis == "device" else f"{axis.removesuffix('.name')}={value}"
 
 
 def throughput(rates: Sequence[Sequence[float]]) -> float | None:
@@ -92,7 +97,7 @@ def differences(sides: Iterable[Side], facts: Callable[[Environment], Mapping[st
                 text = "unknown" if value is None else str(value)
                 seen.setdefault(name, {}).setdefault(label, {})[text] = None
     return [
-        f"{name} differs: " + ", ".join(f"{label} {' and '.join(values)}" for label, values in of_sides.items())
+        f"{name} differs: " + ", ".join(f"{' and '.join(values)} ({label})" for label, values in of_sides.items())
         for name, of_sides in seen.items()
         if len({value for values in of_sides.values() for value in values}) > 1
     ]

@@ -36,7 +36,7 @@ class Epoch:
         self._log_every = log_every
         self._when_first_batch = when_first_batch
         self._train, self._eval = Meter(), Meter()
-        self._sees_training = False
+        self._sees_training = self._sees_eval = False
         self._step_losses: list[tuple[int, torch.Tensor]] = []
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
@@ -61,15 +61,18 @@ class Epoch:
         """Let the sinks see the first batch of a loader that could not be looked into before."""
         if self._when_first_batch is not None:
             show, self._when_first_batch = self._when_first_batch, None
+            if not self._sees_training:
+                self._mark_unseen()  # a batch that somebody took by hand: it was waited for before it was shown
             show(batch)
             self._timer.mark("tracking")
 
     def eval_batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The loader's batches on the run's device; all the time they take counts as evaluation."""
         self._mark_unseen()
+        self._sees_eval = True
         for batch in loader:
             yield to_device(batch, self._device)
-        self._timer.mark("eval")
+        self._mark_unseen()
 
     def track(
         self,
@@ -84,7 +87,7 @@ class Epoch:
         `loss` is the step's mean, a scalar. `preds` (batch, classes) and `labels` (batch,) give the accuracy; without
         labels say how many `samples` the step had.
         """
-        self.track_loss(loss, _count(labels, samples))
+        self.track_loss(loss, _count(preds, labels, samples))
         if preds is not None and labels is not None:
             self._train.add_predictions(preds, labels)
 
@@ -108,13 +111,13 @@ class Epoch:
         samples: int | None = None,
     ) -> None:
         """Count one evaluated batch, as `track` does for training."""
-        self._eval.add_loss(loss, _count(labels, samples))
+        self._eval.add_loss(loss, _count(preds, labels, samples))
         if preds is not None and labels is not None:
             self._eval.add_predictions(preds, labels)
 
     def _mark_unseen(self) -> None:
         # What follows the training batches is evaluation; where nobody handed out batches, the whole time is training.
-        self._timer.mark("eval" if self._sees_training or self.number == 0 else "epoch")
+        self._timer.mark("eval" if self._sees_training or self._sees_eval or self.number == 0 else "epoch")
 
     def close(self) -> tuple[EpochRecord, Sequence[tuple[int, float]]]:
         """Stop the clock and bring everything home, waiting for the device once.
@@ -122,15 +125,16 @@ class Epoch:
         The record lacks what comes after (`wall_seconds`, sinks and checkpoint in `tracking_seconds`) and what only
         the run knows (`warmup`, `run_seconds`). With it come (step, loss) of the steps that were to be logged.
         """
-        if not self._eval.samples:
-            self._mark_unseen()
+        self._mark_unseen()
         seconds = self._timer.resolve()
         train, evaluated = self._train.averages(), self._eval.averages()
         record = _record(self.number, train, evaluated, seconds, seen=self._sees_training)
         return record, _brought_home(self._step_losses)
 
 
-def _count(labels: torch.Tensor | None, samples: int | None) -> int:
+def _count(preds: torch.Tensor | None, labels: torch.Tensor | None, samples: int | None) -> int:
+    if preds is not None and labels is None:
+        raise UsageError("Tracked predictions must come with their labels, got none; pass both or leave both out.")
     if samples is not None:
         return samples
     if labels is None:

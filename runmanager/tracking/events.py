@@ -14,7 +14,7 @@ import google_crc32c
 from tensorboard.compat.proto.event_pb2 import Event, TaggedRunMetadata
 from tensorboard.compat.proto.summary_pb2 import Summary
 
-__all__ = ["EventWriter"]
+__all__ = ["EventWriter", "cut_events"]
 
 _MASK_DELTA = 0xA282EAD8
 
@@ -54,6 +54,19 @@ class EventWriter:
         data = event.SerializeToString()
         length = struct.pack("<Q", len(data))
         self._file.write(length + _masked_crc(length) + data + _masked_crc(data))
+
+
+def cut_events(path: Path, length: int) -> None:
+    """Keep the whole events within the first `length` bytes: fewer where a power cut lost the file's end."""
+    with path.open("r+b") as file:
+        limit = min(length, file.seek(0, os.SEEK_END))
+        end = file.seek(0)
+        while len(header := file.read(8)) == 8:
+            following = end + 16 + int(struct.unpack("<Q", header)[0])  # two checksums of 4 bytes beside the length
+            if following > limit:
+                break
+            end = file.seek(following)
+        file.truncate(end)
 
 
 def _masked_crc(data: bytes) -> bytes:

@@ -18,7 +18,8 @@ def peek(loader: Any) -> Any | None:
     """Up to 64 samples as a batch, None where taking them could be noticed.
 
     A `DataLoader` is not iterated, which would draw random numbers and start workers: its dataset's first samples are
-    collated. A list of batches gives its first. One-shot and unknown loaders are left alone.
+    collated. A list of batches gives its first. One-shot and unknown loaders are left alone, and so is a dataset that
+    cannot be read at 0, 1, …: its keys may be others, and if it is broken the training will say so.
     """
     with preserved():
         if isinstance(loader, DeviceDataLoader):
@@ -26,7 +27,10 @@ def peek(loader: Any) -> Any | None:
         if hasattr(loader, "first_samples"):
             return loader.first_samples(_PEEKED_SAMPLES)
         if isinstance(loader, DataLoader):
-            return _from_dataset(loader)
+            try:
+                return _from_dataset(loader)
+            except Exception:  # somebody's dataset: anything may be raised
+                return None
         if isinstance(loader, Sequence) and len(loader) > 0:
             return loader[0]
     return None
@@ -36,6 +40,8 @@ def _from_dataset(loader: DataLoader[Any]) -> Any | None:
     dataset = loader.dataset
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
         return None
+    if loader.batch_sampler is None and len(dataset):
+        return loader.collate_fn(dataset[0])  # a dataset of whole batches
     count = min(len(dataset), _PEEKED_SAMPLES, loader.batch_size or _PEEKED_SAMPLES)
     if count == 0:
         return None

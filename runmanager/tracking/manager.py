@@ -224,7 +224,9 @@ class RunManager:
 
     def begin_epoch(self) -> None:
         """Start the clock of the next epoch."""
-        self._epoch = self._running("begin_epoch").begin_epoch()
+        run = self._running("begin_epoch")
+        self._between_epochs("begin_epoch")
+        self._epoch = run.begin_epoch()
 
     def track_loss(self, loss: torch.Tensor, batch: Sequence[Any]) -> None:
         """Count a step's mean loss; `batch` is (images, labels), its first part says how many samples it had."""
@@ -245,6 +247,7 @@ class RunManager:
     def end_run(self) -> None:
         """Write the run's end and the sweep's tables."""
         run = self._running("end_run")
+        self._between_epochs("end_run")
         self._active = None
         run.end()
 
@@ -252,6 +255,10 @@ class RunManager:
         if self._active is None:
             raise UsageError(f"{call}() must come between begin_run() and end_run(), got no run; call begin_run().")
         return self._active
+
+    def _between_epochs(self, call: str) -> None:
+        if self._epoch is not None:
+            raise UsageError(f"{call}() must come after the end_epoch() of the epoch before; call end_epoch() first.")
 
     def _running_epoch(self, call: str) -> Epoch:
         self._running(call)

@@ -25,6 +25,7 @@ class Meter:
         self._loss: torch.Tensor | None = None
         self._correct: torch.Tensor | None = None
         self._loss_samples = 0
+        self._predictions = 0
         self._prediction_samples = 0
 
     @property
@@ -35,7 +36,7 @@ class Meter:
     @torch.no_grad()
     def add_loss(self, loss: torch.Tensor | float, samples: int) -> None:
         """Count a step's mean loss, a scalar, for `samples` samples, so that a smaller last batch weighs less."""
-        value = loss.detach() if isinstance(loss, torch.Tensor) else torch.tensor(float(loss))
+        value = loss.detach() if isinstance(loss, torch.Tensor) else torch.tensor(float(loss), dtype=torch.float64)
         if value.numel() != 1:
             raise TensorMismatchError(
                 f"The loss must be one number a step, got shape {tuple(value.shape)}; take its mean before tracking it."
@@ -49,9 +50,11 @@ class Meter:
     def add_predictions(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
         """Count correct predictions: preds are scores (batch, classes), labels class numbers (batch,).
 
+        Where a sample has many predictions, as one a pixel, they are (batch, classes, …) and (batch, …).
+
         Raises `TensorMismatchError` when the two do not belong together.
         """
-        if preds.ndim < 2 or preds.shape[0] != labels.shape[0]:
+        if preds.ndim < 2 or (preds.shape[0], *preds.shape[2:]) != tuple(labels.shape):
             raise TensorMismatchError(
                 "Predictions must be scores (batch, classes) beside labels (batch,), got shapes "
                 f"{tuple(preds.shape)} and {tuple(labels.shape)}."
@@ -65,15 +68,16 @@ class Meter:
         if self._correct is None:
             self._correct = torch.zeros((), dtype=torch.int64, device=correct.device)
         self._correct.add_(correct)
-        self._prediction_samples += labels.numel() // (labels.shape[0] or 1) * labels.shape[0]
+        self._predictions += labels.numel()
+        self._prediction_samples += labels.shape[0]
 
     def averages(self) -> Averages:
         """The means; waits for the device."""
         loss = accuracy = None
         if self._loss is not None and self._loss_samples:
             loss = float(self._loss) / self._loss_samples
-        if self._correct is not None and self._prediction_samples:
-            accuracy = int(self._correct) / self._prediction_samples
+        if self._correct is not None and self._predictions:
+            accuracy = int(self._correct) / self._predictions
         return Averages(self.samples, loss, accuracy)
 
 

@@ -1,5 +1,6 @@
 """Taking a run folder into hand: new, gone on with from its checkpoint, or begun anew with its old files put aside."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -38,6 +39,7 @@ def open_run(paths: RunPaths, record: RunRecord, *, can_resume: bool, overwrite:
     if status is Status.FINISHED and not overwrite:
         return OpenedRun(folder, is_kept=True)
     if can_resume and not overwrite and _was_broken_off(status) and paths.checkpoint.exists():
+        _put_error_aside(paths, stored.attempt - 1)
         folder.write(status=Status.RUNNING, reason=None, message="", ended_at=None, environment=record.environment)
         return OpenedRun(folder, is_resumed=True)
     if status is not Status.SKIPPED:
@@ -45,6 +47,14 @@ def open_run(paths: RunPaths, record: RunRecord, *, can_resume: bool, overwrite:
     folder.record = record
     folder.write(attempt=stored.attempt)
     return OpenedRun(folder)
+
+
+def _put_error_aside(paths: RunPaths, attempt: int) -> None:
+    """Let error.txt be that of the attempt that it ended, and not of one that goes well."""
+    if paths.error.exists():
+        aside = paths.attempts / str(attempt)
+        aside.mkdir(parents=True, exist_ok=True)
+        os.replace(paths.error, aside / paths.error.name)
 
 
 def _was_broken_off(status: Status) -> bool:

@@ -19,6 +19,7 @@ from runmanager.tracking.devices import peak_memory_bytes, reset_peak_memory
 from runmanager.tracking.early_stop import reason_to_stop
 from runmanager.tracking.environment import load_average
 from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.events import cut_events
 from runmanager.tracking.first_batch import peek
 from runmanager.tracking.load import Load, LoadSample
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
@@ -119,8 +120,7 @@ class ActiveRun:
         self._seconds_before = progress.record.run_seconds or 0.0
         events = self.folder.paths.events
         if events is not None:
-            with events.open("r+b") as file:
-                file.truncate(progress.events_length)
+            cut_events(events, progress.events_length)
         self._look_back()
 
     def _begin_sinks(self, batch: Any | None) -> None:
@@ -218,11 +218,12 @@ class ActiveRun:
 
     def _look_back(self) -> None:
         """Let the last epoch be the last one, if it diverged or nothing gets better any more."""
-        loss = self.history[-1].loss
-        if loss is not None and not math.isfinite(loss):
-            message = f"loss is {loss} in epoch {self.history[-1].epoch}; try a smaller lr"
-            self._stop = Outcome(Status.FAILED, Reason.DIVERGED, message)
-            return
+        last = self.history[-1]
+        for name, loss in (("loss", last.loss), ("val_loss", last.val_loss)):
+            if loss is not None and not math.isfinite(loss):
+                message = f"{name} is {loss} in epoch {last.epoch}; try a smaller lr"
+                self._stop = Outcome(Status.FAILED, Reason.DIVERGED, message)
+                return
         reason = reason_to_stop(self.history, self._options.early_stop)
         if reason is not None:
             self.stop_early(reason)
@@ -315,6 +316,19 @@ class IdleRun:
     def __init__(self, record: RunRecord) -> None:
         self.record = record
         self.history: list[EpochRecord] = []
+
+    def begin(
+        self,
+        network: torch.nn.Module,
+        loader: Any,
+        *,
+        optimizer: torch.optim.Optimizer | None = None,
+        checkpointer: Checkpointer | None = None,
+    ) -> None:
+        """Nothing: the network stays where it is."""
+
+    def stop_early(self, message: str) -> None:
+        """Nothing."""
 
     def epochs(self, num_epochs: int) -> Iterator[Epoch]:
         """Nothing."""

@@ -51,9 +51,10 @@ class TrainingState:
             state = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # pickle, zip and torch each have errors of their own
             raise RecordError(f"{path} is damaged: {error}; delete it, and the run starts anew.") from error
-        if state.get("version") != _VERSION:
+        version = state.get("version") if isinstance(state, dict) else None
+        if version != _VERSION:
             raise RecordError(
-                f"{path} must be a checkpoint of version {_VERSION}, got {state.get('version')}; "
+                f"{path} must be a checkpoint of version {_VERSION}, got {version}; "
                 "use the runmanager that wrote it, or resume=never."
             )
         for name, part in self._parts.items():

@@ -81,6 +81,9 @@ class TrainingOptions:
         if getattr(self.loader, "name", "") == "resident" and self.num_workers > 0:
             way_out = "there is nothing for workers to load; use `loader=dataloader`"
             faults.append(fault("num_workers", "be 0 with `loader=resident`", self.num_workers, way_out))
+        if getattr(self.loader, "pin_memory", None) and self.device == "cpu":
+            way_out = "nothing is sent to a device; null pins where it helps"
+            faults.append(fault("loader.pin_memory", "be false or null with `device=cpu`", "true", way_out))
         dataset, model = getattr(self.dataset, "name", ""), getattr(self.model, "name", "")
         if dataset == "disc" and model in ("cnn", "torchvision"):
             way_out = "the disc's samples are points; use `model=mlp_tower`, mlp or logistic"

@@ -15,8 +15,8 @@ from runmanager.results.statistics import Interval
 CPU = {"lr": 0.01, "batch_size": 100, "num_workers": 0, "device": "cpu"}
 CUDA = CPU | {"device": "cuda"}
 FEW_RUNS = (
-    "fewer than 5 runs a side (cpu 1, cuda 1): the interval knows only the noise between epochs, not between runs, "
-    "so a difference must lie outside 1 ± 10%"
+    "fewer than 5 runs a side (1 of cpu, 1 of cuda): the interval knows only the noise between epochs, "
+    "not between runs, so a difference must lie outside 1 ± 10%"
 )
 
 
@@ -93,7 +93,7 @@ def test_few_runs_on_one_side_are_few_runs(contents, steady):
     sides = [(CPU | {"seed": seed}, steady(1.0), {}) for seed in range(5)]
     said, reason = outcome(contents(*sides, (CUDA, steady(0.97), {})))
     assert said == "no difference"
-    assert "(cpu 5, cuda 1)" in reason
+    assert "(5 of cpu, 1 of cuda)" in reason
 
 
 def test_paired_measurements_use_their_own_drift(contents, steady):
@@ -109,7 +109,7 @@ def test_too_few_epochs_are_not_measured_but_their_throughput_is_shown(contents,
     sweep = contents((CPU, steady(1.0, count=4), {}), (CUDA, steady(0.5), {}))
     row = only_row(sweep)
     assert (row["verdict"], row["speedup"], row["ci_low"]) == ("not measured", None, None)
-    assert row["reason"] == "too few epochs: cpu 4, cuda 5 measured, 5 needed"
+    assert row["reason"] == "too few epochs: 4 of cpu, 5 of cuda measured, 5 needed"
     assert (row["baseline_samples_per_second"], row["candidate_samples_per_second"]) == (1000, 2000)
     assert only_row(sweep, min_epochs=4)["verdict"] == "faster"
 
@@ -149,10 +149,10 @@ def test_a_partner_that_the_grid_lacks_is_said(contents, steady):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"torch_threads": 1}, "torch threads differs: cpu 2, cuda 1"),
-        ({"torch_threads": None}, "torch threads differs: cpu 2, cuda unknown"),
-        ({"libraries": {"torch": "2.9.1"}}, "torch differs: cpu 2.15.0, cuda 2.9.1"),
-        ({"commit": "fedcba9876543210"}, "commit differs: cpu 0123456789, cuda fedcba9876"),
+        ({"torch_threads": 1}, "torch threads differs: 2 (cpu), 1 (cuda)"),
+        ({"torch_threads": None}, "torch threads differs: 2 (cpu), unknown (cuda)"),
+        ({"libraries": {"torch": "2.9.1"}}, "torch differs: 2.15.0 (cpu), 2.9.1 (cuda)"),
+        ({"commit": "fedcba9876543210"}, "commit differs: 0123456789 (cpu), fedcba9876 (cuda)"),
     ],
 )
 def test_runs_made_with_different_means_are_not_measured(contents, host, steady, changes, said):
@@ -166,14 +166,14 @@ def test_different_means_within_one_side_are_not_measured(contents, host, steady
         (CPU | {"seed": 0}, steady(1.0), {}), (CPU | {"seed": 1}, steady(1.0), other), (CUDA, steady(0.5), {})
     )
     # The lone candidate has a seed of its own (none): seeds do not keep runs apart.
-    assert outcome(sweep) == ("not measured", "torch threads differs: cpu 2 and 1, cuda 2")
+    assert outcome(sweep) == ("not measured", "torch threads differs: 2 and 1 (cpu), 2 (cuda)")
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"host": "bellows"}, "host differs: cpu anvil, cuda bellows"),
-        ({"cpu_model": "Xeon"}, "CPU model differs: cpu Zen 4, cuda Xeon"),
+        ({"host": "bellows"}, "host differs: anvil (cpu), bellows (cuda)"),
+        ({"cpu_model": "Xeon"}, "CPU model differs: Zen 4 (cpu), Xeon (cuda)"),
         ({"commit_clean": False}, "uncommitted changes: cuda"),
     ],
 )
@@ -188,7 +188,7 @@ def test_two_devices_in_one_side_are_named(contents, host, steady):
     sweep = contents(
         (CPU, steady(1.0), {}), (CUDA | {"seed": 1}, steady(0.5), first), (CUDA | {"seed": 2}, steady(0.5), second)
     )
-    assert outcome(sweep)[1].endswith("device differs: cuda H200 and L4")
+    assert outcome(sweep)[1].endswith("device differs: H200 and L4 (cuda)")
 
 
 def test_seeds_that_did_not_finish_are_named_and_left_out(contents, steady):
@@ -209,7 +209,7 @@ def test_contention_begins_the_reason(contents, host, steady):
     assert outcome(overlapping) == ("faster", met + FEW_RUNS)
     assert outcome(outside) == (
         "not measured",
-        "contended: cuda met outside load on the host; too few epochs: cpu 5, cuda 1 measured, 5 needed",
+        "contended: cuda met outside load on the host; too few epochs: 5 of cpu, 1 of cuda measured, 5 needed",
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from runmanager.records.states import Reason, Status
-from runmanager.results.comparison import compare
+from runmanager.results.comparison import CompareOptions, compare
 from runmanager.results.sentences import answers
 from runmanager.results.table import result_rows
 
@@ -47,6 +47,14 @@ def test_several_pairs_say_where_the_largest_difference_is(said):
     first = said(*pairs)[0]
     assert first.startswith("cuda is 8.0 times faster than cpu at lr=2 [8.0, 8.0].")
     assert first.endswith("Of 2 measured pairs: 2 faster; speedups 4.0 to 8.0.")
+
+
+def test_sides_of_another_axis_are_named_with_it(contents, timed):
+    sweep = contents(*(({"batch_size": size}, timed([9.0] + [s] * 5), {}) for size, s in ((10, 3.0), (20, 1.0))))
+    comparison = compare(sweep, None, CompareOptions(axis="batch_size"))
+    first = answers(result_rows(sweep, None), comparison)[0]
+    assert first == "batch_size=20 is 3.0 times faster than batch_size=10 [3.0, 3.0]."
+    assert "(1 of batch_size=10, 1 of batch_size=20)" in comparison.rows[0]["reason"]
 
 
 def test_no_difference_is_said_as_such(said):

@@ -14,6 +14,7 @@ from runmanager.training.datasets import Data, load_dataset
 from runmanager.training.loaders import build_loaders
 from runmanager.training.options import CnnOptions, DataLoaderOptions, FakeOptions, ResidentOptions
 from runmanager.training.orders import epoch_order, epoch_seed
+from runmanager.training.resident import ResidentLoader
 
 CPU = torch.device("cpu")
 
@@ -78,6 +79,12 @@ def test_both_loaders_and_any_workers_give_equal_batches(data):
         for other in others:
             assert same(epoch(other.train, number), expected)
     assert same(epoch(others[0].validation), epoch(reference.validation))
+
+
+def test_gathering_many_batches_at_once_changes_none(data, monkeypatch):
+    expected = epoch(build(ResidentOptions(), data).train)
+    monkeypatch.setattr(ResidentLoader, "_batches_a_chunk", lambda _: 4)  # as on an accelerator
+    assert same(epoch(build(ResidentOptions(), data).train), expected)
 
 
 def test_the_order_is_that_of_pytorchs_random_sampler():
