@@ -1,10 +1,14 @@
 """A sweep's driver while its runs run: the display, ends that no run could write itself, the tables, the status."""
 
 import datetime
+import os
 import shlex
+import shutil
 import signal
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -22,7 +26,7 @@ from runmanager.records.states import Outcome, Reason, Status
 from runmanager.records.store import encode_record, read_record
 from runmanager.tracking.provenance import command_line
 
-__all__ = ["SweepWatcher", "outcome_of_ending"]
+__all__ = ["SweepWatcher", "command_name", "outcome_of_ending"]
 
 _TABLES_SHARE = 0.05  # of the driver's time goes into tables while runs run, however many there are
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
@@ -130,7 +134,15 @@ class SweepWatcher(Listener):
         for sentence in answers(results, comparison):
             self._display.say(sentence)
         self._display.say(f"\nResults: {self._sweep.results('csv')}   Report: {self._sweep.report}")
-        self._display.say(f"TensorBoard: runmanager tensorboard {shlex.quote(str(self._sweep.root))}")
+        self._display.say(f"TensorBoard: {command_name()} tensorboard {shlex.quote(str(self._sweep.root))}")
+
+
+def command_name() -> str:
+    """How to call the `runmanager` command from here: by its path where it is installed and not on PATH."""
+    beside = Path(sys.executable).with_name("runmanager")
+    if shutil.which("runmanager") or not beside.exists():
+        return "runmanager"
+    return shlex.quote(os.path.relpath(beside))
 
 
 def outcome_of_ending(ending: Ending) -> Outcome:

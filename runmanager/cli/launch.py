@@ -48,7 +48,10 @@ def demo(ctx: typer.Context) -> int:
     folder = SweepPaths(Path(overrides["output_root"]) / overrides["name"])
     if folder.record.exists():
         # The application has just said where the report is, and the TensorBoard command.
-        typer.echo(f"\nAll files lie in {folder.root}. The table again, at any time: runmanager table {folder.root}")
+        from runmanager.app.watching import command_name
+
+        again = f"{command_name()} table {folder.root}"
+        typer.echo(f"\nAll files lie in {folder.root}. The table again, at any time: {again}")
     return status
 
 

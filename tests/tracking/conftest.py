@@ -1,0 +1,96 @@
+"""What the tests of tracking share: a small network that notices everything, images to train on, and a plain loop."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from runmanager.records.paths import RunPaths, SweepPaths
+from runmanager.records.store import StoredRun, read_run, read_sweep
+
+NUM_SAMPLES = 50
+
+
+class Noticing(nn.Sequential):
+    """A network with all that changes by being looked at: BatchNorm's statistics and dropout's random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(144, 3)
+        )
+
+
+def images(count: int = NUM_SAMPLES, seed: int = 0) -> TensorDataset:
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(3, (count,), generator=generator)
+    return TensorDataset(torch.rand(count, 1, 8, 8, generator=generator), labels)
+
+
+@pytest.fixture
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return Noticing()
+
+
+@pytest.fixture
+def loader() -> DataLoader[Any]:
+    """Batches of 20, 20 and 10, shuffled."""
+    return DataLoader(images(), batch_size=20, shuffle=True)
+
+
+Body = Callable[..., None]
+
+
+@pytest.fixture
+def train() -> Body:
+    """The body of a tracked run: trains, and evaluates where there is something to evaluate on."""
+
+    def carry_out(
+        run: Any, network: nn.Module, loader: Any, *, epochs: int = 2, lr: float = 0.05, validation: Any = None
+    ) -> None:
+        optimizer = torch.optim.SGD(network.parameters(), lr=lr, momentum=0.9)
+        for epoch in run.epochs(epochs):
+            network.train()
+            for inputs, labels in epoch.batches(loader):
+                optimizer.zero_grad()
+                preds = network(inputs)
+                loss = F.cross_entropy(preds, labels)
+                loss.backward()
+                optimizer.step()
+                epoch.track(loss, preds, labels)
+            if validation is not None:
+                network.eval()
+                with torch.no_grad():
+                    for inputs, labels in epoch.eval_batches(validation):
+                        preds = network(inputs)
+                        epoch.track_eval(F.cross_entropy(preds, labels), preds, labels)
+
+    return carry_out
+
+
+@pytest.fixture
+def only_run(tmp_path: Path) -> Callable[[], StoredRun]:
+    """The one run of the sweep `tmp_path/sweep`, as stored."""
+
+    def read() -> StoredRun:
+        contents = read_sweep(SweepPaths(tmp_path / "sweep"))
+        assert not contents.damaged
+        (run,) = contents.runs
+        return read_run(run.paths)
+
+    return read
+
+
+def stored_runs(folder: Path) -> Sequence[StoredRun]:
+    contents = read_sweep(SweepPaths(folder))
+    assert not contents.damaged
+    return contents.runs
+
+
+def event_files(paths: RunPaths) -> list[Path]:
+    return sorted(paths.root.glob("events.out.tfevents.*"))

@@ -1,0 +1,94 @@
+"""The meter: means over samples, counted without a transfer, and words for what does not belong together."""
+
+import pytest
+import torch
+
+from runmanager.errors import TensorMismatchError
+from runmanager.tracking.meter import Averages, Meter
+
+
+def scores(*classes: int) -> torch.Tensor:
+    return torch.nn.functional.one_hot(torch.tensor(classes), 3).float()
+
+
+def test_a_smaller_last_batch_weighs_less() -> None:
+    meter = Meter()
+    meter.add_loss(torch.tensor(1.0), 4)
+    meter.add_loss(torch.tensor(4.0), 2)
+    meter.add_predictions(scores(0, 1, 2, 0), torch.tensor([0, 1, 2, 1]))  # 3 of 4
+    meter.add_predictions(scores(1, 1), torch.tensor([0, 2]))  # 0 of 2
+    # By hand: (4 * 1 + 2 * 4) / 6 = 2, and 3 / 6; the mean of means would be 2.5 and 0.375.
+    assert meter.averages() == Averages(samples=6, loss=2.0, accuracy=0.5)
+
+
+def test_sums_are_kept_in_double_precision() -> None:
+    meter = Meter()
+    meter.add_loss(torch.tensor(1.0), 2**24)
+    for _ in range(64):
+        meter.add_loss(torch.tensor(1.0), 1)  # each would be lost beside 2**24 in single precision
+    assert meter.averages().loss == 1.0
+    half = Meter()
+    half.add_loss(torch.tensor(2.0, dtype=torch.float16), 60_000)  # the product overflows half precision
+    assert half.averages().loss == 2.0
+    number = Meter()
+    number.add_loss(0.1, 1)
+    assert number.averages().loss == 0.1
+
+
+def test_nothing_is_brought_home_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    meter = Meter()
+    with monkeypatch.context() as patch:
+        for name in ("item", "cpu", "tolist", "__float__", "__int__", "__bool__"):
+            patch.setattr(torch.Tensor, name, lambda *_: pytest.fail("a step must not wait for the device"))
+        meter.add_loss(torch.tensor(1.5), 2)
+        meter.add_predictions(scores(0, 1), torch.tensor([0, 1]))
+    assert meter.averages() == Averages(2, 1.5, 1.0)
+
+
+def test_what_was_never_tracked_is_none() -> None:
+    assert Meter().averages() == Averages(0, None, None)
+    only_loss = Meter()
+    only_loss.add_loss(torch.tensor([0.5]), 3)
+    assert only_loss.averages() == Averages(3, 0.5, None)
+    only_predictions = Meter()
+    only_predictions.add_predictions(scores(0, 0), torch.tensor([0, 1]))
+    assert only_predictions.averages() == Averages(2, None, 0.5)
+
+
+def test_the_graph_of_a_step_is_let_go() -> None:
+    loss = torch.tensor(2.0, requires_grad=True) * 1
+    meter = Meter()
+    meter.add_loss(loss, 1)
+    assert meter._loss is not None and not meter._loss.requires_grad
+
+
+def test_a_prediction_a_pixel_counts_pixels_for_the_accuracy_and_images_for_the_throughput() -> None:
+    preds = torch.zeros(2, 3, 4, 4)
+    preds[:, 1] = 1.0
+    labels = torch.ones(2, 4, 4, dtype=torch.int64)
+    labels[0] = 0
+    meter = Meter()
+    meter.add_loss(torch.tensor(1.0), 2)
+    meter.add_predictions(preds, labels)
+    assert meter.averages() == Averages(2, 1.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("preds", "labels", "words"),
+    [
+        (torch.zeros(4), torch.zeros(4), r"scores \(batch, classes\).*\(4,\) and \(4,\)"),
+        (torch.zeros(4, 3), torch.zeros(5), r"\(4, 3\) and \(5,\)"),
+        (torch.zeros(3, 3), torch.zeros(3, 3), r"\(3, 3\) and \(3, 3\)"),  # one-hot: would be compared crosswise
+        (torch.zeros(4, 3), torch.zeros(4, 1), r"\(4, 3\) and \(4, 1\)"),
+        (torch.zeros(4, 3), torch.tensor(1), r"\(4, 3\) and \(\)"),
+        (torch.zeros(4, 3), torch.zeros(4, device="meta"), r"preds on cpu and labels on meta.*labels\.to\('cpu'\)"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(preds: torch.Tensor, labels: torch.Tensor, words: str) -> None:
+    with pytest.raises(TensorMismatchError, match=words):
+        Meter().add_predictions(preds, labels)
+
+
+def test_a_loss_that_is_no_single_number_is_refused() -> None:
+    with pytest.raises(TensorMismatchError, match=r"one number a step, got shape \(4,\); take its mean"):
+        Meter().add_loss(torch.zeros(4), 4)
