@@ -4,20 +4,27 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
-__all__ = ["LineAppender", "complete_lines", "replace_file"]
+__all__ = ["LineAppender", "complete_lines", "replace_file", "replacement"]
 
 
 def replace_file(path: Path, content: bytes | str) -> None:
-    """Write `content` beside `path`, make it durable, and rename it into place: a reader sees the old or the new."""
-    data = content.encode() if isinstance(content, str) else content
+    """Replace a file by `content`: a reader sees the old or the new, whole, and a crash leaves one of them."""
+    with replacement(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def replacement(path: Path) -> Iterator[BinaryIO]:
+    """A file to write beside `path`, made durable and renamed into its place at the end; an error leaves the old one."""
     handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 would keep colleagues from reading
             os.fsync(file.fileno())

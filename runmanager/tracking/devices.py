@@ -2,6 +2,7 @@
 
 import resource
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +100,8 @@ def device_facts(device: torch.device, *, cpu_model: str | None) -> dict[str, An
         "cudnn": _cudnn_version(),
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
         "cudnn_deterministic": torch.backends.cudnn.deterministic,
-        "tf32_matmul": torch.backends.cuda.matmul.allow_tf32,
-        "tf32_cudnn": torch.backends.cudnn.allow_tf32,
+        "tf32_matmul": _flag(lambda: torch.backends.cuda.matmul.allow_tf32),
+        "tf32_cudnn": _flag(lambda: torch.backends.cudnn.allow_tf32),
     }
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
@@ -113,6 +114,14 @@ def device_facts(device: torch.device, *, cpu_model: str | None) -> dict[str, An
         facts["device_name"] = named(device) if named is not None else device.type
     assert set(facts) <= set(Environment.__struct_fields__)
     return facts
+
+
+def _flag(read: Callable[[], bool]) -> bool | None:
+    """A switch of PyTorch's; None where a program set it by the newer names, which the older one then refuses to say."""
+    try:
+        return read()
+    except RuntimeError:
+        return None
 
 
 def _cudnn_version() -> str | None:

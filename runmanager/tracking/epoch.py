@@ -1,5 +1,6 @@
 """One epoch while it is running: batches timed and moved, losses and predictions added up on the device."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ class Epoch:
     ) -> None:
         self.number = number
         self.num_steps = steps_before
+        self.resolved_at = 0.0  # on the host's clock; what comes after, bringing home first, is tracking
         self._timer = timer
         self._device = device
         self._log_every = log_every
@@ -127,6 +129,7 @@ class Epoch:
         """
         self._mark_unseen()
         seconds = self._timer.resolve()
+        self.resolved_at = time.perf_counter()
         train, evaluated = self._train.averages(), self._eval.averages()
         record = _record(self.number, train, evaluated, seconds, seen=self._sees_training)
         return record, _brought_home(self._step_losses)

@@ -174,7 +174,6 @@ class ActiveRun:
     def end_epoch(self, epoch: Epoch) -> EpochRecord:
         """Stop the clock, write the epoch down, and return its record."""
         record, step_losses = epoch.close()
-        resolved_at = time.perf_counter()
         self.num_steps = epoch.num_steps
         record = msgspec.structs.replace(
             record, warmup=record.epoch == 0 or self._is_warmup(), run_seconds=self._run_seconds()
@@ -186,9 +185,9 @@ class ActiveRun:
         for sink in self._sinks:
             self._notes.extend(sink.epoch(_before_tracking(record), details))
         if self._checkpointer is not None and self._checkpointer.is_due(record.epoch):
-            so_far = self._with_walls(record, resolved_at)
+            so_far = self._with_walls(record, epoch.resolved_at)
             self._checkpointer.save(self.folder.paths.checkpoint, self._progress(so_far))
-        record = self._with_walls(record, resolved_at)
+        record = self._with_walls(record, epoch.resolved_at)
         self.folder.append(record)
         self.history.append(record)
         self._epochs_here += record.epoch > 0

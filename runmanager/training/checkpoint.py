@@ -1,6 +1,5 @@
 """The training state of a run on disk: model, optimizer, scheduler, random states, and how far the run has come."""
 
-import io
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import msgspec
 import torch
 
 from runmanager.errors import RecordError
-from runmanager.records.files import replace_file
+from runmanager.records.files import replacement
 from runmanager.tracking.options import Progress
 from runmanager.tracking.randomness import random_states, restore_random_states
 
@@ -41,9 +40,8 @@ class TrainingState:
         """Write the state, atomically."""
         state = {name: part.state_dict() for name, part in self._parts.items()}
         state |= {"version": _VERSION, "random": random_states(), "progress": msgspec.to_builtins(progress)}
-        buffer = io.BytesIO()
-        torch.save(state, buffer)
-        replace_file(path, buffer.getvalue())
+        with replacement(path) as file:
+            torch.save(state, file)
 
     def load(self, path: Path) -> Progress:
         """Put the state back. Raises `RecordError` for a file that is damaged, or is of another version."""

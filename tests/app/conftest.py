@@ -1,0 +1,293 @@
+"""The application in this process or in one of its own, from a folder of the test's, on data that take no time."""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from runmanager.app.main import main
+from runmanager.records.paths import SweepPaths
+from runmanager.records.run import RunRecord
+from runmanager.records.store import read_epochs, read_sweep
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_SECONDS = 120
+TINY = (
+    "dataset=fake",
+    "dataset.size=64",
+    "dataset.val_size=32",
+    "model=logistic",
+    "batch_size=32",
+    "epochs=2",
+    "device=cpu",
+    "tensorboard.graph=false",
+)
+# No GPU to be seen, whatever this machine has; and lines long enough to be read by a test.
+VARIABLES = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "COLUMNS": "240"}
+
+# Somebody's own model. While a file `gate` is in the current folder, the second epoch's first step waits for it to go.
+OWN_MODULE = '''
+import os, signal, sys, time
+from pathlib import Path
+import torch
+
+class Net(torch.nn.Module):
+    """Does what `way` says in its first step of training."""
+
+    def __init__(self, in_shape, num_classes, way="fine", partners=0):
+        super().__init__()
+        self.linear = torch.nn.Linear(in_shape[0] * in_shape[1] * in_shape[2], num_classes)
+        self.way = way
+        self.partners = partners
+        self.steps = 0
+
+    def forward(self, images):
+        if self.training:
+            self.steps += 1
+            if self.steps == 1:
+                getattr(self, "_" + self.way)()
+            if self.steps == 3:
+                self._wait_at_the_gate()
+        scores = self.linear(images.flatten(1))
+        return scores * float("nan") if self.way == "nan" and self.training else scores
+
+    def _wait_at_the_gate(self):
+        while Path("gate").exists():
+            Path("waiting").touch()
+            time.sleep(0.01)
+
+    def _meet(self):
+        """Go on only when so many runs are at this place at one time."""
+        Path("met").mkdir(exist_ok=True)
+        Path("met", str(os.getpid())).touch()
+        until = time.monotonic() + 60
+        while len(list(Path("met").iterdir())) < self.partners:
+            if time.monotonic() > until:
+                raise TimeoutError("nobody came")
+            time.sleep(0.01)
+
+    def _fine(self): print("a word of mine")
+    def _nan(self): pass
+    def _raises(self): raise ValueError("this model wants no data\\nand says so in two lines")
+    def _exits(self): sys.exit(3)
+    def _memory(self): raise MemoryError("all is full")
+    def _vanishes(self): os._exit(0)
+    def _segfaults(self): os.kill(os.getpid(), signal.SIGSEGV)
+'''
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def faults(self) -> list[str]:
+        return self.err.splitlines()
+
+
+def carry_out(folder: Path, *words: str, **variables: str) -> Done:
+    """A command of the application in this process, from `folder`; its runs have processes of their own as ever."""
+    out, err = io.StringIO(), io.StringIO()
+    before = Path.cwd()
+    path = list(sys.path)
+    os.chdir(folder)
+    try:
+        with (
+            mock.patch.dict(os.environ, {**VARIABLES, **variables}),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            status = main(words)
+    finally:
+        os.chdir(before)
+        sys.path[:] = path
+    return Done(status, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Callable[..., Done]:
+    """Carries out a command in this process, from `tmp_path`."""
+
+    def from_here(*words: str, **variables: str) -> Done:
+        return carry_out(tmp_path, *words, **variables)
+
+    return from_here
+
+
+def process_environment(**variables: str) -> dict[str, str]:
+    return {**os.environ, **VARIABLES, "PYTHONPATH": str(ROOT), **variables}
+
+
+def start_process(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
+    """`python -m runmanager` as a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "runmanager", *words],
+        cwd=folder,
+        env=process_environment(**variables),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def end_of(process: subprocess.Popen[str]) -> Done:
+    try:
+        out, err = process.communicate(timeout=DEADLINE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        pytest.fail(f"the command came to no end:\n{out}\n{err}")
+    return Done(process.returncode, out, err)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts commands as processes of their own, from `tmp_path`; what is left of them goes with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*words: str, **variables: str) -> subprocess.Popen[str]:
+        started.append(start_process(tmp_path, *words, **variables))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
+def wait_until(condition: Callable[[], Any], what: str) -> Any:
+    """What `condition` returns, as soon as it is true."""
+    until = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < until:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.01)  # between two looks at the condition
+    pytest.fail(f"{what}: waited for in vain")
+
+
+@pytest.fixture
+def own_module(tmp_path: Path) -> Path:
+    """`own.py` in the folder where the commands are given."""
+    path = tmp_path / "own.py"
+    path.write_text(OWN_MODULE)
+    return path
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a test wants to know of a sweep on disk."""
+
+    paths: SweepPaths
+
+    @property
+    def records(self) -> list[RunRecord]:
+        return [run.record for run in read_sweep(self.paths).runs]
+
+    def record(self, **settings: Any) -> RunRecord:
+        """The one run that has these settings."""
+        (found,) = (each for each in self.records if settings.items() <= each.settings.items())
+        return found
+
+    def states(self) -> dict[str, tuple[str, str | None]]:
+        return {each.name.rpartition("-")[0]: (each.status, each.reason) for each in self.records}
+
+    def rows(self, file: str = "results.csv") -> list[dict[str, str]]:
+        with (self.paths.root / file).open(newline="") as lines:
+            return list(csv.DictReader(lines))
+
+    def numbers(self) -> dict[str, list[dict[str, Any]]]:
+        """Each run's epochs without their times, which no two runs share."""
+        return {
+            record.name: [
+                {key: value for key, value in line.items() if not key.endswith("_seconds") and key != "warmup"}
+                for line in map(json.loads, self.paths.run(record.name).epochs.read_text().splitlines())
+            ]
+            for record in self.records
+        }
+
+    def num_epochs(self, record: RunRecord) -> int:
+        return len(read_epochs(self.paths.run(record.name)))
+
+
+def sweep_in(folder: Path, name: str) -> Sweep:
+    return Sweep(SweepPaths(folder / "outputs" / name))
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Callable[[str], Sweep]:
+    """The sweep of that name under `tmp_path`."""
+
+    def named(name: str) -> Sweep:
+        return sweep_in(tmp_path, name)
+
+    return named
+
+
+GRID = ("-m", "lr=0.01", "batch_size=16,32", "num_workers=0,1", "device=cpu,cuda", "epochs=2", "name=grid")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The finished grid that many tests read."""
+
+    folder: Path
+    done: Done
+    sweep: Sweep
+
+
+@pytest.fixture(scope="session")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Grid:
+    """The main job, as a process of its own on a machine without a GPU: eight cells."""
+    folder = tmp_path_factory.mktemp("grid")
+    done = end_of(start_process(folder, *GRID, *TINY[:4]))
+    return Grid(folder, done, sweep_in(folder, "grid"))
+
+
+@pytest.fixture(scope="session")
+def tiny() -> tuple[str, ...]:
+    """Overrides of a run that takes no time."""
+    return TINY
+
+
+@pytest.fixture(scope="session")
+def finish() -> Callable[..., Done]:
+    """Waits for the end of a command that was started."""
+    return end_of
+
+
+@pytest.fixture(scope="session")
+def wait() -> Callable[..., Any]:
+    """Waits until a condition holds."""
+    return wait_until
+
+
+@pytest.fixture(scope="session")
+def elsewhere() -> Callable[..., Sweep]:
+    """Carries out a command that is to end well, from a folder given, and returns its sweep `name=…`."""
+
+    def run(folder: Path, *words: str) -> Sweep:
+        done = carry_out(folder, *words)
+        assert done.status == 0, done.err
+        (name,) = (word.partition("=")[2] for word in words if word.startswith("name="))
+        return sweep_in(folder, name)
+
+    return run
