@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from runmanager.errors import RecordError
 from runmanager.records.paths import RunPaths
@@ -15,7 +16,7 @@ from runmanager.records.store import read_epochs, read_record
 
 __all__ = ["RunDisplay"]
 
-_SYMBOLS = {"finished": "[green]✓[/]", "skipped": "[yellow]-[/]"}
+_SYMBOLS = {"finished": ("✓", "green"), "skipped": ("-", "yellow")}
 
 
 class RunDisplay:
@@ -54,7 +55,11 @@ class RunDisplay:
 
     def say(self, line: str) -> None:
         """Show a line and keep it."""
-        self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._print(Text(line))
+
+    def _print(self, line: Text) -> None:
+        # A terminal wraps at words; a log keeps a line a line.
+        self._progress.console.print(line, soft_wrap=not self._console.is_terminal)
 
     def started(self, paths: RunPaths, planned: int) -> None:
         """A run's process has started."""
@@ -96,10 +101,11 @@ class RunDisplay:
             return
         if self._quiet and record.status.is_success:
             return
-        symbol = _SYMBOLS.get(record.status, "[red]✗[/]")
+        symbol, style = _SYMBOLS.get(record.status, ("✗", "red"))
         counted = f"{self._num_ended}/{self._num_runs}"
-        self._progress.console.print(f"{symbol} ", end="")
-        self.say(f"{counted}  {_label(paths)}  {_summary(record, epochs)}")
+        self._print(
+            Text(symbol, style=style).append(f" {counted}  {_label(paths)}  {_summary(record, epochs)}", "none")
+        )
         if not record.status.is_success and paths.error.exists():
             self.say(f"  the whole error: {paths.error}")
 

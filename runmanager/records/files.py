@@ -20,7 +20,7 @@ def replace_file(path: Path, content: bytes | str) -> None:
 
 @contextmanager
 def replacement(path: Path) -> Iterator[BinaryIO]:
-    """A file to write beside `path`, made durable and renamed into its place at the end; an error leaves the old one."""
+    """A file to write beside `path`, made durable and renamed into place at the end; an error leaves the old one."""
     handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 import re
 from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +20,7 @@ __all__ = [
     "readable_name",
 ]
 
-_MAX_NAME_LENGTH = 120
+_MAX_NAME_BYTES = 120  # file systems take 255 bytes, however few letters they are
 
 
 class Settings(dict[str, Any]):
@@ -67,7 +68,7 @@ def _product(axes: Mapping[str, Iterable[Any]]) -> Iterable[tuple[Any, ...]]:
 def plain_settings(params: Any) -> dict[str, Any]:
     """The settings of a run as a dict of plain values, from a mapping, named tuple or dataclass.
 
-    Values that JSON has no word for (a `torch.device`, a path) become their text.
+    NumPy's numbers become Python's; values that JSON has no word for (a `torch.device`, a path, infinity) their text.
     Raises `UsageError` for anything else, and for keys that are not strings.
     """
     if params is None:
@@ -91,8 +92,12 @@ def _key(key: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(value)  # JSON would make null of the others
+    if value is None or isinstance(value, bool | int | str):
         return value
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        return _plain(value.item())  # a number of NumPy's or a tensor's
     if isinstance(value, Mapping):
         return {_key(key): _plain(item) for key, item in value.items()}
     if isinstance(value, Sequence | set | frozenset):
@@ -132,7 +137,7 @@ def readable_name(varying: Mapping[str, Any]) -> str:
     """The part of a run folder's name for people: `lr=0.01,model=cnn`; `run` where nothing varies."""
     parts = [f"{key.removesuffix('.name')}={_short(value)}" for key, value in varying.items()]
     name = re.sub(r"[^\w.,=+-]+", "_", ",".join(parts))
-    return name[:_MAX_NAME_LENGTH].strip(".,_") or "run"
+    return name.encode()[:_MAX_NAME_BYTES].decode(errors="ignore").strip(".,_") or "run"
 
 
 def _short(value: Any) -> str:

@@ -117,7 +117,7 @@ def device_facts(device: torch.device, *, cpu_model: str | None) -> dict[str, An
 
 
 def _flag(read: Callable[[], bool]) -> bool | None:
-    """A switch of PyTorch's; None where a program set it by the newer names, which the older one then refuses to say."""
+    """A switch of PyTorch's; None where a program set it by its newer name: the older one then refuses to say."""
     try:
         return read()
     except RuntimeError:

@@ -24,5 +24,7 @@ def trace_graph(network: torch.nn.Module, sample: torch.Tensor) -> tuple[bytes, 
     with preserved(), torch.no_grad(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         twin = copy.deepcopy(model).eval()
+        if any(torch.nn.parameter.is_lazy(parameter) for parameter in twin.parameters()):
+            twin(sample)  # tracing wants lazy layers to know their shapes
         graph_def, run_metadata = graph(twin, sample, verbose=False, use_strict_trace=False)
     return graph_def.SerializeToString(), run_metadata.SerializeToString()

@@ -25,7 +25,6 @@ def test_without_a_metric_nothing_stops() -> None:
         ((1.0, 1.0, 1.0), True),
         ((None, None, None, None), False),
         ((1.0, None, None), True),
-        ((float("nan"), 1.0, 0.5), False),
     ],
 )
 def test_a_loss_stops_after_patience(values: tuple[float | None, ...], stops: bool) -> None:

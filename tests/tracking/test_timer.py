@@ -31,11 +31,14 @@ class FakeClock:
 
     def has_passed(self, mark: int) -> bool:
         self.asked += 1
+        return self._is_past(mark)
+
+    def _is_past(self, mark: int) -> bool:
         return mark < len(self.marks) - self._lag
 
     def seconds(self, earlier: int, later: int) -> float:
         # What has not passed cannot be read: the rule of an accelerator's events.
-        assert self._has_waited or (self.has_passed(earlier) and self.has_passed(later))
+        assert self._has_waited or (self._is_past(earlier) and self._is_past(later))
         return self.marks[later] - self.marks[earlier]
 
 

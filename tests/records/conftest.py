@@ -1,0 +1,134 @@
+"""Processes and records that several tests of the room want."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from runmanager.records.process import ProcessIdentity
+from runmanager.records.run import RunRecord
+from runmanager.records.states import Status
+
+SAY_WHO = """
+import sys, msgspec
+from runmanager.records.process import ProcessIdentity
+print(msgspec.json.encode(ProcessIdentity.current()).decode(), flush=True)
+sys.stdin.read()
+"""
+
+
+class OtherProcess:
+    """A process that lives until it is ended, and who it says it is."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SAY_WHO], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.identity = msgspec.json.decode(self.process.stdout.readline(), type=ProcessIdentity)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def start_process() -> Iterator[Callable[[], OtherProcess]]:
+    started: list[OtherProcess] = []
+
+    def start() -> OtherProcess:
+        started.append(OtherProcess())
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end()
+
+
+@pytest.fixture(scope="session")
+def dead() -> ProcessIdentity:
+    """Somebody who was, and is no more."""
+    other = OtherProcess()
+    other.end()
+    return other.identity
+
+
+@pytest.fixture(scope="session")
+def record() -> Callable[..., RunRecord]:
+    """A running run of this process, unless told otherwise."""
+
+    def make(**fields: Any) -> RunRecord:
+        usual: dict[str, Any] = {
+            "name": "lr=0.1-01234567",
+            "signature": "01234567" * 8,
+            "status": Status.RUNNING,
+            "config": {"lr": 0.1},
+            "owner": ProcessIdentity.current(),
+        }
+        return RunRecord(**{**usual, **fields})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def wait_for() -> Callable[..., None]:
+    """Wait until a condition holds; a deadline that fails the test, not a measurement."""
+
+    def wait(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+        deadline = time.monotonic() + seconds
+        tick = threading.Event()
+        while not condition():
+            assert time.monotonic() < deadline, f"waited in vain for {what}"
+            tick.wait(0.01)
+
+    return wait
+
+
+@pytest.fixture
+def race(tmp_path: Path, wait_for: Callable[..., None]) -> Iterator[Callable[..., list[list[str]]]]:
+    """Run one script in many processes at once.
+
+    The script defines `take(number) -> str`; each process says its answers for 0 … rounds - 1 and then lives on until
+    all have answered.
+    """
+    frame = """
+import sys
+{script}
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range({rounds}):
+    print(take(number), flush=True)
+sys.stdin.readline()
+"""
+    processes: list[subprocess.Popen[str]] = []
+
+    def run(script: str, *, num_processes: int = 8, rounds: int = 20) -> list[list[str]]:
+        code = frame.format(script=script, rounds=rounds)
+        for _ in range(num_processes):
+            processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
+                )
+            )
+        for each in processes:
+            assert each.stdout is not None and each.stdout.readline() == "ready\n"
+        for each in processes:
+            assert each.stdin is not None
+            each.stdin.write("go\n")
+            each.stdin.flush()
+        answers = []
+        for each in processes:
+            assert each.stdout is not None
+            answers.append([each.stdout.readline().strip() for _ in range(rounds)])
+        return answers
+
+    yield run
+    for each in processes:
+        each.kill()
+        each.communicate()

@@ -1,0 +1,20 @@
+"""The words for how a run stands, as other programs read them."""
+
+from runmanager.records.states import Outcome, Reason, Status
+
+
+def test_the_words_are_those_of_the_contract() -> None:
+    assert [*Status] == ["pending", "running", "finished", "failed", "killed", "crashed", "skipped"]
+    assert set(Reason) == {
+        *("early_stopped", "exception", "exit", "out_of_memory", "diverged", "signal", "timeout", "stalled"),
+        *("interrupted", "vanished", "device_unavailable"),
+    }
+
+
+def test_which_states_are_ends_and_which_are_good_ones() -> None:
+    assert {status for status in Status if not status.is_ended} == {Status.PENDING, Status.RUNNING}
+    assert {status for status in Status if status.is_success} == {Status.FINISHED, Status.SKIPPED}
+
+
+def test_an_outcome_without_a_word_says_it_all() -> None:
+    assert Outcome(Status.FINISHED) == Outcome(Status.FINISHED, reason=None, message="")
