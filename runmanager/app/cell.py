@@ -18,6 +18,7 @@ from runmanager.launching.child import OWN_PROCESS_VARIABLE
 from runmanager.launching.plan import Resume
 from runmanager.records.paths import RunPaths
 from runmanager.tracking.manager import RunManager
+from runmanager.tracking.provenance import DRIVEN_VARIABLE
 from runmanager.tracking.run import ActiveRun
 from runmanager.training.job import train_run
 
@@ -38,7 +39,7 @@ def run_cell(cfg: DictConfig) -> None:
         overwrite=options.resume == Resume.NEVER,
         tensorboard=options.tensorboard,
         console=False,
-        owns_sweep=False,  # the driver writes sweep.json and the tables
+        owns_sweep=DRIVEN_VARIABLE not in os.environ,  # another sweeper than ours writes neither record nor tables
     )
     runs: list[ActiveRun] = []
 
@@ -50,7 +51,7 @@ def run_cell(cfg: DictConfig) -> None:
     with _stopped_by_sigterm(runs):
         try:
             train_run(manager, options, params=plain_config(cfg), folder=folder, when_claimed=claimed)
-        except Exception:
+        except (Exception, SystemExit):
             if not runs:
                 raise  # there is no record yet that could tell
             _log.debug("the run failed", exc_info=True)

@@ -17,6 +17,8 @@ __all__ = ["main", "task"]
 _USAGE_STATUS = 2
 _INTERRUPTED = 130
 _FLAGS = ("--dry-run", "--debug", "--quiet", "--yes")
+# Beside torch what a run's first `add_graph` would import, and the cell itself with all that it needs.
+_PRELOAD = ("torch", "torch.distributed.tensor", "runmanager.app.cell")
 _NOT_A_RUN = ("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc")
 
 
@@ -87,14 +89,13 @@ def _run_hydra(command: _Command, called: Sequence[str]) -> None:
     import hydra
 
     from runmanager.app.schema import conf_folder
-    from runmanager.tracking.provenance import say_to_children
+    from runmanager.tracking.provenance import said_to_children
 
     _register()
-    say_to_children(tuple(called))
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # somebody's own parts lie where the command is given
     application = hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(task)
-    with _arguments(command.for_hydra()), warnings.catch_warnings():
+    with said_to_children(called), _arguments(command.for_hydra()), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*version_base.*")  # Hydra 1.4 wants to be without it
         application()
 
@@ -105,7 +106,7 @@ def _register() -> None:
     from runmanager.launching.hydra_launcher import register
 
     register_schema()
-    register()
+    register(preload=_PRELOAD)
     register_sweeper()
 
 

@@ -103,9 +103,8 @@ class RunDisplay:
             return
         symbol, style = _SYMBOLS.get(record.status, ("✗", "red"))
         counted = f"{self._num_ended}/{self._num_runs}"
-        self._print(
-            Text(symbol, style=style).append(f" {counted}  {_label(paths)}  {_summary(record, epochs)}", "none")
-        )
+        line = f" {counted}  {_label(paths)}  {_summary(record, epochs)}"
+        self._print(Text.assemble((symbol, style), line))
         if not record.status.is_success and paths.error.exists():
             self.say(f"  the whole error: {paths.error}")
 

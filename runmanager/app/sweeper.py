@@ -1,5 +1,6 @@
 """Hydra's side of a command: `hydra/sweeper=grid` checks every cell, plans, and runs what is missing."""
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from runmanager.records.paths import SweepPaths
 from runmanager.records.run import Environment
 from runmanager.records.store import read_sweep
 from runmanager.records.sweep import fresh_sweep_folder, plan_cell, write_cells
-from runmanager.tracking.provenance import command_line, commit_of, library_versions
+from runmanager.tracking.provenance import DRIVEN_VARIABLE, command_line, commit_of, library_versions
 
 __all__ = ["GridSweeper", "register_sweeper"]
 
@@ -139,6 +140,7 @@ class GridSweeper(Sweeper):
         to_run = [each if each.paths.root.is_relative_to(sweep.root) else _moved(each, sweep) for each in to_run]
         cells = {each.cell.signature: each for each in [*plan, *to_run]}
         planned = [plan_cell(each.cell.signature, each.paths.name, each.cell.config) for each in cells.values()]
+        os.environ[DRIVEN_VARIABLE] = "1"
         write_cells(sweep, planned, axes=grid.axes, command=command_line())
         watcher = SweepWatcher(
             sweep, list(cells.values()), to_run, epochs=grid.configs[0].epochs, console=self._console, quiet=self._quiet

@@ -149,7 +149,11 @@ def register_plugin(plugin: type[Plugin]) -> str:
     return f"{_PLUGIN_MODULE}.{plugin.__name__}"
 
 
-def register() -> None:
-    """Make `hydra/launcher=local` known to Hydra."""
+def register(*, preload: Sequence[str] = ("torch",)) -> None:
+    """Make `hydra/launcher=local` known to Hydra; `preload` is its default.
+
+    An application has its own default here and not in its configuration, where other launchers would refuse it.
+    """
     register_plugin(LocalLauncher)
-    ConfigStore.instance().store(group="hydra/launcher", name="local", node=LocalLauncherOptions, provider="runmanager")
+    node = LocalLauncherOptions(preload=list(preload))
+    ConfigStore.instance().store(group="hydra/launcher", name="local", node=node, provider="runmanager")

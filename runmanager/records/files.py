@@ -1,5 +1,6 @@
 """Files that survive a kill at any moment: whole replacement, and appended lines."""
 
+import contextlib
 import os
 import tempfile
 import time
@@ -29,9 +30,20 @@ def replacement(path: Path) -> Iterator[BinaryIO]:
             os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 would keep colleagues from reading
             os.fsync(file.fileno())
         os.replace(beside, path)
+        _sync_folder(path.parent)
     except BaseException:
         Path(beside).unlink(missing_ok=True)
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a renaming in it durable, where the file system lets a folder be synced."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class LineAppender:
@@ -48,8 +60,15 @@ class LineAppender:
         self._synced_at = -float("inf")
 
     def append(self, line: bytes) -> None:
-        """Append `line` (without a line break in it) in one write."""
-        self._file.write(line + b"\n")
+        """Append `line` (without a line break in it) in one write. A line that finds no room leaves no part of it."""
+        begin = self._file.seek(0, os.SEEK_END)
+        rest = memoryview(line + b"\n")
+        try:
+            while rest:  # a disk that is nearly full takes a part of it, and says so only the next time
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            self._file.truncate(begin)
+            raise
         now = self._clock()
         if now - self._synced_at >= self._sync_seconds:
             os.fsync(self._file.fileno())

@@ -45,7 +45,7 @@ class RunPaths:
         return self.root / "attempts"
 
     def claim(self, attempt: int) -> Path:
-        """The file whose exclusive creation makes a process the owner of this attempt (counted from 1)."""
+        """The folder whose appearance makes the process named in it the owner of this attempt (counted from 1)."""
         return self.root / f".claim-{attempt}"
 
     @property

@@ -1,5 +1,6 @@
 """The run folder on disk: claiming and writing it as its one owner, reading it and whole sweeps as anybody."""
 
+import errno
 import os
 import shutil
 import tempfile
@@ -20,13 +21,16 @@ __all__ = ["Damage", "RunFolder", "StoredRun", "SweepContents", "claim_run", "re
 
 _T = TypeVar("_T")
 
+_OWNER = "owner.json"
+
 
 class RunFolder:
     """The files of a run in the hands of their one writer."""
 
-    def __init__(self, paths: RunPaths, record: RunRecord) -> None:
+    def __init__(self, paths: RunPaths, record: RunRecord, *, claim: Path | None = None) -> None:
         self.paths = paths
         self.record = record
+        self._claim = claim
         self._appender: LineAppender | None = None
 
     def write(self, **changes: Any) -> RunRecord:
@@ -62,6 +66,12 @@ class RunFolder:
                 shutil.copy2(path, aside / path.name)
             else:
                 os.replace(path, aside / path.name)
+
+    def give_back(self) -> None:
+        """Let go of a folder that was there before, unwritten: the next process may claim it while this one lives."""
+        if self._claim is not None:
+            _give_back(self._claim)
+            self._claim = None
 
     def close(self) -> None:
         if self._appender is not None:
@@ -107,31 +117,46 @@ def _take_over(paths: RunPaths, record: RunRecord) -> RunFolder:
         claim = _claim_attempt(paths, stored.attempt + 1, record.owner)
         if read_record(paths) == stored:
             attempt = int(claim.name.rpartition("-")[2])
-            return RunFolder(paths, msgspec.structs.replace(stored, attempt=attempt, owner=record.owner))
-        claim.unlink()  # somebody took over, ran and ended between the reading and the claiming: look again
+            return RunFolder(paths, msgspec.structs.replace(stored, attempt=attempt, owner=record.owner), claim=claim)
+        _give_back(claim)  # somebody took over, ran and ended between the reading and the claiming: look again
 
 
 def _claim_attempt(paths: RunPaths, attempt: int, owner: ProcessIdentity) -> Path:
-    """Create the claim on the first attempt from `attempt` on that no process, or only a dead one, has claimed."""
-    while True:
-        try:
-            handle = os.open(paths.claim(attempt), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
-        except FileExistsError:
-            claimant = _claimant(paths.claim(attempt))
-            if claimant is None or claimant.is_alive() is not False:
-                raise RunBusyError(f"Run {paths.name} is being taken over by another process.") from None
-            attempt += 1
-            continue
-        with os.fdopen(handle, "wb") as file:
-            file.write(msgspec.json.encode(owner))
-        return paths.claim(attempt)
-
-
-def _claimant(path: Path) -> ProcessIdentity | None:
+    """Set up the claim on the first attempt from `attempt` on that no process, or only a dead one, has claimed."""
+    beside = Path(tempfile.mkdtemp(dir=paths.root, prefix=".claiming-"))
     try:
-        return msgspec.json.decode(path.read_bytes(), type=ProcessIdentity)
-    except (OSError, msgspec.MsgspecError):
-        return None  # just being written
+        replace_file(beside / _OWNER, msgspec.json.encode(owner))
+        while True:
+            try:
+                # A claim appears with its owner in it, or not at all: a kill never leaves one of nobody's.
+                os.rename(beside, paths.claim(attempt))
+                return paths.claim(attempt)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            claimant_lives = _claimant_lives(paths.claim(attempt))
+            if claimant_lives:
+                raise RunBusyError(f"Run {paths.name} is being taken over by another process.")
+            attempt += claimant_lives is False
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+
+
+def _claimant_lives(claim: Path) -> bool | None:
+    """Whether the process behind a claim lives, or may; None where the claim was just given back."""
+    try:
+        return msgspec.json.decode((claim / _OWNER).read_bytes(), type=ProcessIdentity).is_alive() is not False
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError:
+        return False  # it was whole when it appeared, so this is damage from after its time
+
+
+def _give_back(claim: Path) -> None:
+    gone = Path(tempfile.mkdtemp(dir=claim.parent, prefix=".claiming-"))
+    os.rename(claim, gone)
+    shutil.rmtree(gone)
 
 
 def decode_file(path: Path, kind: type[_T]) -> _T:
@@ -147,7 +172,7 @@ def decode_file(path: Path, kind: type[_T]) -> _T:
         return msgspec.json.decode(data, type=kind)
     except FileNotFoundError:
         raise RecordError(f"{path} must be a file, got nothing there.") from None
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise RecordError(f"{path} is damaged: {error}") from error
 
 
@@ -167,7 +192,7 @@ def read_epochs(paths: RunPaths) -> list[EpochRecord]:
     """The run's epochs in order; a torn last line is left out. Raises `RecordError` for a damaged line."""
     try:
         return [_EPOCH_DECODER.decode(line) for line in complete_lines(paths.epochs)]
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise RecordError(f"{paths.epochs} is damaged: {error}") from error
 
 

@@ -37,6 +37,7 @@ def open_run(paths: RunPaths, record: RunRecord, *, can_resume: bool, overwrite:
         return OpenedRun(folder)
     status = stored.observed().status if stored.owner != record.owner else stored.status
     if status is Status.FINISHED and not overwrite:
+        folder.give_back()
         return OpenedRun(folder, is_kept=True)
     if can_resume and not overwrite and _was_broken_off(status) and paths.checkpoint.exists():
         _put_error_aside(paths, stored.attempt - 1)

@@ -5,16 +5,29 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-__all__ = ["COMMAND_VARIABLE", "COMMIT_VARIABLE", "command_line", "commit_of", "library_versions", "say_to_children"]
+__all__ = [
+    "COMMAND_VARIABLE",
+    "COMMIT_VARIABLE",
+    "DRIVEN_VARIABLE",
+    "command_line",
+    "commit_of",
+    "library_versions",
+    "said_to_children",
+]
 
 COMMIT_VARIABLE = "RUNMANAGER_COMMIT"
 """Environment variable that names the commit, `<sha>` or `<sha>-dirty`, where git need not or cannot be asked."""
 
 COMMAND_VARIABLE = "RUNMANAGER_COMMAND"
 """Environment variable with the command line that a sweep's driver was given."""
+
+DRIVEN_VARIABLE = "RUNMANAGER_DRIVEN"
+"""Environment variable, set by a driver that keeps sweep.json and the tables: its runs leave both to it."""
 
 _LIBRARIES = ("torch", "torchvision", "numpy", "tensorboard", "hydra-core", "omegaconf", "torch-runmanager")
 
@@ -25,11 +38,21 @@ def command_line() -> tuple[str, ...]:
     return tuple(shlex.split(given)) if given is not None else tuple(sys.argv)
 
 
-def say_to_children(command: tuple[str, ...]) -> None:
-    """Put command and commit into the environment, so that no run of this sweep has to ask again."""
-    os.environ[COMMAND_VARIABLE] = shlex.join(command)
+@contextmanager
+def said_to_children(command: Sequence[str]) -> Iterator[None]:
+    """Keep command and commit in the environment meanwhile, so that no run of this sweep has to ask again."""
     commit, clean = commit_of(Path.cwd())
-    os.environ[COMMIT_VARIABLE] = (commit or "") + ("-dirty" if clean is False else "")
+    said = {COMMAND_VARIABLE: shlex.join(command)}
+    said[COMMIT_VARIABLE] = (commit or "") + ("-dirty" if clean is False else "")
+    earlier = {name: os.environ.get(name) for name in (*said, DRIVEN_VARIABLE)}
+    os.environ.update(said)
+    try:
+        yield
+    finally:
+        for name, value in earlier.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 @cache

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import io
 import json
+import multiprocessing.spawn
 import os
 import signal
 import subprocess
@@ -101,6 +102,15 @@ class Done:
         return self.err.splitlines()
 
 
+_preparation_data = multiprocessing.spawn.get_preparation_data
+
+
+def _without_main_module(name: str) -> dict[str, Any]:
+    """Or each run's process would first import pytest, which is the main module here."""
+    data = _preparation_data(name)
+    return {key: value for key, value in data.items() if not key.startswith("init_main")}
+
+
 def carry_out(folder: Path, *words: str, **variables: str) -> Done:
     """A command of the application in this process, from `folder`; its runs have processes of their own as ever."""
     out, err = io.StringIO(), io.StringIO()
@@ -109,7 +119,9 @@ def carry_out(folder: Path, *words: str, **variables: str) -> Done:
     os.chdir(folder)
     try:
         with (
-            mock.patch.dict(os.environ, {**VARIABLES, **variables}),
+            # The forkserver is to find the package, to preload it, where it is not installed too.
+            mock.patch.dict(os.environ, {**VARIABLES, "PYTHONPATH": str(ROOT), **variables}),
+            mock.patch.object(multiprocessing.spawn, "get_preparation_data", _without_main_module),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):

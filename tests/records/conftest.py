@@ -1,5 +1,6 @@
 """Processes and records that several tests of the room want."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -36,6 +37,13 @@ class OtherProcess:
     def end(self) -> None:
         self.process.kill()
         self.process.communicate()
+
+
+@pytest.fixture(autouse=True)
+def importable_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process in another folder finds this checkout's package, installed or not."""
+    root = str(Path(__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])))
 
 
 @pytest.fixture

@@ -85,7 +85,9 @@ def test_flattening_keeps_every_leaf_under_its_path(config: dict[str, object]) -
     assert flatten(flat) == flat
 
 
-@given(st.lists(st.dictionaries(KEYS, st.sampled_from([0, False, 0.0, 1, True, "1", None, "x"]), max_size=3), max_size=4))
+@given(
+    st.lists(st.dictionaries(KEYS, st.sampled_from([0, False, 0.0, 1, True, "1", None, "x"]), max_size=3), max_size=4)
+)
 def test_what_differs_is_what_has_more_than_one_value(cells: list[dict[str, object]]) -> None:
     names = dict.fromkeys(name for cell in cells for name in cell)
     # repr tells 1, 1.0, True and '1' apart.
@@ -137,7 +139,9 @@ def test_values_become_plain_ones() -> None:
 
 def test_numbers_of_numpy_are_numbers() -> None:
     """`expand_grid(lr=np.logspace(…))` is a natural thing to write."""
-    plain = plain_settings({"lr": np.float64(0.1), "size": np.int64(3), "flag": np.bool_(True), "half": np.float32(0.5)})
+    plain = plain_settings(
+        {"lr": np.float64(0.1), "size": np.int64(3), "flag": np.bool_(True), "half": np.float32(0.5)}
+    )
     assert plain == {"lr": 0.1, "size": 3, "flag": True, "half": 0.5}
     assert [type(value) for value in plain.values()] == [float, int, bool, float]
 

@@ -64,8 +64,9 @@ def test_statistics_modes_gradients_and_random_states_stay() -> None:
 
 
 def test_a_forward_pass_with_noise_words_and_warnings_is_kept_back(capfd: pytest.CaptureFixture[str]) -> None:
+    network = Noisy()
     found = states()
-    assert nodes(Noisy())
+    assert nodes(network)
     assert states() == found
     assert capfd.readouterr() == ("", "")
 
