@@ -181,12 +181,12 @@ class _Follower:
 
     def begin(self, state: SweepState) -> None:
         """Show of what has ended already only what ended badly."""
-        for cell in state.cells:
-            if cell.is_ended:
-                self._ended[cell.paths.name] = cell.record
-                self._display.counted(cell.paths)
-        for cell in state.cells:
-            if cell.is_ended and (cell.record is None or not cell.record.status.is_success):
+        ended = [cell for cell in state.cells if cell.is_ended and not _has_just_gone(cell, state)]
+        for cell in ended:
+            self._ended[cell.paths.name] = cell.record
+            self._display.counted(cell.paths)
+        for cell in ended:
+            if cell.record is None or not cell.record.status.is_success:
                 self._display.ended(cell.paths)
 
     def look(self, state: SweepState) -> None:
@@ -211,11 +211,10 @@ class _Follower:
 
     def _is_in_doubt(self, cell: CellState, state: SweepState) -> bool:
         """Whether a run's process has just gone, and its driver may be about to write how."""
-        gone = cell.record is not None and cell.record.status is Status.CRASHED and state.is_driven is True
-        in_doubt = gone and cell.paths.name not in self._gone
-        if gone:
-            self._gone.add(cell.paths.name)
-        return in_doubt
+        if not _has_just_gone(cell, state) or cell.paths.name in self._gone:
+            return False
+        self._gone.add(cell.paths.name)
+        return True
 
     def _say_if_nobody_runs(self, state: SweepState) -> None:
         pending = sum(not cell.is_ended for cell in state.cells)
@@ -225,6 +224,10 @@ class _Follower:
             self._has_said_that_nobody_runs = True
         else:
             self._has_said_that_nobody_runs = False
+
+
+def _has_just_gone(cell: CellState, state: SweepState) -> bool:
+    return cell.record is not None and cell.record.status is Status.CRASHED and state.is_driven is True
 
 
 def epochs_of(record: RunRecord) -> int:

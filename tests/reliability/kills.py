@@ -258,7 +258,7 @@ class Killer:
     def _one_sweep(self, sweep: Sweep, targets: list[str]) -> None:
         """Give the command until it ends well, killing meanwhile as long as there are targets; then compare."""
         self._snapshots = []
-        reference, seconds = self._reference(sweep.variant)
+        reference, seconds = self.reference(sweep.variant)
         while True:
             driver = sweep.start()
             self.tally.commands += 1
@@ -317,7 +317,7 @@ class Killer:
         self.tally.epochs_run_twice += len(twice)
         self.tally.differing += differences(sweep, reference)
 
-    def _reference(self, variant: str) -> tuple[Sweep, float]:
+    def reference(self, variant: str) -> tuple[Sweep, float]:
         """The undisturbed sweep of a variant, and how many seconds it took."""
         if variant not in self._undisturbed:
             sweep = Sweep(self._folder, variant, f"undisturbed-{variant}")
