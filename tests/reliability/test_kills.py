@@ -37,7 +37,7 @@ def test_the_row_replaces_the_one_before(kills: ModuleType, tmp_path: Path) -> N
     tally = kills.Tally(sweeps=2, commands=5)
     tally.kills.update(driver=2, run=1)
     page = tmp_path / "page.md"
-    page.write_text("| what | seen | command |\n| --- | --- | --- |\n| 0 SIGKILLs | – | – |\n\nMore.\n")
+    page.write_text("| what | seen | command |\n| --- | --- | --- |\n| 0 SIGKILLs | nothing | none |\n\nMore.\n")
     kills.write_row(page, kills.row(tally, seed=4))
     lines = page.read_text().splitlines()
     assert lines[2].startswith(
