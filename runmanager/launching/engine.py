@@ -17,8 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from runmanager.launching.child import Raised, Request, Returned, child_main
-from runmanager.launching.preload import PRELOAD_VARIABLE
+from runmanager.launching.child import PRELOAD_VARIABLE, Raised, Request, Returned, child_main
 
 __all__ = ["Ending", "Job", "Listener", "LocalEngine", "usable_cores"]
 

@@ -8,10 +8,8 @@ import importlib
 import logging
 import os
 
+from runmanager.launching.child import PRELOAD_VARIABLE
 from runmanager.launching.lifeline import die_with_parent
-
-PRELOAD_VARIABLE = "RUNMANAGER_PRELOAD"
-"""Environment variable with the names of the modules to import, separated by commas."""
 
 die_with_parent()
 for _name in filter(None, os.environ.get(PRELOAD_VARIABLE, "").split(",")):
