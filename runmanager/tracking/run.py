@@ -190,9 +190,11 @@ class ActiveRun:
         details = EpochDetails(self._network, self._learning_rate, step_losses)
         for sink in self._sinks:
             self._notes.extend(sink.epoch(_before_tracking(record), details))
-        if self._checkpointer is not None and self._checkpointer.is_due(record.epoch):
-            so_far = self._with_walls(record, epoch.resolved_at)
-            self._checkpointer.save(self.folder.paths.checkpoint, self._progress(so_far))
+        if self._checkpointer is not None:
+            self._checkpointer.observe(record)
+            if self._checkpointer.is_due(record.epoch):
+                so_far = self._with_walls(record, epoch.resolved_at)
+                self._checkpointer.save(self.folder.paths.checkpoint, self._progress(so_far))
         record = self._with_walls(record, epoch.resolved_at)
         self.folder.append(record)
         self.history.append(record)
