@@ -59,6 +59,8 @@ def child_main(connection: Connection, request: Request) -> None:
     os.chdir(request.folder)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(request.threads)
+    else:
+        os.environ["OMP_NUM_THREADS"] = str(request.threads)  # read when torch is imported
     _say(connection, _answer(request))
 
 
@@ -68,7 +70,14 @@ def _answer(request: Request) -> Returned | Raised:
     except SystemExit as error:
         return Raised(f"sys.exit({error.code})", traceback.format_exc())
     except BaseException as error:
-        return Raised(f"{type(error).__name__}: {error}", traceback.format_exc())
+        return Raised(f"{type(error).__name__}: {_words_of(error)}", traceback.format_exc())
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # somebody's own __str__ may fail too
+        return "a message that cannot be shown"
 
 
 def _say(connection: Connection, answer: Returned | Raised) -> None:
