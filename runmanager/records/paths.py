@@ -41,6 +41,10 @@ class RunPaths:
         return self.root / "checkpoint.pt"
 
     @property
+    def heartbeat(self) -> Path:
+        return self.root / "heartbeat"
+
+    @property
     def attempts(self) -> Path:
         return self.root / "attempts"
 

@@ -62,7 +62,9 @@ class RunFolder:
         for path in sorted(self.paths.root.iterdir()):
             if path == self.paths.attempts or path.name.startswith("."):
                 continue
-            if path == self.paths.record:
+            if path == self.paths.heartbeat:
+                path.unlink()  # of a process that is gone
+            elif path == self.paths.record:
                 shutil.copy2(path, aside / path.name)
             else:
                 os.replace(path, aside / path.name)
