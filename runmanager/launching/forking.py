@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import connection, forkserver, spawn
@@ -29,6 +29,8 @@ MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
 
 _LOST = 255  # what Python reports of every process whose server is gone, whether it lives or not
 _DEATH_SECONDS = 30.0
+_TRIES = 10
+_PAUSE_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,9 @@ class Started:
         if self.process.exitcode != _LOST or self.server is None or self.server.is_alive():
             return False
         kill_group(self.process.pid)
-        pause = threading.Event()
-        for _ in range(int(_DEATH_SECONDS / 0.01)):
-            if self.identity is None or not self.identity.is_alive():
-                break
-            pause.wait(0.01)
+        until = time.monotonic() + _DEATH_SECONDS
+        while self.identity is not None and self.identity.is_alive() and time.monotonic() < until:
+            time.sleep(0.01)
         return True
 
 
@@ -67,12 +67,16 @@ class Starter:
             self._context.set_forkserver_preload(["runmanager.launching.preload"])
 
     def start(self, request: Request) -> Started:
-        """Start a process that does what is asked."""
+        """Start a process that does what is asked, of a new server where the one that was there has been killed."""
         with _also(self._environment | {MAIN_VARIABLE: _main_module()}):
-            try:
-                return self._start(request)
-            except (EOFError, OSError):
-                return self._start(request)  # a server that was killed shows only now; the next is started anew
+            for tries_left in reversed(range(_TRIES)):
+                try:
+                    return self._start(request)
+                except (EOFError, ConnectionError):
+                    if not tries_left:
+                        raise
+                    time.sleep(_PAUSE_SECONDS)  # until the server's death can be seen
+        raise AssertionError("the last try returns or raises")
 
     def _start(self, request: Request) -> Started:
         server = _server() if self._forks else None

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runmanager.records.files import LineAppender, complete_lines, replace_file
+from runmanager.records.files import LineAppender, complete_lines, locked_folder, replace_file
 
 STEPS = ["fdopen", "fchmod", "fsync", "replace"]
 
@@ -154,6 +155,23 @@ def test_cut_anywhere_the_whole_lines_before_it_are_read(
 
 def test_no_file_has_no_lines(tmp_path: Path) -> None:
     assert list(complete_lines(tmp_path / "nothing")) == []
+
+
+def test_a_locked_folder_is_ones_own_and_may_be_locked_again_by_the_same(tmp_path: Path) -> None:
+    entered = threading.Event()
+
+    def enter() -> None:
+        with locked_folder(tmp_path):
+            entered.set()
+
+    other = threading.Thread(target=enter)
+    with locked_folder(tmp_path):
+        other.start()
+        with locked_folder(tmp_path):
+            assert not entered.is_set()
+        assert not entered.is_set()
+    other.join()
+    assert entered.is_set()
 
 
 FULL_DISK = """
