@@ -180,7 +180,7 @@ class _Recorder(Listener):
             case Raised(message=message):
                 result.status, result.return_value = JobStatus.FAILED, RunManagerError(message)
             case _:
-                message = f"the job was not done: {outcome_of_ending(ending).message}"
+                message = f"the process ended before the job was done: {outcome_of_ending(ending).message}"
                 result.status, result.return_value = JobStatus.FAILED, RunManagerError(message)
         self._listener.ended(ending)
 
