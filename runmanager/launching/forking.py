@@ -13,13 +13,10 @@ from multiprocessing import connection, forkserver, spawn
 from multiprocessing.connection import Connection
 from typing import Any
 
-from runmanager.launching.child import Request, child_main
+from runmanager.launching.child import PRELOAD_VARIABLE, Request, child_main
 from runmanager.records.process import ProcessIdentity
 
-__all__ = ["MAIN_KEYS", "MAIN_VARIABLE", "PRELOAD_VARIABLE", "Started", "Starter", "kill_group"]
-
-PRELOAD_VARIABLE = "RUNMANAGER_PRELOAD"
-"""Environment variable of the server: the names of the modules to import, separated by commas."""
+__all__ = ["MAIN_KEYS", "MAIN_VARIABLE", "Started", "Starter", "kill_group"]
 
 MAIN_VARIABLE = "RUNMANAGER_MAIN"
 """Environment variable of the server: where the driver imports from, and its main module, as JSON."""

@@ -15,7 +15,8 @@ from multiprocessing import spawn
 from pathlib import Path
 from typing import Any
 
-from runmanager.launching.forking import MAIN_KEYS, MAIN_VARIABLE, PRELOAD_VARIABLE
+from runmanager.launching.child import PRELOAD_VARIABLE
+from runmanager.launching.forking import MAIN_KEYS, MAIN_VARIABLE
 from runmanager.launching.lifeline import die_with_parent
 
 _log = logging.getLogger(__name__)

@@ -43,10 +43,11 @@ def open_run(paths: RunPaths, record: RunRecord, *, can_resume: bool, overwrite:
         _put_error_aside(paths, stored.attempt - 1)
         folder.write(status=Status.RUNNING, reason=None, message="", ended_at=None, environment=record.environment)
         return OpenedRun(folder, is_resumed=True)
-    if status is not Status.SKIPPED:
-        folder.put_aside(stored.attempt - 1)
-    folder.record = record
-    folder.write(attempt=stored.attempt)
+    if status is Status.SKIPPED:  # nothing was done that could be kept
+        folder.record = record
+        folder.write(attempt=stored.attempt)
+    else:
+        folder.begin_anew(record)
     return OpenedRun(folder)
 
 

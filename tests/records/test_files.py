@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runmanager.records.files import LineAppender, complete_lines, locked_folder, replace_file
@@ -142,7 +142,12 @@ def test_a_torn_last_line_is_cut_before_the_next_one(tmp_path: Path, there: byte
     assert path.read_bytes() == kept + b"next\n"
 
 
-@given(lines=st.lists(st.binary(min_size=1, max_size=9).filter(lambda line: line.strip() and b"\n" not in line)))
+@settings(max_examples=30)
+@given(
+    lines=st.lists(
+        st.binary(min_size=1, max_size=9).filter(lambda line: line.strip() and b"\n" not in line), max_size=5
+    )
+)
 def test_cut_anywhere_the_whole_lines_before_it_are_read(
     tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
 ) -> None:
