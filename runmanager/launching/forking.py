@@ -26,6 +26,7 @@ MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
 
 _LOST = 255  # what Python reports of every process whose server is gone, whether it lives or not
 _DEATH_SECONDS = 30.0
+_DYING_SECONDS = 1.0
 _TRIES = 10
 _PAUSE_SECONDS = 0.1
 
@@ -44,13 +45,23 @@ class Started:
 
         It is dead when this returns: killed with its group, and waited for.
         """
-        if self.process.exitcode != _LOST or self.server is None or self.server.is_alive():
+        if self.process.exitcode != _LOST or self.server is None:
             return False
-        kill_group(self.process.pid)
-        until = time.monotonic() + _DEATH_SECONDS
-        while self.identity is not None and self.identity.is_alive() and time.monotonic() < until:
-            time.sleep(0.01)
-        return True
+        if self.identity is not None and self.identity.is_alive():  # the server reports those that are dead
+            kill_group(self.process.pid)
+            _await_death(self.identity, _DEATH_SECONDS)
+            return True
+        # A process that is being killed closes its pipes a moment before it counts as dead.
+        return _await_death(self.server, _DYING_SECONDS)
+
+
+def _await_death(process: ProcessIdentity, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while process.is_alive():
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 class Starter:
