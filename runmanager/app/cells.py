@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from runmanager.app.composition import CellLoader
-from runmanager.app.schema import Config, plain_config, read_config
+from runmanager.app.schema import Config, plain_config, read_config, unknown_settings
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell
 from runmanager.records.grid import flatten, readable_name
@@ -93,6 +93,10 @@ def _composed(
 ) -> tuple[dict[str, Any], Config] | None:
     try:
         cfg = loader.load_sweep_config(master, words)
+        unknown = unknown_settings(cfg)
+        if unknown:
+            faults.update(dict.fromkeys(unknown))
+            return None
         return plain_config(cfg), read_config(cfg)
     except (HydraException, OmegaConfBaseException) as error:
         found, rest = loader.diagnose(master, words)

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from runmanager.records.grid import flatten
-from runmanager.training.faults import fault, nearest
+from runmanager.training.faults import fault, meant, nearest
 
 __all__ = ["CellLoader"]
 
@@ -86,7 +86,10 @@ class CellLoader(ConfigLoaderImpl):
         options = self._options(group)
         if override.is_delete() or not isinstance(value, str) or value in options:
             return []
-        return [fault(group, f"be one of {', '.join(options)}", value, nearest(value, options))]
+        way_out = meant(value, options)
+        if group == "model" and not way_out:
+            way_out = "torchvision's classifiers are `model=torchvision model.architecture=NAME`"
+        return [fault(group, f"be one of {', '.join(options)}", value, way_out)]
 
     def _options(self, group: str) -> list[str]:
         return [name for name in self.get_group_options(group) if not name.startswith("schema_")]

@@ -62,11 +62,14 @@ class Net(torch.nn.Module):
             if self.steps == 3:
                 self._wait_at_the_gate()
         scores = self.linear(images.flatten(1))
-        return scores * float("nan") if self.way == "nan" and self.training else scores
+        return scores * float("nan") if self.way == "diverges" and self.training else scores
 
     def _wait_at_the_gate(self):
+        until = time.monotonic() + 100
         while Path("gate").exists():
             Path("waiting").touch()
+            if time.monotonic() > until:
+                raise TimeoutError("nobody opened the gate")
             time.sleep(0.01)
 
     def _meet(self):
@@ -80,7 +83,7 @@ class Net(torch.nn.Module):
             time.sleep(0.01)
 
     def _fine(self): print("a word of mine")
-    def _nan(self): pass
+    def _diverges(self): pass
     def _raises(self): raise ValueError("this model wants no data\\nand says so in two lines")
     def _exits(self): sys.exit(3)
     def _memory(self): raise MemoryError("all is full")

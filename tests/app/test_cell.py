@@ -14,7 +14,7 @@ ENDS = {
     "raises": ("failed", "exception", "ValueError: this model wants no data"),
     "exits": ("failed", "exit", "sys.exit(3)"),
     "memory": ("failed", "out_of_memory", "MemoryError: all is full (batch_size=32, "),
-    "nan": ("failed", "diverged", "nan"),
+    "diverges": ("failed", "diverged", "nan"),
     "vanishes": ("failed", "exit", "the process ended with exit code 0"),
     "segfaults": ("killed", "signal", "SIGSEGV"),
 }

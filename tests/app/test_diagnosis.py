@@ -16,7 +16,7 @@ REFUSED = {
     "unknown choice": (["model=cnnn"], ["`model` must be one of cnn, custom, ", "got cnnn; did you mean 'cnn'?"]),
     "unknown preset": (["experiment=digits"], ["`experiment` must be one of colab_mnist,", "'digits_quick'"]),
     "unreadable": (["lr=[1,"], ["`lr=[1,` must be an override like lr=0.1, got what Hydra cannot read:"]),
-    "no override": (["lr"], ["`lr` must be an override like lr=0.1, got"]),
+    "no override": (["lr"], ["`lr` must be NAME=VALUE, got no value; write lr=…"]),
     "a grid without -m": (["lr=1,2"], ["`lr=1,2` must be one value in a single run, got a grid; add -m"]),
     "an interval": (["-m", "lr=interval(0,1)"], ["`lr=interval(0,1)` must list its values"]),
     "no worker": (["hydra.launcher.workers=0"], ["`hydra.launcher.workers` must be at least 1, got 0."]),
@@ -26,7 +26,7 @@ REFUSED = {
         ["`hydra.launcher.workers` is no setting of Hydra's"],
     ),
     "no target": (["model=custom"], ["`model._target_` must be given, got nothing;"]),
-    "a name that leaves the folder": (["name=../up"], ["`name` must be a folder's name under `output_root`"]),
+    "a name that leaves the folder": (["name=../up"], ["`name` must be the name of one folder"]),
     "must resume, but what": (["resume=must"], ["`name` must be given with `resume=must`"]),
 }
 

@@ -89,10 +89,14 @@ def test_an_unknown_flag_is_refused(command: Callable[..., Any]) -> None:
 
 
 DRIVER = """
+import ctypes
 import sys
 sys.path = [entry for entry in sys.path if entry]  # a console script's has no current folder
 from runmanager.app.main import main
 status = main(sys.argv[1:])
+dies_with_parent = ctypes.c_int()
+ctypes.CDLL(None).prctl(2, ctypes.byref(dies_with_parent))  # PR_GET_PDEATHSIG
+print("tied to its parent:", dies_with_parent.value)
 print("heavy:", sorted({"torch", "torchvision", "tensorboard", "pandas", "sklearn"} & set(sys.modules)))
 sys.exit(status)
 """
@@ -120,3 +124,10 @@ def test_the_driver_never_loads_torch(
     assert "torch" not in said
     dry = driver(own_module.parent, environment(), *tiny, *own, "--dry-run")
     assert dry.stdout.splitlines()[-1] == "heavy: []"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a process to its parent")
+def test_the_driver_outlives_who_started_it(environment: Callable[..., dict[str, str]], tmp_path: Path) -> None:
+    """Only its own children are tied to it: a shell may go, and leave it running."""
+    done = driver(tmp_path, environment(RUNMANAGER_PRELOAD="torch"), "--dry-run")
+    assert done.stdout.splitlines()[-2:] == ["tied to its parent: 0", "heavy: []"]
