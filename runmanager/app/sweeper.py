@@ -121,8 +121,7 @@ class GridSweeper(Sweeper):
             return
         is_single = len(grid.cells) == 1 and not self._multirun
         questions = Questions(
-            datasets=_distinct([config.dataset for config in configs]),
-            models=_distinct([config.model for config in configs]),
+            parts=_distinct([(config.dataset, config.model) for config in configs]),
             devices=[configs[0].device] if is_single else [],
             data_root=Path(configs[0].data_root),
         )
