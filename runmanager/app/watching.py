@@ -105,6 +105,9 @@ class SweepWatcher(Listener):
         self._display.say("Stopping at once." if at_once else "Stopping after this epoch; Ctrl-C again stops at once.")
 
     def settled(self, ending: Ending) -> Outcome:
+        key = ending.job.key
+        if _is_anothers(self._running[key], ending, self._pids[key]):
+            return Outcome(Status.FINISHED)  # ours came too late, which is no bad end
         return self._settle(ending)[0]
 
     def _settle(self, ending: Ending) -> tuple[Outcome, bool]:
