@@ -19,14 +19,15 @@ __all__ = ["plan_table"]
 def plan_table(plan: Sequence[PlannedRun], sweep: SweepPaths | None, *, workers: int = 1) -> RenderableType:
     """The cells with what is to be done with each, why and where; nothing is run. `workers` run at once."""
     table = Table(box=None, pad_edge=False)
-    for heading in ("cell", "plan", "why", "where"):
+    for heading in ("run", "plan", "why"):
         table.add_column(heading, overflow="fold")
     for run in plan:
-        where = str(run.paths.root) if sweep else "a fresh folder"
-        table.add_row(run.paths.name.rpartition("-")[0], run.action, run.why, where)
+        table.add_row(run.paths.name, run.action, run.why)
     counts = Counter(str(run.action) for run in plan)
-    summary = f"{len(plan)} cells: " + ", ".join(f"{number} {action}" for action, number in counts.items())
-    return Group(table, "", summary, _estimate(plan, sweep, workers))
+    cells = f"{len(plan)} cell{'' if len(plan) == 1 else 's'}"
+    said = ", ".join(f"{number} {action}" for action, number in counts.items())
+    where = f"Where: {sweep.runs}" if sweep else "Where: a fresh folder"
+    return Group(table, "", f"{cells}: {said}", where, _estimate(plan, sweep, workers))
 
 
 def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None, workers: int) -> str:

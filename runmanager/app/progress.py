@@ -12,6 +12,7 @@ from rich.text import Text
 from runmanager.errors import RecordError
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.records.states import Reason
 from runmanager.records.store import read_epochs, read_record
 
 __all__ = ["RunDisplay", "run_line"]
@@ -158,8 +159,10 @@ def _summary(record: RunRecord, epochs: Sequence[EpochRecord]) -> str:
     parts = [str(record.status) + (f" ({record.reason})" if record.reason else "")]
     if epochs and epochs[-1].epoch > 0:
         parts.append(_metrics(epochs[-1]))
+    if record.config.get("device") == "auto" and record.environment.device_name:
+        parts.append(f"on {record.environment.device_name}")
     if record.run_seconds is not None and record.status.is_success and epochs:
         parts.append(f"{record.run_seconds:.1f} s")
-    if record.message:
+    if record.message and record.reason is not Reason.DEVICE_UNAVAILABLE:  # which says it all
         parts.append(record.message)
     return "  ".join(parts)

@@ -1,12 +1,13 @@
 """A run that is not to be run, to those who would run it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
 import torch
 
 from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.records.states import Status
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.options import Checkpointer
 
@@ -14,11 +15,16 @@ __all__ = ["IdleRun"]
 
 
 class IdleRun:
-    """A run that is not to be run: its device is missing, or it was finished earlier. It yields no epochs."""
+    """A run that is not to be run: its device is missing, or it was finished earlier. It yields no epochs.
 
-    def __init__(self, record: RunRecord) -> None:
+    `device` is the CPU, where a network that is built all the same does no harm. `say` shows a line to the user.
+    """
+
+    def __init__(self, record: RunRecord, *, say: Callable[[str], None]) -> None:
         self.record = record
+        self.device = torch.device("cpu")
         self.history: list[EpochRecord] = []
+        self._say = say
 
     def begin(
         self,
@@ -34,7 +40,10 @@ class IdleRun:
         """Nothing."""
 
     def epochs(self, num_epochs: int) -> Iterator[Epoch]:
-        """Nothing."""
+        """Nothing; where the run was finished with another number of epochs, it is said that they are not run."""
+        planned = self.record.epochs_planned
+        if self.record.status is Status.FINISHED and planned is not None and planned != num_epochs:
+            self._say(f"{self.record.name}: kept with {planned} epochs, {num_epochs} were asked for now")
         return iter(())
 
     def evaluation_before_training(self) -> Iterator[Epoch]:

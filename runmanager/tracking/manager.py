@@ -112,7 +112,7 @@ class RunManager:
         self._begun.append(paths)
         if opened.is_kept:
             self._say(f"{paths.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
-            return IdleRun(opened.folder.record)
+            return IdleRun(opened.folder.record, say=self._say)
         _write_config(opened.folder)
         begin_with = None if network is None else _beginner(network, loader, optimizer)
         return ActiveRun(
@@ -173,7 +173,7 @@ class RunManager:
             _write_config(opened.folder)
             self._say(f"{paths.name}: skipped: {error}")
         self._write_tables()
-        return IdleRun(opened.folder.record)
+        return IdleRun(opened.folder.record, say=self._say)
 
     def _say(self, line: str) -> None:
         if self._console and self._own_sinks is None:

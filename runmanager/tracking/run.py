@@ -280,6 +280,9 @@ class ActiveRun:
 
     def _outcome(self) -> Outcome:
         done = self.history[-1].epoch if self.history else 0
+        if done == 0 and self._stop is None:
+            # Nothing that could be kept: another time it is begun anew.
+            return Outcome(Status.KILLED, Reason.INTERRUPTED, "left before its first epoch had ended")
         if self._stop is not None and (done != self._planned or self._stop.status is Status.FAILED):
             return self._stop  # asked to stop after what was the last epoch anyway, it has run them all
         if self._planned is not None and done < self._planned:

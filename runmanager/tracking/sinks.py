@@ -1,5 +1,6 @@
 """Where metrics go: the seam every sink keeps, and the sinks that write lines or keep values in memory."""
 
+import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TextIO
@@ -124,7 +125,8 @@ class LogSink:
         # Appended line by line: the launcher may write the process's own output to the same file.
         self._file = start.paths.log.open("a", buffering=1)
         attempt = f", attempt {start.record.attempt}" if start.record.attempt > 1 else ""
-        self._write(f"{start.record.started_at}  begins on {start.device}{attempt}")
+        now = datetime.datetime.now(datetime.UTC).isoformat()  # of this attempt; the record has the first one's
+        self._write(f"{now}  begins on {start.device}{attempt}")
         return ()
 
     def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:

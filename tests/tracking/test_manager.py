@@ -293,6 +293,27 @@ def test_a_loop_that_is_left_is_stopped_early(
     assert record.message == "the loop was left after 2 of 5 epochs"
 
 
+def test_a_run_left_before_its_first_epoch_ended_is_not_finished(
+    tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
+) -> None:
+    for attempt in (1, 2):  # nothing is kept: the second begins anew
+        with quiet(tmp_path / "sweep").run({}, network, loader) as run:
+            for _ in run.epochs(5):
+                break
+        record = only_run().record
+        assert (record.status, record.reason, record.attempt) == ("killed", "interrupted", attempt)
+
+
+def test_a_kept_run_says_so_where_other_epochs_are_asked_for(
+    tmp_path: Path, network: nn.Module, loader: Any, train: Body, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for num_epochs in (1, 3):
+        with RunManager(tmp_path / "sweep").run({"lr": 1}, network, loader) as run:
+            network.to(run.device)
+            train(run, network, loader, epochs=num_epochs)
+    assert "kept with 1 epochs, 3 were asked for now" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("left_after", "recorded"), [("all batches", 2), ("one batch", 1)])
 def test_an_epoch_whose_batches_were_all_taken_is_not_lost(
     tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun], left_after: str, recorded: int

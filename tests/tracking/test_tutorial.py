@@ -167,6 +167,8 @@ def test_calls_out_of_order_are_refused() -> None:
 
 def test_a_finished_run_is_not_overwritten_unless_told() -> None:
     begin(m := RunManager("outputs/sweep", console=False))
+    m.begin_epoch()
+    m.end_epoch()
     m.end_run()
     with pytest.raises(RunExistsError, match=r"RunManager\(…, overwrite=True\)"):
         begin(RunManager("outputs/sweep", console=False))
