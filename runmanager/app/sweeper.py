@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from runmanager.launching.child import Returned
 from runmanager.launching.engine import LocalEngine, call
 from runmanager.launching.hydra_launcher import LocalLauncher, register_plugin
 from runmanager.launching.plan import Action, PlannedRun, Resume, plan_runs
+from runmanager.launching.slurm import SlurmLauncher
 from runmanager.records.paths import SweepPaths
 from runmanager.records.run import Environment
 from runmanager.records.store import read_sweep
@@ -81,6 +82,8 @@ class GridSweeper(Sweeper):
         first = grid.configs[0]
         sweep = _folder_for(first)
         plan = _plan(grid, sweep, first)
+        if isinstance(self._launcher, SlurmLauncher) and sweep is not None:
+            plan = self._with_queue(self._launcher, grid, plan, sweep)
         if self._dry_run:
             from runmanager.app.plan_table import plan_table
 
@@ -90,6 +93,22 @@ class GridSweeper(Sweeper):
         self._confirm(len(to_run))
         self._preflight(grid, to_run)
         return self._run(grid, plan, to_run, sweep or fresh_sweep_folder(Path(first.output_root)))
+
+    def _with_queue(
+        self, launcher: SlurmLauncher, grid: Grid, plan: list[PlannedRun], sweep: SweepPaths
+    ) -> list[PlannedRun]:
+        """The plan with what Slurm knows: a run whose job is gone is over, and a queued cell is left to its job."""
+        if launcher.settle(plan, sweep):
+            plan = _plan(grid, sweep, grid.configs[0])
+        if launcher.options.wait and not self._dry_run:
+            return plan  # the launcher waits for the queued ones, and submits none twice
+        queued = launcher.queued(sweep)
+        return [
+            replace(each, action=Action.LEAVE, why=f"Slurm job {queued[each.paths.name]}")
+            if each.is_to_run and each.paths.name in queued
+            else each
+            for each in plan
+        ]
 
     def _refuse_hidden_grid(self, words: Sequence[str]) -> None:
         if self._multirun or self._params:
@@ -116,7 +135,8 @@ class GridSweeper(Sweeper):
         ]
         if not configs:
             return
-        is_single = len(grid.cells) == 1 and not self._multirun
+        # Slurm's nodes have other devices than the host that hands the cells over.
+        is_single = len(grid.cells) == 1 and not self._multirun and not isinstance(self._launcher, SlurmLauncher)
         questions = Questions(
             datasets=_distinct([config.dataset for config in configs]),
             models=_distinct([config.model for config in configs]),
@@ -145,8 +165,11 @@ class GridSweeper(Sweeper):
         watcher = SweepWatcher(
             sweep, list(cells.values()), to_run, epochs=grid.configs[0].epochs, console=self._console, quiet=self._quiet
         )
-        if isinstance(self._launcher, LocalLauncher):
+        if isinstance(self._launcher, LocalLauncher | SlurmLauncher):
             self._launcher.listener = watcher
+        if isinstance(self._launcher, SlurmLauncher):
+            self._launcher.runs = to_run
+            self._launcher.when_ended = "runmanager.app.watching:write_tables_alone"
         returns: Sequence[JobReturn] = []
         interrupted = False
         with watcher:
@@ -155,6 +178,9 @@ class GridSweeper(Sweeper):
                     returns = self._launcher.launch([_words(each, sweep) for each in to_run], initial_job_idx=0)
             except KeyboardInterrupt:
                 interrupted = True
+        if isinstance(self._launcher, SlurmLauncher) and not self._launcher.options.wait:
+            watcher.leave()
+            return returns
         status = watcher.finish(interrupted=interrupted)
         if status:
             raise SystemExit(status)

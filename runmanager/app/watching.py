@@ -1,10 +1,8 @@
 """A sweep's driver while its runs run: the display, ends that no run could write itself, the tables, the status."""
 
-import datetime
 import os
 import shlex
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -17,16 +15,16 @@ from rich.console import Console
 from runmanager.app.progress import RunDisplay
 from runmanager.errors import RecordError
 from runmanager.launching.child import Raised
+from runmanager.launching.endings import outcome_of_ending, write_missing_end
 from runmanager.launching.engine import Ending, Job, Listener
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.records.files import replace_file
 from runmanager.records.paths import SweepPaths
-from runmanager.records.run import RunRecord
-from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import encode_record, read_record
+from runmanager.records.states import Status
+from runmanager.records.store import read_record
 from runmanager.tracking.provenance import command_line
 
-__all__ = ["SweepWatcher", "command_name", "outcome_of_ending"]
+__all__ = ["SweepWatcher", "command_name", "outcome_of_ending", "write_tables_alone"]
 
 _TABLES_SHARE = 0.05  # of the driver's time goes into tables while runs run, however many there are
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
@@ -86,7 +84,7 @@ class SweepWatcher(Listener):
     def ended(self, ending: Ending) -> None:
         run = self._running.pop(ending.job.key)
         outcome = outcome_of_ending(ending)
-        _write_missing_end(run, outcome)
+        write_missing_end(run, outcome)
         if isinstance(ending.answer, Raised):
             replace_file(run.paths.error, ending.answer.traceback)
         self._display.ended(run.paths)
@@ -111,6 +109,15 @@ class SweepWatcher(Listener):
             return _INTERRUPTED
         states = [_status(run) for run in self._plan if run.action is not Action.LEAVE]
         return 0 if all(status is not None and status.is_success for status in states) else 1
+
+    def leave(self) -> None:
+        """Write the tables as they stand, and say how to follow runs that go on without this driver."""
+        self._write_tables(report=False)
+        if not self._quiet:
+            sweep = shlex.quote(str(self._sweep.root))
+            self._display.say("The cells are Slurm's now. To follow them:")
+            self._display.say(f"  {command_name()} watch {sweep}")
+            self._display.say(f"  {command_name()} table {sweep}")
 
     def _resuming_command(self) -> str:
         command = shlex.join(command_line())
@@ -137,51 +144,19 @@ class SweepWatcher(Listener):
         self._display.say(f"TensorBoard: {command_name()} tensorboard {shlex.quote(str(self._sweep.root))}")
 
 
+def write_tables_alone(sweep: SweepPaths) -> None:
+    """Write the tables of a sweep that has no driver."""
+    from runmanager.results.write import write_tables
+
+    write_tables(sweep, report=False)
+
+
 def command_name() -> str:
     """How to call the `runmanager` command from here: by its path where it is installed and not on PATH."""
     beside = Path(sys.executable).with_name("runmanager")
     if shutil.which("runmanager") or not beside.exists():
         return "runmanager"
     return shlex.quote(os.path.relpath(beside))
-
-
-def outcome_of_ending(ending: Ending) -> Outcome:
-    """What a process's end makes of a run that could not write its own."""
-    if ending.was_stopped:
-        return Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped at once")
-    if isinstance(ending.answer, Raised):
-        first = ending.answer.message.splitlines()[0]
-        return Outcome(Status.FAILED, Reason.EXCEPTION, first)
-    if ending.exit_code < 0:
-        return Outcome(Status.KILLED, Reason.SIGNAL, _signal_name(-ending.exit_code))
-    return Outcome(Status.FAILED, Reason.EXIT, f"the process ended with exit code {ending.exit_code}")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _write_missing_end(run: PlannedRun, outcome: Outcome) -> None:
-    """Write the end of a run whose process is gone without having written it."""
-    now = datetime.datetime.now(datetime.UTC).isoformat()
-    try:
-        record = read_record(run.paths)
-    except RecordError:
-        if run.paths.record.exists():
-            return  # damaged: every reader says so
-        run.paths.root.mkdir(parents=True, exist_ok=True)
-        record = RunRecord(
-            name=run.paths.name,
-            signature=run.cell.signature,
-            status=Status.PENDING,
-            config=dict(run.cell.config),
-            started_at=now,
-        )
-    if not record.status.is_ended:
-        replace_file(run.paths.record, encode_record(record.ended(outcome, at=now)))
 
 
 def _status(run: PlannedRun) -> Status | None:

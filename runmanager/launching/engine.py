@@ -17,6 +17,7 @@ from typing import Any
 
 from runmanager.launching.child import Raised, Request, Returned, child_main
 from runmanager.launching.preload import PRELOAD_VARIABLE
+from runmanager.records.states import Outcome
 
 __all__ = ["Ending", "Job", "Listener", "LocalEngine", "usable_cores"]
 
@@ -37,13 +38,15 @@ class Ending:
     """How a job's process ended.
 
     `answer` is what it said itself, None if it could not: then `exit_code` tells, negative for a signal.
-    `was_stopped` is True if it ended because the engine was told to end everything at once.
+    `was_stopped` is True if it ended because the engine was told to end everything at once. `verdict` is what a
+    launcher knows that these cannot tell.
     """
 
     job: Job
     exit_code: int
     answer: Returned | Raised | None
     was_stopped: bool = False
+    verdict: Outcome | None = None
 
 
 class Listener:

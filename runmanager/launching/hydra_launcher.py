@@ -23,7 +23,15 @@ from runmanager.errors import RunManagerError
 from runmanager.launching.child import Raised, Returned
 from runmanager.launching.engine import Ending, Job, Listener, LocalEngine
 
-__all__ = ["LocalLauncher", "LocalLauncherOptions", "register", "register_plugin"]
+__all__ = [
+    "LocalLauncher",
+    "LocalLauncherOptions",
+    "Recorder",
+    "register",
+    "register_plugin",
+    "run_hydra_job",
+    "unfinished",
+]
 
 _PLUGIN_MODULE = "hydra_plugins.runmanager"
 
@@ -55,8 +63,8 @@ class LocalLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run the jobs; a job that died is a failed return, and the others run all the same."""
         setup_globals()
-        returns = [_unfinished(overrides) for overrides in job_overrides]
-        recorder = _Recorder(returns, initial_job_idx, self.listener)
+        returns = [unfinished(overrides) for overrides in job_overrides]
+        recorder = Recorder(returns, initial_job_idx, self.listener)
         self.engine.run(self._jobs(job_overrides, initial_job_idx), recorder)
         if self.engine.was_interrupted:
             raise KeyboardInterrupt
@@ -68,10 +76,10 @@ class LocalLauncher(Launcher):
             with open_dict(config):
                 config.hydra.job.id = str(index)
                 config.hydra.job.num = index
-            yield Job(index, _run_job, (self._task.__module__, self._task.__qualname__, config))
+            yield Job(index, run_hydra_job, (self._task.__module__, self._task.__qualname__, config))
 
 
-class _Recorder(Listener):
+class Recorder(Listener):
     """Keeps each job's return, and passes everything on."""
 
     def __init__(self, returns: list[JobReturn], first: int, listener: Listener) -> None:
@@ -101,13 +109,14 @@ class _Recorder(Listener):
         self._listener.ended(ending)
 
 
-def _unfinished(overrides: Sequence[str]) -> JobReturn:
+def unfinished(overrides: Sequence[str]) -> JobReturn:
+    """What is to be returned of a job until it is known how it ended."""
     result = JobReturn(overrides=list(overrides))
     result.status, result.return_value = JobStatus.FAILED, RunManagerError("the job was never begun")
     return result
 
 
-def _run_job(module: str, name: str, config: DictConfig) -> tuple[JobStatus, Any]:
+def run_hydra_job(module: str, name: str, config: DictConfig) -> tuple[JobStatus, Any]:
     """In the job's own process: Hydra's own way of running a job, with the task found by its name."""
     from hydra._internal.callbacks import Callbacks
 

@@ -27,7 +27,11 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
     @classmethod
     def current(cls) -> "ProcessIdentity":
         """The identity of the calling process."""
-        pid = os.getpid()
+        return cls.of(os.getpid())
+
+    @classmethod
+    def of(cls, pid: int) -> "ProcessIdentity":
+        """The identity of a process of this host."""
         return cls(pid=pid, start_ticks=_start_ticks(pid) or 0, boot_id=_boot_id(), host=socket.gethostname())
 
     def is_alive(self) -> bool | None:
