@@ -108,7 +108,7 @@ def _register() -> None:
 
     register_schema()
     register(preload=_PRELOAD)
-    register_slurm(preload=_PRELOAD)
+    register_slurm()
     register_sweeper()
 
 

@@ -4,6 +4,7 @@ An application of its own imports this module and calls `register_slurm()` befor
 """
 
 import contextlib
+import io
 import multiprocessing.spawn
 import os
 import pickle
@@ -132,7 +133,6 @@ class SlurmLauncher(Launcher):
             environment={name: value for name, value in os.environ.items() if name.startswith(_SHIPPED)},
             sweep=SweepPaths(Path(config.hydra.sweep.dir).absolute()),
             run=run,
-            preload=tuple(self.options.preload),
             timeout=self.options.timeout,
             time_limit_minutes=self.options.time,
             goes_on=False,
@@ -169,7 +169,8 @@ class SlurmLauncher(Launcher):
         """One submission: an array, or a single job. Of several arrays each comes `after` the one before."""
         import submitit
 
-        with _outside_of_any_job(), warnings.catch_warnings():
+        # submitit prints what sbatch says, which is said again in a line of ours.
+        with _outside_of_any_job(), contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # submitit's own, about what is not used here
             try:
                 executor = submitit.SlurmExecutor(_folder(cells[0]))
@@ -177,8 +178,8 @@ class SlurmLauncher(Launcher):
                 with executor.batch():
                     jobs = [executor.submit(run_slurm_job, cell.request) for cell in cells]
             except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as error:
-                said = str(error).strip().splitlines()
-                raise RunManagerError(f"Slurm must take the jobs, got: {said[-1] if said else error}") from error
+                said = str(error).strip().splitlines() or [type(error).__name__]
+                raise RunManagerError(f"Slurm must take the jobs, got: {said[-1]}") from error
             except RuntimeError as error:
                 raise RunManagerError(
                     f"`hydra/launcher=slurm` must run where Slurm's commands are, got: {error} Use a login node of the "
@@ -235,9 +236,9 @@ def _outside_of_any_job() -> Iterator[None]:
         os.environ.update(hidden)
 
 
-def register_slurm(*, preload: Sequence[str] = ("torch",)) -> None:
-    """Make `hydra/launcher=slurm` known to Hydra; `preload` is its default."""
+def register_slurm() -> None:
+    """Make `hydra/launcher=slurm` known to Hydra."""
     register_plugin(SlurmLauncher)
-    node = OmegaConf.structured(SlurmOptions(preload=list(preload)))
+    node = OmegaConf.structured(SlurmOptions)
     OmegaConf.set_readonly(node, None)  # Hydra's overrides still change it
     ConfigStore.instance().store(group="hydra/launcher", name="slurm", node=node, provider="runmanager")

@@ -130,6 +130,8 @@ class _Follower:
         if not each.has_begun:
             each.has_begun = True
             self._listener.started(_as_job(each), 0)
+            if self._heeded and each in self._open:
+                self._queue.signal([each.job], "TERM")  # it slipped out of the queue just before
 
     def _see_gone(self, each: Submitted, report: Report | None, end: JobEnd) -> None:
         self._see_begun(each)
@@ -187,10 +189,10 @@ class _Follower:
         jobs = [each.job for each in self._open]
         self._listener.stopping(at_once=self._heeded > 1)
         if self._heeded > 1:
-            self._queue.cancel(jobs)
+            self._queue.kill(jobs)
             return
-        self._queue.cancel(jobs, only_pending=True)
-        self._queue.signal(jobs, "TERM")
+        self._queue.cancel(jobs)
+        self._queue.signal([each.job for each in self._open if each.has_begun], "TERM")
 
     @contextlib.contextmanager
     def _signals_counted(self) -> Iterator[None]:

@@ -33,8 +33,9 @@ from runmanager.records.store import encode_record, read_record
 
 __all__ = ["Report", "SlurmRequest", "run_slurm_job"]
 
-# Slurm sends what it sends to every process of a job, also to a loader's workers, which would die of it.
+# What Slurm sends when a job's time is nearly up, as it is told to. It sends everything to every process of a job.
 _NOTICES = (signal.SIGUSR1, signal.SIGUSR2)
+_WORDS = (signal.SIGTERM, *_NOTICES)
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,6 @@ class SlurmRequest:
     environment: Mapping[str, str]
     sweep: SweepPaths
     run: PlannedRun | None
-    preload: tuple[str, ...]
     timeout: float | None
     time_limit_minutes: int
     goes_on: bool
@@ -91,6 +91,23 @@ class _Overseer(Listener):
         self._begun_at = time.monotonic()
         # Read by this job's next incarnation, maybe on another node, which cannot see whether this one lives.
         replace_file(self._note, msgspec.json.encode(ProcessIdentity.of(pid)))
+        self._hear_once(signal.getsignal(signal.SIGTERM))
+
+    def _hear_once(self, engine_hears: Any) -> None:
+        """Hand the first word of Slurm's on to the engine, and be deaf to the others.
+
+        Slurm says everything twice or more often, and the second SIGTERM would make the engine kill the run at once.
+        """
+
+        def hear(number: int, frame: FrameType | None) -> None:
+            for each in _WORDS:
+                signal.signal(each, signal.SIG_IGN)
+            self.was_told = True
+            self.time_is_up = number in _NOTICES
+            engine_hears(signal.SIGTERM, frame)
+
+        for each in _WORDS:
+            signal.signal(each, hear)
 
     def tick(self) -> None:
         if self._timeout is None or self._timed_out or time.monotonic() - self._begun_at < self._timeout:
@@ -99,9 +116,6 @@ class _Overseer(Listener):
         assert self.pid is not None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-
-    def stopping(self, *, at_once: bool) -> None:
-        self.was_told = True
 
     def ended(self, ending: Ending) -> None:
         self.ending = ending
@@ -143,17 +157,11 @@ def _job_name() -> str:
 
 
 def _oversee(request: SlurmRequest, overseer: _Overseer) -> Report:
-    engine = LocalEngine(workers=1, preload=request.preload)
-    with _deaf(signal.SIGTERM, *_NOTICES):
-        multiprocessing.forkserver.ensure_running()  # what it inherits deaf, it and all its children stay
-
-    def told(number: int, frame: FrameType | None) -> None:
-        if number in _NOTICES and not overseer.time_is_up:
-            overseer.time_is_up = True
-            signal.raise_signal(signal.SIGTERM)  # which the engine hands on
-
+    engine = LocalEngine()  # nothing preloaded: it starts one process only
     for number in _NOTICES:
-        signal.signal(number, told)
+        signal.signal(number, signal.SIG_IGN)  # until there is a run that could be told
+    with _deaf(signal.SIGTERM):
+        multiprocessing.forkserver.ensure_running()  # deaf by inheritance, it and all its children
     engine.run([Job(0, _in_own_process, (request.world, request.task))], overseer)
     ending = overseer.ending
     if ending is None:  # told to end before it began
@@ -170,13 +178,12 @@ def _oversee(request: SlurmRequest, overseer: _Overseer) -> Report:
 
 
 @contextlib.contextmanager
-def _deaf(*numbers: signal.Signals) -> Iterator[None]:
-    earlier = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+def _deaf(number: signal.Signals) -> Iterator[None]:
+    earlier = signal.signal(number, signal.SIG_IGN)
     try:
         yield
     finally:
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
+        signal.signal(number, earlier)
 
 
 def _in_own_process(world: Mapping[str, Any], task: bytes) -> Any:

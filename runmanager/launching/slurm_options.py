@@ -41,7 +41,6 @@ class SlurmOptions:
     `wait=false` submits and leaves. Else the driver asks Slurm every `poll_seconds` and submits a cell again, at most
     `resubmissions` times, which Slurm preempted or whose time was up. `signal_seconds` before its time is up a job is
     told so, and its run ends after its epoch. `timeout` (in seconds) kills a run that takes longer from its start.
-    `preload` names modules that each run's process starts with.
     """
 
     _target_: str = "hydra_plugins.runmanager.SlurmLauncher"
@@ -61,14 +60,12 @@ class SlurmOptions:
     timeout: float | None = None
     signal_seconds: int = 90
     resubmissions: int = 10
-    preload: list[str] = field(default_factory=lambda: ["torch"])
 
     @classmethod
     def checked(cls, **settings: Any) -> "SlurmOptions":
         """Options from settings as Hydra hands them over. Raises `ConfigurationError` with every fault."""
         given = dict(settings)
         given["additional_parameters"] = dict(settings.get("additional_parameters") or {})
-        given["preload"] = list(settings.get("preload") or [])
         options = cls(**given)
         faults = options.faults()
         if faults:

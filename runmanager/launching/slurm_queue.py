@@ -51,15 +51,22 @@ class SlurmQueue:
         found = re.search(r"MaxArraySize\s*=\s*(\d+)", _run(["scontrol", "show", "config"]).stdout)
         return max(1, int(found.group(1)) - 1) if found else 1000
 
-    def cancel(self, jobs: Sequence[str], *, only_pending: bool = False) -> None:
-        """Take jobs out of the queue; what runs is told to end, and killed soon after, unless `only_pending`."""
+    def cancel(self, jobs: Sequence[str]) -> None:
+        """Take jobs that have not begun out of the queue; the others run on."""
         if jobs:
-            _run(["scancel", *(["--state=PENDING"] if only_pending else []), *jobs])
+            _run(["scancel", "--state=PENDING", *jobs])
+
+    def kill(self, jobs: Sequence[str]) -> None:
+        """Kill jobs at once, whatever they are at."""
+        if jobs:
+            _run(["scancel", "--signal=KILL", *jobs])
 
     def signal(self, jobs: Sequence[str], name: str) -> None:
-        """Send a signal to every process of running jobs."""
+        """Send a signal to every process of running jobs, maybe several times."""
+        # To the step that submitit's script starts: signalling an array's job as a whole is refused, after it has been
+        # done, and tried again for ten seconds, while other jobs of the array wait (seen with Slurm 22.05).
         if jobs:
-            _run(["scancel", f"--signal={name}", "--state=RUNNING", *jobs])
+            _run(["scancel", f"--signal={name}", *(f"{job}.0" for job in jobs)])
 
     def requeue(self, job: str) -> bool:
         """Put a running job back into the queue; whether Slurm did."""
