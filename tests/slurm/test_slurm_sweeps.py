@@ -208,7 +208,7 @@ def test_what_slurm_refuses_is_said_in_a_line(bench: Any) -> None:
     assert done.status == 2
     (line,) = done.err.splitlines()
     assert line.startswith("error: Slurm must take the jobs, got: sbatch: error:")
-    done = bench.run("name=refused", "hydra.launcher.time=0", "hydra.launcher.additional_parameters={mem: 1G}")
+    done = bench.run("name=refused", "hydra.launcher.time=0", "+hydra.launcher.additional_parameters.mem=1G")
     assert done.status == 2
     assert done.err.splitlines() == [
         "error: `hydra.launcher.time` must be above 0, got 0.",
