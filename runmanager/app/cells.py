@@ -8,10 +8,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from runmanager.app.composition import CellLoader
-from runmanager.app.schema import Config, plain_config, read_config
+from runmanager.app.schema import Config, plain_config, read_config, unknown_settings
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell
 from runmanager.records.grid import flatten, readable_name
@@ -93,14 +93,24 @@ def _composed(
 ) -> tuple[dict[str, Any], Config] | None:
     try:
         cfg = loader.load_sweep_config(master, words)
+        unknown = unknown_settings(cfg)
+        if unknown:
+            faults.update(dict.fromkeys(unknown))
+            return None
         return plain_config(cfg), read_config(cfg)
     except (HydraException, OmegaConfBaseException) as error:
         found, rest = loader.diagnose(master, words)
-        faults.update(dict.fromkeys(found or [str(error).splitlines()[0]]))
+        faults.update(dict.fromkeys(found or [_said(error)]))
         if found and rest is not None:
             # What is wrong with the other values is to be said in the same breath.
             faults.update(dict.fromkeys(read_config(rest).faults()))
         return None
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, MissingMandatoryValue):
+        return f"`{error.full_key}` must be given, got nothing; add `{error.full_key}=…`."
+    return str(error).splitlines()[0]
 
 
 def _value_of(plain: dict[str, Any], key: str) -> Any:

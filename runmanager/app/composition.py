@@ -1,7 +1,7 @@
 """Composing cells: at most once for each distinct choice of groups, values applied to a copy, every fault collected."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
@@ -13,12 +13,14 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from runmanager.records.grid import flatten
-from runmanager.training.faults import fault, nearest
+from runmanager.training.faults import fault, meant, nearest
 
 __all__ = ["CellLoader"]
 
 # Their values reach into composition itself, so a copy of what was composed without them would be wrong.
 _SLOW_KEYS = ("hydra.searchpath", "hydra.job.env_copy", "hydra.job.config", "hydra.job.name")
+
+_JUDGED_WITH_OTHERS = ("dataset", "model", "optimizer", "scheduler", "loader")
 
 
 class CellLoader(ConfigLoaderImpl):
@@ -56,21 +58,27 @@ class CellLoader(ConfigLoaderImpl):
     def diagnose(self, master: DictConfig, sweep_overrides: Sequence[str]) -> tuple[list[str], DictConfig | None]:
         """Everything that is wrong with a cell's overrides, as readable lines, and the cell with the right ones alone.
 
-        There is no such cell, None, while a group has no right choice.
+        A group without a right choice is None in that cell; there is no cell, None, where the preset is wrong.
         """
         given = [*_hydra_words(master), *sweep_overrides]
         parsed = OverridesParser.create(config_loader=self).parse_overrides(given)
-        faults = [line for each in parsed if self._is_choice(each) for line in self._bad_choice(each)]
-        if faults:
-            values = [each for each in parsed if not self._is_choice(each)]
-            return faults + [line for each in values for line in self._unknown(each, master)], None
+        bad = {each.key_or_group: self._bad_choice(each) for each in parsed if self._is_choice(each)}
+        bad = {group: lines for group, lines in bad.items() if lines}
+        faults = [line for lines in bad.values() for line in lines]
+        if "experiment" in bad:  # a preset could bring any group and any key
+            return faults + [line for each in parsed for line in self._unknown(each, master)], None
+        # What a group's settings ought to be is not known without its choice.
+        known = [each for each in parsed if not each.key_or_group.startswith((*bad, *_settings_of(bad)))]
         try:
-            config = self._base(master, parsed)
+            config = self._base(master, known)
         except (HydraException, OmegaConfBaseException) as error:
-            return [_first_line(error)], None
-        for each in parsed:
+            return [*faults, _first_line(error)], None
+        for each in known:
             if not self._is_choice(each):
                 faults += self._bad_value(each, config)
+        for group in bad:
+            if group in _JUDGED_WITH_OTHERS:
+                config[group] = None
         return faults, config
 
     def _bad_choice(self, override: Override) -> list[str]:
@@ -78,13 +86,18 @@ class CellLoader(ConfigLoaderImpl):
         options = self._options(group)
         if override.is_delete() or not isinstance(value, str) or value in options:
             return []
-        return [fault(group, f"be one of {', '.join(options)}", value, nearest(value, options))]
+        way_out = meant(value, options)
+        if group == "model" and not way_out:
+            way_out = "torchvision's classifiers are `model=torchvision model.architecture=NAME`"
+        return [fault(group, f"be one of {', '.join(options)}", value, way_out)]
 
     def _options(self, group: str) -> list[str]:
         return [name for name in self.get_group_options(group) if not name.startswith("schema_")]
 
     def _unknown(self, override: Override, master: DictConfig) -> list[str]:
         """Only whether the key's first part is known: the groups' own keys are not, while a choice is wrong."""
+        if self._is_choice(override):
+            return []
         first = override.key_or_group.split(".")[0]
         known = [str(key) for key in master]
         return [] if first in known or override.is_add() else [_unknown_key(override, known)]
@@ -98,6 +111,10 @@ class CellLoader(ConfigLoaderImpl):
 
     def _groups(self) -> list[str]:
         return [name for name in self.list_groups("") if name != "hydra"]
+
+
+def _settings_of(groups: Iterable[str]) -> list[str]:
+    return [f"{group.replace('/', '.')}." for group in groups]
 
 
 def _hydra_words(master: DictConfig) -> list[str]:

@@ -19,7 +19,7 @@ __all__ = ["command_faults"]
 
 def command_faults(words: Sequence[str]) -> tuple[str, ...]:
     """Every fault of a command's overrides, as readable lines; none where the fault lies elsewhere."""
-    overrides = [word for word in words if not word.startswith("-") and ("=" in word or word.startswith("~"))]
+    overrides = [word for word in words if not word.startswith("-")]
     if any(word.startswith(("--config", "-cn", "-cp", "-cd")) for word in words):
         return ()  # another configuration than ours: Hydra's own word must do
     GlobalHydra.instance().clear()

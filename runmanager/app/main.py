@@ -19,6 +19,14 @@ _INTERRUPTED = 130
 _FLAGS = ("--dry-run", "--debug", "--quiet", "--yes")
 # Beside torch what a run's first `add_graph` would import, and the cell itself with all that it needs.
 _PRELOAD = ("torch", "torch.distributed.tensor", "runmanager.app.cell")
+_WITH_A_VALUE = (
+    *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd"),
+    *("--experimental-rerun", "--info", "-i"),
+)
+_HYDRAS_FLAGS = (
+    *("--help", "-h", "--hydra-help", "--version", "--resolve", "--run", "-r", "--multirun", "-m"),
+    *("--shell-completion", "-sc"),
+)
 _NOT_A_RUN = ("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc")
 
 
@@ -40,6 +48,24 @@ class _Command:
     @property
     def is_multirun(self) -> bool:
         return any(word in ("-m", "--multirun") for word in self.words)
+
+    def faults(self) -> list[str]:
+        """The words that are neither an option nor NAME=VALUE, as readable lines."""
+        faults = []
+        words = iter(self.words)
+        for word in words:
+            option = word.partition("=")[0]
+            if not word.startswith("-"):
+                if "=" not in word and not word.startswith("~"):
+                    way_out = f"; write {word}=…" if word.replace(".", "_").isidentifier() else ""
+                    faults.append(f"`{word}` must be NAME=VALUE, got no value{way_out}.")
+            elif option in _WITH_A_VALUE:
+                if option == word:
+                    next(words, None)
+            elif option not in _HYDRAS_FLAGS:
+                setting = option.lstrip("-").replace("-", "_")
+                faults.append(f"`{word}` must be an option, got an unknown one; a setting is written {setting}=….")
+        return faults
 
     def for_hydra(self) -> list[str]:
         """A single run goes through sweeper and launcher like a grid of one; the sweeper is told which it was."""
@@ -73,6 +99,7 @@ def main(argv: Sequence[str] | None = None, *, program: Sequence[str] = ("python
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
+        print("Interrupted before anything was run.", file=sys.stderr)
         return _INTERRUPTED
     except Exception as error:
         if "--debug" in command.flags:
@@ -86,6 +113,8 @@ def main(argv: Sequence[str] | None = None, *, program: Sequence[str] = ("python
 def _run_hydra(command: _Command, called: Sequence[str]) -> None:
     if sys.platform == "win32":
         raise RunManagerError("runmanager must run on Linux or macOS, got Windows; use WSL.")
+    if faults := command.faults():
+        raise ConfigurationError(faults)
     import hydra
 
     from runmanager.app.schema import conf_folder

@@ -50,14 +50,15 @@ def preflight(questions: Questions) -> list[str]:
 
 
 def _model_faults(model: Any) -> list[str]:
-    from runmanager.training.targets import resolve_target
+    from runmanager.training.models import OFFERED
+    from runmanager.training.targets import check_arguments, resolve_target
     from runmanager.training.torchvision_models import architecture_faults
 
     try:
         if isinstance(model, TorchvisionModelOptions):
             return architecture_faults(model.architecture)
         if isinstance(model, Mapping):
-            resolve_target(model, group="model")
+            check_arguments(resolve_target(model, group="model"), model, OFFERED, group="model")
     except RunManagerError as error:
         return str(error).splitlines()
     return []

@@ -1,5 +1,6 @@
 """Every setting of a cell with its type and default, as Hydra is told of them, and back from Hydra's configuration."""
 
+import dataclasses
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,11 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 
 import runmanager
 from runmanager.launching.plan import Resume
-from runmanager.training.faults import fault, nearest
+from runmanager.training.faults import fault, meant, nearest
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.options import OPTION_TYPES
 
-__all__ = ["Config", "conf_folder", "plain_config", "read_config", "register_schema"]
+__all__ = ["Config", "conf_folder", "plain_config", "read_config", "register_schema", "unknown_settings"]
 
 _GROUPS = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
 
@@ -31,10 +32,11 @@ class Config(TrainingOptions):
         """Every fault, as readable lines."""
         faults = super().faults()
         if self.resume not in list(Resume):
-            way_out = nearest(self.resume, Resume)
+            way_out = meant(self.resume, Resume)
             faults.append(fault("resume", f"be one of {', '.join(Resume)}", self.resume, way_out))
-        if self.name is not None and (not self.name.strip() or Path(self.name).is_absolute() or ".." in self.name):
-            faults.append(fault("name", "be a folder's name under `output_root`", repr(self.name)))
+        if self.name is not None and (not self.name.strip() or "/" in self.name or self.name in (".", "..")):
+            way_out = "`output_root` says where it lies"
+            faults.append(fault("name", "be the name of one folder", repr(self.name), way_out))
         if self.resume == Resume.MUST and self.name is None:
             faults.append(fault("name", "be given with `resume=must`", None, "only named sweeps can be resumed"))
         return faults
@@ -83,6 +85,28 @@ def read_config(cfg: DictConfig) -> Config:
         key: OmegaConf.to_object(cfg[key]) if OmegaConf.is_config(cfg[key]) else cfg[key] for key in known
     }
     return Config(**values)
+
+
+def unknown_settings(cfg: DictConfig) -> list[str]:
+    """What `+name=value` added to a composed cell and nothing would heed, as readable faults."""
+    faults = []
+    top = _names(Config)
+    for key in (str(key) for key in cfg if key != "hydra"):
+        if key not in top:
+            faults.append(fault(f"+{key}", "be a setting", "an unknown name", nearest(key, top)))
+        node: Any = cfg._get_node(key)
+        options = OmegaConf.get_type(node) if isinstance(node, DictConfig) else None
+        if options is not None and dataclasses.is_dataclass(options):
+            known = _names(options)
+            unknown = [str(name) for name in node if name not in known]
+            faults += [
+                fault(f"+{key}.{name}", "be a setting", "an unknown name", nearest(name, known)) for name in unknown
+            ]
+    return faults
+
+
+def _names(options: type[Any]) -> list[str]:
+    return [each.name for each in fields(options)]
 
 
 def plain_config(cfg: DictConfig) -> dict[str, Any]:

@@ -123,7 +123,7 @@ class GridSweeper(Sweeper):
     def _confirm(self, num_runs: int) -> None:
         if self._yes or num_runs < _ASKED_FROM or not (sys.stdin.isatty() and self._console.is_terminal):
             return
-        answer = self._console.input(f"Run {num_runs:,} cells? [y/N] ")
+        answer = self._console.input(f"Run {num_runs:,} cells? [y/N] ", markup=False)
         if answer.strip().lower() not in ("y", "yes"):
             raise UsageError("Nothing was run.")
 

@@ -13,13 +13,24 @@ from typing import Any
 
 from runmanager.launching.lifeline import die_with_parent
 
-__all__ = ["GOES_ON_VARIABLE", "OWN_PROCESS_VARIABLE", "Raised", "Request", "Returned", "child_main"]
+__all__ = [
+    "GOES_ON_VARIABLE",
+    "OWN_PROCESS_VARIABLE",
+    "PRELOAD_VARIABLE",
+    "Raised",
+    "Request",
+    "Returned",
+    "child_main",
+]
 
 OWN_PROCESS_VARIABLE = "RUNMANAGER_OWN_PROCESS"
 """Environment variable, set in a run's own process: its output and its signals are the run's alone."""
 
 GOES_ON_VARIABLE = "RUNMANAGER_GOES_ON"
 """Environment variable, set where the same command has begun this cell before: `resume=never` was heeded then."""
+
+PRELOAD_VARIABLE = "RUNMANAGER_PRELOAD"
+"""Environment variable with the names of the modules to preload, separated by commas."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,8 @@ def child_main(connection: Connection, request: Request) -> None:
     os.chdir(request.folder)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(request.threads)
+    else:
+        os.environ["OMP_NUM_THREADS"] = str(request.threads)  # read when torch is imported
     _say(connection, _answer(request))
 
 
@@ -71,7 +84,14 @@ def _answer(request: Request) -> Returned | Raised:
     except SystemExit as error:
         return Raised(f"sys.exit({error.code})", traceback.format_exc())
     except BaseException as error:
-        return Raised(f"{type(error).__name__}: {error}", traceback.format_exc())
+        return Raised(f"{type(error).__name__}: {_words_of(error)}", traceback.format_exc())
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # somebody's own __str__ may fail too
+        return "a message that cannot be shown"
 
 
 def _say(connection: Connection, answer: Returned | Raised) -> None:

@@ -7,6 +7,8 @@ import pickle
 import signal
 import sys
 import threading
+import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
@@ -15,13 +17,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from runmanager.launching.child import Raised, Request, Returned, child_main
-from runmanager.launching.preload import PRELOAD_VARIABLE
+from runmanager.launching.child import PRELOAD_VARIABLE, Raised, Request, Returned, child_main
 from runmanager.records.states import Outcome
 
 __all__ = ["Ending", "Job", "Listener", "LocalEngine", "usable_cores"]
 
 _TICK_SECONDS = 0.2
+_START_TRIES = 10
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class _Child:
     process: Any
     pipe: Connection
     answer: Returned | Raised | None = None
+    is_silent: bool = False  # it has closed its end of the pipe: nothing will come any more
 
 
 class LocalEngine:
@@ -125,11 +128,23 @@ class LocalEngine:
             folder=str(Path.cwd()),
             threads=self._threads(),
         )
-        process = self._context.Process(target=child_main, args=(theirs, request), daemon=False)
-        process.start()
+        process = self._process(child_main, theirs, request)
         theirs.close()
         listener.started(job, process.pid)
         return _Child(job, process, mine)
+
+    def _process(self, target: Callable[..., None], *arguments: Any) -> Any:
+        """Start a process. Where the forkserver was killed, by the out-of-memory killer say, that starts another."""
+        for tries_left in reversed(range(_START_TRIES)):
+            process = self._context.Process(target=target, args=arguments, daemon=False)
+            try:
+                process.start()
+                return process
+            except (EOFError, ConnectionError):
+                if not tries_left:
+                    raise
+                time.sleep(_TICK_SECONDS / 2)  # until its death can be seen
+        raise AssertionError("the last try returns or raises")
 
     def _threads(self) -> int:
         given = os.environ.get("OMP_NUM_THREADS", "")
@@ -137,7 +152,7 @@ class LocalEngine:
 
     def _wait(self, children: Sequence[_Child]) -> None:
         watched: list[Any] = [child.process.sentinel for child in children]
-        watched += [child.pipe for child in children if child.answer is None]
+        watched += [child.pipe for child in children if child.answer is None and not child.is_silent]
         ready = connection.wait(watched, timeout=_TICK_SECONDS)
         for child in children:
             if child.pipe in ready:
@@ -147,7 +162,7 @@ class LocalEngine:
 
     def _bury(self, child: _Child) -> Ending:
         child.process.join()
-        if child.answer is None and child.pipe.poll():
+        if child.answer is None and not child.is_silent and child.pipe.poll():
             _listen(child)
         child.pipe.close()
         _kill_group(child.process.pid)  # what the run may have left behind: a loader's workers
@@ -193,10 +208,13 @@ class _Answer(Listener):
 
 
 def call(engine: LocalEngine, function: Callable[..., Any], *arguments: Any) -> Ending:
-    """Call a function in a process of its own and wait for it; its output goes where the driver's goes."""
+    """Call a function in a process of its own and wait for it; its output goes where the driver's goes.
+
+    Raises `KeyboardInterrupt` if the user asked to stop.
+    """
     answer = _Answer()
     engine.run([Job(-1, function, arguments)], answer)
-    if answer.ending is None:
+    if answer.ending is None or engine.was_interrupted:
         raise KeyboardInterrupt
     return answer.ending
 
@@ -219,9 +237,14 @@ def _context(preload: Sequence[str]) -> Any:
 
 def _listen(child: _Child) -> None:
     try:
-        child.answer = pickle.loads(child.pipe.recv_bytes())
-    except EOFError:
-        return  # it died before it could say a word
+        data = child.pipe.recv_bytes()
+    except (EOFError, OSError):
+        child.is_silent = True  # it died before it could say a word, or in the middle of one
+        return
+    try:
+        child.answer = pickle.loads(data)
+    except Exception as error:
+        child.answer = Raised(f"the result cannot be read: {type(error).__name__}: {error}", traceback.format_exc())
 
 
 def _kill(child: _Child) -> None:

@@ -20,8 +20,10 @@ def die_with_parent() -> None:
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == 1:
-            os._exit(1)  # the parent went before the call
+        # It may have gone before the call. Its pid would not tell: in a container the driver itself may be process 1.
+        parent = parent_process()
+        if parent is not None and connection.wait([parent.sentinel], timeout=0):
+            os._exit(1)
     else:
         threading.Thread(target=_exit_after_parent, daemon=True).start()
 

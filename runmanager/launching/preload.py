@@ -8,14 +8,12 @@ import importlib
 import logging
 import os
 
+from runmanager.launching.child import PRELOAD_VARIABLE
 from runmanager.launching.lifeline import die_with_parent
-
-PRELOAD_VARIABLE = "RUNMANAGER_PRELOAD"
-"""Environment variable with the names of the modules to import, separated by commas."""
 
 die_with_parent()
 for _name in filter(None, os.environ.get(PRELOAD_VARIABLE, "").split(",")):
     try:
         importlib.import_module(_name)
-    except Exception:  # a run that needs it will say what is wrong; the forkserver must live
+    except (Exception, SystemExit):  # a run that needs it will say what is wrong; the forkserver must live
         logging.getLogger(__name__).debug("could not preload %s", _name, exc_info=True)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,6 +43,36 @@ def _sync_folder(folder: Path) -> None:
     try:
         with contextlib.suppress(OSError):
             os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+_held: set[tuple[int, int, int]] = set()
+
+
+@contextlib.contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Keep other processes and threads out of what they do to `folder` under this lock; it ends with the process.
+
+    Within it the same thread may take it again, as a finalizer does. Where the file system knows no such lock (some
+    network ones), nobody is kept out.
+    """
+    import fcntl  # late: Windows has none, and is to be refused with a clear line
+
+    handle = os.open(folder, os.O_RDONLY)
+    status = os.fstat(handle)
+    key = (threading.get_ident(), status.st_dev, status.st_ino)
+    try:
+        if key in _held:
+            yield
+            return
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        _held.add(key)
+        try:
+            yield
+        finally:
+            _held.discard(key)
     finally:
         os.close(handle)
 

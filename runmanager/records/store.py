@@ -55,16 +55,21 @@ class RunFolder:
         replace_file(self.paths.epochs, b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in kept))
         return kept
 
-    def put_aside(self, attempt: int) -> None:
-        """Move the files of an earlier attempt to attempts/<attempt>/, run.json staying until it is replaced."""
-        aside = self.paths.attempts / str(attempt)
+    def begin_anew(self, record: RunRecord) -> None:
+        """Put `record` in the place of an earlier attempt, whose files go to attempts/<its number>/.
+
+        A kill in between leaves nothing that lies: the checkpoint goes first, so that nobody goes on from it, and the
+        old record says what it says until the new one stands, before the old epochs go.
+        """
+        aside = self.paths.attempts / str(self.record.attempt - 1)
         aside.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(self.paths.record, aside / self.paths.record.name)
+        if self.paths.checkpoint.exists():
+            os.replace(self.paths.checkpoint, aside / self.paths.checkpoint.name)
+        attempt, self.record = self.record.attempt, record
+        self.write(attempt=attempt)
         for path in sorted(self.paths.root.iterdir()):
-            if path == self.paths.attempts or path.name.startswith("."):
-                continue
-            if path == self.paths.record:
-                shutil.copy2(path, aside / path.name)
-            else:
+            if path not in (self.paths.attempts, self.paths.record) and not path.name.startswith("."):
                 os.replace(path, aside / path.name)
 
     def give_back(self) -> None:

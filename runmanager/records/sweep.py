@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import RecordError, UsageError
-from runmanager.records.files import replace_file
+from runmanager.records.files import locked_folder, replace_file
 from runmanager.records.grid import flatten
 from runmanager.records.paths import SweepPaths
 from runmanager.records.run import SCHEMA_VERSION
@@ -68,7 +68,19 @@ def write_cells(
 ) -> SweepRecord:
     """Write sweep.json for `cells`; those of an earlier command under the same name stay, the new ones follow."""
     paths.runs.mkdir(parents=True, exist_ok=True)
-    earlier = read_sweep_record(paths)
+    with locked_folder(paths.root):  # two commands under one name may come at once
+        record = _merged(read_sweep_record(paths), cells, axes=axes, command=command)
+        replace_file(paths.record, encode_record(record))
+    return record
+
+
+def _merged(
+    earlier: SweepRecord | None,
+    cells: Sequence[PlannedCell],
+    *,
+    axes: Mapping[str, Sequence[Any]],
+    command: Sequence[str],
+) -> SweepRecord:
     known = {} if earlier is None else {cell.signature: _whole(cell, earlier.settings) for cell in earlier.planned}
     merged = {**known, **{cell.signature: cell for cell in cells if cell.signature not in known}}
     shared = _shared([cell.settings for cell in merged.values()])
@@ -76,7 +88,7 @@ def write_cells(
     for name, values in axes.items():
         listed = all_axes.setdefault(name, [])
         listed.extend(value for value in values if value not in listed)
-    record = SweepRecord(
+    return SweepRecord(
         command=tuple(command),
         axes=all_axes,
         cells=tuple(merged),
@@ -85,8 +97,6 @@ def write_cells(
         settings=shared,
         planned=tuple(_without(cell, shared) for cell in merged.values()),
     )
-    replace_file(paths.record, encode_record(record))
-    return record
 
 
 def _whole(cell: PlannedCell, shared: Mapping[str, Any]) -> PlannedCell:

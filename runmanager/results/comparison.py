@@ -17,10 +17,11 @@ from runmanager.results.sides import Side, differences, label_of, must_agree, sh
 from runmanager.results.statistics import Interval, speedup_interval
 from runmanager.results.table import damage_notes
 
-__all__ = ["DIFFERENT", "CompareOptions", "compare", "verdict"]
+__all__ = ["CONTENDED", "DIFFERENT", "CompareOptions", "compare", "verdict"]
 
 FASTER, SLOWER, NO_DIFFERENCE, NOT_MEASURED = "faster", "slower", "no difference", "not measured"
 DIFFERENT = (FASTER, SLOWER)
+CONTENDED = "contended:"
 
 _SHOWN = (
     *("candidate", "baseline", "speedup", "ci_low", "ci_high", "verdict"),
@@ -222,7 +223,7 @@ def _contended(baseline: Side, candidate: Side, shared_host: _Causes) -> list[st
             met.setdefault(cause, []).append(side.label)
     if not met:
         return []
-    return ["contended: " + ", ".join(f"{' and '.join(labels)} met {cause}" for cause, labels in met.items())]
+    return [f"{CONTENDED} " + ", ".join(f"{' and '.join(labels)} met {cause}" for cause, labels in met.items())]
 
 
 def _causes(runs: list[StoredRun], shared_host: _Causes) -> list[str]:

@@ -72,7 +72,7 @@ def throughput_figure(runs: Sequence[Measured]) -> str:
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_minor_locator(NullLocator())
     else:
-        axes.set_xlim(left=0)
+        axes.set_xlim(0, 1.04 * max(max(run.rates) for run in runs))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
     axes.set_xlabel("samples per second")
     return _svg(figure, axes, salt="throughput", legend=len(groups) > 1)

@@ -6,7 +6,7 @@ from typing import Any
 
 from runmanager.records.states import Status
 from runmanager.results.columns import Table
-from runmanager.results.comparison import DIFFERENT, NOT_MEASURED
+from runmanager.results.comparison import CONTENDED, DIFFERENT, NOT_MEASURED
 from runmanager.results.formats import human
 from runmanager.results.sides import label_of
 
@@ -30,13 +30,29 @@ def _speed_answers(comparison: Table) -> list[str]:
 def _speed_answer(rows: Sequence[dict[str, Any]], candidate: str, baseline: str, comparison: Table) -> str:
     measured = [row for row in rows if row["verdict"] != NOT_MEASURED]
     if not measured:
-        reasons = Counter(row["reason"] for row in rows)
-        return f"{candidate} and {baseline} could not be compared: {reasons.most_common(1)[0][0]}."
+        # What they met on the host is no cause: it would not have forbidden a comparison.
+        causes = Counter(_without_contention(row["reason"]) for row in rows)
+        return f"{candidate} and {baseline} could not be compared: {causes.most_common(1)[0][0]}."
     different = [row for row in measured if row["verdict"] in DIFFERENT]
     if not different:
-        return f"There is no difference in speed between {candidate} and {baseline} beyond the noise{_of(measured)}."
+        answer = f"There is no difference in speed between {candidate} and {baseline} beyond the noise{_of(measured)}."
+        return answer + _caution(measured)
     best = max(different, key=lambda row: max(row["speedup"], 1 / row["speedup"]))
-    return _difference(best, candidate, baseline, _where(best, comparison)) + _rest(measured, different)
+    answer = _difference(best, candidate, baseline, _where(best, comparison)) + _rest(measured, different)
+    return answer + _caution(measured)
+
+
+def _without_contention(reason: str) -> str:
+    return reason.partition("; ")[2] or reason if reason.startswith(CONTENDED) else reason
+
+
+def _caution(measured: Sequence[dict[str, Any]]) -> str:
+    """A warning where the measured pairs met other load: the answer must not sound surer than it is."""
+    met = sum((row["reason"] or "").startswith(CONTENDED) for row in measured)
+    if not met:
+        return ""
+    which = "Its runs" if len(measured) == 1 else f"The runs of {met} of the {len(measured)} pairs"
+    return f" {which} were contended: other load was on the machine, so measure again when it is quiet."
 
 
 def _difference(row: dict[str, Any], candidate: str, baseline: str, where: str) -> str:
@@ -87,7 +103,10 @@ def _best_answer(results: Table) -> list[str]:
         if known:
             best = max(known, key=lambda row: row[metric])
             settings = _settings(best, results)
-            return [f"The best {metric} is {human(best[metric], metric)}{f' with {settings}' if settings else ''}."]
+            ties = sum(row[metric] == best[metric] for row in known) - 1
+            also = f", and {ties} other run{'' if ties == 1 else 's'} reached the same" if ties else ""
+            said = f" with {settings}" if settings else ""
+            return [f"The best {metric} is {human(best[metric], metric)}{said}{also}."]
     return []
 
 

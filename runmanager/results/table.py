@@ -64,7 +64,7 @@ def result_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
         rows=rows,
         settings=settings,
         shown=(*_shown_settings(cells), *_SHOWN_RESULTS),
-        notes=(*_warmup_notes(sweep.runs), *damage_notes(sweep)),
+        notes=(*_warmup_notes(sweep.runs), *_contention_notes(rows), *damage_notes(sweep)),
         legend=LEGEND,
     )
 
@@ -146,6 +146,16 @@ def _shown_settings(cells: Cells) -> list[str]:
     varying = [name for name in BASE_SETTINGS if name in cells.varying]
     varying += [name for name in cells.varying if name not in BASE_SETTINGS]
     return [column_of(name) for name in varying] or ["run"]
+
+
+def _contention_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """A line that stays where the column had to give way."""
+    began = [row["contended"] for row in rows if row["contended"] is not None]
+    met = sum(began)
+    if not met:
+        return []
+    which = "The run was" if len(began) == 1 else f"{met} of {len(began)} runs were"
+    return [f"{which} contended: other load was on the machine, so times may be too long."]
 
 
 def _warmup_notes(runs: Sequence[StoredRun]) -> list[str]:

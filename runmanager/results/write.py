@@ -1,12 +1,9 @@
 """Writing the tables of a sweep into its folder, each file whole."""
 
-import contextlib
-import fcntl
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from runmanager.records.files import replace_file
+from runmanager.records.files import locked_folder, replace_file
 from runmanager.records.paths import SweepPaths
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.results.comparison import CompareOptions, compare
@@ -23,7 +20,7 @@ def write_tables(paths: SweepPaths, *, report: bool = True, options: CompareOpti
     Processes that write at one time take turns, so that the last to write has read what the others ended.
     Raises `UsageError` for comparison `options` that the sweep cannot follow.
     """
-    with _turn(paths.root):
+    with locked_folder(paths.root):
         sweep, plan = read_results(paths)
         results = result_rows(sweep, plan)
         comparison = compare(sweep, plan, options)
@@ -50,15 +47,3 @@ def write_epochs_table(runs: Sequence[StoredRun], stem: Path) -> None:
     table = epoch_rows(SweepContents(SweepPaths(stem.parent), runs))
     for kind, text in (("csv", to_csv(table)), ("json", to_json(table))):
         replace_file(stem.with_name(f"{stem.name}.{kind}"), text)
-
-
-@contextlib.contextmanager
-def _turn(folder: Path) -> Iterator[None]:
-    """Hold the folder against others who write tables; where its file system has no locks, go on without."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

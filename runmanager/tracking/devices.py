@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from runmanager.errors import DeviceUnavailableError
+from runmanager.errors import DeviceUnavailableError, UsageError
 from runmanager.records.run import Environment
 
 __all__ = [
@@ -34,14 +34,16 @@ def default_device() -> torch.device:
 def resolve_device(name: str) -> torch.device:
     """The device that `name` asks for: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`, `xpu`.
 
-    Raises `DeviceUnavailableError` if PyTorch sees no such device: there is no silent fallback.
+    Raises `DeviceUnavailableError` if PyTorch sees no such device: there is no silent fallback. Raises `UsageError`
+    for a name that is no device's.
     """
     if name == "auto":
         return default_device()
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise DeviceUnavailableError(
+        # No host has such a device, so this is a slip, and not to be recorded as a missing one.
+        raise UsageError(
             f"`device` must be auto, cpu or an accelerator that PyTorch knows, got '{name}'; use `device=auto`."
         ) from None
     if is_available(device):

@@ -39,17 +39,20 @@ class Epoch:
         self._when_first_batch = when_first_batch
         self._train, self._eval = Meter(), Meter()
         self._sees_training = self._sees_eval = False
+        self._open_loops = 0
         self._step_losses: list[tuple[int, torch.Tensor]] = []
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The loader's batches on the run's device; waiting, moving and what the loop does with each are timed."""
         self._sees_training = True
+        self._open_loops += 1
         mark = self._timer.mark
         iterator = iter(loader)
         while True:
             batch = next(iterator, _END)
             mark("data")
             if batch is _END:
+                self._open_loops -= 1
                 return
             self.show_first_batch(batch)
             moved = to_device(batch, self._device)
@@ -58,6 +61,11 @@ class Epoch:
                 yield moved
             finally:
                 mark("compute")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has handed out training batches, and every loop over its batches has come to its end."""
+        return self._sees_training and self._open_loops == 0
 
     def show_first_batch(self, batch: Any) -> None:
         """Let the sinks see the first batch of a loader that could not be looked into before."""
@@ -72,8 +80,10 @@ class Epoch:
         """The loader's batches on the run's device; all the time they take counts as evaluation."""
         self._mark_unseen()
         self._sees_eval = True
+        self._open_loops += 1
         for batch in loader:
             yield to_device(batch, self._device)
+        self._open_loops -= 1
         self._mark_unseen()
 
     def track(

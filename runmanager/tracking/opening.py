@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Status
-from runmanager.records.store import RunFolder, claim_run
+from runmanager.records.store import RunFolder, claim_run, read_record
 
 __all__ = ["OpenedRun", "open_run"]
 
@@ -38,15 +38,16 @@ def open_run(paths: RunPaths, record: RunRecord, *, can_resume: bool, overwrite:
     status = stored.observed().status if stored.owner != record.owner else stored.status
     if status is Status.FINISHED and not overwrite:
         folder.give_back()
-        return OpenedRun(folder, is_kept=True)
+        return OpenedRun(RunFolder(paths, read_record(paths)), is_kept=True)
     if can_resume and not overwrite and _was_broken_off(status) and paths.checkpoint.exists():
         _put_error_aside(paths, stored.attempt - 1)
         folder.write(status=Status.RUNNING, reason=None, message="", ended_at=None, environment=record.environment)
         return OpenedRun(folder, is_resumed=True)
-    if status is not Status.SKIPPED:
-        folder.put_aside(stored.attempt - 1)
-    folder.record = record
-    folder.write(attempt=stored.attempt)
+    if status is Status.SKIPPED:  # nothing was done that could be kept
+        folder.record = record
+        folder.write(attempt=stored.attempt)
+    else:
+        folder.begin_anew(record)
     return OpenedRun(folder)
 
 

@@ -141,7 +141,13 @@ class ActiveRun:
             if self._stop is not None:
                 return
             epoch = self.begin_epoch(number)
-            yield epoch
+            try:
+                yield epoch
+            except GeneratorExit:
+                # The loop was left. Where that was after all of the epoch's batches, the epoch is not to be lost.
+                if epoch.is_whole and not self.record.status.is_ended:
+                    self.end_epoch(epoch)
+                raise
             self.end_epoch(epoch)
 
     def evaluation_before_training(self) -> Iterator[Epoch]:

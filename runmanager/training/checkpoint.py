@@ -48,7 +48,9 @@ class TrainingState:
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # pickle, zip and torch each have errors of their own
-            raise RecordError(f"{path} is damaged: {error}; delete it, and the run starts anew.") from error
+            # Not in their words: torch's advise to load the file in a way that runs whatever code is in it.
+            way_out = "delete it, and the run starts anew"
+            raise RecordError(f"{path} is damaged ({type(error).__name__}); {way_out}.") from error
         version = state.get("version") if isinstance(state, dict) else None
         if version != _VERSION:
             raise RecordError(

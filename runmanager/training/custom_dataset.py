@@ -35,9 +35,10 @@ def custom_sets(
     """
     target = resolve_target(options, group="dataset")
     taken = parameter_names(target)
-    ours = {key: options[key] for key in _OURS if key in options and key not in taken}
+    unset = {key for key in _OURS if options.get(key) is None}
+    ours = {key: options[key] for key in _OURS if key not in unset and key not in taken}
     _check(ours)
-    passed = {key: value for key, value in options.items() if key not in ours}
+    passed = {key: value for key, value in options.items() if key not in ours and key not in unset}
     training, validation = _made(target, passed, ours.get("holdout"), data_root=data_root, seed=seed)
     shape = _sample_shape(training, str(options["_target_"]))
     classes = _num_classes(options, training, validation)

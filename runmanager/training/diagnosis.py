@@ -9,6 +9,9 @@ from runmanager.errors import TensorMismatchError
 
 __all__ = ["explained"]
 
+# One of these is in what PyTorch says of a tensor of the wrong shape.
+_SHAPE_WORDS = ("shape", "size", "dimension", "channels", "expected input", "3d", "4d")
+
 
 @contextmanager
 def explained(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> Iterator[None]:
@@ -19,7 +22,7 @@ def explained(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tens
         if isinstance(error, torch.OutOfMemoryError):
             raise
         cause = _wrong_device(network, images, labels) or _wrong_classes(network, images, labels, error)
-        cause = cause or _wrong_shape(network, images)
+        cause = cause or _wrong_shape(network, images, error)
         if cause is None:
             raise
         raise TensorMismatchError(cause) from error
@@ -41,14 +44,19 @@ def _wrong_device(network: torch.nn.Module, images: torch.Tensor, labels: torch.
 def _wrong_classes(
     network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor, error: Exception
 ) -> str | None:
-    if "out of bounds" not in str(error) and "target" not in str(error).lower():
+    text = str(error).lower()
+    if not any(word in text for word in ("out of bounds", "target", "scalar type")):
         return None
-    layers = [module for module in network.modules() if isinstance(module, torch.nn.Linear | torch.nn.Conv2d)]
-    if labels.is_floating_point() or labels.ndim != 1:
+    if labels.dtype not in (torch.int64, torch.uint8) or labels.ndim != 1:
         return (
             f"The labels must be class numbers, int64 of shape (batch,), got {labels.dtype} of shape "
-            f"{tuple(labels.shape)}."
+            f"{tuple(labels.shape)}; convert them with labels.to(torch.int64).reshape(-1)."
         )
+    if len(labels) != len(images):
+        return f"A batch must have one label an image, got {len(labels)} labels and {len(images)} images."
+    if "out of bounds" not in text:
+        return None
+    layers = [module for module in network.modules() if isinstance(module, torch.nn.Linear | torch.nn.Conv2d)]
     low, high = int(labels.min()), int(labels.max())
     outputs = (
         f"the network's last layer has {_outputs(layers[-1])} outputs" if layers else "the network has fewer outputs"
@@ -63,7 +71,9 @@ def _outputs(layer: torch.nn.Module) -> int:
     return layer.out_features if isinstance(layer, torch.nn.Linear) else layer.out_channels  # type: ignore[return-value]
 
 
-def _wrong_shape(network: torch.nn.Module, images: torch.Tensor) -> str | None:
+def _wrong_shape(network: torch.nn.Module, images: torch.Tensor, error: Exception) -> str | None:
+    if not any(word in str(error).lower() for word in _SHAPE_WORDS):
+        return None  # the model's own complaint: its first layer may well see other tensors than the images
     for name, module in network.named_modules():
         if isinstance(module, torch.nn.Conv2d):
             if images.ndim == 4 and images.shape[1] != module.in_channels:

@@ -4,17 +4,23 @@ import difflib
 import math
 from collections.abc import Iterable
 
-__all__ = ["bad_holdout", "below", "fault", "nearest", "outside"]
+__all__ = ["bad_holdout", "below", "fault", "meant", "nearest", "outside"]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The way out of an unknown name: the known names most like it, or what there is where none is."""
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    close = meant(name, names)
     if close:
-        return f"did you mean {' or '.join(repr(each) for each in close)}?"
+        return close
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     return f"there is {', '.join(names[:20]) or 'none'}{more}."
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """The known names most like an unknown one, as a question; empty where none is like it."""
+    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(repr(each) for each in close)}?" if close else ""
 
 
 def fault(key: str, rule: str, value: object, way_out: str = "") -> str:

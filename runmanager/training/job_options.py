@@ -5,10 +5,13 @@ from typing import Any
 
 from runmanager.tracking.early_stop import METRICS, EarlyStopOptions
 from runmanager.tracking.options import TensorBoardOptions
-from runmanager.training.faults import below, fault, nearest, outside
+from runmanager.training.faults import below, fault, meant, outside
 from runmanager.training.options import Options
 
 __all__ = ["CheckpointOptions", "MeasureOptions", "TrainingOptions"]
+
+
+_DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "hpu", "mtia", "npu")
 
 
 @dataclass(frozen=True)
@@ -63,17 +66,25 @@ class TrainingOptions:
         faults += below("batch_size", self.batch_size, 1) + below("num_workers", self.num_workers, 0)
         faults += below("epochs", self.epochs, 1) + below("eval_batch_size", self.eval_batch_size, 1)
         faults += below("log_every", self.log_every, 0) + below("checkpoint.every", self.checkpoint.every, 0)
+        faults += self._bad_device()
         faults += outside("seed", self.seed, 0, 2**63)
         return faults + below("measure.warmup_epochs", self.measure.warmup_epochs, 1)
+
+    def _bad_device(self) -> list[str]:
+        kind, given, number = self.device.partition(":")
+        if kind in _DEVICES and (not given or (number.isdecimal() and kind not in ("auto", "cpu"))):
+            return []
+        way_out = "a number names one of several accelerators, as in cuda:1"
+        if kind not in _DEVICES:
+            way_out = "NVIDIA's and AMD's GPUs are cuda" if kind.lower() == "gpu" else meant(kind, _DEVICES)
+        return [fault("device", f"be one of {', '.join(_DEVICES)}", repr(self.device), way_out)]
 
     def _bad_early_stop(self) -> list[str]:
         metric, stop = self.early_stop.metric, self.early_stop
         faults = below("early_stop.patience", stop.patience, 1)
         faults += outside("early_stop.min_delta", stop.min_delta, 0, float("inf"))
         if metric is not None and metric not in METRICS:
-            faults.append(
-                fault("early_stop.metric", f"be one of {', '.join(METRICS)}", metric, nearest(metric, METRICS))
-            )
+            faults.append(fault("early_stop.metric", f"be one of {', '.join(METRICS)}", metric, meant(metric, METRICS)))
         return faults
 
     def _contradictions(self) -> list[str]:

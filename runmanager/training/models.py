@@ -20,7 +20,10 @@ from runmanager.training.options import (
 from runmanager.training.targets import call_target, resolve_target
 from runmanager.training.torchvision_models import build_torchvision_model
 
-__all__ = ["Network", "build_model"]
+__all__ = ["OFFERED", "Network", "build_model"]
+
+OFFERED = ("in_shape", "num_classes")
+"""What somebody's own model is given if it takes it."""
 
 _LEAST_CNN_SIDE = 16
 
@@ -99,7 +102,7 @@ def _linear_layers(widths: list[int]) -> nn.Sequential:
 
 def _custom(options: Mapping[str, Any], in_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     target = resolve_target(options, group="model")
-    offered = {"in_shape": tuple(in_shape), "num_classes": num_classes}
+    offered = dict(zip(OFFERED, (tuple(in_shape), num_classes), strict=True))
     model = call_target(target, options, offered, group="model")
     if isinstance(model, nn.Module):
         return model

@@ -3,14 +3,14 @@
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from runmanager.errors import ConfigurationError
 from runmanager.training.faults import nearest
 
-__all__ = ["call_target", "parameter_names", "resolve_target"]
+__all__ = ["call_target", "check_arguments", "parameter_names", "resolve_target"]
 
 
 def resolve_target(options: Mapping[str, Any], *, group: str) -> Callable[..., Any]:
@@ -51,9 +51,17 @@ def call_target(
 
     Raises `ConfigurationError` when a setting is not taken, or an argument has no value. What the call raises passes.
     """
-    settings = {key: value for key, value in options.items() if key not in ("name", "_target_")}
+    check_arguments(target, options, offered, group=group)
     taken = parameter_names(target)
-    arguments = {key: value for key, value in offered.items() if key in taken} | settings
+    return target(**{key: value for key, value in offered.items() if key in taken} | _settings(options))
+
+
+def check_arguments(
+    target: Callable[..., Any], options: Mapping[str, Any], offered: Collection[str], *, group: str
+) -> None:
+    """Raise what `call_target` would of the arguments, without a call."""
+    settings = _settings(options)
+    taken = parameter_names(target)
     faults = [
         f"`{group}.{key}` must be an argument of {options['_target_']}, which takes {', '.join(taken) or 'none'}; "
         f"{nearest(key, taken)}"
@@ -63,11 +71,14 @@ def call_target(
     faults += [
         f"{options['_target_']} must be given '{key}', got nothing; add `+{group}.{key}=…`."
         for key in _required(target)
-        if key not in arguments
+        if key not in settings and key not in offered
     ]
     if faults:
         raise ConfigurationError(faults)
-    return target(**arguments)
+
+
+def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key not in ("name", "_target_")}
 
 
 def parameter_names(target: Callable[..., Any]) -> list[str]:

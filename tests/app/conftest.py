@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import io
-import json
 import multiprocessing.spawn
 import os
 import signal
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import msgspec
 import pytest
 
 from runmanager.app.main import main
@@ -62,11 +62,14 @@ class Net(torch.nn.Module):
             if self.steps == 3:
                 self._wait_at_the_gate()
         scores = self.linear(images.flatten(1))
-        return scores * float("nan") if self.way == "nan" and self.training else scores
+        return scores * float("nan") if self.way == "diverges" and self.training else scores
 
     def _wait_at_the_gate(self):
+        until = time.monotonic() + 100
         while Path("gate").exists():
             Path("waiting").touch()
+            if time.monotonic() > until:
+                raise TimeoutError("nobody opened the gate")
             time.sleep(0.01)
 
     def _meet(self):
@@ -80,7 +83,7 @@ class Net(torch.nn.Module):
             time.sleep(0.01)
 
     def _fine(self): print("a word of mine")
-    def _nan(self): pass
+    def _diverges(self): pass
     def _raises(self): raise ValueError("this model wants no data\\nand says so in two lines")
     def _exits(self): sys.exit(3)
     def _memory(self): raise MemoryError("all is full")
@@ -231,7 +234,7 @@ class Sweep:
         return {
             record.name: [
                 {key: value for key, value in line.items() if not key.endswith("_seconds") and key != "warmup"}
-                for line in map(json.loads, self.paths.run(record.name).epochs.read_text().splitlines())
+                for line in map(msgspec.structs.asdict, read_epochs(self.paths.run(record.name)))
             ]
             for record in self.records
         }
@@ -259,19 +262,20 @@ GRID = ("-m", "lr=0.01", "batch_size=16,32", "num_workers=0,1", "device=cpu,cuda
 
 @dataclass(frozen=True)
 class Grid:
-    """The finished grid that many tests read."""
+    """A finished grid that many tests read."""
 
     folder: Path
     done: Done
     sweep: Sweep
+    words: tuple[str, ...]
 
 
 @pytest.fixture(scope="session")
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Grid:
     """The main job, as a process of its own on a machine without a GPU: eight cells."""
     folder = tmp_path_factory.mktemp("grid")
-    done = end_of(start_process(folder, *GRID, *TINY[:4]))
-    return Grid(folder, done, sweep_in(folder, "grid"))
+    words = (*GRID, *TINY[:4])
+    return Grid(folder, end_of(start_process(folder, *words)), sweep_in(folder, "grid"), words)
 
 
 @pytest.fixture(scope="session")
@@ -303,3 +307,31 @@ def elsewhere() -> Callable[..., Sweep]:
         return sweep_in(folder, name)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def bad_grid() -> Callable[..., Grid]:
+    """Carries out a command with `own.py` in its folder, however it ends."""
+
+    def run(folder: Path, *words: str) -> Grid:
+        (folder / "own.py").write_text(OWN_MODULE)
+        (name,) = (word.partition("=")[2] for word in words if word.startswith("name="))
+        return Grid(folder, carry_out(folder, *words), sweep_in(folder, name), words)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def rerun() -> Callable[..., Done]:
+    """The same command once more, with other words behind it."""
+
+    def run(grid: Grid, *words: str) -> Done:
+        return carry_out(grid.folder, *grid.words, *words)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def environment() -> Callable[..., dict[str, str]]:
+    """The environment of a command in a process of its own."""
+    return process_environment

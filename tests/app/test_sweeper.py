@@ -14,21 +14,75 @@ import pytest
 from runmanager.app.schema import conf_folder
 from runmanager.records.grid import flatten
 
-RESULT_COLUMNS = (
-    "run, status, reason, lr, batch_size, num_workers, device, epochs, loss, accuracy, val_loss, val_accuracy, "
-    "epoch_seconds, epoch_seconds_iqr, wall_seconds, run_seconds, samples_per_second, data_seconds, transfer_seconds, "
-    "compute_seconds, eval_seconds, tracking_seconds, peak_memory_bytes, num_parameters, device_name, contended, "
-    "started_at, run_dir"
-).split(", ")
-EPOCH_COLUMNS = (
-    "run, epoch, loss, accuracy, val_loss, val_accuracy, epoch_seconds, wall_seconds, run_seconds, samples, warmup, "
-    "data_seconds, transfer_seconds, compute_seconds, eval_seconds, tracking_seconds, lr, batch_size, num_workers, "
-    "device"
-).split(", ")
-COMPARISON_COLUMNS = (
-    "lr, batch_size, num_workers, axis, baseline, candidate, baseline_samples_per_second, "
-    "candidate_samples_per_second, speedup, ci_low, ci_high, verdict, reason, baseline_epochs, candidate_epochs"
-).split(", ")
+RESULT_COLUMNS = [
+    "run",
+    "status",
+    "reason",
+    "lr",
+    "batch_size",
+    "num_workers",
+    "device",
+    "epochs",
+    "loss",
+    "accuracy",
+    "val_loss",
+    "val_accuracy",
+    "epoch_seconds",
+    "epoch_seconds_iqr",
+    "wall_seconds",
+    "run_seconds",
+    "samples_per_second",
+    "data_seconds",
+    "transfer_seconds",
+    "compute_seconds",
+    "eval_seconds",
+    "tracking_seconds",
+    "peak_memory_bytes",
+    "num_parameters",
+    "device_name",
+    "contended",
+    "started_at",
+    "run_dir",
+]
+EPOCH_COLUMNS = [
+    "run",
+    "epoch",
+    "loss",
+    "accuracy",
+    "val_loss",
+    "val_accuracy",
+    "epoch_seconds",
+    "wall_seconds",
+    "run_seconds",
+    "samples",
+    "warmup",
+    "data_seconds",
+    "transfer_seconds",
+    "compute_seconds",
+    "eval_seconds",
+    "tracking_seconds",
+    "lr",
+    "batch_size",
+    "num_workers",
+    "device",
+]
+COMPARISON_COLUMNS = [
+    "lr",
+    "batch_size",
+    "num_workers",
+    "axis",
+    "baseline",
+    "candidate",
+    "baseline_samples_per_second",
+    "candidate_samples_per_second",
+    "speedup",
+    "ci_low",
+    "ci_high",
+    "verdict",
+    "reason",
+    "baseline_epochs",
+    "candidate_epochs",
+]
 
 
 def columns(path: Path) -> list[str]:
@@ -273,7 +327,8 @@ def test_other_launchers_leave_the_same(
     for name in ("results.csv", "epochs.csv", "comparison.csv"):
         assert columns(sweep("same").paths.root / name) == columns(by_local.paths.root / name)
         assert len(sweep("same").rows(name)) == len(by_local.rows(name))
-    for one, other in zip(sweep("same").records, by_local.records, strict=True):
+    both = [sorted(each.records, key=lambda record: record.name) for each in (sweep("same"), by_local)]
+    for one, other in zip(*both, strict=True):  # a launcher may start them in any order
         assert flatten(one.config) == flatten(other.config)
         assert one.epochs_planned == other.epochs_planned
     files = {each.name for each in sweep("same").paths.root.iterdir()}

@@ -5,14 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runmanager.records.files import LineAppender, complete_lines, replace_file
+from runmanager.records.files import LineAppender, complete_lines, locked_folder, replace_file
 
 STEPS = ["fdopen", "fchmod", "fsync", "replace"]
 
@@ -141,7 +142,12 @@ def test_a_torn_last_line_is_cut_before_the_next_one(tmp_path: Path, there: byte
     assert path.read_bytes() == kept + b"next\n"
 
 
-@given(lines=st.lists(st.binary(min_size=1, max_size=9).filter(lambda line: line.strip() and b"\n" not in line)))
+@settings(max_examples=30)
+@given(
+    lines=st.lists(
+        st.binary(min_size=1, max_size=9).filter(lambda line: line.strip() and b"\n" not in line), max_size=5
+    )
+)
 def test_cut_anywhere_the_whole_lines_before_it_are_read(
     tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
 ) -> None:
@@ -154,6 +160,23 @@ def test_cut_anywhere_the_whole_lines_before_it_are_read(
 
 def test_no_file_has_no_lines(tmp_path: Path) -> None:
     assert list(complete_lines(tmp_path / "nothing")) == []
+
+
+def test_a_locked_folder_is_ones_own_and_may_be_locked_again_by_the_same(tmp_path: Path) -> None:
+    entered = threading.Event()
+
+    def enter() -> None:
+        with locked_folder(tmp_path):
+            entered.set()
+
+    other = threading.Thread(target=enter)
+    with locked_folder(tmp_path):
+        other.start()
+        with locked_folder(tmp_path):
+            assert not entered.is_set()
+        assert not entered.is_set()
+    other.join()
+    assert entered.is_set()
 
 
 FULL_DISK = """

@@ -95,6 +95,11 @@ def test_what_differs_is_what_has_more_than_one_value(cells: list[dict[str, obje
     assert differing(cells) == expected
 
 
+def test_values_that_python_calls_equal_differ() -> None:
+    for one, other in ((1, True), (0, 0.0), (False, 0)):
+        assert differing([{"x": one}, {"x": other}]) == ["x"]
+
+
 def test_a_setting_that_some_cells_lack_differs() -> None:
     assert differing([{"lr": 1, "model.depth": 8}, {"lr": 1}]) == ["model.depth"]
     assert differing([{"lr": 1}]) == differing([]) == []

@@ -1,5 +1,6 @@
 """The run folder: one writer however many want it, and readers that lose no run to another's damage."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runmanager.errors import RecordError, RunBusyError
@@ -214,23 +215,61 @@ def test_a_run_that_is_only_looked_at_can_be_given_back(
         claim_run(paths, record())
 
 
-def test_an_old_attempt_is_put_aside_whole(tmp_path: Path, record: MakeRecord) -> None:
-    folder = left_by(RunPaths(tmp_path / "runs" / "a"), record(status=Status.FAILED))
+def taken_over(folder: RunFolder, record: RunRecord) -> RunFolder:
+    """The folder in the hands of its next owner, as `claim_run` gives it."""
+    return RunFolder(folder.paths, msgspec.structs.replace(record, attempt=folder.record.attempt + 1))
+
+
+def filled(folder: RunFolder) -> RunPaths:
     paths = folder.paths
     for path in (paths.checkpoint, paths.log, paths.error, paths.config, paths.root / "events.out.tfevents.1"):
         path.write_text(path.name)
-    old = paths.record.read_bytes()
-    folder.put_aside(1)
+    return paths
+
+
+def test_an_old_attempt_is_put_aside_whole(tmp_path: Path, record: MakeRecord) -> None:
+    old = left_by(RunPaths(tmp_path / "runs" / "a"), record(status=Status.FAILED))
+    paths = filled(old)
+    before = paths.record.read_bytes()
+    folder = taken_over(old, old.record)
+    folder.begin_anew(record(status=Status.RUNNING))
     assert {path.name for path in (paths.attempts / "1").iterdir()} == {
         *("run.json", "epochs.jsonl", "checkpoint.pt", "run.log", "error.txt", "config.yaml", "events.out.tfevents.1")
     }
-    assert (paths.attempts / "1" / "run.json").read_bytes() == paths.record.read_bytes() == old
+    assert (paths.attempts / "1" / "run.json").read_bytes() == before
+    assert (read_record(paths).status, read_record(paths).attempt) == (Status.RUNNING, 2)
     assert [path.name for path in sorted(paths.root.iterdir())] == ["attempts", "run.json"]
     folder.append(EpochRecord(epoch=1))
-    folder.put_aside(2)  # the first stays where it is
+    taken_over(folder, folder.record).begin_anew(record())  # the first stays where it is
     assert {path.name for path in paths.attempts.iterdir()} == {"1", "2"}
     assert (paths.attempts / "1" / "checkpoint.pt").read_text() == "checkpoint.pt"
     folder.close()
+
+
+@pytest.mark.parametrize("moves", range(7))
+def test_a_kill_while_an_attempt_is_put_aside_leaves_no_lie(
+    tmp_path: Path, record: MakeRecord, monkeypatch: pytest.MonkeyPatch, moves: int
+) -> None:
+    old = left_by(RunPaths(tmp_path / "runs" / "a"), record(status=Status.FINISHED))
+    paths = filled(old)
+    before = read_run(paths)
+    left = iter(range(moves))
+    replace = os.replace
+
+    def killed_after(source: Path, target: Path) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", killed_after)
+    with pytest.raises(KeyboardInterrupt):
+        taken_over(old, old.record).begin_anew(record(status=Status.RUNNING))
+    monkeypatch.undo()
+    after = read_run(paths)
+    if after.record.status is Status.FINISHED:
+        assert after.epochs == before.epochs, "what reads finished has all its epochs"
+    else:
+        assert not paths.checkpoint.exists(), "nobody goes on from the old attempt's checkpoint"
 
 
 def epochs(*numbers: int) -> list[EpochRecord]:
@@ -325,6 +364,7 @@ DAMAGE = st.one_of(
 )
 
 
+@settings(max_examples=40)
 @given(damage=DAMAGE, name=st.sampled_from(["run.json", "epochs.jsonl"]))
 def test_no_damage_ends_the_reading(
     tmp_path_factory: pytest.TempPathFactory, record: MakeRecord, damage: bytes, name: str

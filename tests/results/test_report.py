@@ -59,7 +59,7 @@ def test_the_answer_stands_first_and_everything_is_on_the_page(filled):
     assert "5 runs: 3 finished, 1 failed, 1 pending." in page
     for fact in ("Zen 4", "torch 2.15.0", "0123456789abcdef", "samples per second", "validation accuracy"):
         assert fact in page
-    assert "Runs that did not finish" in page
+    assert "Runs without a result" in page
 
 
 def test_the_page_is_whole_and_asks_for_nothing(filled):

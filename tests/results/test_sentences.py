@@ -2,6 +2,7 @@
 
 import pytest
 
+from runmanager.records.run import Environment
 from runmanager.records.states import Reason, Status
 from runmanager.results.comparison import CompareOptions, compare
 from runmanager.results.sentences import answers
@@ -24,7 +25,7 @@ def said(contents, timed):
 def test_the_answer_names_both_sides_the_ratio_and_its_interval(said):
     assert said((CPU, 8.0, {}), (CUDA, 1.0, {})) == [
         "cuda is 8.0 times faster than cpu [8.0, 8.0].",
-        "The best val_accuracy is 0.8750 with device=cuda.",
+        "The best val_accuracy is 0.8750 with device=cuda, and 1 other run reached the same.",
         "2 runs: 2 finished.",
     ]
 
@@ -60,6 +61,16 @@ def test_sides_of_another_axis_are_named_with_it(contents, timed):
 def test_no_difference_is_said_as_such(said):
     assert said((CPU, 1.0, {}), (CUDA, 1.02, {}))[0] == (
         "There is no difference in speed between cuda and cpu beyond the noise."
+    )
+
+
+def test_contention_is_said_with_the_answer_and_never_as_the_cause(said):
+    loaded = {"environment": Environment(outside_cpu_share=0.9)}
+    skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    measured = said((CPU, 8.0, loaded), (CUDA, 1.0, loaded))[0]
+    assert measured.startswith("cuda is 8.0 times faster than cpu [8.0, 8.0]. Its runs were contended")
+    assert said((CPU, 1.0, loaded), (CUDA, 1.0, skipped))[0] == (
+        "cuda and cpu could not be compared: cuda: skipped (device_unavailable)."
     )
 
 

@@ -158,3 +158,11 @@ def test_epochs_csv_has_one_row_an_epoch_in_order_of_start(sweep, timed):
 
 def test_an_empty_sweep_has_a_header(sweep):
     assert csv_lines(sweep) == [HEADER]
+
+
+def test_contention_is_told_below_the_table_too(contents, timed):
+    loaded = {"environment": Environment(outside_cpu_share=0.9)}
+    sweep = contents(({"lr": 1}, timed([1.0, 1.0]), loaded), ({"lr": 2}, timed([1.0, 1.0]), {}))
+    assert result_rows(sweep, None).notes == (
+        "1 of 2 runs were contended: other load was on the machine, so times may be too long.",
+    )

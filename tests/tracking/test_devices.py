@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from runmanager.errors import DeviceUnavailableError
+from runmanager.errors import DeviceUnavailableError, UsageError
 from runmanager.tracking.devices import device_facts, peak_memory_bytes, resolve_device
 
 
@@ -26,7 +26,7 @@ def test_a_missing_device_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:x", "tpu9"])
 def test_a_word_that_is_no_device_is_refused(name: str) -> None:
-    with pytest.raises(DeviceUnavailableError, match=f"got '{name}'"):
+    with pytest.raises(UsageError, match=f"got '{name}'"):
         resolve_device(name)
 
 

@@ -32,7 +32,9 @@ def record(**changes: Any) -> RunRecord:
 
 
 def epoch_record(number: int = 1, **changes: Any) -> EpochRecord:
-    return EpochRecord(**{"epoch": number, "loss": 0.5, "accuracy": 0.75, "epoch_seconds": 2.0, "samples": 10, **changes})
+    return EpochRecord(
+        **{"epoch": number, "loss": 0.5, "accuracy": 0.75, "epoch_seconds": 2.0, "samples": 10, **changes}
+    )
 
 
 @pytest.fixture

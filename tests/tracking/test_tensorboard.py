@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,13 @@ from runmanager.tracking.options import RunOptions, TensorBoardOptions
 
 from .conftest import Body, Noticing, event_files, images, stored_runs
 
-SETTINGS = {"lr": 0.05, "batch_size": 20, "device": "cpu", "shuffle": True, "model": {"name": "noticing", "width": None}}
+SETTINGS = {
+    "lr": 0.05,
+    "batch_size": 20,
+    "device": "cpu",
+    "shuffle": True,
+    "model": {"name": "noticing", "width": None},
+}
 SCALARS = {
     *("train/loss", "train/accuracy", "val/loss", "val/accuracy", "throughput/samples_per_second", "optim/lr"),
     *(f"time/{part}_seconds" for part in ("epoch", "data", "transfer", "compute", "eval")),
@@ -83,7 +89,9 @@ def stored(tmp_path_factory: pytest.TempPathFactory, train_body: Body) -> Stored
 
 
 def accumulated(run: StoredRun) -> EventAccumulator:
-    accumulator = EventAccumulator(str(run.paths.root), size_guidance=dict.fromkeys(("images", "scalars", "tensors"), 0))
+    accumulator = EventAccumulator(
+        str(run.paths.root), size_guidance=dict.fromkeys(("images", "scalars", "tensors", "histograms"), 0)
+    )
     return accumulator.Reload()
 
 
@@ -99,6 +107,11 @@ def summaries(run: StoredRun) -> Iterator[tuple[int, Any]]:
             yield event.step, value
 
 
+# tbparse has not caught up with pandas yet.
+by_tbparse = pytest.mark.filterwarnings("ignore:The inplace keyword")
+
+
+@by_tbparse
 def test_tbparse_reads_every_scalar_at_its_epoch(stored: StoredRun) -> None:
     reader = SummaryReader(str(stored.paths.root))
     scalars = reader.scalars
@@ -118,6 +131,7 @@ def test_tbparse_reads_every_scalar_at_its_epoch(stored: StoredRun) -> None:
         assert read["optim/lr"] == 0.25
 
 
+@by_tbparse
 def test_tbparse_reads_the_settings_and_the_text(stored: StoredRun) -> None:
     reader = SummaryReader(str(stored.paths.root))
     hparams = dict(zip(reader.hparams["tag"], reader.hparams["value"], strict=True))
@@ -134,15 +148,13 @@ def test_tensorboards_own_reader_finds_the_rest(stored: StoredRun) -> None:
     assert tags["graph"] and accumulator.Graph().node and tags["run_metadata"] == ["step1"]
     assert tags["images"] == ["images"]
     (image,) = accumulator.Images("images")
-    assert image.step == 0
-    # 20 images of the first batch, 8 a row with a border between them.
-    assert (image.width, image.height) == (8 * 8, 3 * 8) or (image.width % 8, image.height % 8) is not None
+    assert image.step == 0 and image.width * image.height >= 20 * 8 * 8  # the first batch's 20 images, 8x8 each
     assert set(tags["histograms"]) == {f"{kind}/{name}" for kind in ("weights", "gradients") for name in PARAMETERS}
     assert [event.step for event in accumulator.Histograms("weights/0.weight")] == [1, 2]
 
 
 def test_every_tag_of_the_modules_table_is_written_and_no_other(stored: StoredRun) -> None:
-    rows = re.findall(r"^\| (.+?) \| \w+ \|", module.__doc__ or "", flags=re.MULTILINE)[0:]
+    rows = re.findall(r"^\| (.+?) \| \w+ \|", module.__doc__ or "", flags=re.MULTILINE)
     told = {tag for row in rows for tag in re.findall(r"`([^`]+)`", row)}
     written = {value.tag for _, value in summaries(stored)}
     families = {re.sub(r"^(weights|gradients)/.*", r"\1/<parameter>", tag) for tag in written}
@@ -160,16 +172,17 @@ def test_scalars_are_classic_and_in_one_file(stored: StoredRun) -> None:
     assert next(events(path)).file_version == "brain.Event:2"
 
 
+_HPARAMS = ("experiment", "session_start_info", "session_end_info")
+
+
 def session(run: StoredRun) -> tuple[list[HParamsPluginData], list[HParamsPluginData]]:
-    found: dict[str, list[HParamsPluginData]] = {"start": [], "end": [], "experiment": []}
+    found: dict[str, list[HParamsPluginData]] = {name: [] for name in _HPARAMS}
     for _, value in summaries(run):
         if value.tag.startswith("_hparams_/"):
             data = HParamsPluginData.FromString(value.metadata.plugin_data.content)
-            found[value.tag.removeprefix("_hparams_/").partition("_")[0].replace("session", "")].append(data) if False else (
-                found["start" if "start" in value.tag else "end" if "end" in value.tag else "experiment"].append(data)
-            )
+            found[value.tag.removeprefix("_hparams_/")].append(data)
     assert not found["experiment"], "with an experiment declared, TensorBoard would show one run's settings only"
-    return found["start"], found["end"]
+    return found["session_start_info"], found["session_end_info"]
 
 
 def test_the_hparams_session_starts_once_and_ends_once(stored: StoredRun) -> None:
@@ -193,7 +206,9 @@ def test_at_most_64_images_are_shown(
 ) -> None:
     given: list[int] = []
     original = module.protos.image
-    monkeypatch.setattr(module.protos, "image", lambda tag, tensor, **o: given.append(len(tensor)) or original(tag, tensor, **o))
+    monkeypatch.setattr(
+        module.protos, "image", lambda tag, tensor, **o: given.append(len(tensor)) or original(tag, tensor, **o)
+    )
     loader = DataLoader(images(200), batch_size=200)
     with RunManager(tmp_path / "sweep", console=False).run({}, network, loader) as run:
         train(run, network, iter(loader), epochs=1)

@@ -16,7 +16,7 @@ class FakeClock:
         self.now = 0.0
         self.synchronisations = 0
         self.marks: list[float] = []
-        self.asked = 0
+        self.asked_at: set[int] = set()
         self._lag = lag
         self._has_waited = False
 
@@ -30,7 +30,7 @@ class FakeClock:
         return len(self.marks) - 1
 
     def has_passed(self, mark: int) -> bool:
-        self.asked += 1
+        self.asked_at.add(len(self.marks))
         return self._is_past(mark)
 
     def _is_past(self, mark: int) -> bool:
@@ -82,7 +82,7 @@ def test_many_marks_are_folded_to_the_same_sums_without_waiting(lag: int) -> Non
     assert clock.synchronisations == 1
     play(timer, clock, STEP * 5000)
     assert clock.synchronisations == 1, "nothing may wait for the device between start and resolve"
-    assert clock.asked < 2 * len(clock.marks), "a lagging device must not be asked at every mark"
+    assert len(clock.asked_at) < 5, "a lagging device must not be asked at every mark"
     assert timer.resolve() == {"data": 1250.0, "transfer": 625.0, "compute": 5000.0}
     assert clock.synchronisations == 2
     assert timer.step_seconds == [1.375] * 5000

@@ -1,0 +1,133 @@
+"""Tests of the application's flags, its help, and what its driver leaves alone."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def test_dry_run_lists_the_cells_and_writes_nothing(
+    command: Callable[..., Any], tmp_path: Path, tiny: tuple[str, ...]
+) -> None:
+    done = command("-m", *tiny, "lr=0.1,0.2", "device=cpu,cuda", "name=plan", "--dry-run")
+    assert done.status == 0
+    lines = [line.split() for line in done.out.splitlines()]
+    assert lines[0] == ["cell", "plan", "why", "where"]
+    cells = [f"device={device},lr={lr}" for device in ("cpu", "cuda") for lr in (0.1, 0.2)]
+    assert [line[:3] for line in lines[1:5]] == [[cell, "start", "new"] for cell in cells]
+    assert all(line[3].startswith("outputs/plan/runs/device=c") for line in lines[1:5])
+    assert "4 cells: 4 start" in done.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dry_run_knows_what_is_there(grid: Any, rerun: Callable[..., Any]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in grid.folder.rglob("*")}
+    done = rerun(grid, "lr=0.01,0.02", "--dry-run")
+    assert done.status == 0
+    assert re.search(r"16 cells: (4 keep, 12 start|12 start, 4 keep)\n", done.out)
+    assert "skipped (device_unavailable); tried again" in done.out
+    assert "About " in done.out
+    assert {path: path.stat().st_mtime_ns for path in grid.folder.rglob("*")} == before
+
+
+def test_dry_run_refuses_what_a_run_would(command: Callable[..., Any]) -> None:
+    assert command("lr=0", "--dry-run").status == 2
+
+
+def test_quiet_says_nothing_of_a_good_sweep(
+    command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
+) -> None:
+    done = command("-m", *tiny, "lr=0.1", "device=cpu,cuda", "name=quiet", "--quiet")
+    assert (done.status, done.out, done.err) == (0, "", "")
+    assert sweep("quiet").paths.report.exists()
+
+
+def test_quiet_says_what_went_wrong(command: Callable[..., Any], own_module: Path, tiny: tuple[str, ...]) -> None:
+    own = ("model=custom", "model._target_=own.Net", "+model.way=fine,exits")
+    done = command("-m", *tiny, *own, "name=quiet", "--quiet")
+    assert done.status == 1
+    first, second = done.out.splitlines()
+    assert first.startswith("✗ 2/2  model.way=exits  failed (exit)  sys.exit(3)")
+    assert second.startswith("  the whole error: outputs/quiet/runs/model.way=exits-")
+
+
+@pytest.mark.parametrize("flag", ["--dry-run", "--debug", "--quiet", "--yes"])
+def test_our_flags_are_not_seen_by_hydra(command: Callable[..., Any], flag: str) -> None:
+    plain = command("--cfg", "job", "lr=0.125")
+    flagged = command(flag, "--cfg", "job", "lr=0.125")
+    assert plain.status == flagged.status == 0
+    assert plain.out == flagged.out
+    assert "\nlr: 0.125\n" in f"\n{plain.out}"
+    assert "\nhydra:" not in plain.out
+
+
+def test_help_is_ours_and_knows_every_group(command: Callable[..., Any]) -> None:
+    done = command("--help")
+    assert done.status == 0
+    assert done.out.startswith("Run every combination of the settings")
+    assert "model: cnn, custom, logistic, mlp, mlp_tower, torchvision\n" in done.out
+    for said in ("--dry-run", "--quiet", "--yes", "--debug", "--hydra-help", "batch_size: 1000"):
+        assert said in done.out
+    assert "schema_" not in done.out
+
+
+def test_version_is_hydra_s(command: Callable[..., Any]) -> None:
+    """`python -m runmanager` takes Hydra's own flags; `runmanager --version` is the command's."""
+    done = command("--version")
+    assert done.status == 0
+    assert done.out.startswith("Hydra 1.")
+
+
+def test_an_unknown_flag_is_refused(command: Callable[..., Any]) -> None:
+    done = command("--quite")
+    assert done.status == 2
+    assert "--quite" in done.err
+
+
+DRIVER = """
+import ctypes
+import sys
+sys.path = [entry for entry in sys.path if entry]  # a console script's has no current folder
+from runmanager.app.main import main
+status = main(sys.argv[1:])
+dies_with_parent = ctypes.c_int()
+ctypes.CDLL(None).prctl(2, ctypes.byref(dies_with_parent))  # PR_GET_PDEATHSIG
+print("tied to its parent:", dies_with_parent.value)
+print("heavy:", sorted({"torch", "torchvision", "tensorboard", "pandas", "sklearn"} & set(sys.modules)))
+sys.exit(status)
+"""
+
+
+def driver(folder: Path, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-c", DRIVER, *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_driver_never_loads_torch(
+    environment: Callable[..., dict[str, str]], own_module: Path, tiny: tuple[str, ...]
+) -> None:
+    """Own parts are found in the current folder too, as from a console script, whose path lacks it."""
+    own = ("model=custom", "model._target_=own.Net")
+    done = driver(own_module.parent, environment(), *tiny, *own, "name=one", "--quiet")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()[-1]
+    assert "torch" not in said
+    dry = driver(own_module.parent, environment(), *tiny, *own, "--dry-run")
+    assert dry.stdout.splitlines()[-1] == "heavy: []"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a process to its parent")
+def test_the_driver_outlives_who_started_it(environment: Callable[..., dict[str, str]], tmp_path: Path) -> None:
+    """Only its own children are tied to it: a shell may go, and leave it running."""
+    done = driver(tmp_path, environment(RUNMANAGER_PRELOAD="torch"), "--dry-run")
+    assert done.stdout.splitlines()[-2:] == ["tied to its parent: 0", "heavy: []"]

@@ -1,0 +1,57 @@
+"""Tests of what is looked at in a process of its own before the first run: data, own parts, devices."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CLOSED = "http://127.0.0.1:9"
+OFFLINE = {"http_proxy": CLOSED, "https_proxy": CLOSED, "HTTP_PROXY": CLOSED, "HTTPS_PROXY": CLOSED}
+REFUSED = {
+    "no module": (["model=custom", "model._target_=nowhere.Net"], "there is no module 'nowhere' in the current folder"),
+    "no such class": (["model=custom", "model._target_=own.Nett"], "own has no 'Nett'; did you mean 'Net'?"),
+    "no class": (["model=custom", "model._target_=own.torch"], "must name a class or a function, got own.torch"),
+    "no dotted name": (["model=custom", "model._target_=Net"], "`model._target_` must be a dotted name, got 'Net'"),
+    "no architecture": (["model=torchvision", "model.architecture=resnet17"], "'resnet18'"),
+    "no dataset": (["dataset=custom", "dataset._target_=own.Data"], "own has no 'Data'"),
+    "no device": (["device=cuda"], "Device 'cuda' was asked for but PyTorch sees no CUDA device; use `device=cpu`"),
+    "no such device": (["device=gpu"], "gpu"),
+    "no arguments": (
+        ["model=custom", "model._target_=own.Net", "+model.wide=3"],
+        "`model.wide` must be an argument of",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_wrong_part_is_refused_before_anything_runs(
+    command: Callable[..., Any], own_module: Path, tiny: tuple[str, ...], name: str
+) -> None:
+    words, said = REFUSED[name]
+    own_data = "dataset=custom" in words
+    done = command(*(word for word in tiny if not (own_data and word.startswith("dataset"))), *words)
+    assert done.status == 2, done.out
+    (line,) = done.faults
+    assert line.startswith("error: ")
+    assert said in line
+    assert not (own_module.parent / "outputs").exists()
+
+
+def test_faults_of_several_parts_are_said_together(
+    command: Callable[..., Any], own_module: Path, tiny: tuple[str, ...]
+) -> None:
+    done = command("-m", *tiny, "model=custom", "model._target_=own.One,own.Two,own.Net")
+    assert done.status == 2
+    assert [line.split("got ")[1].split(":")[0] for line in done.faults] == ["own.One", "own.Two"]
+    assert not (own_module.parent / "outputs").exists()
+
+
+def test_missing_data_without_a_network(command: Callable[..., Any], tmp_path: Path) -> None:
+    done = command("dataset=fashion_mnist", f"data_root={tmp_path / 'empty'}", "device=cpu", **OFFLINE)
+    assert done.status == 2
+    (line,) = [each for each in done.faults if each.startswith("error: ")]
+    assert f"Dataset 'fashion_mnist' must be in {tmp_path / 'empty' / 'FashionMNIST' / 'raw'}" in line
+    assert "could not be downloaded" in line
+    assert "Traceback" not in done.out + done.err
+    assert not (tmp_path / "outputs").exists()

@@ -1,0 +1,46 @@
+"""The tutorials' presets on real data reach what the tutorials reached: the figures of docs/results/tutorials.md."""
+
+from pathlib import Path
+
+import pytest
+
+from runmanager import Sweep
+from runmanager.app.main import main
+
+
+@pytest.fixture
+def sweep_of(tmp_path: Path, mnist_root: Path, monkeypatch: pytest.MonkeyPatch):
+    """Runs a command in this process's own folder and returns its sweep."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RUNMANAGER_DATA", str(mnist_root))
+
+    def run(*words: str) -> Sweep:
+        assert main([*words, "name=tutorial", "--quiet"]) == 0
+        return Sweep(tmp_path / "outputs" / "tutorial")
+
+    return run
+
+
+def test_zero_to_gans(sweep_of) -> None:
+    accuracy = sweep_of("experiment=zero_to_gans").epochs.set_index("epoch")["val_accuracy"]
+    assert accuracy[0] == pytest.approx(0.10, abs=0.06)  # ten classes, untrained
+    assert accuracy[5] >= 0.95
+    assert accuracy[10] >= 0.96
+
+
+def test_logistic_regression(sweep_of) -> None:
+    accuracy = sweep_of("experiment=zero_to_gans", "model=logistic").epochs.set_index("epoch")["val_accuracy"]
+    assert 0.86 <= accuracy[10] < 0.95  # a hidden layer does better
+
+
+def test_cnn(sweep_of) -> None:
+    sweep = sweep_of("dataset=mnist", "model=cnn", "lr=0.01", "batch_size=1000", "optimizer=adam", "epochs=3")
+    assert sweep.runs["val_accuracy"][0] >= 0.97
+    assert sweep.runs["num_parameters"][0] == 32_998
+
+
+def test_gpu_crossover_learns_on_cpu(sweep_of) -> None:
+    words = ["-m", "experiment=gpu_crossover", "model.depth=8", "device=cpu", "seed=0,1,2,3,4,5,6,7,8,9"]
+    best = sweep_of(*words).epochs.groupby("run")["accuracy"].max()
+    assert len(best) == 10
+    assert (best >= 0.98).sum() >= 8

@@ -1,0 +1,153 @@
+"""What the jobs of the tests do, in their own processes: importable there, as a test module is not."""
+
+import gc
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NoReturn
+
+
+def wait_until(path: Path) -> None:
+    """Wait for a file to appear; a deadline ends what would hang, it measures nothing."""
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{path} never came")
+        os.sched_yield()
+
+
+def my_pid() -> int:
+    return os.getpid()
+
+
+def meet(mine: Path, other: Path) -> str:
+    mine.touch()
+    wait_until(other)
+    return "met"
+
+
+def raise_error() -> NoReturn:
+    raise ValueError("a bad value")
+
+
+def raise_unprintable() -> NoReturn:
+    class UnprintableError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    raise UnprintableError
+
+
+def raise_interrupt() -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def exit_with(status: Any) -> NoReturn:
+    sys.exit(status)
+
+
+def die_by(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+def leave_without_a_word() -> NoReturn:
+    os._exit(0)
+
+
+def unpicklable() -> Any:
+    return lambda: None
+
+
+class Unreadable:
+    """Can be sent, and cannot be read."""
+
+    def __reduce__(self) -> Any:
+        return int, ("not a number",)
+
+
+def unreadable() -> Unreadable:
+    return Unreadable()
+
+
+def half_a_result() -> NoReturn:
+    """Die while the result is being sent."""
+    (pipe,) = (each for each in gc.get_objects() if isinstance(each, Connection) and each.writable)
+    os.write(pipe.fileno(), struct.pack("!i", 1000) + b"only the beginning")
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def large() -> bytes:
+    return b"x" * 5_000_000
+
+
+def surroundings(name: str) -> tuple[str, str | None, str | None]:
+    return str(Path.cwd()), os.environ.get(name), os.environ.get("RUNMANAGER_OWN_PROCESS")
+
+
+def interrupt_myself() -> tuple[str, bool]:
+    os.kill(os.getpid(), signal.SIGINT)
+    return "still here", os.getsid(0) == os.getpid()
+
+
+def num_threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
+
+
+def loader_sum() -> int:
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    loader = DataLoader(TensorDataset(torch.arange(100)), batch_size=10, num_workers=2)
+    return int(sum(batch.sum() for (batch,) in loader))
+
+
+def leave_a_grandchild() -> int:
+    return subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]).pid
+
+
+def leave_a_grandchild_and_die(told: Path) -> None:
+    write_whole(told, str(leave_a_grandchild()))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_the_forkserver() -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    signal.pause()
+
+
+def write_whole(path: Path, text: str) -> None:
+    beside = path.with_suffix(".tmp")
+    beside.write_text(text)
+    os.replace(beside, path)
+
+
+def stay(told: Path, *, heed: bool) -> str:
+    """Say who is here, and stay until SIGTERM, or beyond it; a grandchild stays along."""
+    stopped = []
+    signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
+    pids = f"{os.getpid()} {leave_a_grandchild()}"
+    write_whole(told, pids)
+    while not (heed and stopped):
+        signal.pause()
+        write_whole(told.with_suffix(".signalled"), str(stopped))
+    return "went in peace"
+
+
+def stay_deaf(told: Path) -> str:
+    return stay(told, heed=False)
+
+
+def stay_polite(told: Path) -> str:
+    return stay(told, heed=True)
+
+
+def touch(path: Path) -> None:
+    path.touch()

@@ -1,0 +1,216 @@
+"""`hydra/launcher=local` under somebody else's Hydra application."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+APP = """
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from runmanager.launching.hydra_launcher import register
+
+register()
+log = logging.getLogger(__name__)
+
+
+def is_multirun() -> bool:
+    return HydraConfig.get().mode.name == "MULTIRUN"
+
+
+@hydra.main(version_base=None, config_path="settings", config_name="main")
+def train(cfg: DictConfig) -> float:
+    log.info("lr is %s", cfg.lr)
+    told = {
+        "lr": cfg.lr,
+        "width": cfg.net.width,
+        "pid": os.getpid(),
+        "num": HydraConfig.get().job.num if is_multirun() else "none",
+        "folder": HydraConfig.get().runtime.output_dir,
+        "word": os.environ.get("A_WORD"),
+    }
+    Path(f"{os.environ['TOLD']}/{cfg.lr}.json").write_text(json.dumps(told))
+    if cfg.lr == 13:
+        raise ValueError("an unlucky rate")
+    if cfg.lr == 9:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if cfg.lr == 3:
+        sys.exit(3)
+    return cfg.lr
+
+
+if __name__ == "__main__":
+    print("driver", os.getpid())
+    train()
+"""
+SETTINGS = """
+defaults:
+  - _self_
+  - override hydra/launcher: local
+lr: 1
+net:
+  width: 8
+hydra:
+  job:
+    env_set:
+      A_WORD: passed on
+"""
+
+
+class Application:
+    """Its folder, its calls, and what its jobs told."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.folder = folder
+        self.environment = environment
+
+    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "app.py", *words],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    @property
+    def told(self) -> dict[str, dict[str, Any]]:
+        files = (self.folder / "told").glob("*.json")
+        return {path.stem: json.loads(path.read_text()) for path in files}
+
+
+@pytest.fixture
+def application(tmp_path: Path, importable_everywhere: None) -> Application:
+    import os
+
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "settings").mkdir()
+    (tmp_path / "settings" / "main.yaml").write_text(SETTINGS)
+    (tmp_path / "told").mkdir()
+    return Application(tmp_path, {**os.environ, "TOLD": str(tmp_path / "told")})
+
+
+def driver_of(done: subprocess.CompletedProcess[str]) -> int:
+    return int(done.stdout.split()[1])
+
+
+def test_a_grid_runs_each_cell_in_a_process_of_its_own(application: Application) -> None:
+    done = application("-m", "lr=1,2", "net.width=16", "hydra.launcher.preload=[]")
+    assert done.returncode == 0, done.stderr
+    told = application.told
+    assert {name: (each["width"], each["num"], each["word"]) for name, each in told.items()} == {
+        "1": (16, 0, "passed on"),
+        "2": (16, 1, "passed on"),
+    }
+    assert len({driver_of(done), *(each["pid"] for each in told.values())}) == 3
+
+
+def test_the_jobs_of_a_grid_share_one_dated_folder(application: Application) -> None:
+    # Hydra's default has seconds; microseconds show it without waiting for one to pass.
+    done = application("-m", "lr=1,2,4", "hydra.sweep.dir=multirun/${now:%H-%M-%S-%f}", "hydra.launcher.preload=[]")
+    assert done.returncode == 0, done.stderr
+    folders = [Path(application.told[name]["folder"]) for name in ("1", "2", "4")]
+    assert len({folder.parent for folder in folders}) == 1
+    assert [folder.name for folder in folders] == ["0", "1", "2"]
+    for folder, lr in zip(folders, (1, 2, 4), strict=True):
+        assert (folder / ".hydra" / "overrides.yaml").read_text() == f"- lr={lr}\n"
+        assert f"lr is {lr}" in (folder / "app.log").read_text()
+    assert (folders[0].parent / "multirun.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (13, "ValueError: an unlucky rate"),
+        (9, "the process ended with exit code -9 before the job was done"),
+        (3, r"sys.exit(3)"),
+    ],
+)
+def test_a_job_that_fails_is_told_and_the_others_run(application: Application, bad: int, said: str) -> None:
+    done = application("-m", f"lr=1,{bad},2", "hydra.launcher.workers=2", "hydra.launcher.preload=[]")
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert set(application.told) == {"1", str(bad), "2"}
+
+
+def test_hydras_own_launcher_still_works(application: Application) -> None:
+    done = application("-m", "lr=1,2", "hydra/launcher=basic")
+    assert done.returncode == 0, done.stderr
+    assert {each["pid"] for each in application.told.values()} == {driver_of(done)}
+
+
+def test_without_a_grid_the_application_is_as_it_was(application: Application) -> None:
+    done = application("lr=7")
+    assert done.returncode == 0, done.stderr
+    assert application.told["7"]["pid"] == driver_of(done)
+
+
+@pytest.mark.parametrize(("workers", "said"), [("0", "must be at least 1, got 0"), ("many", "'many'")])
+def test_a_wrong_number_of_workers_is_refused_before_anything_runs(
+    application: Application, workers: str, said: str
+) -> None:
+    done = application("-m", "lr=1,2", f"hydra.launcher.workers={workers}")
+    assert done.returncode != 0
+    assert said in done.stderr
+    assert application.told == {}
+
+
+def test_an_unknown_setting_of_the_launcher_is_refused(application: Application) -> None:
+    done = application("-m", "lr=1,2", "hydra.launcher.wrokers=2")
+    assert done.returncode != 0 and "wrokers" in done.stderr
+    assert application.told == {}
+
+
+def test_what_the_jobs_return_comes_back_in_their_order(
+    application: Application, start_driver: Callable[..., Any]
+) -> None:
+    """Sweepers such as Optuna's read the results."""
+    (application.folder / "asking.py").write_text(
+        "import app\n"
+        "from hydra import compose, initialize\n"
+        "from hydra.core.plugins import Plugins\n"
+        "from hydra.types import HydraContext\n"
+        "from hydra._internal.callbacks import Callbacks\n"
+        "from hydra.core.global_hydra import GlobalHydra\n"
+        "if __name__ == '__main__':\n"
+        "    with initialize(version_base=None, config_path='settings'):\n"
+        "        cfg = compose('main', return_hydra_config=True, overrides=['hydra.launcher.workers=2',\n"
+        "            'hydra.launcher.preload=[]', 'hydra.mode=MULTIRUN', 'hydra.runtime.output_dir=x'])\n"
+        "        loader = GlobalHydra.instance().config_loader()\n"
+        "        context = HydraContext(config_loader=loader, callbacks=Callbacks())\n"
+        "        launcher = Plugins.instance().instantiate_launcher(\n"
+        "            hydra_context=context, task_function=app.train, config=cfg)\n"
+        "        returns = launcher.launch([['lr=5'], ['lr=13'], ['lr=6']], initial_job_idx=10)\n"
+        "    for each in returns:\n"
+        "        print(each.status.name, each._return_value, each.overrides)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "asking.py"],
+        cwd=application.folder,
+        env=application.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.stdout.splitlines()[-3:] == [
+        "COMPLETED 5 ['lr=5']",
+        "FAILED ValueError: an unlucky rate ['lr=13']",
+        "COMPLETED 6 ['lr=6']",
+    ], done.stderr
+    assert [application.told[name]["num"] for name in ("5", "13", "6")] == [10, 11, 12]

@@ -1,0 +1,167 @@
+"""What a sweep has to do, given what is stored of it."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runmanager.launching.plan import Action, Cell, PlannedRun, Resume, plan_runs
+from runmanager.records.paths import RunPaths, SweepPaths
+from runmanager.records.process import ProcessIdentity
+from runmanager.records.run import Environment, EpochRecord, RunRecord
+from runmanager.records.signature import signature
+from runmanager.records.states import Reason, Status
+from runmanager.records.store import StoredRun, claim_run, read_sweep
+
+THEN = Environment(commit="0123456789abcdef", libraries={"torch": "2.15.0", "numpy": "2.3"})
+
+
+def cell(lr: float, name: str | None = None) -> Cell:
+    config = {"lr": lr}
+    return Cell(signature(config), name or f"lr={lr}-{signature(config)[:8]}", config, (f"lr={lr}",))
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> SweepPaths:
+    return SweepPaths(tmp_path / "grid")
+
+
+@pytest.fixture
+def store(sweep: SweepPaths) -> Callable[..., StoredRun]:
+    """Put a run of `cell(0.1)` on disk and read it back as a new command does."""
+
+    def put(
+        status: Status, reason: Reason | None = None, *, epochs: int = 0, checkpoint: bool = False, name: str = "kept"
+    ) -> StoredRun:
+        record = RunRecord(
+            name=name,
+            signature=cell(0.1).signature,
+            status=status,
+            reason=reason,
+            config={"lr": 0.1},
+            owner=ProcessIdentity.current(),
+            environment=THEN,
+        )
+        folder = claim_run(sweep.run(name), record)
+        for epoch in range(1, epochs + 1):
+            folder.append(EpochRecord(epoch=epoch))
+        folder.close()
+        if checkpoint:
+            folder.paths.checkpoint.touch()
+        (run,) = (run for run in read_sweep(sweep).runs if run.record.name == name)
+        return run
+
+    return put
+
+
+def plan_one(sweep: SweepPaths, *stored: StoredRun, **options: Any) -> PlannedRun:
+    usual: Mapping[str, Any] = {"resume": Resume.AUTO, "rerun_changed": False, "now": THEN}
+    (planned,) = plan_runs([cell(0.1)], stored, sweep, **{**usual, **options})
+    return planned
+
+
+def test_a_new_cell_is_started_in_a_folder_of_its_name(sweep: SweepPaths) -> None:
+    planned = plan_one(sweep)
+    assert (planned.action, planned.why, planned.is_to_run) == (Action.START, "new", True)
+    assert planned.paths == sweep.run(cell(0.1).name)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "checkpoint", "action", "why"),
+    [
+        (Status.FINISHED, None, True, Action.KEEP, "finished"),
+        (Status.FINISHED, Reason.EARLY_STOPPED, True, Action.KEEP, "finished (early_stopped)"),
+        (Status.KILLED, Reason.SIGNAL, True, Action.GO_ON, "killed (signal) after epoch 2"),
+        (Status.KILLED, Reason.INTERRUPTED, True, Action.GO_ON, "killed (interrupted) after epoch 2"),
+        (Status.KILLED, Reason.INTERRUPTED, False, Action.START_ANEW, "killed (interrupted)"),
+        (Status.CRASHED, Reason.VANISHED, True, Action.GO_ON, "crashed (vanished) after epoch 2"),
+        (Status.CRASHED, Reason.VANISHED, False, Action.START_ANEW, "crashed (vanished)"),
+        (Status.FAILED, Reason.EXCEPTION, True, Action.START_ANEW, "failed (exception)"),
+        (Status.FAILED, Reason.DIVERGED, False, Action.START_ANEW, "failed (diverged)"),
+        (Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, False, Action.START, "skipped (device_unavailable); tried again"),
+        (Status.PENDING, None, False, Action.START_ANEW, "pending"),
+    ],
+)
+@pytest.mark.parametrize("resume", [Resume.AUTO, Resume.MUST])
+def test_each_state_has_its_action(
+    sweep: SweepPaths,
+    store: Callable[..., StoredRun],
+    status: Status,
+    reason: Reason | None,
+    checkpoint: bool,
+    action: Action,
+    why: str,
+    resume: Resume,
+) -> None:
+    run = store(status, reason, epochs=2, checkpoint=checkpoint)
+    planned = plan_one(sweep, run, resume=resume)
+    assert (planned.action, planned.why) == (action, why)
+    assert planned.is_to_run is (action is not Action.KEEP)
+    anew = plan_one(sweep, run, resume=Resume.NEVER)
+    assert anew.action is Action.START_ANEW and anew.why.endswith("; resume=never")
+
+
+@pytest.mark.parametrize("resume", list(Resume))
+def test_what_another_process_is_at_is_left_to_it(
+    sweep: SweepPaths, store: Callable[..., StoredRun], resume: Resume
+) -> None:
+    run = store(Status.RUNNING, checkpoint=True)
+    planned = plan_one(sweep, run, resume=resume)
+    assert (planned.action, planned.is_to_run) == (Action.LEAVE, False)
+    assert planned.why == f"running in process {ProcessIdentity.current().pid}"
+
+
+def test_every_status_is_planned_for(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:
+    assert {plan_one(sweep, store(status, name=status)).action for status in Status} <= set(Action)
+
+
+def test_killed_before_its_first_epoch_it_goes_on_after_none(
+    sweep: SweepPaths, store: Callable[..., StoredRun]
+) -> None:
+    assert plan_one(sweep, store(Status.KILLED, checkpoint=True)).why == "killed after epoch 0"
+
+
+@pytest.mark.parametrize(
+    ("now", "changes"),
+    [
+        (THEN, ""),
+        (Environment(), ""),  # what is not known did not change
+        (Environment(commit=THEN.commit, libraries={"torch": "2.15.0", "scipy": "1"}), ""),
+        (Environment(commit="fedcba9876543210"), "commit 01234567, now fedcba98"),
+        (Environment(libraries={"torch": "2.16.0", "numpy": "2.3"}), "torch 2.15.0, now 2.16.0"),
+        (Environment(libraries={"torch": "3", "numpy": "3"}), "torch 2.15.0, now 3; numpy 2.3, now 3"),
+    ],
+)
+def test_a_finished_run_of_other_versions_is_named_and_rerun_if_asked(
+    sweep: SweepPaths, store: Callable[..., StoredRun], now: Environment, changes: str
+) -> None:
+    run = store(Status.FINISHED)
+    kept = plan_one(sweep, run, now=now)
+    assert kept.action is Action.KEEP
+    assert kept.why == "finished" + (f", with other versions: {changes}" if changes else "")
+    asked = plan_one(sweep, run, now=now, rerun_changed=True)
+    assert asked.action is (Action.START_ANEW if changes else Action.KEEP)
+    assert not changes or asked.why == f"finished with other versions: {changes}"
+
+
+def test_a_run_is_found_by_its_signature_under_whatever_name(
+    sweep: SweepPaths, store: Callable[..., StoredRun]
+) -> None:
+    run = store(Status.FINISHED, name="renamed-by-hand")
+    planned = plan_one(sweep, run)
+    assert (planned.action, planned.paths) == (Action.KEEP, RunPaths(sweep.runs / "renamed-by-hand"))
+
+
+def test_another_cells_folder_of_the_same_name_is_not_taken(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:
+    run = store(Status.FINISHED)
+    options = {"resume": Resume.AUTO, "rerun_changed": False, "now": THEN}
+    (planned,) = plan_runs([cell(0.2)], [run], sweep, **options)
+    assert planned.action is Action.START
+
+
+def test_equal_cells_are_one_in_the_order_of_their_first(sweep: SweepPaths) -> None:
+    cells = [cell(0.3), cell(0.1, "first"), cell(0.2), cell(0.1, "again"), cell(0.3)]
+    plan = plan_runs(cells, [], sweep, resume=Resume.AUTO, rerun_changed=False, now=THEN)
+    assert [each.cell.config["lr"] for each in plan] == [0.3, 0.1, 0.2]
+    assert plan[1].cell.name == "first"

@@ -1,0 +1,507 @@
+"""The library's own loop, as in the design's example, and what becomes of a run however its body ends."""
+
+import csv
+import json
+from collections import namedtuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader
+
+from runmanager import RunManager, expand_grid
+from runmanager.errors import DeviceUnavailableError, RunBusyError, RunExistsError, UsageError
+from runmanager.records.store import StoredRun
+from runmanager.tracking.early_stop import EarlyStopOptions
+from runmanager.tracking.options import RunOptions, TensorBoardOptions
+from runmanager.tracking.sinks import ConsoleSink, LogSink, MemorySink
+from runmanager.tracking.tensorboard import TensorBoardSink
+
+from .conftest import Body, Noticing, event_files, images, stored_runs
+
+EPOCH_COLUMNS = [
+    *("run", "epoch", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "wall_seconds", "run_seconds"),
+    *("samples", "warmup", "data_seconds", "transfer_seconds", "compute_seconds", "eval_seconds", "tracking_seconds"),
+    *("lr", "batch_size", "num_workers", "device"),
+]
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+def test_the_designs_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_gpu: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    manager = RunManager("outputs/mine")
+    for params in expand_grid(lr=[0.1, 0.01], batch_size=[10, 25], device=["cpu", "cuda"]):
+        torch.manual_seed(0)
+        network = Noticing()
+        loader = DataLoader(images(), batch_size=params.batch_size, shuffle=True)
+        optimizer = torch.optim.SGD(network.parameters(), lr=params.lr)
+        with manager.run(params, network, loader) as run:
+            for epoch in run.epochs(2):
+                for inputs, labels in epoch.batches(loader):
+                    preds = network(inputs)
+                    loss = F.cross_entropy(preds, labels)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    epoch.track(loss, preds, labels)
+    manager.save("epochs_table")
+
+    runs = stored_runs(tmp_path / "outputs" / "mine")
+    outcomes = [(run.record.config["device"], run.record.status, run.record.reason) for run in runs]
+    assert outcomes == [("cpu", "finished", None), ("cuda", "skipped", "device_unavailable")] * 4
+    sweep = tmp_path / "outputs" / "mine"
+    files = {path.name for path in sweep.iterdir()}
+    assert files == {
+        *("sweep.json", "results.csv", "results.json", "results.md", "results.html", "epochs.csv"),
+        *("comparison.csv", "comparison.json", "comparison.md", "report.html", "runs"),
+    }
+    for run in runs:
+        here = {path.name.split(".tfevents")[0] for path in run.paths.root.iterdir()}
+        finished = {"run.json", "config.yaml", "epochs.jsonl", "run.log", "events.out"}
+        assert here == (finished if run.record.status == "finished" else {"run.json", "config.yaml"})
+        assert run.record.name == run.paths.name and run.paths.name.endswith("-" + run.record.signature[:8])
+        assert run.paths.name.startswith(f"lr={run.record.config['lr']},batch_size={run.record.config['batch_size']}")
+    plan = json.loads((sweep / "sweep.json").read_text())
+    assert plan["axes"] == {"lr": [0.1, 0.01], "batch_size": [10, 25], "device": ["cpu", "cuda"]}
+    assert plan["cells"] == [run.record.signature for run in runs]
+
+    with (tmp_path / "epochs_table.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == EPOCH_COLUMNS
+    assert [(row[0], row[1], row[9]) for row in rows] == [
+        (run.record.name, str(number), "50") for run in runs[::2] for number in (1, 2)
+    ]
+    assert [row[10] for row in rows] == ["True", "False"] * 4
+    assert len(json.loads((tmp_path / "epochs_table.json").read_text())) == 8
+    with (sweep / "results.csv").open(newline="") as file:
+        results = list(csv.DictReader(file))
+    assert sorted(row["status"] for row in results) == ["finished"] * 4 + ["skipped"] * 4
+    assert "skipped: Device 'cuda' was asked for but PyTorch sees no CUDA device" in capsys.readouterr().out
+
+
+def weights_after(folder: Path, train: Body, *, num_workers: int = 0, one_shot: bool = False, **options: Any) -> Any:
+    torch.manual_seed(3)
+    network = Noticing()
+    loader: Any = DataLoader(images(), batch_size=20, shuffle=True, num_workers=num_workers)
+    if one_shot:
+        loader = [batch for _ in range(2) for batch in loader]
+        left = iter(loader)
+        loader = left
+    manager = RunManager(folder, **options)
+    with manager.run({"lr": 0.05}, network, loader, options=RunOptions(log_every=1)) as run:
+        train(run, network, loader, epochs=1 if one_shot else 2)
+    return {**network.state_dict(), "random": torch.get_rng_state()}
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_watching_changes_no_result(tmp_path: Path, train: Body, num_workers: int) -> None:
+    everything = TensorBoardOptions(histograms=True)
+    sinks = [MemorySink(), LogSink(), ConsoleSink(), TensorBoardSink(everything)]
+    watched = weights_after(tmp_path / "on", train, num_workers=num_workers, sinks=sinks)
+    unwatched = weights_after(tmp_path / "off", train, num_workers=num_workers, sinks=[])
+    assert all(torch.equal(value, unwatched[name]) for name, value in watched.items())
+    assert len(sinks[0].epochs) == 2  # type: ignore[attr-defined]
+
+    # And neither differs from the same loop with no manager at all.
+    torch.manual_seed(3)
+    network = Noticing()
+    loader = DataLoader(images(), batch_size=20, shuffle=True, num_workers=num_workers)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
+    for _ in range(2):
+        for inputs, labels in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(network(inputs), labels).backward()
+            optimizer.step()
+    assert all(torch.equal(value, watched[name]) for name, value in network.state_dict().items())
+
+
+def test_a_one_shot_loader_gives_all_its_batches_to_the_training(tmp_path: Path, train: Body) -> None:
+    watched = weights_after(tmp_path / "on", train, one_shot=True, console=False)
+    unwatched = weights_after(tmp_path / "off", train, one_shot=True, sinks=[])
+    assert all(torch.equal(value, unwatched[name]) for name, value in watched.items())
+    (run,) = stored_runs(tmp_path / "on")
+    assert run.epochs[0].samples == 100
+    (file,) = event_files(run.paths)
+    assert b"images" in file.read_bytes(), "the first batch was shown when it came"
+
+
+def quiet(folder: Path, **options: Any) -> RunManager:
+    return RunManager(folder, sinks=[], **options)
+
+
+def test_the_values_are_those_of_the_loop(tmp_path: Path, network: nn.Module, loader: Any) -> None:
+    seen: list[tuple[float, int]] = []
+    with quiet(tmp_path / "sweep").run({}, network, loader) as run:
+        network.eval()
+        for epoch in run.epochs(2):
+            correct = 0
+            for inputs, labels in epoch.batches(loader):
+                preds = network(inputs)
+                loss = F.cross_entropy(preds, labels)
+                epoch.track(loss, preds, labels)
+                seen.append((loss.item(), len(labels)))
+                correct += int((preds.argmax(1) == labels).sum())
+    (stored,) = stored_runs(tmp_path / "sweep")
+    assert [count for _, count in seen] == [20, 20, 10] * 2
+    expected = [sum(loss * count for loss, count in part) / 50 for part in (seen[:3], seen[3:])]
+    assert [epoch.loss for epoch in stored.epochs] == pytest.approx(expected, rel=1e-12)
+    assert stored.epochs[1].accuracy == correct / 50
+    assert [epoch.samples for epoch in stored.epochs] == [50, 50]
+    record = stored.record
+    assert record.num_parameters == sum(parameter.numel() for parameter in network.parameters())
+    assert record.epochs_planned == 2 and record.attempt == 1 and record.peak_memory_bytes
+    assert record.environment.torch_threads == 1 and torch.__version__.startswith(record.environment.libraries["torch"])
+    assert record.environment.device_name and record.environment.outside_cpu_share is not None
+
+
+def test_the_phases_of_a_real_epoch_add_up_to_its_wall_time(tmp_path: Path, network: nn.Module, train: Body) -> None:
+    loader = DataLoader(images(6000), batch_size=100)  # long enough: tenths of a second
+    with RunManager(tmp_path / "sweep", console=False).run({}, network, loader) as run:
+        train(run, network, loader, validation=DataLoader(images(2000), batch_size=100))
+    for epoch in run.history:
+        phases = [
+            *(epoch.data_seconds, epoch.transfer_seconds, epoch.compute_seconds),
+            *(epoch.eval_seconds, epoch.tracking_seconds),
+        ]
+        assert all(seconds is not None and seconds > 0 for seconds in phases)
+        assert sum(phases) == pytest.approx(epoch.wall_seconds, rel=0.01)  # type: ignore[arg-type]
+        assert sum(phases[:3]) == pytest.approx(epoch.epoch_seconds, rel=1e-9)  # type: ignore[arg-type]
+        assert epoch.run_seconds is not None and epoch.wall_seconds is not None
+        assert epoch.run_seconds >= epoch.wall_seconds
+
+
+def test_every_epoch_is_in_its_file_before_the_next_begins(
+    tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
+) -> None:
+    with quiet(tmp_path / "sweep").run({}, network, loader) as run:
+        for number, epoch in enumerate(run.epochs(3)):
+            assert [stored.epoch for stored in only_run().epochs] == list(range(1, number + 1))
+            assert only_run().record.status == "running"
+            epoch.track(torch.tensor(1.0), samples=1)
+    assert len(only_run().epochs) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (ValueError("bad\nvery bad"), ("failed", "exception", "ValueError: bad")),
+        (ValueError(), ("failed", "exception", "ValueError")),
+        (MemoryError("all gone"), ("failed", "out_of_memory", "MemoryError: all gone")),
+        (torch.OutOfMemoryError("CUDA out of memory"), ("failed", "out_of_memory", None)),
+        (SystemExit(3), ("failed", "exit", "sys.exit(3)")),
+        (SystemExit(), ("failed", "exit", "sys.exit()")),
+        (KeyboardInterrupt(), ("killed", "interrupted", "interrupted")),
+    ],
+)
+def test_what_leaves_the_body_is_the_runs_end_and_is_raised(
+    tmp_path: Path,
+    network: nn.Module,
+    loader: Any,
+    only_run: Callable[[], StoredRun],
+    error: BaseException,
+    outcome: tuple[str, str, str | None],
+) -> None:
+    memory = MemorySink()
+    manager = RunManager(tmp_path / "sweep", sinks=[memory])
+    with pytest.raises(type(error)) as raised, manager.run({}, network, loader) as run:
+        for epoch in run.epochs(3):
+            epoch.track(torch.tensor(1.0), samples=1)
+            if epoch.number == 2:
+                raise error
+    assert raised.value is error
+    stored = only_run()
+    assert (stored.record.status, stored.record.reason) == outcome[:2]
+    assert outcome[2] is None or stored.record.message == outcome[2]
+    assert [epoch.epoch for epoch in stored.epochs] == [1]
+    text = stored.paths.error.read_text()
+    assert text.startswith("Traceback") and type(error).__name__ in text and __file__ in text
+    assert memory.ends == [stored.record]
+    assert f",{outcome[0]},{outcome[1]}," in (tmp_path / "sweep" / "results.csv").read_text()
+
+
+def test_what_goes_wrong_in_building_is_the_runs_own_failure(
+    tmp_path: Path, only_run: Callable[[], StoredRun], loader: Any
+) -> None:
+    with pytest.raises(ZeroDivisionError), RunManager(tmp_path / "sweep", console=False).run({}) as run:
+        run.begin(nn.Linear(1 // 0, 1), loader)
+    assert only_run().record.message.startswith("ZeroDivisionError")
+    with (
+        pytest.raises(UsageError, match=r"must be a torch\.nn\.Module, got str"),
+        quiet(tmp_path / "other").run({}, "a network", loader),  # type: ignore[arg-type]
+    ):
+        pytest.fail("the body must not run")
+    assert stored_runs(tmp_path / "other")[0].record.status == "failed"
+    with pytest.raises(UsageError, match=r"call begin\(network, loader\)"), quiet(tmp_path / "third").run({}) as run:
+        next(iter(run.epochs(1)))
+
+
+def test_a_sink_that_cannot_begin_fails_the_run(
+    tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
+) -> None:
+    class Broken(MemorySink):
+        def begin(self, start: Any) -> Any:
+            raise OSError("disk full")
+
+    memory = MemorySink()
+    manager = RunManager(tmp_path / "sweep", sinks=[memory, Broken()])
+    with pytest.raises(OSError, match="disk full"), manager.run({}, network, loader):
+        pytest.fail("the body must not run")
+    assert only_run().record.status == "failed"
+    assert len(memory.ends) == 1, "a sink that has begun is ended"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("where", ["loss", "val_loss"])
+def test_a_loss_that_is_no_number_ends_the_run(
+    tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun], value: float, where: str
+) -> None:
+    numbers = []
+    with quiet(tmp_path / "sweep").run({}, network, loader) as run:
+        for epoch in run.epochs(5):
+            numbers.append(epoch.number)
+            bad = epoch.number == 2
+            epoch.track(torch.tensor(value if bad and where == "loss" else 1.0), samples=1)
+            epoch.track_eval(torch.tensor(value if bad and where == "val_loss" else 1.0), samples=1)
+    assert numbers == [1, 2]
+    stored = only_run()
+    assert (stored.record.status, stored.record.reason) == ("failed", "diverged")
+    assert stored.record.message == f"{where} is {value} in epoch 2; try a smaller lr"
+    assert len(stored.epochs) == 2
+
+
+def test_a_loop_that_is_left_is_stopped_early(
+    tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
+) -> None:
+    with quiet(tmp_path / "sweep").run({}, network, loader) as run:
+        for epoch in run.epochs(5):
+            if epoch.number == 3:
+                break
+            epoch.track(torch.tensor(1.0), samples=1)
+    record = only_run().record
+    assert (record.status, record.reason) == ("finished", "early_stopped")
+    assert record.message == "the loop was left after 2 of 5 epochs"
+
+
+@pytest.mark.parametrize(("left_after", "recorded"), [("all batches", 2), ("one batch", 1)])
+def test_an_epoch_whose_batches_were_all_taken_is_not_lost(
+    tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun], left_after: str, recorded: int
+) -> None:
+    with quiet(tmp_path / "sweep").run({}, network, loader) as run:
+        for epoch in run.epochs(5):
+            for _ in epoch.batches(loader):
+                epoch.track(torch.tensor(1.0), samples=1)
+                if left_after == "one batch" and epoch.number == 2:
+                    break
+            if epoch.number == 2:
+                break
+    assert len(only_run().epochs) == recorded
+    assert only_run().record.reason == "early_stopped"
+
+
+def test_an_exception_after_all_batches_loses_no_epoch(
+    tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
+) -> None:
+    with pytest.raises(ValueError), quiet(tmp_path / "sweep").run({}, network, loader) as run:
+        for epoch in run.epochs(5):
+            for _ in epoch.batches(loader):
+                epoch.track(torch.tensor(1.0), samples=1)
+            raise ValueError
+    assert len(only_run().epochs) == 1
+    assert only_run().record.status == "failed"
+
+
+@pytest.mark.parametrize("num_epochs", [4, 9])
+def test_early_stopping_as_configured(
+    tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun], num_epochs: int
+) -> None:
+    options = RunOptions(early_stop=EarlyStopOptions(metric="val_loss", patience=2))
+    with quiet(tmp_path / "sweep").run({}, network, loader, options=options) as run:
+        for epoch in run.epochs(num_epochs):
+            epoch.track(torch.tensor(1.0), samples=1)
+            epoch.track_eval(torch.tensor([3.0, 2.0, 2.5, 2.1][epoch.number - 1]), samples=1)
+    record = only_run().record
+    assert len(only_run().epochs) == 4
+    if num_epochs == 4:
+        assert (record.status, record.reason) == ("finished", None), "it ran all its epochs anyway"
+    else:
+        assert (record.status, record.reason) == ("finished", "early_stopped")
+        assert record.message == "val_loss was best in epoch 2 (2)"
+
+
+def test_stopping_and_interrupting_let_the_epoch_end(tmp_path: Path, network: nn.Module, loader: Any) -> None:
+    for number, stop in enumerate(("stop_early", "interrupt")):
+        with quiet(tmp_path / "sweep").run({"number": number}, network, loader) as run:
+            for epoch in run.epochs(5):
+                epoch.track(torch.tensor(1.0), samples=1)
+                getattr(run, stop)("enough")
+    stopped, interrupted = (run.record for run in stored_runs(tmp_path / "sweep"))
+    assert (stopped.status, stopped.reason, stopped.message) == ("finished", "early_stopped", "enough")
+    assert (interrupted.status, interrupted.reason, interrupted.message) == ("killed", "interrupted", "enough")
+    assert all(len(run.epochs) == 1 for run in stored_runs(tmp_path / "sweep"))
+
+
+def test_a_finished_run_is_kept_and_an_overwritten_one_put_aside(
+    tmp_path: Path, network: nn.Module, loader: Any, train: Body, only_run: Callable[[], StoredRun]
+) -> None:
+    def again(**options: Any) -> Any:
+        with RunManager(tmp_path / "sweep", console=False, **options).run({"lr": 1}, network, loader) as run:
+            train(run, network, loader, epochs=1)
+        return run
+
+    again()
+    first = only_run()
+    before = {path: path.read_bytes() for path in first.paths.root.iterdir()}
+    again()
+    kept = again()
+    assert kept.history == [] and kept.record == first.record
+    assert {path: path.read_bytes() for path in first.paths.root.iterdir()} == before
+    again(overwrite=True)
+    second = only_run()
+    assert second.record.attempt == 2 and len(second.epochs) == 1
+    assert second.record.started_at != first.record.started_at
+    aside = second.paths.attempts / "1"
+    assert {path.name for path in aside.iterdir()} == {path.name for path in before}
+    assert (aside / "epochs.jsonl").read_bytes() == before[first.paths.epochs]
+    assert len(event_files(second.paths)) == 1
+
+
+def test_an_unfinished_run_begins_anew(
+    tmp_path: Path, network: nn.Module, loader: Any, train: Body, only_run: Callable[[], StoredRun]
+) -> None:
+    for attempt in (1, 2):
+        with (
+            pytest.raises(ValueError, match="broken"),
+            RunManager(tmp_path / "sweep", console=False).run({"lr": 1}, network, loader) as run,
+        ):
+            train(run, network, loader, epochs=attempt)
+            raise ValueError("broken")
+    with RunManager(tmp_path / "sweep", console=False).run({"lr": 1}, network, loader) as run:
+        train(run, network, loader, epochs=1)
+    stored = only_run()
+    assert (stored.record.status, stored.record.attempt, len(stored.epochs)) == ("finished", 3, 1)
+    assert stored.record.message == "" and not stored.paths.error.exists()
+    for attempt in (1, 2):
+        aside = stored.paths.attempts / str(attempt)
+        assert json.loads((aside / "run.json").read_text())["status"] == "failed"
+        assert len((aside / "epochs.jsonl").read_text().splitlines()) == attempt
+        assert (aside / "error.txt").exists()
+
+
+def test_a_skipped_run_is_tried_again_and_leaves_nothing_aside(
+    tmp_path: Path, network: nn.Module, loader: Any, train: Body, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from runmanager.tracking import manager as module
+
+    def missing(name: str) -> Any:
+        raise DeviceUnavailableError("not today")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "resolve_device", missing)
+        with quiet(tmp_path / "sweep").run({"device": "cpu"}, network, loader) as run:
+            train(run, network, loader)
+    assert run.record.status == "skipped" and run.record.message == "not today"
+    with quiet(tmp_path / "sweep").run({"device": "cpu"}, network, loader) as run:
+        train(run, network, loader)
+    (stored,) = stored_runs(tmp_path / "sweep")
+    assert stored.record.status == "finished" and not stored.paths.attempts.exists()
+
+
+def test_a_run_that_is_not_to_be_run_takes_every_call(tmp_path: Path, no_gpu: None, loader: Any) -> None:
+    with quiet(tmp_path / "sweep").run({"device": "cuda"}) as run:
+        network = Noticing()
+        run.begin(network, loader)
+        assert list(run.evaluation_before_training()) == []
+        for _ in run.epochs(3):
+            pytest.fail("nothing is to be run")
+        run.stop_early("enough")
+    assert next(network.parameters()).device.type == "cpu"
+    assert stored_runs(tmp_path / "sweep")[0].record.reason == "device_unavailable"
+
+
+def test_a_running_run_belongs_to_its_process(tmp_path: Path, network: nn.Module, loader: Any) -> None:
+    manager = quiet(tmp_path / "sweep")
+    with manager.run({"lr": 1}, network, loader), pytest.raises(RunBusyError, match="is being run by process"):
+        quiet(tmp_path / "sweep").run({"lr": 1}, network, loader)
+
+
+@dataclass(frozen=True)
+class Params:
+    lr: float
+    batch_size: int
+
+
+def test_settings_come_as_mappings_tuples_and_dataclasses(tmp_path: Path, network: nn.Module, loader: Any) -> None:
+    for params in ({"lr": 1.0, "batch_size": 2}, namedtuple("Run", "lr batch_size")(1.0, 2), Params(1.0, 2)):
+        with quiet(tmp_path / "sweep", overwrite=True).run(params, network, loader):
+            pass
+    (stored,) = stored_runs(tmp_path / "sweep")  # one cell: equal settings have one signature
+    assert stored.record.attempt == 3 and stored.record.config == {"lr": 1.0, "batch_size": 2}
+    with pytest.raises(UsageError, match="must be a mapping, a named tuple or a dataclass, got int"):
+        quiet(tmp_path / "sweep").run(3)
+
+
+def test_without_a_folder_a_fresh_one_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    one, other = RunManager(), RunManager()
+    assert one.paths.root != other.paths.root
+    assert one.paths.root.parent == other.paths.root.parent == Path("outputs")
+
+
+def test_lazy_and_frozen_models(tmp_path: Path, loader: Any, train: Body, only_run: Callable[[], StoredRun]) -> None:
+    torch.manual_seed(0)
+    frozen = nn.Linear(64, 16)
+    frozen.requires_grad_(False)
+    network = nn.Sequential(nn.Flatten(), frozen, nn.ReLU(), nn.LazyLinear(3))
+    options = TensorBoardOptions(histograms=True)
+    with RunManager(tmp_path / "sweep", console=False, tensorboard=options).run({}, network, loader) as run:
+        assert run.record.num_parameters is None
+        train(run, network, loader)
+    stored = only_run()
+    assert stored.record.status == "finished" and stored.record.notes == ()
+    assert stored.record.num_parameters == 64 * 16 + 16 + 16 * 3 + 3
+    assert frozen.weight.grad is None
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_compiled_models_and_dict_outputs_do_not_end_a_run(tmp_path: Path, loader: Any) -> None:
+    class Scores(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(64, 3)
+
+        def forward(self, inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"scores": self.layer(inputs.flatten(1))}
+
+    network = torch.compile(Scores(), backend="eager")
+    with RunManager(tmp_path / "sweep", console=False).run({}, network, loader) as run:
+        for epoch in run.epochs(1):
+            for inputs, labels in epoch.batches(loader):
+                preds = network(inputs)["scores"]
+                epoch.track(F.cross_entropy(preds, labels), preds, labels)
+    assert run.record.status == "finished" and run.record.notes == ()
+    assert b"layer" in event_files(stored_runs(tmp_path / "sweep")[0].paths)[0].read_bytes()
+
+
+def test_save_lists_what_this_manager_has_begun(tmp_path: Path, network: nn.Module, loader: Any, train: Body) -> None:
+    for lr in (0.1, 0.2):
+        with quiet(tmp_path / "sweep").run({"lr": lr}, network, loader) as run:
+            train(run, network, loader, epochs=1)
+    manager = quiet(tmp_path / "sweep")
+    with manager.run({"lr": 0.2}, network, loader) as run:  # kept: its epochs are in the table all the same
+        train(run, network, loader, epochs=1)
+    manager.save(tmp_path / "table.v1")
+    with (tmp_path / "table.v1.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["lr"] == "0.2" and row["epoch"] == "1"
+    assert RunExistsError.__doc__

@@ -1,0 +1,111 @@
+"""Checkpoints: the whole training state, there and back again, from files that load nothing but weights."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from runmanager.errors import RecordError
+from runmanager.records.run import EpochRecord
+from runmanager.tracking.options import Progress
+from runmanager.training.checkpoint import TrainingState
+from runmanager.training.optimizers import build_optimizer
+from runmanager.training.options import AdamOptions, CosineOptions, OneCycleOptions, SgdOptions
+from runmanager.training.schedulers import build_scheduler
+
+PROGRESS = Progress(EpochRecord(epoch=3, loss=0.5, val_loss=float("inf"), samples=40), events_length=1234, num_steps=12)
+
+
+class Trained:
+    """A small training with everything that has a state."""
+
+    def __init__(self, *, optimizer=None, scheduler=None, seed=0, every=1):
+        torch.manual_seed(seed)
+        self.network = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Dropout(0.5))
+        self.optimizer = build_optimizer(optimizer or AdamOptions(), self.network.parameters(), lr=0.1)
+        self.scheduler = build_scheduler(scheduler or CosineOptions(), self.optimizer, num_epochs=10, steps_per_epoch=2)
+        self.state = TrainingState(self.network, self.optimizer, self.scheduler, every=every, num_epochs=10)
+
+    def step(self):
+        noise = torch.rand(5, 4) + random.random() + float(np.random.rand())
+        self.optimizer.zero_grad()
+        self.network(noise).square().mean().backward()
+        self.optimizer.step()
+        self.scheduler.step()
+        return self
+
+    def numbers(self):
+        values = [self.scheduler.lr, *(float(value.sum()) for value in self.network.state_dict().values())]
+        return values + [float(each["exp_avg"].sum()) for each in self.optimizer.state.values() if "exp_avg" in each]
+
+
+@pytest.mark.parametrize("optimizer", [AdamOptions(), SgdOptions(momentum=0.9)])
+@pytest.mark.parametrize("scheduler", [CosineOptions(), OneCycleOptions()])
+def test_training_goes_on_as_if_it_had_never_stopped(tmp_path, optimizer, scheduler):
+    path = tmp_path / "checkpoint.pt"
+    first = Trained(optimizer=optimizer, scheduler=scheduler).step().step()
+    first.state.save(path, PROGRESS)
+    expected = [first.step().numbers() for _ in range(3)]
+    other = Trained(optimizer=optimizer, scheduler=scheduler, seed=99).step()
+    assert other.state.load(path) == PROGRESS
+    assert [other.step().numbers() for _ in range(3)] == expected
+
+
+def test_the_file_loads_as_weights_only(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    Trained().step().state.save(path, PROGRESS)
+    state = torch.load(path, weights_only=True)
+    assert set(state) == {"version", "model", "optimizer", "scheduler", "random", "progress"}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint.pt"], "nothing may be left beside it"
+
+
+def test_a_save_that_fails_leaves_the_older_one(tmp_path, monkeypatch):
+    path = tmp_path / "checkpoint.pt"
+    trained = Trained().step()
+    trained.state.save(path, PROGRESS)
+    before = path.read_bytes()
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("no")))
+    with pytest.raises(OSError, match="no"):
+        trained.step().state.save(path, PROGRESS)
+    assert path.read_bytes() == before
+
+
+def damage(path: Path, how: str) -> None:
+    data = path.read_bytes()
+    if how == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "words":
+        path.write_bytes(b"not a checkpoint")
+    elif how == "missing":
+        path.unlink()
+    else:
+        torch.save({"a": Path}, path)  # what weights_only refuses to make
+
+
+@pytest.mark.parametrize("how", ["cut", "empty", "words", "missing", "foreign"])
+def test_a_damaged_file_is_said_by_name(tmp_path, how):
+    path = tmp_path / "checkpoint.pt"
+    trained = Trained().step()
+    trained.state.save(path, PROGRESS)
+    damage(path, how)
+    with pytest.raises(RecordError, match=r"checkpoint\.pt is damaged \(\w+\); delete it, and the run starts anew\.$"):
+        trained.state.load(path)
+
+
+@pytest.mark.parametrize(("content", "got"), [({"version": 2}, "2"), ({}, "None"), ([1, 2], "None")])
+def test_another_version_is_refused(tmp_path, content, got):
+    path = tmp_path / "checkpoint.pt"
+    torch.save(content, path)
+    with pytest.raises(RecordError, match=rf"must be a checkpoint of version 1, got {got}; .*resume=never"):
+        Trained().state.load(path)
+
+
+@pytest.mark.parametrize(("every", "due"), [(1, list(range(1, 11))), (3, [3, 6, 9, 10]), (20, [10]), (0, [])], ids=str)
+def test_when_it_is_due(every, due):
+    state = Trained(every=every).state
+    assert [epoch for epoch in range(11) if state.is_due(epoch)] == due

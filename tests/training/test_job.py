@@ -1,0 +1,317 @@
+"""The built-in job: the same numbers for the same seed, and for a run that was broken off."""
+
+import json
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from runmanager.errors import RecordError, TensorMismatchError
+from runmanager.records.paths import SweepPaths
+from runmanager.records.store import RunFolder, read_run
+from runmanager.tracking.early_stop import EarlyStopOptions
+from runmanager.tracking.manager import RunManager
+from runmanager.tracking.sinks import LogSink, MemorySink
+from runmanager.tracking.tensorboard import TensorBoardSink
+from runmanager.training.job import train_run
+from runmanager.training.job_options import CheckpointOptions, TrainingOptions
+from runmanager.training.options import (
+    AdamOptions,
+    ConstantOptions,
+    CosineOptions,
+    DataLoaderOptions,
+    FakeOptions,
+    LogisticOptions,
+    MultistepOptions,
+    OneCycleOptions,
+    ResidentOptions,
+    SgdOptions,
+)
+
+OWN = """
+import random
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, in_shape, num_classes, break_at=0):
+        super().__init__()
+        self.layer = nn.Linear(in_shape[1] * in_shape[2], num_classes)
+        self.norm = nn.BatchNorm1d(num_classes)
+        self.dropout = nn.Dropout(0.3)
+        self.left = break_at
+
+    def forward(self, images):
+        if self.training:
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self.dropout(self.norm(self.layer(images.flatten(1)))) + random.random()
+"""
+
+
+@pytest.fixture
+def job(own_module, tmp_path):
+    own_module("own", OWN)
+    return Job(tmp_path)
+
+
+class Job:
+    """Runs one cell, again and again in the same folder if it is told so."""
+
+    def __init__(self, root):
+        self.root = root
+        self.memory = MemorySink()
+
+    def options(self, **changes):
+        fields = {
+            "lr": 0.05,
+            "batch_size": 16,
+            "device": "cpu",
+            "epochs": 4,
+            "dataset": FakeOptions(size=40, val_size=20, in_shape=[1, 6, 6], num_classes=3),
+            "model": {"name": "custom", "_target_": "own.Net"},
+            "optimizer": AdamOptions(),
+            "scheduler": ConstantOptions(),
+            "loader": DataLoaderOptions(),
+        }
+        return TrainingOptions(**{**fields, **changes})
+
+    def __call__(self, name, *, stop_after=None, when_claimed=None, **changes):
+        claimed = []
+
+        class Stopping(MemorySink):
+            def epoch(self, record, details):
+                if record.epoch == stop_after:
+                    claimed[0].interrupt()
+                return super().epoch(record, details)
+
+        self.memory = Stopping()
+        paths = SweepPaths(self.root / "sweep").run(name)
+        manager = RunManager(self.root / "sweep", sinks=[LogSink(), TensorBoardSink(), self.memory], owns_sweep=False)
+        options = self.options(**changes)
+        tell = claimed.append if when_claimed is None else lambda run: claimed.append(run) or when_claimed(run)
+        train_run(manager, options, params={"name": name, "device": "cpu"}, folder=paths, when_claimed=tell)
+        return self.stored(name)
+
+    def stored(self, name):
+        return read_run(SweepPaths(self.root / "sweep").run(name))
+
+
+def metrics(run):
+    """The epochs without what a clock says."""
+    return [
+        (each.epoch, each.loss, each.accuracy, each.val_loss, each.val_accuracy, each.samples) for each in run.epochs
+    ]
+
+
+def same(one, other):
+    """Whether two nested values are equal, bit for bit."""
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one == other
+
+
+def final_state(run):
+    state = torch.load(run.paths.checkpoint, weights_only=True)
+    del state["progress"]
+    return state
+
+
+def scalars(run):
+    accumulator = EventAccumulator(str(run.paths.root), size_guidance={"scalars": 0}).Reload()
+    return {
+        tag: [(event.step, event.value) for event in accumulator.Scalars(tag)]
+        for tag in accumulator.Tags()["scalars"]
+        if not tag.startswith(("time/", "throughput/"))
+    }
+
+
+def assert_equal(resumed, whole):
+    assert resumed.record.status == whole.record.status == "finished"
+    assert metrics(resumed) == metrics(whole)
+    assert same(final_state(resumed), final_state(whole))
+    assert scalars(resumed) == scalars(whole)
+    assert len(list(resumed.paths.root.glob("events*"))) == 1
+
+
+SCHEDULES = [CosineOptions(), OneCycleOptions(), MultistepOptions(milestones=[2]), ConstantOptions()]
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULES, ids=lambda options: options.name)
+def test_a_run_that_goes_on_equals_one_that_never_stopped(job, scheduler):
+    whole = job("whole", scheduler=scheduler, log_every=2, evaluate_first=True)
+    assert [each.epoch for each in whole.epochs] == [0, 1, 2, 3, 4]
+    stopped = job("broken", scheduler=scheduler, log_every=2, evaluate_first=True, stop_after=2)
+    assert (stopped.record.status, stopped.record.reason) == ("killed", "interrupted")
+    assert [each.epoch for each in stopped.epochs] == [0, 1, 2]
+    resumed = job("broken", scheduler=scheduler, log_every=2, evaluate_first=True)
+    assert_equal(resumed, whole)
+    assert resumed.record.attempt == 2 and not resumed.paths.attempts.exists()
+    assert [record.epoch for record, _ in job.memory.epochs] == [3, 4], "no finished epoch is run twice"
+    assert [each.warmup for each in resumed.epochs] == [True, True, False, True, False], "each process warms up"
+    seconds = [each.run_seconds for each in resumed.epochs]
+    assert seconds == sorted(seconds), "the time of the run goes on, too"
+
+
+@pytest.mark.parametrize("loader", [DataLoaderOptions(), ResidentOptions()], ids=lambda options: options.name)
+def test_a_run_broken_off_within_an_epoch_begins_that_epoch_again(job, loader):
+    whole = job("whole", loader=loader, optimizer=SgdOptions(momentum=0.9))
+    own = {"name": "custom", "_target_": "own.Net", "break_at": 8}  # three steps an epoch: the second of the third
+    with pytest.raises(KeyboardInterrupt):
+        job("broken", loader=loader, optimizer=SgdOptions(momentum=0.9), model=own)
+    stopped = job.stored("broken")
+    assert (stopped.record.status, stopped.record.reason) == ("killed", "interrupted")
+    assert len(stopped.epochs) == 2 and "KeyboardInterrupt" in stopped.paths.error.read_text()
+    resumed = job("broken", loader=loader, optimizer=SgdOptions(momentum=0.9))
+    assert_equal(resumed, whole)
+    assert not resumed.paths.error.exists(), "a run that went well has no error"
+    assert (resumed.paths.attempts / "1" / "error.txt").exists()
+
+
+def test_a_line_that_is_missing_is_put_back_from_the_checkpoint(job, monkeypatch):
+    whole = job("whole")
+    append = RunFolder.append
+
+    def torn(self, epoch):
+        if epoch.epoch == 2:
+            raise KeyboardInterrupt
+        append(self, epoch)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(RunFolder, "append", torn)
+        job("broken")
+    assert [each.epoch for each in job.stored("broken").epochs] == [1]
+    assert_equal(job("broken"), whole)
+
+
+def test_with_fewer_checkpoints_the_epochs_since_the_last_one_are_run_again(job):
+    every = CheckpointOptions(every=3)
+    whole = job("whole", checkpoint=every, epochs=5)
+    stopped = job("broken", checkpoint=every, epochs=5, stop_after=4)
+    assert len(stopped.epochs) == 4
+    resumed = job("broken", checkpoint=every, epochs=5)
+    assert_equal(resumed, whole)
+    assert [record.epoch for record, _ in job.memory.epochs] == [4, 5]
+
+
+def test_without_a_checkpoint_it_begins_anew(job):
+    none = CheckpointOptions(every=0)
+    job("broken", checkpoint=none, stop_after=2)
+    again = job("broken", checkpoint=none)
+    assert again.record.status == "finished" and len(again.epochs) == 4
+    assert not again.paths.checkpoint.exists()
+    aside = again.paths.attempts / "1"
+    assert json.loads((aside / "run.json").read_text())["status"] == "killed"
+    assert len((aside / "epochs.jsonl").read_text().splitlines()) == 2
+
+
+def test_events_that_a_power_cut_lost_do_not_spoil_the_file(job):
+    stopped = job("broken", stop_after=2)
+    (events,) = stopped.paths.root.glob("events*")
+    with events.open("r+b") as file:
+        file.truncate(events.stat().st_size // 2)
+    resumed = job("broken")
+    assert resumed.record.status == "finished"
+    assert [step for step, _ in scalars(resumed)["train/loss"]][-2:] == [3, 4]
+
+
+def test_a_damaged_checkpoint_fails_the_run_and_the_next_time_it_begins_anew(job):
+    whole = job("whole")
+    job("broken", stop_after=2).paths.checkpoint.write_bytes(b"damaged")
+    with pytest.raises(RecordError, match="is damaged"):
+        job("broken")
+    failed = job.stored("broken").record
+    assert (failed.status, failed.reason) == ("failed", "exception") and "damaged" in failed.message
+    assert_equal(job("broken"), whole)
+
+
+def test_a_finished_run_is_kept(job):
+    first = job("run")
+    before = first.paths.record.read_bytes()
+    claimed = []
+    again = job("run", when_claimed=claimed.append)
+    assert again.paths.record.read_bytes() == before and claimed == []
+
+
+def test_the_same_seed_gives_the_same_numbers(job):
+    first, second, other = job("first"), job("second"), job("other", seed=1)
+    assert metrics(first) == metrics(second) and same(final_state(first), final_state(second))
+    assert metrics(first) != metrics(other)
+
+
+def test_workers_and_resident_data_give_the_same_numbers(job):
+    plain = job("plain", model=LogisticOptions(), epochs=2)
+    workers = job("workers", model=LogisticOptions(), epochs=2, num_workers=1)
+    resident = job("resident", model=LogisticOptions(), epochs=2, loader=ResidentOptions())
+    assert metrics(plain) == metrics(workers) == metrics(resident)
+
+
+def test_the_evaluation_before_training_is_epoch_0(job):
+    without, run = job("without"), job("with", evaluate_first=True)
+    zero = run.epochs[0]
+    assert (zero.epoch, zero.samples, zero.epoch_seconds, zero.loss, zero.warmup) == (0, 0, None, None, True)
+    assert zero.val_loss is not None and zero.val_accuracy is not None and zero.eval_seconds > 0
+    assert len(run.epochs) == 5 and [each.epoch for each in without.epochs] == [1, 2, 3, 4]
+    logged = scalars(run)
+    assert [step for step, _ in logged["val/loss"]] == [0, 1, 2, 3, 4]
+    assert [step for step, _ in logged["train/loss"]] == [1, 2, 3, 4]
+
+
+def test_the_learning_rate_is_logged_as_it_was_used(job):
+    run = job("run", scheduler=MultistepOptions(milestones=[2], gamma=0.1))
+    assert scalars(run)["optim/lr"] == [(1, pytest.approx(0.05)), (2, pytest.approx(0.05))] + [
+        (epoch, pytest.approx(0.005)) for epoch in (3, 4)
+    ]
+
+
+def test_the_last_smaller_batch_counts(job):
+    run = job("run", log_every=1, model=LogisticOptions())
+    assert [each.samples for each in run.epochs] == [40] * 4
+    assert [step for step, _ in scalars(run)["step/loss"]] == list(range(1, 13))
+    losses = [value for _, value in scalars(run)["step/loss"]][:3]
+    assert run.epochs[0].loss == pytest.approx((16 * losses[0] + 16 * losses[1] + 8 * losses[2]) / 40, rel=1e-6)
+
+
+def test_each_epoch_has_an_order_of_its_own(job):
+    # A rate this small changes no weight, so a step's loss tells which samples it had.
+    run = job("run", log_every=1, model=LogisticOptions(), optimizer=SgdOptions(), lr=1e-30, epochs=2)
+    losses = [value for _, value in scalars(run)["step/loss"]]
+    assert losses[:3] != losses[3:]
+    assert run.epochs[0].loss == pytest.approx(run.epochs[1].loss, rel=1e-6)
+
+
+def test_early_stopping_and_divergence(job):
+    stop = EarlyStopOptions(metric="val_accuracy", patience=1, min_delta=1.0)
+    stopped = job("stopped", early_stop=stop)
+    assert (stopped.record.status, stopped.record.reason) == ("finished", "early_stopped")
+    assert len(stopped.epochs) == 2
+    diverged = job("diverged", model=LogisticOptions(), optimizer=SgdOptions(), lr=1e38)
+    assert (diverged.record.status, diverged.record.reason) == ("failed", "diverged")
+    assert len(diverged.epochs) < 4
+
+
+def test_a_model_that_does_not_fit_is_explained_and_recorded(job, own_module):
+    source = "from torch import nn\n\ndef net(num_classes):\n    return nn.Sequential(nn.Flatten(), nn.Linear(7, 3))\n"
+    own_module("unfit", source)
+    with pytest.raises(TensorMismatchError, match="in_features=36"):
+        job("run", model={"name": "custom", "_target_": "unfit.net"})
+    record = job.stored("run").record
+    assert (record.status, record.reason) == ("failed", "exception")
+    assert record.message.startswith("TensorMismatchError: A sample must have 7 values")
+
+
+def test_whoever_claims_is_told_before_anything_is_built(job):
+    def refuse(run):
+        assert run.record.status == "running" and run.folder.paths.record.exists()
+        raise RuntimeError("told")
+
+    with pytest.raises(RuntimeError, match="told"):
+        job("run", when_claimed=refuse, model={"name": "custom", "_target_": "nothing.there"})
+    assert job.stored("run").record.message == "RuntimeError: told"
