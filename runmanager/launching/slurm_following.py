@@ -134,6 +134,8 @@ class _Follower:
                 self._queue.signal([each.job], "TERM")  # it slipped out of the queue just before
 
     def _see_gone(self, each: Submitted, report: Report | None, end: JobEnd) -> None:
+        if self._heeded and report is None and not each.has_begun and not _has_a_record(each):
+            return  # taken out of the queue: it stays pending
         self._see_begun(each)
         if self._is_worth_another_try(each, report, end):
             self._settle(each, Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped by Slurm, and submitted again"))
@@ -175,7 +177,7 @@ class _Follower:
         while self._to_submit and not waiting and len(self._open) < self._options.array_parallelism:
             each = self._to_submit.pop(0)
             if self._heeded:
-                stopped = Outcome(Status.KILLED, Reason.INTERRUPTED, "interrupted")
+                stopped = Outcome(Status.KILLED, Reason.INTERRUPTED, "interrupted before it was submitted again")
                 self._listener.ended(Ending(_as_job(each), 0, None, verdict=stopped))
                 continue
             each.epochs_before = each.num_epochs
@@ -219,6 +221,10 @@ def _elsewhere() -> None:
     """Stands for what a job of Slurm's does: this process only hears of it."""
 
 
+def _has_a_record(each: Submitted) -> bool:
+    return each.run is not None and each.run.paths.record.exists()
+
+
 def _has_done_its_work(each: Submitted) -> bool:
     """Whether the run ended in its own way, just when Slurm told it to stop."""
     if each.run is None:
@@ -248,8 +254,8 @@ def outcome_of_job(end: JobEnd, *, options: SlurmOptions, log: Any) -> Outcome:
         case "TIMEOUT" | "DEADLINE":
             return Outcome(Status.KILLED, Reason.TIMEOUT, f"Slurm's time limit of {options.time} minutes")
         case "OUT_OF_MEMORY":
-            asked = f" of memory_gb={options.memory_gb:g}" if options.memory_gb else ""
-            return Outcome(Status.FAILED, Reason.OUT_OF_MEMORY, f"Slurm killed the job: it was out{asked} of memory")
+            asked = f" with memory_gb={options.memory_gb:g}" if options.memory_gb else ""
+            return Outcome(Status.FAILED, Reason.OUT_OF_MEMORY, f"Slurm killed the job: it was out of memory{asked}")
         case "CANCELLED":
             return Outcome(Status.KILLED, Reason.INTERRUPTED, "cancelled in Slurm")
         case "PREEMPTED":
