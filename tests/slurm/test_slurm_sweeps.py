@@ -13,7 +13,7 @@ WAYS = {
     "segfaults": (("killed", "signal"), "SIGSEGV"),
     "hangs": (("killed", "timeout"), "timeout="),
     "memory": (("failed", "out_of_memory"), "MemoryError: all is full"),
-    "nan": (("failed", "diverged"), "loss is nan"),
+    "diverges": (("failed", "diverged"), "loss is nan"),
     "loader": (("failed", "exception"), "DataLoader worker"),
 }
 """Each way to die: how the run reads, and what its message holds."""
@@ -208,10 +208,10 @@ def test_what_slurm_refuses_is_said_in_a_line(bench: Any) -> None:
     assert done.status == 2
     (line,) = done.err.splitlines()
     assert line.startswith("error: Slurm must take the jobs, got: sbatch: error:")
-    done = bench.run("name=refused", "hydra.launcher.time=0", "+hydra.launcher.additional_parameters.mem=1G")
+    done = bench.run("name=refused", "hydra.launcher.cpus_per_task=0", "+hydra.launcher.additional_parameters.mem=1G")
     assert done.status == 2
     assert done.err.splitlines() == [
-        "error: `hydra.launcher.time` must be above 0, got 0.",
+        "error: `hydra.launcher.cpus_per_task` must be above 0, got 0.",
         "error: `hydra.launcher.additional_parameters` must hold what has no setting of its own, got mem; that is "
         "hydra.launcher.memory_gb.",
     ]
