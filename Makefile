@@ -10,12 +10,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | tr ' ' '-')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint clean FORCE
+.PHONY: help demo test test-kill lint clean FORCE
 
 help:
 	@echo "make demo    a small grid on the built-in digits, with its tables, in under a minute"
 	@echo "make test    everything that must hold: lint, types, layers, tests"
 	@echo "make lint    the same without the tests"
+	@echo "make test-kill  200 kills of running sweeps, each gone on with; takes a quarter of an hour"
 	@echo "make clean   remove .venv and caches (never outputs/)"
 
 demo: $(STAMP)
@@ -23,6 +24,9 @@ demo: $(STAMP)
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-kill: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/kills.py --kills 200 --write docs/reliability.md
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from runmanager.tracking.manager import RunManager
     from runmanager.tracking.transfer import DeviceDataLoader, get_default_device, to_device
     from runmanager.training.loop import evaluate, fit
+    from runmanager.training.stored_model import load_model
 
 __all__ = [
     "DeviceDataLoader",
@@ -23,6 +24,7 @@ __all__ = [
     "expand_grid",
     "fit",
     "get_default_device",
+    "load_model",
     "to_device",
 ]
 
@@ -37,6 +39,7 @@ _HOMES = {
     "expand_grid": "runmanager.records.grid",
     "fit": "runmanager.training.loop",
     "get_default_device": "runmanager.tracking.transfer",
+    "load_model": "runmanager.training.stored_model",
     "to_device": "runmanager.tracking.transfer",
 }
 

@@ -14,6 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from runmanager.app.schema import plain_config, read_config
+from runmanager.errors import RunBusyError
 from runmanager.launching.child import GOES_ON_VARIABLE, OWN_PROCESS_VARIABLE
 from runmanager.launching.plan import Resume
 from runmanager.records.paths import RunPaths
@@ -30,7 +31,8 @@ _log = logging.getLogger(__name__)
 def run_cell(cfg: DictConfig) -> None:
     """Train one cell and leave its record in its run folder.
 
-    Returns where the run failed, too: how it ended is in the record, whatever the launcher makes of an exception.
+    Returns where the run failed, too: how it ended is in the record, whatever the launcher makes of an exception. A
+    cell that another process has come to run meanwhile is left to it.
     """
     folder = RunPaths(Path(HydraConfig.get().runtime.output_dir))
     options = read_config(cfg)
@@ -51,6 +53,10 @@ def run_cell(cfg: DictConfig) -> None:
     with _stopped_by_sigterm(runs):
         try:
             train_run(manager, options, params=plain_config(cfg), folder=folder, when_claimed=claimed)
+        except RunBusyError:
+            if not folder.record.exists():
+                raise  # it is no run that is in the way
+            _log.debug("left to another process", exc_info=True)
         except (Exception, SystemExit):
             if not runs:
                 raise  # there is no record yet that could tell

@@ -1,5 +1,6 @@
 """`--dry-run`: the plan as a table, with counts and an estimate of the time."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from statistics import median
@@ -15,8 +16,8 @@ from runmanager.records.store import read_sweep
 __all__ = ["plan_table"]
 
 
-def plan_table(plan: Sequence[PlannedRun], sweep: SweepPaths | None) -> RenderableType:
-    """The cells with what is to be done with each, why and where; nothing is run."""
+def plan_table(plan: Sequence[PlannedRun], sweep: SweepPaths | None, *, workers: int = 1) -> RenderableType:
+    """The cells with what is to be done with each, why and where; nothing is run. `workers` run at once."""
     table = Table(box=None, pad_edge=False)
     for heading in ("cell", "plan", "why", "where"):
         table.add_column(heading, overflow="fold")
@@ -25,10 +26,10 @@ def plan_table(plan: Sequence[PlannedRun], sweep: SweepPaths | None) -> Renderab
         table.add_row(run.paths.name.rpartition("-")[0], run.action, run.why, where)
     counts = Counter(str(run.action) for run in plan)
     summary = f"{len(plan)} cells: " + ", ".join(f"{number} {action}" for action, number in counts.items())
-    return Group(table, "", summary, _estimate(plan, sweep))
+    return Group(table, "", summary, _estimate(plan, sweep, workers))
 
 
-def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None) -> str:
+def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None, workers: int) -> str:
     measured = [
         run.record.run_seconds
         for run in (read_sweep(sweep).runs if sweep else ())
@@ -37,4 +38,7 @@ def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None) -> str:
     left = sum(run.is_to_run for run in plan)
     if not measured or not left:
         return "" if not left else "No run of this sweep is measured yet, so there is no estimate of the time."
-    return f"About {left * median(measured):.0f} s one after the other, at {median(measured):.1f} s a run so far."
+    at_once = min(workers, left)
+    turns = math.ceil(left / at_once)
+    how = "one after the other" if at_once == 1 else f"with {at_once} at once"
+    return f"About {turns * median(measured):.0f} s {how}, at {median(measured):.1f} s a run so far."

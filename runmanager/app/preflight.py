@@ -1,6 +1,6 @@
 """What can only be asked with torch loaded, and is asked before anything runs: devices, data, somebody's own parts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,9 @@ __all__ = ["Questions", "preflight"]
 
 @dataclass(frozen=True)
 class Questions:
-    """The distinct datasets, models and, for a single run, devices of what is to be run."""
+    """The distinct pairs of dataset and model and, for a single run, devices of what is to be run."""
 
-    datasets: Sequence[Any]
-    models: Sequence[Any]
+    parts: Sequence[tuple[Any, Any]]
     devices: Sequence[str]
     data_root: Path
 
@@ -36,16 +35,45 @@ def preflight(questions: Questions) -> list[str]:
             resolve_device(name)
         except DeviceUnavailableError as error:
             faults.append(str(error))
-    for model in questions.models:
+    for model in _distinct(model for _, model in questions.parts):
         faults += _model_faults(model)
-    if not faults:  # a download takes its time: not for a command that cannot run
-        for dataset in questions.datasets:
-            try:
-                if isinstance(dataset, Mapping):
-                    resolve_target(dataset, group="dataset")
-                prepare_dataset(dataset, data_root=questions.data_root)
-            except RunManagerError as error:
-                faults += str(error).splitlines()
+    if faults:
+        return faults  # a download takes its time: not for a command that cannot run
+    for dataset in _distinct(dataset for dataset, _ in questions.parts):
+        models = [model for with_dataset, model in questions.parts if with_dataset == dataset]
+        try:
+            if isinstance(dataset, Mapping):
+                resolve_target(dataset, group="dataset")
+            prepare_dataset(dataset, data_root=questions.data_root)
+            if not isinstance(dataset, Mapping):  # somebody's own is made once, by the run: it may be dear
+                faults += _fitting_faults(dataset, models, questions.data_root)
+        except RunManagerError as error:
+            faults += str(error).splitlines()
+    return faults
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    listed = list(values)
+    return [value for at, value in enumerate(listed) if value not in listed[:at]]
+
+
+def _fitting_faults(dataset: Any, models: Sequence[Any], data_root: Path) -> list[str]:
+    """What is wrong between the data as they are and the built-in models that are to learn from them."""
+    import torch
+
+    from runmanager.training.datasets import load_dataset
+    from runmanager.training.models import build_model
+
+    data = load_dataset(dataset, data_root=data_root, seed=0)
+    faults = []
+    for model in models:
+        if isinstance(model, Mapping):
+            continue  # somebody's own is built once, by the run
+        try:
+            with torch.device("meta"):  # shapes alone: no memory, no random numbers
+                build_model(model, in_shape=data.in_shape, num_classes=data.num_classes)
+        except RunManagerError as error:
+            faults += str(error).splitlines()
     return faults
 
 

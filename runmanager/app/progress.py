@@ -14,9 +14,9 @@ from runmanager.records.paths import RunPaths
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.store import read_epochs, read_record
 
-__all__ = ["RunDisplay"]
+__all__ = ["RunDisplay", "run_line"]
 
-_SYMBOLS = {"finished": ("✓", "green"), "skipped": ("-", "yellow")}
+_SYMBOLS = {"finished": ("✓", "green"), "skipped": ("-", "yellow"), "running": (">", "cyan")}
 
 
 class RunDisplay:
@@ -29,7 +29,7 @@ class RunDisplay:
         self._console = console
         self._quiet = quiet
         self._num_runs = num_runs
-        self._num_ended = 0
+        self._ended: set[str] = set()
         self._tasks: dict[str, TaskID] = {}
         self._seen: dict[str, tuple[int, int]] = {}
         self._began = time.monotonic()
@@ -63,9 +63,10 @@ class RunDisplay:
 
     def started(self, paths: RunPaths, planned: int) -> None:
         """A run's process has started."""
+        self._ended.discard(paths.name)  # it may have ended badly before
         self._tasks[paths.name] = self._progress.add_task(_label(paths), total=planned, metrics="")
         if not self._quiet and not self._console.is_terminal:
-            self.say(f"[{self._num_ended + len(self._tasks)}/{self._num_runs}] {_label(paths)} started")
+            self.say(f"[{len(self._ended) + len(self._tasks)}/{self._num_runs}] {_label(paths)} started")
 
     def follow(self, running: Sequence[RunPaths]) -> None:
         """Read what is new of the running runs."""
@@ -91,22 +92,37 @@ class RunDisplay:
 
     def ended(self, paths: RunPaths) -> None:
         """A run is over: one line that stays."""
-        if paths.name in self._tasks:
-            self._progress.remove_task(self._tasks.pop(paths.name))
-        self._num_ended += 1
+        self.dropped(paths)
+        self.counted(paths)
         try:
-            record, epochs = read_record(paths), read_epochs(paths)
+            record, epochs = read_record(paths).observed(), read_epochs(paths)
         except RecordError as error:
             self.say(str(error))
             return
         if self._quiet and record.status.is_success:
             return
-        symbol, style = _SYMBOLS.get(record.status, ("✗", "red"))
-        counted = f"{self._num_ended}/{self._num_runs}"
-        line = f" {counted}  {_label(paths)}  {_summary(record, epochs)}"
-        self._print(Text.assemble((symbol, style), line))
+        self._print(run_line(paths, record, epochs, counted=f"{len(self._ended)}/{self._num_runs}"))
         if not record.status.is_success and paths.error.exists():
             self.say(f"  the whole error: {paths.error}")
+
+    def dropped(self, paths: RunPaths) -> None:
+        """A run is not shown as running any more."""
+        if paths.name in self._tasks:
+            self._progress.remove_task(self._tasks.pop(paths.name))
+
+    def counted(self, paths: RunPaths) -> None:
+        """A run is over, and nothing is to be shown of it."""
+        self._ended.add(paths.name)
+
+    def count_to(self, num_runs: int) -> None:
+        """There are so many runs now."""
+        self._num_runs = num_runs
+
+
+def run_line(paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord], *, counted: str) -> Text:
+    """One run as it stands, `counted` saying which of how many it is."""
+    symbol, style = _SYMBOLS.get(record.status, ("✗", "red"))
+    return Text.assemble((symbol, style), f" {counted}  {_label(paths)}  {_summary(record, epochs)}")
 
 
 def _label(paths: RunPaths) -> str:

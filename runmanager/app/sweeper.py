@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from runmanager.app.cells import Grid, prepare_cells, split
@@ -27,9 +27,11 @@ from runmanager.launching.hydra_launcher import LocalLauncher, register_plugin
 from runmanager.launching.plan import Action, PlannedRun, Resume, plan_runs
 from runmanager.launching.slurm import SlurmLauncher
 from runmanager.records.paths import SweepPaths
+from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment
+from runmanager.records.states import Status
 from runmanager.records.store import read_sweep
-from runmanager.records.sweep import fresh_sweep_folder, plan_cell, write_cells
+from runmanager.records.sweep import fresh_sweep_folder, leave_sweep, plan_cell, write_cells
 from runmanager.tracking.provenance import DRIVEN_VARIABLE, command_line, commit_of, library_versions
 
 __all__ = ["GridSweeper", "register_sweeper"]
@@ -87,25 +89,28 @@ class GridSweeper(Sweeper):
         if self._dry_run:
             from runmanager.app.plan_table import plan_table
 
-            self._console.print(plan_table(plan, sweep))
+            workers = OmegaConf.select(self._master, "hydra.launcher.workers", default=1)
+            self._console.print(plan_table(plan, sweep, workers=workers))
             return []
         to_run = [each for each in plan if each.is_to_run]
         self._confirm(len(to_run))
         self._preflight(grid, to_run)
-        return self._run(grid, plan, to_run, sweep or fresh_sweep_folder(Path(first.output_root)))
+        return self._run(grid, plan, sweep or fresh_sweep_folder(Path(first.output_root)))
 
     def _with_queue(
         self, launcher: SlurmLauncher, grid: Grid, plan: list[PlannedRun], sweep: SweepPaths
     ) -> list[PlannedRun]:
-        """The plan with what Slurm knows: a run whose job is gone is over, and a queued cell is left to its job."""
+        """The plan with what Slurm knows: a run whose job is gone is over, and a queued cell is left to its job.
+
+        A driver that waits hands its launcher the queued cells too, to wait for: it submits none twice.
+        """
         if launcher.settle(plan, sweep):
             plan = _plan(grid, sweep, grid.configs[0])
-        if launcher.options.wait and not self._dry_run:
-            return plan  # the launcher waits for the queued ones, and submits none twice
         queued = launcher.queued(sweep)
+        action = Action.GO_ON if launcher.options.wait and not self._dry_run else Action.LEAVE
         return [
-            replace(each, action=Action.LEAVE, why=f"Slurm job {queued[each.paths.name]}")
-            if each.is_to_run and each.paths.name in queued
+            replace(each, action=action, why=f"Slurm job {queued[each.paths.name]}")
+            if each.paths.name in queued and each.action is not Action.KEEP
             else each
             for each in plan
         ]
@@ -138,8 +143,7 @@ class GridSweeper(Sweeper):
         # Slurm's nodes have other devices than the host that hands the cells over.
         is_single = len(grid.cells) == 1 and not self._multirun and not isinstance(self._launcher, SlurmLauncher)
         questions = Questions(
-            datasets=_distinct([config.dataset for config in configs]),
-            models=_distinct([config.model for config in configs]),
+            parts=_distinct([(config.dataset, config.model) for config in configs]),
             devices=[configs[0].device] if is_single else [],
             data_root=Path(configs[0].data_root),
         )
@@ -156,35 +160,65 @@ class GridSweeper(Sweeper):
             return self._launcher.engine
         return LocalEngine(preload=["torch"])
 
-    def _run(self, grid: Grid, plan: Sequence[PlannedRun], to_run: Sequence[PlannedRun], sweep: SweepPaths) -> Any:
-        to_run = [each if each.paths.root.is_relative_to(sweep.root) else _moved(each, sweep) for each in to_run]
-        cells = {each.cell.signature: each for each in [*plan, *to_run]}
-        planned = [plan_cell(each.cell.signature, each.paths.name, each.cell.config) for each in cells.values()]
+    def _run(self, grid: Grid, plan: Sequence[PlannedRun], sweep: SweepPaths) -> Any:
+        driver = ProcessIdentity.current()
+        planned = [plan_cell(each.cell.signature, each.paths.name, each.cell.config) for each in plan]
         os.environ[DRIVEN_VARIABLE] = "1"
-        write_cells(sweep, planned, axes=grid.axes, command=command_line())
-        watcher = SweepWatcher(
-            sweep, list(cells.values()), to_run, epochs=grid.configs[0].epochs, console=self._console, quiet=self._quiet
-        )
-        if isinstance(self._launcher, LocalLauncher | SlurmLauncher):
-            self._launcher.listener = watcher
-        if isinstance(self._launcher, SlurmLauncher):
-            self._launcher.runs = to_run
-            self._launcher.when_ended = "runmanager.app.watching:write_tables_alone"
-        returns: Sequence[JobReturn] = []
-        interrupted = False
-        with watcher:
-            try:
-                if to_run:
-                    returns = self._launcher.launch([_words(each, sweep) for each in to_run], initial_job_idx=0)
-            except KeyboardInterrupt:
-                interrupted = True
-        if isinstance(self._launcher, SlurmLauncher) and not self._launcher.options.wait:
-            watcher.leave()
-            return returns
-        status = watcher.finish(interrupted=interrupted)
+        record = write_cells(sweep, planned, axes=grid.axes, command=command_line(), driver=driver)
+        try:
+            names = {cell.signature: cell.run for cell in record.planned}
+            plan = [_placed(each, sweep, names) for each in plan]
+            watcher = SweepWatcher(
+                sweep,
+                plan,
+                [each for each in plan if each.is_to_run],
+                epochs=grid.configs[0].epochs,
+                console=self._console,
+                quiet=self._quiet,
+            )
+            returns, interrupted = self._launch(watcher, [each for each in plan if each.is_to_run], sweep)
+            if self._is_detached:
+                watcher.leave()
+                return returns
+            status = watcher.finish(interrupted=interrupted)
+        finally:
+            leave_sweep(sweep, driver)
         if status:
             raise SystemExit(status)
         return returns
+
+    @property
+    def _is_detached(self) -> bool:
+        """Whether the runs are to go on without this driver."""
+        return isinstance(self._launcher, SlurmLauncher) and not self._launcher.options.wait
+
+    def _launch(
+        self, watcher: SweepWatcher, to_run: Sequence[PlannedRun], sweep: SweepPaths
+    ) -> tuple[Sequence[JobReturn], bool]:
+        """Run the cells and wait for those that another driver runs; what it leaves undone is run too.
+
+        Returns what the launcher returned, and whether the user asked to stop.
+        """
+        if isinstance(self._launcher, LocalLauncher | SlurmLauncher):
+            self._launcher.listener = watcher
+        if isinstance(self._launcher, SlurmLauncher):
+            self._launcher.when_ended = "runmanager.app.watching:write_tables_alone"
+        returns: list[JobReturn] = []
+        first = 0
+        with watcher:
+            try:
+                while True:
+                    if to_run:
+                        if isinstance(self._launcher, SlurmLauncher):
+                            self._launcher.runs = to_run
+                        words = [_words(each, sweep) for each in to_run]
+                        returns += self._launcher.launch(words, initial_job_idx=first)
+                    to_run = [] if self._is_detached else watcher.follow_elsewhere()
+                    if not to_run:
+                        return returns, False
+                    first = watcher.take(to_run)
+            except KeyboardInterrupt:
+                return returns, True
 
 
 def _distinct(values: Sequence[Any]) -> list[Any]:
@@ -213,16 +247,19 @@ def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedR
     )
 
 
-def _moved(run: PlannedRun, sweep: SweepPaths) -> PlannedRun:
-    return PlannedRun(run.cell, run.action, run.why, sweep.run(run.cell.name))
+def _placed(run: PlannedRun, sweep: SweepPaths, names: Mapping[str, str]) -> PlannedRun:
+    """A run with its folder: where it lies, or for a new one the name that the first driver to plan it gave it."""
+    if run.stored is not None:
+        return run
+    return replace(run, paths=sweep.run(names.get(run.cell.signature, run.cell.name)))
 
 
 def _words(run: PlannedRun, sweep: SweepPaths) -> list[str]:
     """The overrides with which the launcher is to compose the cell, its run's folder among them."""
     words = [*run.cell.overrides, f"hydra.sweep.dir={_quoted(str(sweep.root))}"]
     words.append(f"hydra.sweep.subdir={_quoted(f'runs/{run.paths.name}')}")
-    if run.action is Action.START_ANEW:
-        words.append("resume=never")
+    if run.action is Action.START_ANEW and run.stored is not None and run.stored.status is Status.FINISHED:
+        words.append("resume=never")  # others begin anew by themselves, unless another driver has finished them
     return words
 
 

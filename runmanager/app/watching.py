@@ -1,25 +1,28 @@
 """A sweep's driver while its runs run: the display, ends that no run could write itself, the tables, the status."""
 
-import os
+import contextlib
 import shlex
-import shutil
-import sys
+import signal
+import socket
+import threading
 import time
-from collections.abc import Sequence
-from pathlib import Path
-from types import TracebackType
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType, TracebackType
 from typing import Self
 
 from rich.console import Console
 
+from runmanager.app.following import epochs_of
 from runmanager.app.progress import RunDisplay
+from runmanager.app.summary import command_name, show_results
 from runmanager.errors import RecordError
-from runmanager.launching.child import Raised
+from runmanager.launching.child import Raised, Returned
 from runmanager.launching.endings import outcome_of_ending, write_missing_end
 from runmanager.launching.engine import Ending, Job, Listener
-from runmanager.launching.plan import Action, PlannedRun
+from runmanager.launching.plan import Action, PlannedRun, is_left_undone, still_to_run
 from runmanager.records.files import replace_file
 from runmanager.records.paths import SweepPaths
+from runmanager.records.run import RunRecord
 from runmanager.records.states import Status
 from runmanager.records.store import read_record
 from runmanager.tracking.provenance import command_line
@@ -28,10 +31,14 @@ __all__ = ["SweepWatcher", "command_name", "outcome_of_ending", "write_tables_al
 
 _TABLES_SHARE = 0.05  # of the driver's time goes into tables while runs run, however many there are
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
+_LOOK_SECONDS = 0.2
 
 
 class SweepWatcher(Listener):
-    """Is told by the engine what happens to the runs, in the order in which they were handed to the launcher."""
+    """Is told by the engine what happens to the runs, in the order in which they were handed to the launcher.
+
+    Another driver may be at the same sweep. A cell that it has taken is left to it, and followed to its end.
+    """
 
     def __init__(
         self,
@@ -45,13 +52,15 @@ class SweepWatcher(Listener):
     ) -> None:
         self._sweep = sweep
         self._plan = plan
-        self._to_run = to_run
+        self._to_run = list(to_run)
+        self._elsewhere = [each for each in plan if each.action is Action.LEAVE]
         self._epochs = epochs
         self._console = console
         self._quiet = quiet
         self._running: dict[int, PlannedRun] = {}
+        self._pids: dict[int, int] = {}
         self._tables_due = 0.0
-        self._display = RunDisplay(console, num_runs=len(to_run), quiet=quiet)
+        self._display = RunDisplay(console, num_runs=len(to_run) + len(self._elsewhere), quiet=quiet)
 
     def __enter__(self) -> Self:
         if not self._quiet:
@@ -70,9 +79,21 @@ class SweepWatcher(Listener):
     ) -> None:
         self._display.__exit__(kind, error, traceback)
 
+    def wants(self, key: int) -> bool:
+        run = self._to_run[key]
+        record = _stored(run)
+        if still_to_run(run, record):
+            return True
+        if record is not None and record.status.is_ended:
+            self._display.ended(run.paths)
+        else:
+            self._elsewhere.append(run)
+        return False
+
     def started(self, job: Job, pid: int) -> None:
         run = self._to_run[job.key]
         self._running[job.key] = run
+        self._pids[job.key] = pid
         self._display.started(run.paths, self._epochs)
 
     def tick(self) -> None:
@@ -83,13 +104,44 @@ class SweepWatcher(Listener):
 
     def ended(self, ending: Ending) -> None:
         run = self._running.pop(ending.job.key)
-        outcome = outcome_of_ending(ending)
-        write_missing_end(run, outcome)
+        if _is_anothers(run, ending, self._pids.pop(ending.job.key)):
+            self._display.dropped(run.paths)
+            self._elsewhere.append(run)
+            return
+        write_missing_end(run, outcome_of_ending(ending))
         if isinstance(ending.answer, Raised):
             replace_file(run.paths.error, ending.answer.traceback)
         self._display.ended(run.paths)
         if time.monotonic() >= self._tables_due:
             self._write_tables(report=False)
+
+    def follow_elsewhere(self, *, wait: Callable[[float], object] = time.sleep) -> list[PlannedRun]:
+        """Follow the cells that another driver runs to their ends; return those that it left undone.
+
+        Raises `KeyboardInterrupt` if the user asks to stop.
+        """
+        followed, running = self._elsewhere, list(self._elsewhere)
+        self._elsewhere = []
+        shown: set[str] = set()
+        with _stopped_by_sigterm():
+            while running:
+                for run in list(running):
+                    record = _stored(run)
+                    if record is None or record.status.is_ended:
+                        running.remove(run)
+                        self._display.ended(run.paths)
+                    elif run.paths.name not in shown:
+                        shown.add(run.paths.name)
+                        self._display.started(run.paths, epochs_of(record))
+                self._display.follow([run.paths for run in running])
+                if running:
+                    wait(_LOOK_SECONDS)
+        return [run for run in followed if (record := _stored(run)) is None or is_left_undone(record)]
+
+    def take(self, runs: Sequence[PlannedRun]) -> int:
+        """Expect more runs; return the key of the first."""
+        self._to_run += runs
+        return len(self._to_run) - len(runs)
 
     def _write_tables(self, *, report: bool) -> None:
         from runmanager.results.write import write_tables
@@ -102,13 +154,13 @@ class SweepWatcher(Listener):
     def finish(self, *, interrupted: bool) -> int:
         """Show the tables, write them with the report, and return the command's exit status."""
         if not self._quiet:
-            self._show_tables()
+            show_results(self._sweep, self._console)
         self._write_tables(report=True)
         if interrupted:
             self._display.say(f"Interrupted. To go on:  {self._resuming_command()}")
             return _INTERRUPTED
-        states = [_status(run) for run in self._plan if run.action is not Action.LEAVE]
-        return 0 if all(status is not None and status.is_success for status in states) else 1
+        records = [_stored(run) for run in self._plan]
+        return 0 if all(record is not None and record.status.is_success for record in records) else 1
 
     def leave(self) -> None:
         """Write the tables as they stand, and say how to follow runs that go on without this driver."""
@@ -123,26 +175,6 @@ class SweepWatcher(Listener):
         command = shlex.join(command_line())
         return command if any(word.startswith("name=") for word in command_line()) else f"{command} name=NAME"
 
-    def _show_tables(self) -> None:
-        from runmanager.results.comparison import compare
-        from runmanager.results.reading import read_results
-        from runmanager.results.sentences import answers
-        from runmanager.results.table import result_rows
-        from runmanager.results.terminal import comparison_table, results_table
-
-        sweep, plan = read_results(self._sweep)
-        results, comparison = result_rows(sweep, plan), compare(sweep, plan)
-        self._console.print()
-        self._console.print(results_table(results, width=self._console.width))
-        if comparison.rows:
-            self._console.print()
-            self._console.print(comparison_table(comparison, width=self._console.width))
-        self._console.print()
-        for sentence in answers(results, comparison):
-            self._display.say(sentence)
-        self._display.say(f"\nResults: {self._sweep.results('csv')}   Report: {self._sweep.report}")
-        self._display.say(f"TensorBoard: {command_name()} tensorboard {shlex.quote(str(self._sweep.root))}")
-
 
 def write_tables_alone(sweep: SweepPaths) -> None:
     """Write the tables of a sweep that has no driver."""
@@ -151,16 +183,38 @@ def write_tables_alone(sweep: SweepPaths) -> None:
     write_tables(sweep, report=False)
 
 
-def command_name() -> str:
-    """How to call the `runmanager` command from here: by its path where it is installed and not on PATH."""
-    beside = Path(sys.executable).with_name("runmanager")
-    if shutil.which("runmanager") or not beside.exists():
-        return "runmanager"
-    return shlex.quote(os.path.relpath(beside))
-
-
-def _status(run: PlannedRun) -> Status | None:
+def _stored(run: PlannedRun) -> RunRecord | None:
+    """What is stored of a cell now; None where there is nothing, or nothing that can be read."""
     try:
-        return read_record(run.paths).observed().status
+        return read_record(run.paths).observed()
     except RecordError:
         return None
+
+
+def _is_anothers(run: PlannedRun, ending: Ending, pid: int) -> bool:
+    """Whether another process than the one that ended, `pid`, has the run: that one had come too late."""
+    record = _stored(run)
+    if record is None or record.owner is None or record.status is not Status.RUNNING:
+        return False
+    if record.owner.pid == pid and record.owner.host == socket.gethostname():
+        return False
+    lives = record.owner.is_alive()
+    # On another host nobody can see whether it lives: then ours has lost, unless it died of something.
+    return isinstance(ending.answer, Returned) if lives is None else lives
+
+
+@contextlib.contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    earlier = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)

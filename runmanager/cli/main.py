@@ -12,6 +12,7 @@ from runmanager.cli.doctor import doctor
 from runmanager.cli.launch import PASS_THROUGH, demo, run, sweep
 from runmanager.cli.stored import compare, table
 from runmanager.cli.tensorboard import tensorboard
+from runmanager.cli.watch import watch
 from runmanager.errors import RunManagerError
 
 __all__ = ["app", "main", "run_command"]
@@ -22,6 +23,7 @@ for _launching in (sweep, run, demo):
     app.command(context_settings=PASS_THROUGH, options_metavar="[OVERRIDES]...")(_launching)
 app.command()(table)
 app.command()(compare)
+app.command()(watch)
 app.command()(tensorboard)
 app.command()(doctor)
 

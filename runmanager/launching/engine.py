@@ -54,6 +54,10 @@ class Ending:
 class Listener:
     """Is told what happens, in the driver's main thread; does nothing unless told otherwise."""
 
+    def wants(self, key: int) -> bool:
+        """Whether the job of this key, whose turn it is, is to be run at all."""
+        return True
+
     def started(self, job: Job, pid: int) -> None:
         """A job's process has started."""
 

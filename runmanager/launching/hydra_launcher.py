@@ -72,6 +72,8 @@ class LocalLauncher(Launcher):
 
     def _jobs(self, job_overrides: Sequence[Sequence[str]], first: int) -> Iterator[Job]:
         for index, overrides in enumerate(job_overrides, start=first):
+            if not self.listener.wants(index):
+                continue
             config = self._context.config_loader.load_sweep_config(self._config, list(overrides))
             with open_dict(config):
                 config.hydra.job.id = str(index)

@@ -6,11 +6,11 @@ from enum import StrEnum
 from typing import Any
 
 from runmanager.records.paths import RunPaths, SweepPaths
-from runmanager.records.run import Environment
-from runmanager.records.states import Status
+from runmanager.records.run import Environment, RunRecord
+from runmanager.records.states import Reason, Status
 from runmanager.records.store import StoredRun
 
-__all__ = ["Action", "Cell", "PlannedRun", "Resume", "plan_runs"]
+__all__ = ["Action", "Cell", "PlannedRun", "Resume", "is_left_undone", "plan_runs", "still_to_run"]
 
 
 class Action(StrEnum):
@@ -47,12 +47,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A cell, what is to be done with it and why, and where."""
+    """A cell, what is to be done with it and why, where, and what was stored of it when this was planned."""
 
     cell: Cell
     action: Action
     why: str
     paths: RunPaths
+    stored: RunRecord | None = None
 
     @property
     def is_to_run(self) -> bool:
@@ -88,7 +89,22 @@ def _plan(
     if run is None:
         return PlannedRun(cell, Action.START, "new", sweep.run(cell.name))
     action, why = _decide(run, resume, rerun_changed, changes_since(run.record.environment, now))
-    return PlannedRun(cell, action, why, run.paths)
+    return PlannedRun(cell, action, why, run.paths, run.record)
+
+
+def still_to_run(planned: PlannedRun, now: RunRecord | None) -> bool:
+    """Whether a cell is still to be run by us, given what is stored of it `now`: another driver may have come first."""
+    if now is None:
+        return True
+    if now.status is Status.RUNNING:
+        return False
+    before = 0 if planned.stored is None else planned.stored.attempt
+    return now.attempt == before or is_left_undone(now)
+
+
+def is_left_undone(record: RunRecord) -> bool:
+    """Whether a run was ended by the end of its driver, so that another driver of the sweep is to go on with it."""
+    return record.status is Status.CRASHED or (record.status is Status.KILLED and record.reason is Reason.INTERRUPTED)
 
 
 def _decide(run: StoredRun, resume: Resume, rerun_changed: bool, changes: str) -> tuple[Action, str]:
@@ -113,10 +129,12 @@ def _decide(run: StoredRun, resume: Resume, rerun_changed: bool, changes: str) -
 
 
 def changes_since(then: Environment, now: Environment) -> str:
-    """What differs between two environments that could change results: commit and library versions, in words."""
+    """What differs between two environments that could change results: code and library versions, in words."""
     changes = []
     if then.commit != now.commit and then.commit and now.commit:
         changes.append(f"commit {then.commit[:8]}, now {now.commit[:8]}")
+    if then.commit_clean is not now.commit_clean and None not in (then.commit_clean, now.commit_clean):
+        changes.append("uncommitted changes now" if then.commit_clean else "uncommitted changes then")
     for name, version in now.libraries.items():
         earlier = then.libraries.get(name)
         if earlier is not None and earlier != version:

@@ -149,6 +149,7 @@ class SlurmLauncher(Launcher):
             states = self._queue.states(earlier.values())
             if states is None:
                 raise RunManagerError("Slurm must answer `squeue`, got no answer; try again when it does.")
+            cells = [cell for cell in cells if earlier.get(cell.name) in states or self.listener.wants(cell.key)]
             new = [cell for cell in cells if earlier.get(cell.name) not in states]
             size = self._queue.max_array_size() if len(new) > 1 else 1
             before: str | None = None

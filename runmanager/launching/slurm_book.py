@@ -1,13 +1,12 @@
 """Which job of Slurm's each cell was last handed to, kept in the sweep's folder so that no cell is submitted twice."""
 
-import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
 
 from runmanager.errors import RecordError
-from runmanager.records.files import replace_file
+from runmanager.records.files import locked_folder, replace_file
 from runmanager.records.paths import SweepPaths
 
 __all__ = ["locked_book", "read_book"]
@@ -27,8 +26,7 @@ def read_book(sweep: SweepPaths) -> dict[str, str]:
 def locked_book(sweep: SweepPaths) -> Iterator[dict[str, str]]:
     """The same, to be changed: what is in it at the end is written, and no other driver submits meanwhile."""
     sweep.slurm.mkdir(parents=True, exist_ok=True)
-    with (sweep.slurm / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked_folder(sweep.slurm):
         book = read_book(sweep)
         before = dict(book)
         try:

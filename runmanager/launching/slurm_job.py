@@ -23,7 +23,6 @@ from runmanager.launching.endings import outcome_of_ending, write_missing_end
 from runmanager.launching.engine import Ending, Job, Listener, LocalEngine
 from runmanager.launching.hydra_launcher import run_hydra_job
 from runmanager.launching.plan import PlannedRun
-from runmanager.launching.slurm_book import locked_book
 from runmanager.launching.slurm_queue import SlurmQueue
 from runmanager.records.files import replace_file
 from runmanager.records.paths import SweepPaths
@@ -238,8 +237,7 @@ def _look_after(request: SlurmRequest, job: str, report: Report) -> None:
     assert request.run is not None
     if request.when_ended is not None:
         module, _, name = request.when_ended.partition(":")
-        with locked_book(request.sweep):  # one after the other, so that the last one knows of all
-            getattr(importlib.import_module(module), name)(request.sweep)
+        getattr(importlib.import_module(module), name)(request.sweep)
     if not report.was_told or read_record(request.run.paths).status is not Status.KILLED:
         return
     queue = SlurmQueue()

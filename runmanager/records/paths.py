@@ -41,6 +41,11 @@ class RunPaths:
         return self.root / "checkpoint.pt"
 
     @property
+    def best(self) -> Path:
+        """The weights of the epoch that was best by `checkpoint.keep_best`."""
+        return self.root / "best.pt"
+
+    @property
     def attempts(self) -> Path:
         return self.root / "attempts"
 

@@ -13,6 +13,7 @@ from runmanager.errors import RecordError, UsageError
 from runmanager.records.files import locked_folder, replace_file
 from runmanager.records.grid import flatten
 from runmanager.records.paths import SweepPaths
+from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import SCHEMA_VERSION
 from runmanager.records.signature import UNSIGNED
 from runmanager.records.store import decode_file, encode_record, run_folders
@@ -21,6 +22,7 @@ __all__ = [
     "PlannedCell",
     "SweepRecord",
     "fresh_sweep_folder",
+    "leave_sweep",
     "open_sweep",
     "plan_cell",
     "read_sweep_record",
@@ -40,7 +42,8 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One sweep, as kept in its sweep.json.
 
     `axes` maps each varying setting to its values in the order given; `cells` are the signatures in order; `planned`
-    has the same cells with the settings in which they differ, and `settings` those that all of them share.
+    has the same cells with the settings in which they differ, and `settings` those that all of them share. `drivers`
+    are the processes that are at it; one that was killed stays in here until the next one comes.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -51,6 +54,7 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     settings: dict[str, Any] = {}
     planned: tuple[PlannedCell, ...] = ()
+    drivers: tuple[ProcessIdentity, ...] = ()
 
 
 def plan_cell(signature: str, run: str, config: Mapping[str, Any]) -> PlannedCell:
@@ -64,14 +68,34 @@ def read_sweep_record(paths: SweepPaths) -> SweepRecord | None:
 
 
 def write_cells(
-    paths: SweepPaths, cells: Sequence[PlannedCell], *, axes: Mapping[str, Sequence[Any]], command: Sequence[str]
+    paths: SweepPaths,
+    cells: Sequence[PlannedCell],
+    *,
+    axes: Mapping[str, Sequence[Any]],
+    command: Sequence[str],
+    driver: ProcessIdentity | None = None,
 ) -> SweepRecord:
-    """Write sweep.json for `cells`; those of an earlier command under the same name stay, the new ones follow."""
+    """Write sweep.json for `cells`; those of an earlier command under the same name stay, the new ones follow.
+
+    A cell that was known keeps its run's name, so that two drivers never give one cell two folders. `driver` is a
+    process that will run cells until it calls `leave_sweep`.
+    """
     paths.runs.mkdir(parents=True, exist_ok=True)
     with locked_folder(paths.root):  # two commands under one name may come at once
         record = _merged(read_sweep_record(paths), cells, axes=axes, command=command)
+        drivers = [each for each in record.drivers if each != driver and each.is_alive() is not False]
+        record = msgspec.structs.replace(record, drivers=(*drivers, *([driver] if driver else [])))
         replace_file(paths.record, encode_record(record))
     return record
+
+
+def leave_sweep(paths: SweepPaths, driver: ProcessIdentity) -> None:
+    """Note that `driver` will run no more cells."""
+    with locked_folder(paths.root):
+        record = read_sweep_record(paths)
+        if record is not None and driver in record.drivers:
+            drivers = tuple(each for each in record.drivers if each != driver)
+            replace_file(paths.record, encode_record(msgspec.structs.replace(record, drivers=drivers)))
 
 
 def _merged(
@@ -96,6 +120,7 @@ def _merged(
         host=earlier.host if earlier else socket.gethostname(),
         settings=shared,
         planned=tuple(_without(cell, shared) for cell in merged.values()),
+        drivers=earlier.drivers if earlier else (),
     )
 
 

@@ -44,7 +44,11 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Checkpointer(Protocol):
-    """Keeps the training state of a run."""
+    """Keeps the training state of a run; asked in this order after each epoch."""
+
+    def observe(self, record: EpochRecord) -> None:
+        """Learn what the epoch reached; its wall time is not known yet."""
+        ...
 
     def is_due(self, epoch: int) -> bool:
         """Whether to save after this epoch."""

@@ -26,6 +26,7 @@ from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.outcomes import outcome_of, traceback_of
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.tracking.timer import PhaseTimer, clock_for
+from runmanager.tracking.unheard import children_unheard
 from runmanager.tracking.warmup import is_warmup
 
 __all__ = ["ActiveRun", "IdleRun"]
@@ -190,9 +191,11 @@ class ActiveRun:
         details = EpochDetails(self._network, self._learning_rate, step_losses)
         for sink in self._sinks:
             self._notes.extend(sink.epoch(_before_tracking(record), details))
-        if self._checkpointer is not None and self._checkpointer.is_due(record.epoch):
-            so_far = self._with_walls(record, epoch.resolved_at)
-            self._checkpointer.save(self.folder.paths.checkpoint, self._progress(so_far))
+        if self._checkpointer is not None:
+            self._checkpointer.observe(record)
+            if self._checkpointer.is_due(record.epoch):
+                so_far = self._with_walls(record, epoch.resolved_at)
+                self._checkpointer.save(self.folder.paths.checkpoint, self._progress(so_far))
         record = self._with_walls(record, epoch.resolved_at)
         self.folder.append(record)
         self.history.append(record)
@@ -244,6 +247,7 @@ class ActiveRun:
         """Let this epoch be the last; the run reads `killed`, and goes on from its checkpoint another time."""
         self._stop = self._stop or Outcome(Status.KILLED, Reason.INTERRUPTED, message)
 
+    @children_unheard()
     def end(self, error: BaseException | None = None) -> RunRecord:
         """Write the run's end: as `error` says, or as the epochs say."""
         if self._begun_sinks is None and self._network is not None:

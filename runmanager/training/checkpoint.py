@@ -1,5 +1,6 @@
 """The training state of a run on disk: model, optimizer, scheduler, random states, and how far the run has come."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +9,32 @@ import torch
 
 from runmanager.errors import RecordError
 from runmanager.records.files import replacement
+from runmanager.records.paths import RunPaths
+from runmanager.records.run import EpochRecord
+from runmanager.tracking.early_stop import is_better
 from runmanager.tracking.options import Progress
 from runmanager.tracking.randomness import random_states, restore_random_states
+from runmanager.training.datasets import Data
 
-__all__ = ["TrainingState"]
+__all__ = ["TrainingState", "read_state"]
 
 _VERSION = 1
 
 
+class _Best(msgspec.Struct, frozen=True):
+    """The epoch that was best by `metric` so far."""
+
+    metric: str
+    value: float
+    record: EpochRecord
+
+
 class TrainingState:
-    """Saves and restores what training needs to go on as if it had never stopped."""
+    """Saves and restores what training needs to go on as if it had never stopped.
+
+    With `keep_best`, a metric's name, the weights of the best epoch are kept beside, in best.pt. `data` is what the
+    network was built for, and is needed to build it again without the data.
+    """
 
     def __init__(
         self,
@@ -27,37 +44,86 @@ class TrainingState:
         *,
         every: int,
         num_epochs: int,
+        keep_best: str | None = None,
+        data: Data | None = None,
     ) -> None:
         self._parts = {"model": network, "optimizer": optimizer, "scheduler": scheduler}
         self._every = every
         self._num_epochs = num_epochs
+        self._keep_best = keep_best
+        self._best: _Best | None = None
+        self._built_for = {} if data is None else {"in_shape": list(data.in_shape), "num_classes": data.num_classes}
+
+    def observe(self, record: EpochRecord) -> None:
+        """See whether this epoch is the best so far."""
+        value = getattr(record, self._keep_best) if self._keep_best else None
+        if self._keep_best is None or value is None or not math.isfinite(value) or record.epoch == 0:
+            return
+        if is_better(self._keep_best, value, self._best.value if self._best else None):
+            self._best = _Best(self._keep_best, value, record)
 
     def is_due(self, epoch: int) -> bool:
-        """Whether to save after this epoch."""
-        return self._every > 0 and epoch > 0 and (epoch % self._every == 0 or epoch == self._num_epochs)
+        """Whether to save after this epoch.
+
+        The best one so far always is, or a kill could leave best.pt with the weights of an epoch that was lost.
+        """
+        if self._every == 0 or epoch == 0:
+            return False
+        return epoch % self._every == 0 or epoch == self._num_epochs or self._is_best(epoch)
+
+    def _is_best(self, epoch: int) -> bool:
+        return self._best is not None and self._best.record.epoch == epoch
 
     def save(self, path: Path, progress: Progress) -> None:
-        """Write the state, atomically."""
+        """Write the state, atomically, and then best.pt beside it if this epoch is the best."""
         state = {name: part.state_dict() for name, part in self._parts.items()}
         state |= {"version": _VERSION, "random": random_states(), "progress": msgspec.to_builtins(progress)}
-        with replacement(path) as file:
-            torch.save(state, file)
+        if self._best is not None:
+            state["best"] = msgspec.to_builtins(self._best)
+        _write(path, state | self._built_for)
+        if self._is_best(progress.record.epoch):
+            self._save_best(RunPaths(path.parent).best)
+
+    def _save_best(self, path: Path) -> None:
+        weights = {"version": _VERSION, "model": self._parts["model"].state_dict()}
+        _write(path, weights | {"best": msgspec.to_builtins(self._best)} | self._built_for)
 
     def load(self, path: Path) -> Progress:
         """Put the state back. Raises `RecordError` for a file that is damaged, or is of another version."""
-        try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # pickle, zip and torch each have errors of their own
-            # Not in their words: torch's advise to load the file in a way that runs whatever code is in it.
-            way_out = "delete it, and the run starts anew"
-            raise RecordError(f"{path} is damaged ({type(error).__name__}); {way_out}.") from error
-        version = state.get("version") if isinstance(state, dict) else None
-        if version != _VERSION:
-            raise RecordError(
-                f"{path} must be a checkpoint of version {_VERSION}, got {version}; "
-                "use the runmanager that wrote it, or resume=never."
-            )
+        state = read_state(path)
         for name, part in self._parts.items():
             part.load_state_dict(state[name])
+        progress = msgspec.convert(state["progress"], Progress)
+        best = msgspec.convert(state["best"], _Best) if "best" in state else None
+        if best is not None and best.metric == self._keep_best:
+            self._best = best
+            if self._is_best(progress.record.epoch):
+                self._save_best(RunPaths(path.parent).best)  # the kill may have come between the two files
         restore_random_states(state["random"])
-        return msgspec.convert(state["progress"], Progress)
+        return progress
+
+
+def _write(path: Path, state: dict[str, Any]) -> None:
+    with replacement(path) as file:
+        torch.save(state, file)
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """What a checkpoint or best.pt holds, on the CPU, weights and plain values only.
+
+    Raises `RecordError` for a file that is damaged, or is of another version.
+    """
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # pickle, zip and torch each have errors of their own
+        # Not in their words: torch's advise to load the file in a way that runs whatever code is in it.
+        way_out = "delete it, and the run starts anew"
+        raise RecordError(f"{path} is damaged ({type(error).__name__}); {way_out}.") from error
+    version = state.get("version") if isinstance(state, dict) else None
+    if version != _VERSION:
+        raise RecordError(
+            f"{path} must be a checkpoint of version {_VERSION}, got {version}; "
+            "use the runmanager that wrote it, or resume=never."
+        )
+    assert isinstance(state, dict)
+    return state

@@ -62,7 +62,15 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
     scheduler = build_scheduler(
         options.scheduler, optimizer, num_epochs=options.epochs, steps_per_epoch=len(loaders.train)
     )
-    state = TrainingState(network, optimizer, scheduler, every=options.checkpoint.every, num_epochs=options.epochs)
+    state = TrainingState(
+        network,
+        optimizer,
+        scheduler,
+        every=options.checkpoint.every,
+        num_epochs=options.epochs,
+        keep_best=options.checkpoint.keep_best,
+        data=data,
+    )
     run.begin(network, loaders.train, optimizer=optimizer, checkpointer=state)
     if options.evaluate_first:
         for epoch in run.evaluation_before_training():

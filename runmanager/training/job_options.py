@@ -24,9 +24,14 @@ class MeasureOptions:
 
 @dataclass(frozen=True)
 class CheckpointOptions:
-    """`every`: save after each so many epochs, and after the last; 0 saves none, and a killed run then starts anew."""
+    """`every`: save after each so many epochs, and after the last; 0 saves none, and a killed run then starts anew.
+
+    `keep_best` names a metric (loss, accuracy, val_loss, val_accuracy): the weights of the epoch that is best by it
+    are kept in best.pt, and such an epoch is saved too; null keeps none.
+    """
 
     every: int = 1
+    keep_best: str | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class TrainingOptions:
 
     def faults(self) -> list[str]:
         """Every fault of these values, and of what they say together, as readable lines."""
-        faults = self._bad_numbers() + self._bad_early_stop() + self._contradictions()
+        faults = self._bad_numbers() + self._bad_early_stop() + self._bad_checkpoint() + self._contradictions()
         for part in (self.dataset, self.model, self.optimizer, self.scheduler, self.loader):
             if isinstance(part, Options):
                 faults += part.faults()
@@ -69,6 +74,16 @@ class TrainingOptions:
         faults += self._bad_device()
         faults += outside("seed", self.seed, 0, 2**63)
         return faults + below("measure.warmup_epochs", self.measure.warmup_epochs, 1)
+
+    def _bad_checkpoint(self) -> list[str]:
+        metric = self.checkpoint.keep_best
+        if metric is None:
+            return []
+        if metric not in METRICS:
+            return [fault("checkpoint.keep_best", f"be one of {', '.join(METRICS)}", metric, meant(metric, METRICS))]
+        if self.checkpoint.every == 0:
+            return [fault("checkpoint.every", "be at least 1 with `checkpoint.keep_best`", 0)]
+        return []
 
     def _bad_device(self) -> list[str]:
         kind, given, number = self.device.partition(":")

@@ -17,6 +17,8 @@ REFUSED = {
     "no dataset": (["dataset=custom", "dataset._target_=own.Data"], "own has no 'Data'"),
     "no device": (["device=cuda"], "Device 'cuda' was asked for but PyTorch sees no CUDA device; use `device=cpu`"),
     "no such device": (["device=gpu"], "gpu"),
+    "more samples than there are": (["dataset=digits", "dataset.size=100", "dataset.holdout=2000"], "`dataset"),
+    "too small for the model": (["dataset.in_shape=[1,8,8]", "model=cnn"], "must be given images"),
     "no arguments": (
         ["model=custom", "model._target_=own.Net", "+model.wide=3"],
         "`model.wide` must be an argument of",

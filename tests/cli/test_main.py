@@ -9,7 +9,7 @@ import pytest
 import runmanager
 from runmanager.records.paths import SweepPaths
 
-COMMANDS = ("sweep", "run", "demo", "table", "compare", "tensorboard", "doctor")
+COMMANDS = ("sweep", "run", "demo", "table", "compare", "watch", "tensorboard", "doctor")
 
 
 def test_help_names_every_command(command: Callable) -> None:

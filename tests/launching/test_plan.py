@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from runmanager.launching.plan import Action, Cell, PlannedRun, Resume, plan_runs
+from runmanager.launching.plan import Action, Cell, PlannedRun, Resume, plan_runs, still_to_run
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment, EpochRecord, RunRecord
@@ -165,3 +166,55 @@ def test_equal_cells_are_one_in_the_order_of_their_first(sweep: SweepPaths) -> N
     plan = plan_runs(cells, [], sweep, resume=Resume.AUTO, rerun_changed=False, now=THEN)
     assert [each.cell.config["lr"] for each in plan] == [0.3, 0.1, 0.2]
     assert plan[1].cell.name == "first"
+
+
+@pytest.mark.parametrize(
+    ("stored", "now", "expected"),
+    [
+        (None, None, True),
+        (None, (Status.RUNNING, None, 1), False),
+        (None, (Status.FINISHED, None, 1), False),
+        (None, (Status.FAILED, Reason.EXCEPTION, 1), False),
+        (None, (Status.KILLED, Reason.SIGNAL, 1), False),
+        (None, (Status.KILLED, Reason.INTERRUPTED, 1), True),
+        (None, (Status.CRASHED, Reason.VANISHED, 1), True),
+        ((Status.FAILED, Reason.EXCEPTION, 1), (Status.FAILED, Reason.EXCEPTION, 1), True),
+        ((Status.FAILED, Reason.EXCEPTION, 1), (Status.FAILED, Reason.EXCEPTION, 2), False),
+        ((Status.FAILED, Reason.EXCEPTION, 1), (Status.RUNNING, None, 1), False),
+        ((Status.KILLED, Reason.SIGNAL, 3), (Status.KILLED, Reason.SIGNAL, 3), True),
+        ((Status.FINISHED, None, 1), (Status.FINISHED, None, 1), True),
+        ((Status.FINISHED, None, 1), (Status.FINISHED, None, 2), False),
+    ],
+)
+def test_a_cell_that_another_driver_has_run_meanwhile_is_not_run_again(
+    sweep: SweepPaths,
+    stored: tuple[Status, Reason | None, int] | None,
+    now: tuple[Status, Reason | None, int] | None,
+    expected: bool,
+) -> None:
+    def record(state: tuple[Status, Reason | None, int] | None) -> RunRecord | None:
+        if state is None:
+            return None
+        status, reason, attempt = state
+        return RunRecord(name="x", signature="y", status=status, reason=reason, config={}, attempt=attempt)
+
+    planned = PlannedRun(cell(0.1), Action.START, "", sweep.run("x"), record(stored))
+    assert still_to_run(planned, record(now)) is expected
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "said"),
+    [
+        (True, False, "finished, with other versions: uncommitted changes now"),
+        (False, True, "finished, with other versions: uncommitted changes then"),
+        (True, True, "finished"),
+        (None, False, "finished"),
+    ],
+)
+def test_uncommitted_changes_are_named(
+    sweep: SweepPaths, store: Callable[..., StoredRun], then: bool | None, now: bool, said: str
+) -> None:
+    run = store(Status.FINISHED)
+    environment = msgspec.structs.replace(THEN, commit_clean=then)
+    run = StoredRun(run.paths, msgspec.structs.replace(run.record, environment=environment))
+    assert plan_one(sweep, run, now=msgspec.structs.replace(THEN, commit_clean=now)).why == said

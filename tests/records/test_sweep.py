@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.grid import expand_grid
 from runmanager.records.paths import SweepPaths
+from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import RunRecord
 from runmanager.records.signature import signature
 from runmanager.records.store import claim_run
@@ -20,6 +21,7 @@ from runmanager.records.sweep import (
     PlannedCell,
     SweepRecord,
     fresh_sweep_folder,
+    leave_sweep,
     open_sweep,
     plan_cell,
     read_sweep_record,
@@ -106,6 +108,7 @@ MERGE = """
 import os
 from pathlib import Path
 from runmanager.records.paths import SweepPaths
+from runmanager.records.process import ProcessIdentity
 from runmanager.records.sweep import plan_cell, write_cells
 
 def take(number):
@@ -167,3 +170,32 @@ def test_what_is_no_sweep_is_not_opened(tmp_path: Path) -> None:
     SweepPaths(tmp_path).record.write_bytes(b"{")
     with pytest.raises(RecordError, match="damaged"):
         open_sweep(tmp_path)
+
+
+def test_drivers_are_known_while_they_are_at_it(tmp_path: Path) -> None:
+    paths = SweepPaths(tmp_path)
+    me = ProcessIdentity.current()
+    dead, elsewhere = msgspec.structs.replace(me, start_ticks=1), msgspec.structs.replace(me, host="elsewhere")
+
+    def drivers() -> tuple[ProcessIdentity, ...]:
+        record = read_sweep_record(paths)
+        assert record is not None
+        return record.drivers
+
+    for driver in (dead, elsewhere, me, me):
+        write_cells(paths, planned({"lr": 0.1}), axes={}, command=(), driver=driver)
+    assert drivers() == (elsewhere, me), "one that is gone is dropped, one that nobody can see is not"
+    write(tmp_path, [{"lr": 0.2}])
+    assert drivers() == (elsewhere, me)
+    leave_sweep(paths, me)
+    leave_sweep(paths, me)
+    assert drivers() == (elsewhere,)
+    leave_sweep(SweepPaths(tmp_path / "runs"), me)
+
+
+def test_a_known_cell_keeps_its_run_s_name(tmp_path: Path) -> None:
+    (first,) = planned({"lr": 0.1})
+    write_cells(SweepPaths(tmp_path), [first], axes={}, command=())
+    other = msgspec.structs.replace(first, run="another-name")
+    record = write_cells(SweepPaths(tmp_path), [other], axes={}, command=())
+    assert [cell.run for cell in record.planned] == [first.run]

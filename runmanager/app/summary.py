@@ -1,0 +1,45 @@
+"""What a sweep came to, on the screen: the tables, their answers in words, and where the files are."""
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from runmanager.records.paths import SweepPaths
+
+__all__ = ["command_name", "show_results"]
+
+
+def show_results(sweep: SweepPaths, console: Console) -> None:
+    """Print the results, the comparison if there is one, and the answers."""
+    from runmanager.results.comparison import compare
+    from runmanager.results.reading import read_results
+    from runmanager.results.sentences import answers
+    from runmanager.results.table import result_rows
+    from runmanager.results.terminal import comparison_table, results_table
+
+    contents, plan = read_results(sweep)
+    results, comparison = result_rows(contents, plan), compare(contents, plan)
+    console.print()
+    console.print(results_table(results, width=console.width))
+    if comparison.rows:
+        console.print()
+        console.print(comparison_table(comparison, width=console.width))
+    console.print()
+    lines = [*answers(results, comparison), f"\nResults: {sweep.results('csv')}   Report: {sweep.report}"]
+    lines.append(f"TensorBoard: {command_name()} tensorboard {shlex.quote(str(sweep.root))}")
+    for line in lines:
+        # A terminal wraps at words; a log keeps a line a line.
+        console.print(Text(line), soft_wrap=not console.is_terminal)
+
+
+def command_name() -> str:
+    """How to call the `runmanager` command from here: by its path where it is installed and not on PATH."""
+    beside = Path(sys.executable).with_name("runmanager")
+    if shutil.which("runmanager") or not beside.exists():
+        return "runmanager"
+    return shlex.quote(os.path.relpath(beside))

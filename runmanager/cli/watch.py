@@ -1,0 +1,33 @@
+"""The command that follows a sweep from its files alone: from another terminal, for a detached sweep, or afterwards."""
+
+from typing import Annotated
+
+import typer
+
+from runmanager.cli.location import find_sweep
+
+__all__ = ["watch"]
+
+_INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
+
+
+def watch(
+    sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="The sweep's folder, or its name under outputs/.")],
+    once: Annotated[bool, typer.Option("--once", help="Print how it stands now, and leave.")] = False,
+) -> int:
+    """Follow a sweep while it runs, and show its tables when every cell has ended. Ctrl-C leaves; the sweep goes on.
+
+    Status as the sweep's: 0 if every cell is finished or skipped, 1 if a run ended badly.
+    """
+    from rich.console import Console
+
+    from runmanager.app.following import follow_sweep, show_state
+
+    paths = find_sweep(sweep)
+    console = Console(highlight=False)
+    if once:
+        return show_state(paths, console)
+    try:
+        return follow_sweep(paths, console)
+    except KeyboardInterrupt:
+        return _INTERRUPTED

@@ -1,0 +1,276 @@
+"""Following a sweep from its files: what is shown, when it ends, and that a dead run never reads running."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from runmanager.app.following import SweepReader, follow_sweep, show_state
+from runmanager.records.paths import SweepPaths
+from runmanager.records.process import ProcessIdentity
+from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.records.states import Outcome, Reason, Status
+from runmanager.records.store import RunFolder, claim_run
+from runmanager.records.sweep import leave_sweep, plan_cell, write_cells
+
+ME = ProcessIdentity.current()
+ELSEWHERE = ProcessIdentity(pid=1, start_ticks=1, boot_id="other", host="elsewhere")
+AT = "2026-11-01T10:00:00+00:00"
+
+
+class Disk:
+    """A sweep of cells `lr=0`, `lr=1`, … whose files a test writes as a driver and its runs would."""
+
+    def __init__(self, root: Path, num_cells: int) -> None:
+        self.paths = SweepPaths(root)
+        self.names = [f"lr={number}-{number:08x}" for number in range(num_cells)]
+        self.plan(driver=ME)
+        self.folders: dict[int, RunFolder] = {}
+
+    def plan(self, *, driver: ProcessIdentity | None = None) -> None:
+        cells = [plan_cell(name, name, {"lr": number}) for number, name in enumerate(self.names)]
+        write_cells(self.paths, cells, axes={"lr": list(range(len(cells)))}, command=["sweep"], driver=driver)
+
+    def begin(self, number: int, *, owner: ProcessIdentity = ME, attempt: int = 1) -> None:
+        name = self.names[number]
+        record = RunRecord(
+            name=name,
+            signature=name,
+            status=Status.RUNNING,
+            config={"lr": number},
+            epochs_planned=3,
+            started_at=AT,
+            owner=owner,
+            attempt=attempt,
+        )
+        if attempt == 1:
+            self.folders[number] = claim_run(self.paths.run(name), record)
+        self.folders[number].record = record
+        self.folders[number].write()
+
+    def epoch(self, number: int, epoch: int) -> None:
+        self.folders[number].append(EpochRecord(epoch=epoch, loss=0.25, epoch_seconds=0.5, samples=10))
+        self.folders[number].close()
+
+    def end(self, number: int, status: Status = Status.FINISHED, reason: Reason | None = None) -> None:
+        record = self.folders[number].record.ended(Outcome(status, reason, ""), at=AT)
+        self.folders[number].write(**{name: getattr(record, name) for name in ("status", "reason", "ended_at")})
+        self.folders[number].close()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Callable[[int], Disk]:
+    def of(num_cells: int) -> Disk:
+        return Disk(tmp_path / "grid", num_cells)
+
+    return of
+
+
+def follow(disk: Disk, *moments: Callable[[], object]) -> tuple[int, list[str]]:
+    """Follow to the end, the disk changing at each of the looks as `moments` say."""
+    out = io.StringIO()
+    coming = iter(moments)
+
+    def wait(seconds: float) -> None:
+        next(coming)()  # StopIteration: the follower should have left
+
+    status = follow_sweep(disk.paths, Console(file=out, width=200), wait=wait)
+    assert next(coming, None) is None, "it left too early"
+    return status, out.getvalue().splitlines()
+
+
+def test_a_sweep_is_shown_from_its_first_run_to_its_last_as_the_driver_does(disk: Callable[[int], Disk]) -> None:
+    sweep = disk(2)
+    status, lines = follow(
+        sweep,
+        lambda: sweep.begin(0),
+        lambda: sweep.epoch(0, 1),
+        lambda: sweep.end(0),
+        lambda: sweep.begin(1),
+        lambda: sweep.end(1, Status.SKIPPED, Reason.DEVICE_UNAVAILABLE),
+        lambda: leave_sweep(sweep.paths, ME),
+    )
+    assert status == 0
+    assert lines[0].endswith("grid: 2 cells: 2 pending")
+    assert lines[1:5] == [
+        "[1/2] lr=0 started",
+        "✓ 1/2  lr=0  finished  loss 0.250 20/s",
+        "[2/2] lr=1 started",
+        "- 2/2  lr=1  skipped (device_unavailable)",
+    ]
+    assert "2 runs: 1 finished, 1 skipped." in lines
+    assert not list(sweep.paths.root.glob("results.*")), "a reader writes nothing"
+
+
+def test_it_stays_while_a_driver_is_about_to_begin_the_next_run(disk: Callable[[int], Disk]) -> None:
+    sweep = disk(2)
+    for number in (0, 1):
+        sweep.begin(number)
+        sweep.end(number, Status.KILLED, Reason.INTERRUPTED)
+    status, lines = follow(
+        sweep,
+        lambda: sweep.begin(0, attempt=2),
+        lambda: sweep.end(0),
+        lambda: sweep.begin(1, attempt=2),
+        lambda: (sweep.end(1), leave_sweep(sweep.paths, ME)),
+    )
+    assert status == 0
+    assert [line for line in lines if "killed" in line][1:] == [f"✗ 2/2  lr={n}  killed (interrupted)" for n in (0, 1)]
+    assert [line for line in lines if line.endswith("started")] == ["[2/2] lr=0 started", "[2/2] lr=1 started"]
+    assert [line for line in lines if "  finished" in line and "✓" in line] == [
+        f"✓ 2/2  lr={n}  finished" for n in (0, 1)
+    ]
+
+
+def test_after_the_sweep_it_says_how_that_ended(disk: Callable[[int], Disk]) -> None:
+    sweep = disk(2)
+    sweep.begin(0)
+    sweep.end(0)
+    sweep.begin(1)
+    sweep.end(1, Status.FAILED, Reason.EXCEPTION)
+    leave_sweep(sweep.paths, ME)
+    status, lines = follow(sweep)
+    assert status == 1
+    assert lines[0].endswith("grid: 2 cells: 1 finished, 1 failed")
+    assert lines[1] == "✗ 2/2  lr=1  failed (exception)"
+    assert "2 runs: 1 finished, 1 failed." in lines
+
+
+def test_cells_that_come_while_it_looks_are_waited_for(disk: Callable[[int], Disk]) -> None:
+    sweep = disk(1)
+
+    def widen() -> None:
+        sweep.names.append("lr=1-00000001")
+        sweep.plan(driver=ME)
+        leave_sweep(sweep.paths, ME)
+
+    sweep.begin(0)
+    sweep.end(0)
+    status, lines = follow(sweep, widen, lambda: sweep.begin(1), lambda: sweep.end(1))
+    assert status == 0
+    assert "1 cells wait for somebody to run them; Ctrl-C leaves." in lines
+    assert "✓ 2/2  lr=1  finished" in lines
+
+
+def test_a_driver_s_word_on_a_run_that_is_gone_is_waited_for(
+    disk: Callable[[int], Disk], dead: ProcessIdentity
+) -> None:
+    sweep = disk(1)
+    sweep.begin(0, owner=dead)
+    status, lines = follow(
+        sweep, lambda: sweep.end(0, Status.KILLED, Reason.SIGNAL), lambda: leave_sweep(sweep.paths, ME)
+    )
+    assert status == 1
+    assert [line for line in lines if line.startswith("✗")] == ["✗ 1/1  lr=0  killed (signal)"]
+
+
+def test_a_run_that_nobody_speaks_for_is_crashed(disk: Callable[[int], Disk], dead: ProcessIdentity) -> None:
+    sweep = disk(1)
+    sweep.begin(0, owner=dead)
+    leave_sweep(sweep.paths, ME)
+    status, lines = follow(sweep)
+    assert status == 1
+    assert lines[1].startswith("✗ 1/1  lr=0  crashed (vanished)")
+
+
+def test_a_driver_on_another_host_is_believed_until_it_is_silent(disk: Callable[[int], Disk]) -> None:
+    sweep = disk(1)
+    leave_sweep(sweep.paths, ME)
+    sweep.plan(driver=ELSEWHERE)
+    now = [0.0]
+    reader = SweepReader(sweep.paths, clock=lambda: now[0])
+    sweep.begin(0, owner=ELSEWHERE)
+    sweep.end(0)
+    assert not reader.read().is_ended
+    now[0] = 59.0
+    assert not reader.read().is_ended
+    now[0] = 61.0
+    assert reader.read().is_ended
+
+
+def test_a_folder_that_is_not_claimed_yet_is_pending_and_a_damaged_one_has_ended_badly(
+    disk: Callable[[int], Disk],
+) -> None:
+    sweep = disk(2)
+    leave_sweep(sweep.paths, ME)
+    sweep.paths.run(sweep.names[0]).root.mkdir(parents=True)
+    (sweep.paths.runs / "nobody's").mkdir()
+    sweep.begin(1)
+    reader = SweepReader(sweep.paths)
+    assert reader.read().in_words() == "2 cells: 1 pending, 1 running"
+    sweep.paths.run(sweep.names[1]).record.write_text("{")
+    state = reader.read()
+    assert state.in_words() == "2 cells: 1 pending, 1 damaged"
+    assert (state.is_ended, state.status) == (False, 1)
+
+
+def test_only_what_changed_is_read_again(disk: Callable[[int], Disk], monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = disk(2)
+    for number in (0, 1):
+        sweep.begin(number)
+    reader = SweepReader(sweep.paths)
+    reader.read()
+    read: list[str] = []
+    decode = msgspec.json.decode
+    monkeypatch.setattr(msgspec.json, "decode", lambda data, **rest: read.append(str(rest)) or decode(data, **rest))
+    sweep.end(1)
+    assert reader.read().in_words() == "2 cells: 1 running, 1 finished"
+    assert sum("RunRecord" in each for each in read) == 1
+
+
+def test_the_state_at_once(disk: Callable[[int], Disk]) -> None:
+    sweep = disk(4)
+    for number in (0, 1, 2):
+        sweep.begin(number)
+    sweep.epoch(0, 1)
+    sweep.end(1)
+    out = io.StringIO()
+    assert show_state(sweep.paths, Console(file=out, width=200)) == 0
+    sweep.end(2, Status.KILLED, Reason.SIGNAL)
+    assert show_state(sweep.paths, Console(file=out, width=200)) == 1
+    lines = out.getvalue().splitlines()
+    assert lines[0].endswith("grid: 4 cells: 2 running, 1 finished, 1 pending")
+    assert lines[1:3] == ["> 1/4  lr=0  running  loss 0.250 20/s  epoch 1/3", "> 3/4  lr=2  running  epoch 0/3"]
+    assert lines[3].endswith("grid: 4 cells: 1 running, 1 finished, 1 killed, 1 pending")
+    assert lines[5] == "✗ 3/4  lr=2  killed (signal)"
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process to be killed."""
+    process = subprocess.Popen([sys.executable, "-c", "print(flush=True); input()"], stdin=-1, stdout=-1)
+    assert process.stdout is not None and process.stdin is not None
+    process.stdout.readline()
+    yield process
+    process.kill()
+    process.wait()
+    process.stdin.close()
+    process.stdout.close()
+
+
+@pytest.fixture
+def dead() -> ProcessIdentity:
+    return msgspec.structs.replace(ME, start_ticks=1)
+
+
+def test_a_killed_run_never_reads_running_though_it_is_a_zombie(
+    disk: Callable[[int], Disk], sleeper: subprocess.Popen[bytes], wait: Callable[..., object]
+) -> None:
+    stat = Path(f"/proc/{sleeper.pid}/stat")
+    if not stat.exists():
+        pytest.skip("/proc is wanted")
+    ticks = int(stat.read_text().rpartition(")")[2].split()[19])
+    sweep = disk(1)
+    sweep.begin(0, owner=msgspec.structs.replace(ME, pid=sleeper.pid, start_ticks=ticks))
+    reader = SweepReader(sweep.paths)
+    assert reader.read().in_words() == "1 cells: 1 running"
+    os.kill(sleeper.pid, signal.SIGKILL)
+    wait(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z", "the process's death")
+    assert reader.read().in_words() == "1 cells: 1 crashed"

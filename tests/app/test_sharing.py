@@ -1,0 +1,150 @@
+"""Two drivers on one sweep: they share its cells, run none twice, and both show the whole."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from runmanager.app.plan_table import plan_table
+from runmanager.app.watching import SweepWatcher
+from runmanager.launching.child import Returned
+from runmanager.launching.engine import Ending, Job
+from runmanager.launching.plan import Action, Cell, PlannedRun
+from runmanager.records.paths import SweepPaths
+from runmanager.records.process import ProcessIdentity
+from runmanager.records.run import RunRecord
+from runmanager.records.states import Outcome, Reason, Status
+from runmanager.records.store import RunFolder, claim_run, read_record
+
+RATES = tuple(number / 10 for number in range(1, 9))
+OWN = ("model=custom", "model._target_=own.Net")
+
+
+def test_two_drivers_share_a_sweep_and_run_no_cell_twice(
+    start: Callable[..., Any], finish: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
+) -> None:
+    words = ("-m", *tiny, f"lr={','.join(map(str, RATES))}", "name=shared")
+    ends = [finish(driver) for driver in [start(*words), start(*words)]]
+    for done in ends:
+        assert done.status == 0, done.out + done.err
+        assert done.err == ""
+        assert "8/8  lr=" in done.out
+        assert "8 runs: 8 finished." in done.out
+    records = sweep("shared").records
+    assert sorted(each.settings["lr"] for each in records) == list(RATES)
+    assert {(each.status, each.attempt) for each in records} == {("finished", 1)}
+    for each in records:
+        assert sweep("shared").num_epochs(each) == 2
+        assert not sweep("shared").paths.run(each.name).attempts.exists()
+    begun = {line.split()[1] for done in ends for line in done.out.splitlines() if line.endswith(" started")}
+    assert begun == {f"lr={rate}" for rate in RATES}
+    assert [row["status"] for row in sweep("shared").rows()] == ["finished"] * 8
+    assert len(sweep("shared").rows("epochs.csv")) == 16
+
+
+def test_a_driver_goes_on_with_what_another_left_undone(
+    start: Callable[..., Any],
+    finish: Callable[..., Any],
+    sweep: Callable[[str], Any],
+    wait: Callable[..., Any],
+    own_module: Path,
+    tiny: tuple[str, ...],
+) -> None:
+    gate = own_module.parent / "gate"
+    gate.touch()
+    words = ("-m", *tiny, *OWN, "lr=0.1", "epochs=3", "name=left")
+    first = start(*words)
+    wait((own_module.parent / "waiting").exists, "the run's second epoch")
+    second = start(*words)
+    wait(lambda: "running in process" in read_some(second), "the second driver's plan")
+    first.kill()
+    gate.unlink()
+    done = finish(second)
+    assert done.status == 0, done.out + done.err
+    (record,) = sweep("left").records
+    assert (record.status, record.attempt) == ("finished", 2)
+    assert sweep("left").num_epochs(record) == 3
+
+
+def read_some(process: Any) -> str:
+    """The next line of what a command says."""
+    return str(process.stdout.readline())
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> PlannedRun:
+    """A cell, planned when nothing was stored of it."""
+    paths = SweepPaths(tmp_path / "shared")
+    paths.runs.mkdir(parents=True)
+    return PlannedRun(Cell("a" * 64, "lr=1-aaaaaaaa", {"lr": 1}, ()), Action.START, "new", paths.run("lr=1-aaaaaaaa"))
+
+
+def watcher(run: PlannedRun) -> SweepWatcher:
+    sweep = SweepPaths(run.paths.root.parents[1])
+    return SweepWatcher(sweep, [run], [run], epochs=1, console=Console(quiet=True), quiet=True)
+
+
+def taken(run: PlannedRun, owner: ProcessIdentity) -> RunFolder:
+    """Another process begins the run."""
+    record = RunRecord(
+        name=run.paths.name, signature=run.cell.signature, status=Status.RUNNING, config={"lr": 1}, owner=owner
+    )
+    return claim_run(run.paths, record)
+
+
+LIVING = ProcessIdentity.current()
+ELSEWHERE = ProcessIdentity(pid=7, start_ticks=1, boot_id="other", host="elsewhere")
+
+
+@pytest.mark.parametrize("owner", [LIVING, ELSEWHERE], ids=["here", "elsewhere"])
+def test_a_process_that_lost_its_cell_changes_nothing_of_the_winner_s(run: PlannedRun, owner: ProcessIdentity) -> None:
+    watching = watcher(run)
+    assert watching.wants(0)
+    watching.started(Job(0, print), 4_000_000)
+    folder = taken(run, owner)
+    before = run.paths.record.read_bytes()
+    watching.ended(Ending(Job(0, print), 0, Returned(None)))
+    assert run.paths.record.read_bytes() == before
+    ends = iter([lambda: folder.write(status=Status.FINISHED)])
+    assert watching.follow_elsewhere(wait=lambda seconds: next(ends)()) == []
+    assert watching.finish(interrupted=False) == 0
+    assert (run.paths.root.parents[1] / "results.csv").read_text().count("finished") == 1
+
+
+@pytest.mark.parametrize(("state", "left"), [((Status.CRASHED, Reason.VANISHED), True), ((Status.FAILED, None), False)])
+def test_what_another_driver_left_undone_comes_back(
+    run: PlannedRun, state: tuple[Status, Reason | None], left: bool
+) -> None:
+    watching = watcher(run)
+    folder = taken(run, LIVING)
+    assert not watching.wants(0)
+    ends = iter([lambda: folder.write(status=state[0], reason=state[1])])
+    assert watching.follow_elsewhere(wait=lambda seconds: next(ends)()) == ([run] if left else [])
+    assert watching.take([run]) == 1
+
+
+def test_a_run_of_ours_that_died_is_written_down(run: PlannedRun) -> None:
+    watching = watcher(run)
+    watching.started(Job(0, print), LIVING.pid)
+    taken(run, LIVING)
+    watching.ended(Ending(Job(0, print), -9, None))
+    assert read_record(run.paths).outcome == Outcome(Status.KILLED, Reason.SIGNAL, "SIGKILL")
+
+
+@pytest.mark.parametrize(
+    ("workers", "said"),
+    [
+        (1, "About 30 s one after the other, at 10.0 s a run so far."),
+        (2, "About 20 s with 2 at once, at 10.0 s a run so far."),
+        (8, "About 10 s with 3 at once, at 10.0 s a run so far."),
+    ],
+)
+def test_the_estimate_counts_workers(run: PlannedRun, workers: int, said: str) -> None:
+    taken(run, LIVING).write(status=Status.FINISHED, run_seconds=10.0)
+    plan = [PlannedRun(run.cell, Action.START, "new", run.paths) for _ in range(3)]
+    out = io.StringIO()
+    Console(width=200, file=out).print(plan_table(plan, SweepPaths(run.paths.root.parents[1]), workers=workers))
+    assert said in out.getvalue()

@@ -1,0 +1,370 @@
+"""Kills a sweep again and again, gives the same command each time, and holds the end against an undisturbed sweep.
+
+python tests/reliability/kills.py --kills 200 --write docs/reliability.md
+"""
+
+import argparse
+import csv
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from runmanager.records.paths import RunPaths, SweepPaths
+from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.records.states import Status
+from runmanager.records.store import read_epochs, read_sweep
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_SECONDS = 300  # of a sweep, on a machine that has much else to do
+TARGETS = ("driver", "run", "group")
+_LATEST = 0.6  # a kill comes at most so long after the sweep was seen to run, as a share of what one takes by itself
+_LOOK_SECONDS = 0.01
+
+# Somebody's own model. It notes the beginning of each epoch, so that one that runs twice is seen whatever the records
+# say, and dies where a file in the folder `deaths` says so. Its steps are counted in a buffer: a checkpoint has them.
+MODEL = """
+import os, signal
+from pathlib import Path
+import psutil, torch
+from hydra.core.hydra_config import HydraConfig
+
+STEPS_AN_EPOCH = 4
+
+class Net(torch.nn.Module):
+    def __init__(self, in_shape, num_classes):
+        super().__init__()
+        size = in_shape[0] * in_shape[1] * in_shape[2]
+        self.layers = torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.Linear(size, 16), torch.nn.ReLU(), torch.nn.Dropout(0.3),
+            torch.nn.Linear(16, num_classes),
+        )
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, images):
+        if self.training:
+            epoch, step = divmod(int(self.steps), STEPS_AN_EPOCH)
+            self.steps += 1
+            run = Path(HydraConfig.get().runtime.output_dir)
+            if step == 0:
+                note(run.parents[1] / "begun.txt", f"{run.name} {epoch + 1}")
+            if step == 1:
+                die(Path("deaths", run.name), epoch + 1)
+        return self.layers(images)
+
+def note(path, line):
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(handle, f"{line}\\n".encode())
+    os.close(handle)
+
+def die(order, epoch):
+    if not order.exists():
+        return
+    when, whom = order.read_text().split()
+    if int(when) == epoch:
+        order.unlink()
+        me = psutil.Process()
+        (me.parent().parent() if whom == "driver" else me).kill()
+        signal.pause()  # a dead driver takes its runs along
+"""
+
+_DATA = ("dataset=fake", "dataset.size=64", "dataset.val_size=32", "dataset.in_shape=[1,8,8]", "batch_size=16")
+_BASE = (*_DATA, "model=custom", "model._target_=killable.Net", "epochs=12", "device=cpu", "tensorboard.graph=false")
+VARIANTS = {
+    "adam": ("lr=0.01", "scheduler=constant,cosine,onecycle", "num_workers=0,1", "hydra.launcher.workers=2"),
+    "sgd": ("lr=0.05", "optimizer=sgd", "optimizer.momentum=0.9", "scheduler=constant,cosine,onecycle"),
+    "resident": ("lr=0.01", "loader=resident", "scheduler=constant,onecycle", "checkpoint.keep_best=val_loss"),
+}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep of one of the variants, and the command that runs it, in a folder that has the model."""
+
+    folder: Path
+    variant: str
+    name: str
+
+    @property
+    def paths(self) -> SweepPaths:
+        return SweepPaths(self.folder / "outputs" / self.name)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Give the command, in a process group of its own; what it says goes to a file beside the sweeps."""
+        (self.folder / "killable.py").write_text(MODEL)
+        words = ["-m", *_BASE, *VARIANTS[self.variant], f"name={self.name}"]
+        variables = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        with (self.folder / f"{self.name}.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "runmanager", *words],
+                cwd=self.folder,
+                env={**os.environ, **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def run(self) -> float:
+        """Give the command and wait for its good end; return the seconds from its first run on.
+
+        Raises `RuntimeError` where it ends badly.
+        """
+        process = self.start()
+        with _ended(process):
+            wait_until(lambda: process.poll() is not None or self.running(), "a running run")
+            began = time.monotonic()
+            if process.wait(DEADLINE_SECONDS) != 0:
+                raise RuntimeError(f"the sweep did not end well:\n{self.said()}")
+            return time.monotonic() - began
+
+    def said(self) -> str:
+        return (self.folder / f"{self.name}.log").read_text()
+
+    def records(self) -> list[RunRecord]:
+        return [run.record for run in read_sweep(self.paths).runs]
+
+    def running(self) -> list[RunRecord]:
+        return [record for record in self.records() if record.status is Status.RUNNING]
+
+    def run_paths(self) -> list[RunPaths]:
+        return [run.paths for run in read_sweep(self.paths).runs]
+
+    def begun(self) -> list[tuple[str, int]]:
+        """Each beginning of an epoch: the run's name and the epoch."""
+        path = self.paths.root / "begun.txt"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [(name, int(epoch)) for name, epoch in (line.rsplit(" ", 1) for line in lines)]
+
+
+@contextmanager
+def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Nothing of the command outlives this, whatever went wrong."""
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def wait_until(condition: Callable[[], Any], what: str) -> None:
+    """Wait until it holds. Raises `TimeoutError`."""
+    until = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        if time.monotonic() > until:
+            raise TimeoutError(f"{what}: waited for in vain")
+        time.sleep(_LOOK_SECONDS)
+
+
+def differences(one: Sweep, other: Sweep) -> list[str]:
+    """What is not the same in two sweeps: the epochs' rows but for times, the states, the whole training state."""
+    found = []
+    for file in ("epochs.csv", "results.csv"):
+        if _rows(one, file) != _rows(other, file):
+            found.append(f"{file} of {one.name} and {other.name}")
+    for paths in one.run_paths():
+        for file in ("checkpoint", "best"):
+            first, second = getattr(paths, file), getattr(other.paths.run(paths.name), file)
+            if first.exists() != second.exists():
+                found.append(f"{first} is there, or not, and {second} the other way round")
+            elif first.exists() and not _same(_state(first), _state(second)):
+                found.append(f"{first} and {second}")
+    return found
+
+
+_COLUMNS = ("run", "status", "reason", "epoch", "epochs", "loss", "accuracy", "val_loss", "val_accuracy", "samples")
+
+
+def _rows(sweep: Sweep, file: str) -> list[dict[str, str]]:
+    with (sweep.paths.root / file).open(newline="") as lines:
+        rows = [{key: row[key] for key in _COLUMNS if key in row} for row in csv.DictReader(lines)]
+    return sorted(rows, key=lambda row: (row["run"], int(row.get("epoch", 0))))
+
+
+def _state(path: Path) -> dict[str, Any]:
+    state = torch.load(path, weights_only=True)
+    return {key: value for key, value in state.items() if key not in ("progress", "best")}
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)
+
+
+@dataclass
+class Tally:
+    """What the kills came to."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    commands: int = 0
+    sweeps: int = 0
+    epochs_lost: int = 0
+    epochs_run_twice: int = 0
+    differing: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        return not (self.epochs_lost or self.epochs_run_twice or self.differing)
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    """The finished epochs of a run that was killed, and how many epochs had begun in the sweep by then."""
+
+    paths: RunPaths
+    epochs: Sequence[EpochRecord]
+    num_begun: int
+
+
+class Killer:
+    """Kills sweeps in `folder`, `seed` deciding whom and when."""
+
+    def __init__(self, folder: Path, *, seed: int, say: Callable[[str], None] = print) -> None:
+        self._folder = folder
+        self._random = random.Random(seed)
+        self._say = say
+        self._undisturbed: dict[str, tuple[Sweep, float]] = {}
+        self._snapshots: list[_Snapshot] = []
+        self.tally = Tally()
+
+    def run(self, num_kills: int) -> Tally:
+        """Do so many kills, and let the last sweep come to its end."""
+        targets = [TARGETS[number % len(TARGETS)] for number in range(num_kills)]
+        self._random.shuffle(targets)
+        while targets:
+            number = self.tally.sweeps
+            variant = list(VARIANTS)[number % len(VARIANTS)]
+            self._one_sweep(Sweep(self._folder, variant, f"killed-{number}"), targets)
+        return self.tally
+
+    def _one_sweep(self, sweep: Sweep, targets: list[str]) -> None:
+        """Give the command until it ends well, killing meanwhile as long as there are targets; then compare."""
+        self._snapshots = []
+        reference, seconds = self.reference(sweep.variant)
+        while True:
+            driver = sweep.start()
+            self.tally.commands += 1
+            with _ended(driver):
+                while targets and self._strike(sweep, driver, targets[-1], within=_LATEST * seconds):
+                    self.tally.kills[targets.pop()] += 1
+                status = driver.wait(DEADLINE_SECONDS)
+            if status == 0:
+                break
+            if status not in (1, -signal.SIGKILL):
+                raise RuntimeError(f"the command ended with status {status}:\n{sweep.said()}")
+        self._judge(sweep, reference)
+        self.tally.sweeps += 1
+        self._say(f"{sweep.name}: {sum(self.tally.kills.values())} kills, {self.tally.commands} commands so far")
+
+    def _strike(self, sweep: Sweep, driver: subprocess.Popen[bytes], target: str, *, within: float) -> bool:
+        """Kill at a random moment while runs run; False where the command came to its end before."""
+        wait_until(lambda: driver.poll() is not None or sweep.running(), "a running run")
+        at = time.monotonic() + self._random.uniform(0, within)
+        while time.monotonic() < at and driver.poll() is None:
+            time.sleep(_LOOK_SECONDS)
+        victims = sweep.running()
+        if driver.poll() is not None or not victims:
+            return False
+        if target == "run":
+            victims = [self._random.choice(victims)]
+            pid = victims[0].owner.pid
+            if victims[0].owner.is_alive() is not True:
+                return False
+            os.kill(pid, signal.SIGKILL)
+        elif target == "driver":
+            driver.kill()
+        else:
+            os.killpg(driver.pid, signal.SIGKILL)
+        if target != "run":
+            driver.wait(DEADLINE_SECONDS)
+        wait_until(lambda: all(each.owner.is_alive() is False for each in victims), "the death of the runs")
+        self._take_snapshots(sweep, victims if target == "run" else sweep.records())
+        return True
+
+    def _take_snapshots(self, sweep: Sweep, records: Sequence[RunRecord]) -> None:
+        num_begun = len(sweep.begun())
+        for record in records:
+            paths = sweep.paths.run(record.name)
+            self._snapshots.append(_Snapshot(paths, read_epochs(paths), num_begun))
+
+    def _judge(self, sweep: Sweep, reference: Sweep) -> None:
+        begun = sweep.begun()
+        lost, twice = set(), set()
+        for snapshot in self._snapshots:
+            name, now = snapshot.paths.name, read_epochs(snapshot.paths)
+            lost |= {(name, epoch.epoch) for epoch in snapshot.epochs if epoch not in now}
+            done = snapshot.epochs[-1].epoch if snapshot.epochs else 0
+            twice |= {each for each in begun[snapshot.num_begun :] if each[0] == name and each[1] <= done}
+        self.tally.epochs_lost += len(lost)
+        self.tally.epochs_run_twice += len(twice)
+        self.tally.differing += differences(sweep, reference)
+
+    def reference(self, variant: str) -> tuple[Sweep, float]:
+        """The undisturbed sweep of a variant, and how many seconds it took."""
+        if variant not in self._undisturbed:
+            sweep = Sweep(self._folder, variant, f"undisturbed-{variant}")
+            self._undisturbed[variant] = sweep, sweep.run()
+        return self._undisturbed[variant]
+
+
+def row(tally: Tally, *, seed: int) -> str:
+    """The row of docs/reliability.md."""
+    whom = ", ".join(f"{tally.kills[target]} of {words}" for target, words in _WORDS.items())
+    outcome = (
+        f"{tally.epochs_lost} finished epochs lost, {tally.epochs_run_twice} run twice, "
+        f"{len(tally.differing)} differences from the undisturbed sweeps"
+    )
+    command = f"`python tests/reliability/kills.py --kills {tally.kills.total()} --seed {seed}`"
+    what = f"{tally.kills.total()} SIGKILLs ({whom}) in {tally.sweeps} sweeps, {tally.commands} commands"
+    return f"| {what} | {outcome} | {command} |"
+
+
+_WORDS = {"driver": "the driver", "run": "a run", "group": "the driver's process group"}
+
+
+def write_row(path: Path, line: str) -> None:
+    """Put the row where the last one stood."""
+    text = path.read_text()
+    new = re.sub(r"^\| \d+ SIGKILLs .*$", lambda _: line, text, count=1, flags=re.MULTILINE)
+    if line not in new:
+        raise RuntimeError(f"{path} has no row of kills to replace")
+    path.write_text(new)
+
+
+def main() -> int:
+    """Carry out the command line; status 1 where anything was lost, run twice or changed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", type=Path, help="the page whose row is to be replaced by what was seen")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        tally = Killer(Path(folder), seed=options.seed).run(options.kills)
+    print(row(tally, seed=options.seed))
+    for difference in tally.differing:
+        print(f"differs: {difference}")
+    if options.write is not None:
+        write_row(options.write, row(tally, seed=options.seed))
+    return 0 if tally.is_clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

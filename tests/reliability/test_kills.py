@@ -1,0 +1,47 @@
+"""The short form of `make test-kill`, and that the harness would see what it looks for."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+
+def test_sweeps_that_are_killed_again_and_again_end_like_undisturbed_ones(killer: Any) -> None:
+    tally = killer.run(6)
+    assert dict(tally.kills) == {"driver": 2, "run": 2, "group": 2}
+    assert (tally.epochs_lost, tally.epochs_run_twice, tally.differing) == (0, 0, [])
+
+
+def test_a_difference_would_be_seen(kills: ModuleType, undisturbed: Callable[[str], Any], tmp_path: Path) -> None:
+    whole = undisturbed("resident")
+    assert kills.differences(whole, whole) == []
+    other = kills.Sweep(tmp_path, "resident", whole.name)
+    paths = other.paths
+    shutil.copytree(whole.paths.root, paths.root)
+    assert kills.differences(whole, other) == []
+    run = other.run_paths()[0]
+    state = torch.load(run.checkpoint, weights_only=True)
+    state["model"]["layers.1.bias"][0] += 1e-6
+    torch.save(state, run.checkpoint)
+    lines = paths.epochs_csv.read_text().splitlines()
+    paths.epochs_csv.write_text("\n".join(lines[:-1]) + "\n")
+    first, second = kills.differences(whole, other)
+    assert first.startswith("epochs.csv")
+    assert second.endswith(str(run.checkpoint))
+
+
+def test_the_row_replaces_the_one_before(kills: ModuleType, tmp_path: Path) -> None:
+    tally = kills.Tally(sweeps=2, commands=5)
+    tally.kills.update(driver=2, run=1)
+    page = tmp_path / "page.md"
+    page.write_text("| what | seen | command |\n| --- | --- | --- |\n| 0 SIGKILLs | nothing | none |\n\nMore.\n")
+    kills.write_row(page, kills.row(tally, seed=4))
+    lines = page.read_text().splitlines()
+    assert lines[2].startswith(
+        "| 3 SIGKILLs (2 of the driver, 1 of a run, 0 of the driver's process group) in 2 sweeps"
+    )
+    assert "--kills 3 --seed 4" in lines[2]
+    assert lines[-1] == "More."
