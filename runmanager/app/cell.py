@@ -80,7 +80,7 @@ def _stopped_by_sigterm(runs: list[ActiveRun]) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         if not runs:
             raise KeyboardInterrupt
-        runs[0].interrupt("stopped by SIGTERM")
+        runs[0].interrupt("stopped after this epoch")
 
     if threading.current_thread() is not threading.main_thread() or not os.environ.get(OWN_PROCESS_VARIABLE):
         yield  # in the driver's own process its signals are the driver's business

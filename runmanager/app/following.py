@@ -145,16 +145,14 @@ def show_state(sweep: SweepPaths, console: Console) -> int:
     return state.status
 
 
-def follow_sweep(
-    sweep: SweepPaths, console: Console, *, wait: Callable[[float], object] = time.sleep, quiet: bool = False
-) -> int:
+def follow_sweep(sweep: SweepPaths, console: Console, *, wait: Callable[[float], object] = time.sleep) -> int:
     """Show the sweep's runs until every cell has ended, then its tables; return its exit status.
 
     Only files are read, so it serves beside the driver, after it, and without one.
     """
     reader = SweepReader(sweep)
     state = reader.read()
-    display = RunDisplay(console, num_runs=len(state.cells), quiet=quiet)
+    display = RunDisplay(console, num_runs=len(state.cells))
     display.say(f"{sweep.root}: {state.in_words()}")
     follower = _Follower(display)
     follower.begin(state)

@@ -16,6 +16,7 @@ from runmanager.records.store import read_epochs, read_record
 
 __all__ = ["RunDisplay", "run_line"]
 
+_ERROR_LINES = 20
 _SYMBOLS = {"finished": ("✓", "green"), "skipped": ("-", "yellow"), "running": (">", "cyan")}
 
 
@@ -103,7 +104,23 @@ class RunDisplay:
             return
         self._print(run_line(paths, record, epochs, counted=f"{len(self._ended)}/{self._num_runs}"))
         if not record.status.is_success and paths.error.exists():
-            self.say(f"  the whole error: {paths.error}")
+            self._show_error(paths)
+
+    def retrying(self, paths: RunPaths, why: str) -> None:
+        """A run ended badly and is begun again: one line that stays, and the error."""
+        if paths.name in self._tasks:
+            self._progress.remove_task(self._tasks.pop(paths.name))
+        self._print(Text.assemble(("↻", "yellow"), f" {_label(paths)}  {why}"))
+        if paths.error.exists():
+            self._show_error(paths)
+
+    def _show_error(self, paths: RunPaths) -> None:
+        lines = paths.error.read_text(errors="replace").splitlines()
+        if len(lines) > _ERROR_LINES:
+            lines = ["…", *lines[-_ERROR_LINES:]]
+        for line in lines:
+            self.say(f"  {line}")
+        self.say(f"  the whole error: {paths.error}")
 
     def dropped(self, paths: RunPaths) -> None:
         """A run is not shown as running any more."""

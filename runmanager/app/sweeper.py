@@ -23,7 +23,7 @@ from runmanager.app.watching import SweepWatcher
 from runmanager.errors import ConfigurationError, RunManagerError, UsageError
 from runmanager.launching.child import Returned
 from runmanager.launching.engine import LocalEngine, call
-from runmanager.launching.hydra_launcher import LocalLauncher, register_plugin
+from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
 from runmanager.launching.plan import Action, PlannedRun, Resume, plan_runs
 from runmanager.launching.slurm import SlurmLauncher
 from runmanager.records.paths import SweepPaths
@@ -132,6 +132,27 @@ class GridSweeper(Sweeper):
         if answer.strip().lower() not in ("y", "yes"):
             raise UsageError("Nothing was run.")
 
+    def _instruct(
+        self,
+        launcher: LocalLauncher,
+        watcher: SweepWatcher,
+        to_run: Sequence[PlannedRun],
+        sweep: SweepPaths,
+        first: int,
+    ) -> None:
+        """Tell the launcher all that the overrides do not say of `to_run`, whose keys count from `first`."""
+        launcher.listener = watcher
+        launcher.facts = [
+            JobFacts(launcher.wish_for(str(each.cell.config["device"])), each.paths.heartbeat) for each in to_run
+        ]
+
+        def overrides_for(key: int, number: int) -> list[str]:
+            words = _words(to_run[key - first], sweep)
+            # What an earlier try of this command has done is gone on with, whatever was asked of earlier commands.
+            return [*words, "resume=auto"] if number > 1 and watcher.has_claimed(key) else words
+
+        launcher.overrides_for = overrides_for
+
     def _preflight(self, grid: Grid, to_run: Sequence[PlannedRun]) -> None:
         """Ask in a process of its own what needs torch. Raises `ConfigurationError`."""
         signatures = {each.cell.signature for each in to_run}
@@ -140,6 +161,9 @@ class GridSweeper(Sweeper):
         ]
         if not configs:
             return
+        if isinstance(self._launcher, LocalLauncher):
+            for device in _distinct([config.device for config in configs]):
+                self._launcher.wish_for(device)  # refuses one that its settings rule out
         # Slurm's nodes have other devices than the host that hands the cells over.
         is_single = len(grid.cells) == 1 and not self._multirun and not isinstance(self._launcher, SlurmLauncher)
         questions = Questions(
@@ -199,18 +223,17 @@ class GridSweeper(Sweeper):
 
         Returns what the launcher returned, and whether the user asked to stop.
         """
-        if isinstance(self._launcher, LocalLauncher | SlurmLauncher):
-            self._launcher.listener = watcher
-        if isinstance(self._launcher, SlurmLauncher):
-            self._launcher.when_ended = "runmanager.app.watching:write_tables_alone"
         returns: list[JobReturn] = []
         first = 0
         with watcher:
             try:
                 while True:
                     if to_run:
-                        if isinstance(self._launcher, SlurmLauncher):
-                            self._launcher.runs = to_run
+                        if isinstance(self._launcher, LocalLauncher):
+                            self._instruct(self._launcher, watcher, to_run, sweep, first)
+                        elif isinstance(self._launcher, SlurmLauncher):
+                            self._launcher.listener, self._launcher.runs = watcher, to_run
+                            self._launcher.when_ended = "runmanager.app.watching:write_tables_alone"
                         words = [_words(each, sweep) for each in to_run]
                         returns += self._launcher.launch(words, initial_job_idx=first)
                     to_run = [] if self._is_detached else watcher.follow_elsewhere()

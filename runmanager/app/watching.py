@@ -1,6 +1,7 @@
 """A sweep's driver while its runs run: the display, ends that no run could write itself, the tables, the status."""
 
 import contextlib
+import datetime
 import shlex
 import signal
 import socket
@@ -17,14 +18,14 @@ from runmanager.app.progress import RunDisplay
 from runmanager.app.summary import command_name, show_results
 from runmanager.errors import RecordError
 from runmanager.launching.child import Raised, Returned
-from runmanager.launching.endings import outcome_of_ending, write_missing_end
 from runmanager.launching.engine import Ending, Job, Listener
+from runmanager.launching.jobs import outcome_of_ending
 from runmanager.launching.plan import Action, PlannedRun, is_left_undone, still_to_run
 from runmanager.records.files import replace_file
 from runmanager.records.paths import SweepPaths
 from runmanager.records.run import RunRecord
-from runmanager.records.states import Status
-from runmanager.records.store import read_record
+from runmanager.records.states import Outcome, Status
+from runmanager.records.store import encode_record, read_record
 from runmanager.tracking.provenance import command_line
 
 __all__ = ["SweepWatcher", "command_name", "outcome_of_ending", "write_tables_alone"]
@@ -59,6 +60,7 @@ class SweepWatcher(Listener):
         self._quiet = quiet
         self._running: dict[int, PlannedRun] = {}
         self._pids: dict[int, int] = {}
+        self._went_well: dict[int, bool] = {}
         self._tables_due = 0.0
         self._display = RunDisplay(console, num_runs=len(to_run) + len(self._elsewhere), quiet=quiet)
 
@@ -102,16 +104,52 @@ class SweepWatcher(Listener):
     def stopping(self, *, at_once: bool) -> None:
         self._display.say("Stopping at once." if at_once else "Stopping after this epoch; Ctrl-C again stops at once.")
 
-    def ended(self, ending: Ending) -> None:
+    def settled(self, ending: Ending) -> Outcome:
+        key = ending.job.key
+        if _is_anothers(self._running[key], ending, self._pids[key]):
+            return Outcome(Status.FINISHED)  # ours came too late, which is no bad end
+        return self._settle(ending)[0]
+
+    def _settle(self, ending: Ending) -> tuple[Outcome, bool]:
+        """What the end was, and whether the run's record says so."""
+        run, pid = self._running[ending.job.key], self._pids[ending.job.key]
+        record, is_own = _record_of(run, pid)
+        if record is None:
+            return outcome_of_ending(ending), False
+        if record.status.is_ended and (is_own or isinstance(ending.answer, Returned)):
+            return record.outcome, True  # the run's own word, or that of another that had it ended before
+        outcome = outcome_of_ending(ending)
+        if not is_own:
+            return outcome, False
+        now = datetime.datetime.now(datetime.UTC).isoformat()
+        run.paths.root.mkdir(parents=True, exist_ok=True)
+        replace_file(run.paths.record, encode_record(record.ended(outcome, at=now)))
+        run.paths.heartbeat.unlink(missing_ok=True)
+        if isinstance(ending.answer, Raised):
+            replace_file(run.paths.error, ending.answer.traceback)
+        return outcome, True
+
+    def retrying(self, ending: Ending, outcome: Outcome, *, tries: int, of: int) -> None:
         run = self._running.pop(ending.job.key)
-        if _is_anothers(run, ending, self._pids.pop(ending.job.key)):
+        said = f"{outcome.status} ({outcome.reason}): {outcome.message}"
+        self._display.retrying(run.paths, f"{said}; tried again ({tries + 1} of {of})")
+
+    def halted(self) -> None:
+        self._display.say("on_error=stop: no further run is begun.")
+
+    def ended(self, ending: Ending) -> None:
+        run = self._running[ending.job.key]
+        if _is_anothers(run, ending, self._pids[ending.job.key]):
+            del self._running[ending.job.key]
             self._display.dropped(run.paths)
             self._elsewhere.append(run)
             return
-        write_missing_end(run, outcome_of_ending(ending))
-        if isinstance(ending.answer, Raised):
-            replace_file(run.paths.error, ending.answer.traceback)
+        outcome, is_recorded = self._settle(ending)
+        del self._running[ending.job.key]
+        self._went_well[ending.job.key] = outcome.status.is_success
         self._display.ended(run.paths)
+        if not is_recorded:
+            self._display.say(f"  this time: {outcome.status} ({outcome.reason}): {outcome.message}")
         if time.monotonic() >= self._tables_due:
             self._write_tables(report=False)
 
@@ -143,6 +181,14 @@ class SweepWatcher(Listener):
         self._to_run += runs
         return len(self._to_run) - len(runs)
 
+    def has_claimed(self, key: int) -> bool:
+        """Whether the last try of a run has got so far as to have its folder."""
+        try:
+            owner = read_record(self._to_run[key].paths).owner
+        except RecordError:
+            return False
+        return owner is not None and owner.pid == self._pids.get(key)
+
     def _write_tables(self, *, report: bool) -> None:
         from runmanager.results.write import write_tables
 
@@ -160,7 +206,8 @@ class SweepWatcher(Listener):
             self._display.say(f"Interrupted. To go on:  {self._resuming_command()}")
             return _INTERRUPTED
         records = [_stored(run) for run in self._plan]
-        return 0 if all(record is not None and record.status.is_success for record in records) else 1
+        is_good = all(record is not None and record.status.is_success for record in records)
+        return 0 if is_good and all(self._went_well.values()) else 1
 
     def leave(self) -> None:
         """Write the tables as they stand, and say how to follow runs that go on without this driver."""
@@ -173,7 +220,8 @@ class SweepWatcher(Listener):
 
     def _resuming_command(self) -> str:
         command = shlex.join(command_line())
-        return command if any(word.startswith("name=") for word in command_line()) else f"{command} name=NAME"
+        named = any(word.startswith("name=") for word in command_line())
+        return command if named else f"{command} name={shlex.quote(self._sweep.name)}"
 
 
 def write_tables_alone(sweep: SweepPaths) -> None:
@@ -181,6 +229,33 @@ def write_tables_alone(sweep: SweepPaths) -> None:
     from runmanager.results.write import write_tables
 
     write_tables(sweep, report=False)
+
+
+def _record_of(run: PlannedRun, pid: int) -> tuple[RunRecord | None, bool]:
+    """The run's record, and whether it is for the driver to say how process `pid` left it; None: it is damaged.
+
+    It is not where the process died before it could claim a folder that was ended before or is in another's hands.
+    """
+    try:
+        record = read_record(run.paths)
+    except RecordError:
+        if run.paths.record.exists():
+            return None, False  # every reader says so
+        return _never_begun(run), True
+    owner = record.owner
+    if owner is None or owner.pid == pid:
+        return record, True
+    return record, not record.status.is_ended and owner.is_alive() is False
+
+
+def _never_begun(run: PlannedRun) -> RunRecord:
+    return RunRecord(
+        name=run.paths.name,
+        signature=run.cell.signature,
+        status=Status.PENDING,
+        config=dict(run.cell.config),
+        started_at=datetime.datetime.now(datetime.UTC).isoformat(),
+    )
 
 
 def _stored(run: PlannedRun) -> RunRecord | None:

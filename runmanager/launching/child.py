@@ -35,13 +35,17 @@ PRELOAD_VARIABLE = "RUNMANAGER_PRELOAD"
 
 @dataclass(frozen=True)
 class Request:
-    """What a process is to do: call `function(*arguments)` in this folder, environment and number of threads."""
+    """What a process is to do: call `function(*arguments)` in this folder, environment and number of threads.
+
+    `server` is the pid of the forkserver that is to be its parent, None where there is none.
+    """
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     environment: Mapping[str, str]
     folder: str
     threads: int
+    server: int | None = None
 
 
 @dataclass(frozen=True)
@@ -53,10 +57,11 @@ class Returned:
 
 @dataclass(frozen=True)
 class Raised:
-    """The function raised."""
+    """The function raised; `is_exit` where it was `sys.exit`."""
 
     message: str
     traceback: str
+    is_exit: bool = False
 
 
 def child_main(connection: Connection, request: Request) -> None:
@@ -64,6 +69,8 @@ def child_main(connection: Connection, request: Request) -> None:
     os.setsid()  # one signal reaches the run and its loader's workers, and a terminal's Ctrl-C reaches neither
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent()
+    if request.server is not None and os.getppid() != request.server:
+        os._exit(1)  # the server was killed just now, and the driver takes this process for gone
     if sys.platform == "linux":
         # A loader's workers would else come from a nested forkserver: slow to start, and alive after a kill.
         multiprocessing.set_start_method("fork", force=True)
@@ -82,7 +89,7 @@ def _answer(request: Request) -> Returned | Raised:
     try:
         return Returned(request.function(*request.arguments))
     except SystemExit as error:
-        return Raised(f"sys.exit({error.code})", traceback.format_exc())
+        return Raised(f"sys.exit({error.code})", traceback.format_exc(), is_exit=True)
     except BaseException as error:
         return Raised(f"{type(error).__name__}: {_words_of(error)}", traceback.format_exc())
 

@@ -1,13 +1,10 @@
 """The local engine: each job in a fresh process, so many at once, and a truthful word on how each ended."""
 
 import contextlib
-import multiprocessing
 import os
 import pickle
 import signal
-import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,81 +14,74 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from runmanager.launching.child import PRELOAD_VARIABLE, Raised, Request, Returned, child_main
-from runmanager.records.states import Outcome
+from runmanager.launching.child import Raised, Request, Returned
+from runmanager.launching.forking import Started, Starter, kill_group
+from runmanager.launching.gpus import VISIBLE_VARIABLE
+from runmanager.launching.jobs import Ending, Job, Listener
+from runmanager.launching.limits import LimitWatch
+from runmanager.launching.options import RETRIED
+from runmanager.launching.queueing import JobQueue, Try
+from runmanager.launching.slots import EVERY_GPU, GpuSlots, Lease
+from runmanager.records.states import Outcome, Reason, Status
 
-__all__ = ["Ending", "Job", "Listener", "LocalEngine", "usable_cores"]
+__all__ = ["Ending", "Job", "Listener", "LocalEngine", "Retries", "call", "usable_cores"]
 
 _TICK_SECONDS = 0.2
 _START_TRIES = 10
 
 
 @dataclass(frozen=True)
-class Job:
-    """A function that can be pickled, and what to call it with; `key` tells it apart in a listener."""
+class Retries:
+    """How often more a job is tried that ended for one of these reasons."""
 
-    key: int
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a job's process ended.
-
-    `answer` is what it said itself, None if it could not: then `exit_code` tells, negative for a signal.
-    `was_stopped` is True if it ended because the engine was told to end everything at once. `verdict` is what a
-    launcher knows that these cannot tell.
-    """
-
-    job: Job
-    exit_code: int
-    answer: Returned | Raised | None
-    was_stopped: bool = False
-    verdict: Outcome | None = None
-
-
-class Listener:
-    """Is told what happens, in the driver's main thread; does nothing unless told otherwise."""
-
-    def wants(self, key: int) -> bool:
-        """Whether the job of this key, whose turn it is, is to be run at all."""
-        return True
-
-    def started(self, job: Job, pid: int) -> None:
-        """A job's process has started."""
-
-    def ended(self, ending: Ending) -> None:
-        """A job's process is gone."""
-
-    def tick(self) -> None:
-        """Some time has passed (a fifth of a second at most) while jobs run."""
-
-    def stopping(self, *, at_once: bool) -> None:
-        """The user asked to stop: after the running epochs, or at once."""
+    times: int = 0
+    reasons: tuple[str, ...] = RETRIED
 
 
 @dataclass
 class _Child:
-    job: Job
-    process: Any
-    pipe: Connection
+    task: Try
+    lease: Lease
+    started: Started
+    watch: LimitWatch
     answer: Returned | Raised | None = None
     is_silent: bool = False  # it has closed its end of the pipe: nothing will come any more
+    verdict: Outcome | None = None
+
+    @property
+    def process(self) -> Any:
+        return self.started.process
+
+    @property
+    def pipe(self) -> Connection:
+        return self.started.pipe
 
 
 class LocalEngine:
     """Runs jobs on this machine, `workers` at once, each in a process forked from one that has imported `preload`.
 
     The first Ctrl-C or SIGTERM starts no further job and passes SIGTERM on to the running ones, which may finish what
-    they are at; the second kills them. When the driver dies, however it dies, they die with it.
+    they are at; the second kills them. When the driver dies, however it dies, they die with it. `slots` hands out
+    GPUs. `stop_on_error` begins no further job after the first that ended badly and is not tried again.
     """
 
-    def __init__(self, *, workers: int = 1, preload: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        workers: int = 1,
+        preload: Sequence[str] = (),
+        slots: GpuSlots | None = None,
+        retries: Retries | None = None,
+        stop_on_error: bool = False,
+    ) -> None:
         self._workers = workers
-        self._context = _context(preload)
+        self._slots = slots or GpuSlots()
+        self._retries = retries or Retries()
+        self._stop_on_error = stop_on_error
+        self._starter = Starter(preload=preload, environment=_server_environment(workers))
         self._interrupts = 0
         self._heeded = 0
+        self._is_halted = False
 
     @property
     def was_interrupted(self) -> bool:
@@ -100,55 +90,70 @@ class LocalEngine:
 
     def run(self, jobs: Iterable[Job], listener: Listener) -> None:
         """Run all jobs, taking each from `jobs` only when there is room for it; returns when the last has ended."""
-        waiting = iter(jobs)
+        queue = JobQueue(jobs, self._slots)
         children: list[_Child] = []
+        self._is_halted = False
         with self._signals_counted():
             try:
                 while True:
-                    while len(children) < self._workers and not self._interrupts:
-                        job = next(waiting, None)
-                        if job is None:
-                            break
-                        children.append(self._start(job, listener))
+                    self._fill(children, queue, listener)
                     if not children:
                         return
                     self._wait(children)
                     self._heed_interrupts(children, listener)
+                    self._enforce_limits(children)
                     for child in [child for child in children if child.process.exitcode is not None]:
                         children.remove(child)
-                        listener.ended(self._bury(child))
+                        self._end(child, queue, listener)
                     listener.tick()
             finally:
                 for child in children:
                     _kill(child)
                     self._bury(child)
 
-    def _start(self, job: Job, listener: Listener) -> _Child:
-        mine, theirs = connection.Pipe(duplex=False)
+    def _fill(self, children: list[_Child], queue: JobQueue, listener: Listener) -> None:
+        while len(children) < self._workers and not self._interrupts and not self._is_halted:
+            taken = queue.take()
+            if taken is None:
+                return
+            task, lease = taken
+            try:
+                children.append(self._start(task, lease))
+            except BaseException:
+                self._slots.give_back(lease)
+                raise
+            listener.started(task.job, children[-1].process.pid)
+
+    def _start(self, task: Try, lease: Lease) -> _Child:
+        job = task.job
         request = Request(
             function=job.function,
-            arguments=job.arguments,
-            environment=dict(os.environ),
+            arguments=job.arguments if job.prepare is None else job.prepare(task.number),
+            environment=_environment(lease),
             folder=str(Path.cwd()),
             threads=self._threads(),
         )
-        process = self._process(child_main, theirs, request)
-        theirs.close()
-        listener.started(job, process.pid)
-        return _Child(job, process, mine)
+        return _Child(task, lease, self._starter.start(request), LimitWatch(job.limits))
 
-    def _process(self, target: Callable[..., None], *arguments: Any) -> Any:
-        """Start a process. Where the forkserver was killed, by the out-of-memory killer say, that starts another."""
-        for tries_left in reversed(range(_START_TRIES)):
-            process = self._context.Process(target=target, args=arguments, daemon=False)
-            try:
-                process.start()
-                return process
-            except (EOFError, ConnectionError):
-                if not tries_left:
-                    raise
-                time.sleep(_TICK_SECONDS / 2)  # until its death can be seen
-        raise AssertionError("the last try returns or raises")
+    def _enforce_limits(self, children: Sequence[_Child]) -> None:
+        for child in children:
+            if child.verdict is None and child.process.exitcode is None:
+                child.verdict = child.watch.verdict()
+                if child.verdict is not None:
+                    _kill(child)
+
+    def _end(self, child: _Child, queue: JobQueue, listener: Listener) -> None:
+        ending = self._bury(child)
+        outcome = listener.settled(ending)
+        number, times = child.task.number, self._retries.times
+        if number <= times and outcome.reason in self._retries.reasons and not (self._interrupts or self._is_halted):
+            listener.retrying(ending, outcome, tries=number, of=times + 1)
+            queue.put_back(child.task)
+            return
+        listener.ended(ending)
+        if self._stop_on_error and not outcome.status.is_success and not (self._interrupts or self._is_halted):
+            self._is_halted = True
+            listener.halted()
 
     def _threads(self) -> int:
         given = os.environ.get("OMP_NUM_THREADS", "")
@@ -169,8 +174,18 @@ class LocalEngine:
         if child.answer is None and not child.is_silent and child.pipe.poll():
             _listen(child)
         child.pipe.close()
-        _kill_group(child.process.pid)  # what the run may have left behind: a loader's workers
-        ending = Ending(child.job, child.process.exitcode, child.answer, was_stopped=self._heeded > 1)
+        if child.started.is_lost() and child.verdict is None:
+            child.verdict = Outcome(Status.CRASHED, Reason.VANISHED, "the process that had started it was killed")
+        kill_group(child.process.pid)  # what the run may have left behind: a loader's workers
+        self._slots.give_back(child.lease)
+        ending = Ending(
+            child.task.job,
+            child.process.exitcode,
+            child.answer,
+            # One that had no handler yet dies of the SIGTERM that should have let its epoch end.
+            was_stopped=self._heeded > 1 or (self._heeded == 1 and child.process.exitcode == -signal.SIGTERM),
+            verdict=child.verdict,
+        )
         child.process.close()
         return ending
 
@@ -217,7 +232,7 @@ def call(engine: LocalEngine, function: Callable[..., Any], *arguments: Any) -> 
     Raises `KeyboardInterrupt` if the user asked to stop.
     """
     answer = _Answer()
-    engine.run([Job(-1, function, arguments)], answer)
+    engine.run([Job(-1, function, arguments, gpus=EVERY_GPU)], answer)
     if answer.ending is None or engine.was_interrupted:
         raise KeyboardInterrupt
     return answer.ending
@@ -230,13 +245,17 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _context(preload: Sequence[str]) -> Any:
-    if sys.platform != "linux":
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    os.environ[PRELOAD_VARIABLE] = ",".join(preload)
-    context.set_forkserver_preload(["runmanager.launching.preload"])
-    return context
+def _server_environment(workers: int) -> dict[str, str]:
+    # OpenMP reads this when torch is imported. By default its threads spin while they wait, and take the cores from
+    # other runs: two training loops of two threads each on two busy cores took 15 to 29 s so, and 0.7 to 2.3 s with
+    # passive waiting. That costs a run on a quiet machine about 8%, so with one worker it stays as it is.
+    return {"OMP_WAIT_POLICY": "passive"} if workers > 1 and "OMP_WAIT_POLICY" not in os.environ else {}
+
+
+def _environment(lease: Lease) -> dict[str, str]:
+    if lease.visible is None:
+        return dict(os.environ)
+    return {**os.environ, VISIBLE_VARIABLE: lease.visible}
 
 
 def _listen(child: _Child) -> None:
@@ -252,11 +271,6 @@ def _listen(child: _Child) -> None:
 
 
 def _kill(child: _Child) -> None:
-    _kill_group(child.process.pid)
+    kill_group(child.process.pid)
     with contextlib.suppress(ProcessLookupError, ValueError):
         child.process.kill()
-
-
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)

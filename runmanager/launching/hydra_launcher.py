@@ -6,9 +6,10 @@ An application of its own imports this module and calls `register()` before its 
 import importlib
 import sys
 import types
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -17,13 +18,20 @@ from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.plugin import Plugin
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
-from runmanager.errors import RunManagerError
+from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.child import Raised, Returned
-from runmanager.launching.engine import Ending, Job, Listener, LocalEngine
+from runmanager.launching.engine import Ending, Job, Listener, LocalEngine, Retries
+from runmanager.launching.gpus import find_gpus
+from runmanager.launching.jobs import outcome_of_ending
+from runmanager.launching.limits import Limits
+from runmanager.launching.options import LocalOptions, OnError
+from runmanager.launching.slots import EVERY_GPU, GpuSlots, GpuWish
+from runmanager.records.states import Outcome
 
 __all__ = [
+    "JobFacts",
     "LocalLauncher",
     "LocalLauncherOptions",
     "Recorder",
@@ -36,23 +44,59 @@ __all__ = [
 _PLUGIN_MODULE = "hydra_plugins.runmanager"
 
 
-@dataclass
-class LocalLauncherOptions:
-    """`hydra.launcher.workers`: runs at once. `preload`: modules that every run's process starts with."""
+@dataclass(frozen=True)
+class LocalLauncherOptions(LocalOptions):
+    """`hydra.launcher.*`, as Hydra is told of it."""
 
     _target_: str = f"{_PLUGIN_MODULE}.LocalLauncher"
-    workers: int = 1
-    preload: list[str] = field(default_factory=lambda: ["torch"])
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What a launcher may be told of a job: the GPUs it wants, and the file in which it shows that it advances."""
+
+    gpus: GpuWish
+    heartbeat: Path
 
 
 class LocalLauncher(Launcher):
-    """Runs each job in a fresh process on this machine; one that dies takes no other with it."""
+    """Runs each job in a fresh process on this machine; one that dies takes no other with it.
 
-    def __init__(self, workers: int, preload: Sequence[str]) -> None:
-        if workers < 1:
-            raise RunManagerError(f"`hydra.launcher.workers` must be at least 1, got {workers}.")
-        self.engine = LocalEngine(workers=workers, preload=preload)
+    A sweeper may set `listener`, `facts` (one a job) and `overrides_for`, which is asked for a job's overrides just
+    before each try. Raises `ConfigurationError` for settings that cannot be.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self.options = _checked(LocalOptions(**settings))
+        self._gpus = _gpus_of(self.options)
+        self.engine = LocalEngine(
+            workers=self.options.workers,
+            preload=self.options.preload,
+            slots=GpuSlots(self._gpus, runs_per_gpu=self.options.runs_per_gpu, are_given=self.options.gpus is not None),
+            retries=Retries(self.options.retries, tuple(self.options.retry_on)),
+            stop_on_error=self.options.on_error == OnError.STOP,
+        )
         self.listener = Listener()
+        self.facts: Sequence[JobFacts] = ()
+        self.overrides_for: Callable[[int, int], Sequence[str]] | None = None
+
+    def wish_for(self, device: str) -> GpuWish:
+        """What a job on this device wants of the GPUs: auto, cuda, cuda:1, cpu, …
+
+        Raises `ConfigurationError` where it would be given none that it cannot do without.
+        """
+        kind, _, index = device.partition(":")
+        if kind == "cuda" and self.options.gpus_per_run == 0:
+            raise ConfigurationError(
+                [f"`hydra.launcher.gpus_per_run` must be at least 1 where a cell has device={device}, got 0."]
+            )
+        if kind == "cuda" and index:
+            return GpuWish(index=int(index)) if index.isdecimal() else EVERY_GPU
+        return self._usual_wish() if kind in ("auto", "cuda") else GpuWish()
+
+    def _usual_wish(self) -> GpuWish:
+        per_run = self.options.gpus_per_run
+        return GpuWish(1 if per_run is None else per_run)
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra."""
@@ -71,14 +115,46 @@ class LocalLauncher(Launcher):
         return returns
 
     def _jobs(self, job_overrides: Sequence[Sequence[str]], first: int) -> Iterator[Job]:
-        for index, overrides in enumerate(job_overrides, start=first):
-            if not self.listener.wants(index):
+        if self.options.stall_timeout is not None and not self.facts:
+            raise ConfigurationError(
+                ["`hydra.launcher.stall_timeout` must be null where nobody says what a step is; use timeout."]
+            )
+        for place, overrides in enumerate(job_overrides):
+            if not self.listener.wants(first + place):
                 continue
-            config = self._context.config_loader.load_sweep_config(self._config, list(overrides))
-            with open_dict(config):
-                config.hydra.job.id = str(index)
-                config.hydra.job.num = index
-            yield Job(index, run_hydra_job, (self._task.__module__, self._task.__qualname__, config))
+            facts = self.facts[place] if self.facts else None
+            yield Job(
+                first + place,
+                run_hydra_job,
+                prepare=partial(self._arguments, first + place, overrides),
+                gpus=facts.gpus if facts else self._usual_wish(),
+                limits=Limits(self.options.timeout, self.options.stall_timeout, facts.heartbeat if facts else None),
+            )
+
+    def _arguments(self, index: int, overrides: Sequence[str], number: int) -> tuple[Any, ...]:
+        if self.overrides_for is not None:
+            overrides = self.overrides_for(index, number)
+        config = self._context.config_loader.load_sweep_config(self._config, list(overrides))
+        with open_dict(config):
+            config.hydra.job.id = str(index)
+            config.hydra.job.num = index
+        return self._task.__module__, self._task.__qualname__, config
+
+
+def _checked(options: LocalOptions) -> LocalOptions:
+    faults = options.faults()
+    if faults:
+        raise ConfigurationError(faults)
+    return options
+
+
+def _gpus_of(options: LocalOptions) -> tuple[str, ...]:
+    gpus = find_gpus() if options.gpus is None else tuple(options.gpus)
+    wanted = options.gpus_per_run or 0
+    if wanted > len(gpus):
+        there = f"the number of GPUs here ({', '.join(gpus)})" if gpus else "0, as there is no GPU here"
+        raise ConfigurationError([f"`hydra.launcher.gpus_per_run` must be at most {there}, got {wanted}."])
+    return gpus
 
 
 class Recorder(Listener):
@@ -92,6 +168,15 @@ class Recorder(Listener):
     def started(self, job: Job, pid: int) -> None:
         self._listener.started(job, pid)
 
+    def settled(self, ending: Ending) -> Outcome:
+        return self._listener.settled(ending)
+
+    def retrying(self, ending: Ending, outcome: Outcome, *, tries: int, of: int) -> None:
+        self._listener.retrying(ending, outcome, tries=tries, of=of)
+
+    def halted(self) -> None:
+        self._listener.halted()
+
     def tick(self) -> None:
         self._listener.tick()
 
@@ -101,12 +186,12 @@ class Recorder(Listener):
     def ended(self, ending: Ending) -> None:
         result = self._returns[ending.job.key - self._first]
         match ending.answer:
-            case Returned(value=(JobStatus.COMPLETED, value)):
+            case Returned(value=value):
                 result.status, result.return_value = JobStatus.COMPLETED, value
-            case Returned(value=(_, text)) | Raised(message=text):
-                result.status, result.return_value = JobStatus.FAILED, RunManagerError(str(text))
+            case Raised(message=message):
+                result.status, result.return_value = JobStatus.FAILED, RunManagerError(message)
             case _:
-                message = f"the process ended with exit code {ending.exit_code} before the job was done"
+                message = f"the process ended before the job was done: {outcome_of_ending(ending).message}"
                 result.status, result.return_value = JobStatus.FAILED, RunManagerError(message)
         self._listener.ended(ending)
 
@@ -118,8 +203,11 @@ def unfinished(overrides: Sequence[str]) -> JobReturn:
     return result
 
 
-def run_hydra_job(module: str, name: str, config: DictConfig) -> tuple[JobStatus, Any]:
-    """In the job's own process: Hydra's own way of running a job, with the task found by its name."""
+def run_hydra_job(module: str, name: str, config: DictConfig) -> Any:
+    """In the job's own process: Hydra's own way of running a job, with the task found by its name.
+
+    Returns what the task returns, and raises what it raises.
+    """
     from hydra._internal.callbacks import Callbacks
 
     setup_globals()
@@ -133,10 +221,9 @@ def run_hydra_job(module: str, name: str, config: DictConfig) -> tuple[JobStatus
         # The child composes nothing, so it needs no loader.
         hydra_context=HydraContext(config_loader=None, callbacks=Callbacks(config)),  # type: ignore[arg-type]
     )
-    if result.status is JobStatus.COMPLETED:
-        return result.status, result.return_value
-    error = result._return_value
-    return result.status, f"{type(error).__name__}: {error}"
+    if result.status is JobStatus.FAILED:
+        raise result._return_value
+    return result.return_value
 
 
 def register_plugin(plugin: type[Plugin]) -> str:
@@ -166,5 +253,6 @@ def register(*, preload: Sequence[str] = ("torch",)) -> None:
     An application has its own default here and not in its configuration, where other launchers would refuse it.
     """
     register_plugin(LocalLauncher)
-    node = LocalLauncherOptions(preload=list(preload))
+    node = OmegaConf.structured(LocalLauncherOptions(preload=list(preload)))
+    OmegaConf.set_readonly(node, None)  # as the dataclass is frozen, no setting could be overridden
     ConfigStore.instance().store(group="hydra/launcher", name="local", node=node, provider="runmanager")

@@ -20,10 +20,11 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from runmanager.errors import RunManagerError
+from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.endings import write_missing_end
 from runmanager.launching.engine import Listener
 from runmanager.launching.hydra_launcher import Recorder, register_plugin, unfinished
+from runmanager.launching.limits import Limits
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.launching.slurm_book import locked_book, read_book
 from runmanager.launching.slurm_following import Submitted, follow, outcome_of_job
@@ -72,6 +73,10 @@ class SlurmLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Submit the cells that are in no job yet, and wait for all of them, if so wanted."""
         setup_globals()
+        if self.options.stall_timeout is not None and self.runs is None:
+            raise ConfigurationError(
+                ["`hydra.launcher.stall_timeout` must be null where nobody says what a step is; use timeout."]
+            )
         cells = [self._cell(list(words), index, initial_job_idx) for index, words in enumerate(job_overrides)]
         returns = [unfinished(overrides) for overrides in job_overrides]
         if not cells:
@@ -133,7 +138,7 @@ class SlurmLauncher(Launcher):
             environment={name: value for name, value in os.environ.items() if name.startswith(_SHIPPED)},
             sweep=SweepPaths(Path(config.hydra.sweep.dir).absolute()),
             run=run,
-            timeout=self.options.timeout,
+            limits=Limits(self.options.timeout, self.options.stall_timeout, run.paths.heartbeat if run else None),
             time_limit_minutes=self.options.time,
             goes_on=False,
             is_detached=not self.options.wait,

@@ -11,14 +11,17 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import msgspec
+
 from runmanager.errors import RecordError
 from runmanager.launching.child import Raised
-from runmanager.launching.endings import outcome_of_signal, write_missing_end
-from runmanager.launching.engine import Ending, Job, Listener
+from runmanager.launching.endings import write_missing_end
+from runmanager.launching.jobs import Ending, Job, Listener, outcome_of_ending
 from runmanager.launching.plan import PlannedRun
-from runmanager.launching.slurm_job import Report
+from runmanager.launching.slurm_job import Report, owner_note
 from runmanager.launching.slurm_options import SlurmOptions
 from runmanager.launching.slurm_queue import JobEnd, SlurmQueue
+from runmanager.records.process import ProcessIdentity
 from runmanager.records.states import Outcome, Reason, Status
 from runmanager.records.store import read_epochs, read_record
 
@@ -126,22 +129,31 @@ class _Follower:
                 self._see_gone(each, report, self._queue.end_of(each.job))
         self._submit_waiting(states)
 
-    def _see_begun(self, each: Submitted) -> None:
-        if not each.has_begun:
-            each.has_begun = True
-            self._listener.started(_as_job(each), 0)
-            if self._heeded and each in self._open:
-                self._queue.signal([each.job], "TERM")  # it slipped out of the queue just before
+    def _see_begun(self, each: Submitted, *, is_over: bool = False) -> None:
+        """Say that a run has begun, once its job has noted the run's process, or is over without having done so."""
+        if each.has_begun:
+            return
+        pid = _pid_in(owner_note(self._folder, each.job))
+        if pid is None and not is_over:
+            return
+        each.has_begun = True
+        self._listener.started(_as_job(each), pid or 0)
+        if self._heeded and not is_over:
+            self._queue.signal([each.job], "TERM")  # it slipped out of the queue just before
 
     def _see_gone(self, each: Submitted, report: Report | None, end: JobEnd) -> None:
         if self._heeded and report is None and not each.has_begun and not _has_a_record(each):
             return  # taken out of the queue: it stays pending
-        self._see_begun(each)
+        self._see_begun(each, is_over=True)
+        ending = self._ending(each, report, end)
         if self._is_worth_another_try(each, report, end):
-            self._settle(each, Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped by Slurm, and submitted again"))
+            stopped = Outcome(Status.KILLED, Reason.INTERRUPTED, f"job {each.job} was stopped by Slurm")
+            self._settle(each, stopped)
+            tries = each.num_resubmissions + 1
+            self._listener.retrying(ending, stopped, tries=tries, of=self._options.resubmissions + 1)
+            each.has_begun = False
             self._to_submit.append(each)
             return
-        ending = self._ending(each, report, end)
         if ending.verdict is not None:
             self._settle(each, ending.verdict)
         self._listener.ended(ending)
@@ -176,10 +188,6 @@ class _Follower:
         waiting = [each for each in self._open if states.get(each.job) == "PENDING" and "_" in each.job]
         while self._to_submit and not waiting and len(self._open) < self._options.array_parallelism:
             each = self._to_submit.pop(0)
-            if self._heeded:
-                stopped = Outcome(Status.KILLED, Reason.INTERRUPTED, "interrupted before it was submitted again")
-                self._listener.ended(Ending(_as_job(each), 0, None, verdict=stopped))
-                continue
             each.epochs_before = each.num_epochs
             each.num_resubmissions += 1
             each.job = self._submit_again(each)
@@ -188,6 +196,7 @@ class _Follower:
 
     def _stop(self) -> None:
         self._heeded = self._interrupts
+        self._to_submit.clear()  # their records say that they were stopped, which is how they stay
         jobs = [each.job for each in self._open]
         self._listener.stopping(at_once=self._heeded > 1)
         if self._heeded > 1:
@@ -219,6 +228,13 @@ def _as_job(each: Submitted) -> Job:
 
 def _elsewhere() -> None:
     """Stands for what a job of Slurm's does: this process only hears of it."""
+
+
+def _pid_in(note: Path) -> int | None:
+    try:
+        return msgspec.json.decode(note.read_bytes(), type=ProcessIdentity).pid
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def _has_a_record(each: Submitted) -> bool:
@@ -261,7 +277,7 @@ def outcome_of_job(end: JobEnd, *, options: SlurmOptions, log: Any) -> Outcome:
         case "PREEMPTED":
             return Outcome(Status.KILLED, Reason.INTERRUPTED, "preempted by Slurm")
     if end.signal:
-        return outcome_of_signal(end.signal)
+        return outcome_of_ending(Ending(Job(0, _elsewhere), -end.signal, None))
     if end.state == "FAILED" and end.exit_code:
         return Outcome(Status.FAILED, Reason.EXIT, f"the job ended with exit code {end.exit_code}; see {log}")
     known = f" ({end.state})" if end.state else ""

@@ -8,7 +8,6 @@ import os
 import pickle
 import signal
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +18,11 @@ import msgspec
 
 from runmanager.errors import RecordError
 from runmanager.launching.child import GOES_ON_VARIABLE, Raised, Returned
-from runmanager.launching.endings import outcome_of_ending, write_missing_end
+from runmanager.launching.endings import write_missing_end
 from runmanager.launching.engine import Ending, Job, Listener, LocalEngine
 from runmanager.launching.hydra_launcher import run_hydra_job
+from runmanager.launching.jobs import outcome_of_ending
+from runmanager.launching.limits import Limits
 from runmanager.launching.plan import PlannedRun
 from runmanager.launching.slurm_queue import SlurmQueue
 from runmanager.records.files import replace_file
@@ -30,7 +31,7 @@ from runmanager.records.process import ProcessIdentity
 from runmanager.records.states import Outcome, Reason, Status
 from runmanager.records.store import encode_record, read_record
 
-__all__ = ["Report", "SlurmRequest", "run_slurm_job"]
+__all__ = ["Report", "SlurmRequest", "owner_note", "run_slurm_job"]
 
 # What Slurm sends when a job's time is nearly up, as it is told to. It sends everything to every process of a job.
 _NOTICES = (signal.SIGUSR1, signal.SIGUSR2)
@@ -50,7 +51,7 @@ class SlurmRequest:
     environment: Mapping[str, str]
     sweep: SweepPaths
     run: PlannedRun | None
-    timeout: float | None
+    limits: Limits
     time_limit_minutes: int
     goes_on: bool
     is_detached: bool
@@ -73,23 +74,21 @@ class Report:
 
 
 class _Overseer(Listener):
-    """Stands beside the run's process: notes whose it is, and kills it when its time is up."""
+    """Stands beside the run's process: notes whose it is, hears what Slurm says, and sees how it ends."""
 
-    def __init__(self, note: Path, timeout: float | None) -> None:
+    def __init__(self, note: Path) -> None:
         self.ending: Ending | None = None
         self.pid: int | None = None
         self.was_told = False
         self.time_is_up = False
         self._note = note
-        self._timeout = timeout
-        self._begun_at = 0.0
-        self._timed_out = False
 
     def started(self, job: Job, pid: int) -> None:
         self.pid = pid
-        self._begun_at = time.monotonic()
         # Read by this job's next incarnation, maybe on another node, which cannot see whether this one lives.
-        replace_file(self._note, msgspec.json.encode(ProcessIdentity.of(pid)))
+        identity = ProcessIdentity.of(pid)
+        if identity is not None:
+            replace_file(self._note, msgspec.json.encode(identity))
         self._hear_once(signal.getsignal(signal.SIGTERM))
 
     def _hear_once(self, engine_hears: Any) -> None:
@@ -108,23 +107,8 @@ class _Overseer(Listener):
         for each in _WORDS:
             signal.signal(each, hear)
 
-    def tick(self) -> None:
-        if self._timeout is None or self._timed_out or time.monotonic() - self._begun_at < self._timeout:
-            return
-        self._timed_out = True
-        assert self.pid is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-
     def ended(self, ending: Ending) -> None:
         self.ending = ending
-
-    @property
-    def verdict(self) -> Outcome | None:
-        """What the process's own end does not tell."""
-        if self._timed_out and self.ending is not None and self.ending.exit_code < 0:
-            return Outcome(Status.KILLED, Reason.TIMEOUT, f"it took longer than timeout={self._timeout:g} seconds")
-        return None
 
 
 def run_slurm_job(request: SlurmRequest) -> Report:
@@ -132,7 +116,7 @@ def run_slurm_job(request: SlurmRequest) -> Report:
     os.environ.update(request.environment)
     os.chdir(request.world["dir"])
     job = _job_name()
-    note = request.sweep.slurm / f"{job}_owner.json"
+    note = owner_note(request.sweep.slurm, job)
     goes_on = request.goes_on or note.exists()
     if request.run is not None and note.exists():
         _end_earlier(request.run, note)
@@ -141,13 +125,18 @@ def run_slurm_job(request: SlurmRequest) -> Report:
     cores = os.environ.get("SLURM_CPUS_PER_TASK")
     if cores:
         os.environ.setdefault("OMP_NUM_THREADS", cores)
-    overseer = _Overseer(note, request.timeout)
+    overseer = _Overseer(note)
     report = _oversee(request, overseer)
     if request.run is not None:
         _settle(request, overseer, report)
         if request.is_detached:
             _look_after(request, job, report)
     return report
+
+
+def owner_note(folder: Path, job: str) -> Path:
+    """Where a job notes the process of its run: a `ProcessIdentity`."""
+    return folder / f"{job}_owner.json"
 
 
 def _job_name() -> str:
@@ -161,7 +150,7 @@ def _oversee(request: SlurmRequest, overseer: _Overseer) -> Report:
         signal.signal(number, signal.SIG_IGN)  # until there is a run that could be told
     with _deaf(signal.SIGTERM):
         multiprocessing.forkserver.ensure_running()  # deaf by inheritance, it and all its children
-    engine.run([Job(0, _in_own_process, (request.world, request.task))], overseer)
+    engine.run([Job(0, _in_own_process, (request.world, request.task), limits=request.limits)], overseer)
     ending = overseer.ending
     if ending is None:  # told to end before it began
         stopped = Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped by Slurm before it began")
@@ -170,7 +159,7 @@ def _oversee(request: SlurmRequest, overseer: _Overseer) -> Report:
         ending.exit_code,
         ending.answer,
         ending.was_stopped,
-        overseer.verdict,
+        ending.verdict,
         was_told=overseer.was_told,
         time_was_up=overseer.time_is_up,
     )

@@ -7,7 +7,8 @@ from runmanager.errors import ConfigurationError
 
 __all__ = ["SlurmOptions"]
 
-_POSITIVE = ("time", "memory_gb", "cpus_per_task", "array_parallelism", "poll_seconds", "timeout", "signal_seconds")
+_POSITIVE = ("time", "memory_gb", "cpus_per_task", "array_parallelism", "poll_seconds", "signal_seconds")
+_LIMITS = ("timeout", "stall_timeout")
 _COUNTS = ("gpus_per_node", "resubmissions")
 # What the launcher itself says to Slurm: said twice, the two would contradict each other.
 _OURS = {
@@ -40,7 +41,8 @@ class SlurmOptions:
 
     `wait=false` submits and leaves. Else the driver asks Slurm every `poll_seconds` and submits a cell again, at most
     `resubmissions` times, which Slurm preempted or whose time was up. `signal_seconds` before its time is up a job is
-    told so, and its run ends after its epoch. `timeout` (in seconds) kills a run that takes longer from its start.
+    told so, and its run ends after its epoch. `timeout` and `stall_timeout` are the seconds after which a run is
+    killed: from its start, and without a step.
     """
 
     _target_: str = "hydra_plugins.runmanager.SlurmLauncher"
@@ -58,6 +60,7 @@ class SlurmOptions:
     wait: bool = True
     poll_seconds: float = 5.0
     timeout: float | None = None
+    stall_timeout: float | None = None
     signal_seconds: int = 90
     resubmissions: int = 10
 
@@ -76,10 +79,10 @@ class SlurmOptions:
         """Every fault, as readable lines."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         faults = []
-        for names, least in ((_POSITIVE, "above 0"), (_COUNTS, "at least 0")):
+        for names, least in ((_POSITIVE + _LIMITS, "above 0"), (_COUNTS, "at least 0")):
             for name in names:
                 value = values[name]
-                if value is not None and (value < 0 or (value == 0 and names is _POSITIVE)):
+                if value is not None and (value < 0 or (value == 0 and names is not _COUNTS)):
                     faults.append(f"`hydra.launcher.{name}` must be {least}, got {value}.")
         if self.gpus_per_node is not None and self.gres is not None:
             faults.append(

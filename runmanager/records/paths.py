@@ -46,6 +46,10 @@ class RunPaths:
         return self.root / "best.pt"
 
     @property
+    def heartbeat(self) -> Path:
+        return self.root / "heartbeat"
+
+    @property
     def attempts(self) -> Path:
         return self.root / "attempts"
 

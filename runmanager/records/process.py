@@ -27,12 +27,14 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
     @classmethod
     def current(cls) -> "ProcessIdentity":
         """The identity of the calling process."""
-        return cls.of(os.getpid())
+        pid = os.getpid()
+        return cls(pid=pid, start_ticks=_start_ticks(pid) or 0, boot_id=_boot_id(), host=socket.gethostname())
 
     @classmethod
-    def of(cls, pid: int) -> "ProcessIdentity":
-        """The identity of a process of this host."""
-        return cls(pid=pid, start_ticks=_start_ticks(pid) or 0, boot_id=_boot_id(), host=socket.gethostname())
+    def of(cls, pid: int) -> "ProcessIdentity | None":
+        """The identity of a process of this host; None if it is gone."""
+        ticks = _start_ticks(pid)
+        return None if ticks is None else cls(pid, ticks, _boot_id(), socket.gethostname())
 
     def is_alive(self) -> bool | None:
         """Whether the process lives; None where that cannot be known from here: it ran on another host."""

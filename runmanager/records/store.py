@@ -69,7 +69,9 @@ class RunFolder:
         attempt, self.record = self.record.attempt, record
         self.write(attempt=attempt)
         for path in sorted(self.paths.root.iterdir()):
-            if path not in (self.paths.attempts, self.paths.record) and not path.name.startswith("."):
+            if path == self.paths.heartbeat:
+                path.unlink()  # of a process that is gone
+            elif path not in (self.paths.attempts, self.paths.record) and not path.name.startswith("."):
                 os.replace(path, aside / path.name)
 
     def give_back(self) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from runmanager.errors import UsageError
 from runmanager.records.run import EpochRecord
+from runmanager.tracking.heartbeat import Heartbeat
 from runmanager.tracking.meter import Averages, Meter
 from runmanager.tracking.timer import PhaseTimer
 from runmanager.tracking.transfer import to_device
@@ -29,6 +30,7 @@ class Epoch:
         log_every: int = 0,
         steps_before: int = 0,
         when_first_batch: Callable[[Any], None] | None = None,
+        heartbeat: Heartbeat | None = None,
     ) -> None:
         self.number = number
         self.num_steps = steps_before
@@ -37,6 +39,7 @@ class Epoch:
         self._device = device
         self._log_every = log_every
         self._when_first_batch = when_first_batch
+        self._heartbeat = heartbeat or Heartbeat()
         self._train, self._eval = Meter(), Meter()
         self._sees_training = self._sees_eval = False
         self._open_loops = 0
@@ -46,7 +49,7 @@ class Epoch:
         """The loader's batches on the run's device; waiting, moving and what the loop does with each are timed."""
         self._sees_training = True
         self._open_loops += 1
-        mark = self._timer.mark
+        mark, heartbeat = self._timer.mark, self._heartbeat
         iterator = iter(loader)
         while True:
             batch = next(iterator, _END)
@@ -57,6 +60,7 @@ class Epoch:
             self.show_first_batch(batch)
             moved = to_device(batch, self._device)
             mark("transfer")
+            heartbeat.progress += 1
             try:
                 yield moved
             finally:
@@ -82,6 +86,7 @@ class Epoch:
         self._sees_eval = True
         self._open_loops += 1
         for batch in loader:
+            self._heartbeat.progress += 1
             yield to_device(batch, self._device)
         self._open_loops -= 1
         self._mark_unseen()
@@ -107,6 +112,7 @@ class Epoch:
         """Count one training step's mean loss over `samples` samples."""
         self._train.add_loss(loss, samples)
         self.num_steps += 1
+        self._heartbeat.progress += 1  # where somebody takes the batches by hand, this is all there is
         if self._log_every and self.num_steps % self._log_every == 0:
             self._step_losses.append((self.num_steps, torch.as_tensor(loss).detach()))
 

@@ -1,5 +1,6 @@
 """From the exception that ended a run to the outcome that says so."""
 
+import errno
 import traceback
 
 import torch
@@ -8,15 +9,42 @@ from runmanager.records.states import Outcome, Reason, Status
 
 __all__ = ["outcome_of", "traceback_of"]
 
+_OUT_OF_MEMORY_SIGNS = (
+    "defaultcpuallocator: can't allocate memory",
+    "not enough memory: you tried",
+    "out of memory",
+    "_status_alloc_failed",
+)
 
-def outcome_of(error: BaseException) -> Outcome:
-    """What an exception that left the run's body makes of the run."""
+
+def outcome_of(error: BaseException, *, batch_size: object = None, memory_bytes: int | None = None) -> Outcome:
+    """What an exception that left the run's body makes of the run.
+
+    Out of memory is a result: the message says at which `batch_size` and how much memory was in use.
+    """
     if isinstance(error, KeyboardInterrupt):
         return Outcome(Status.KILLED, Reason.INTERRUPTED, "interrupted")
     if isinstance(error, SystemExit):
         return Outcome(Status.FAILED, Reason.EXIT, f"sys.exit({error.code if error.code is not None else ''})")
-    reason = Reason.OUT_OF_MEMORY if isinstance(error, MemoryError | torch.OutOfMemoryError) else Reason.EXCEPTION
-    return Outcome(Status.FAILED, reason, _one_line(error))
+    if not _is_out_of_memory(error):
+        return Outcome(Status.FAILED, Reason.EXCEPTION, _one_line(error))
+    facts = []
+    if batch_size is not None:
+        facts.append(f"batch_size={batch_size}")
+    if memory_bytes is not None:
+        facts.append(f"{memory_bytes / 2**30:.2f} GiB in use at most")
+    message = _one_line(error) + (f" ({', '.join(facts)})" if facts else "")
+    return Outcome(Status.FAILED, Reason.OUT_OF_MEMORY, message)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    # PyTorch's allocators for the CPU and for Apple's GPUs, and CUDA's libraries, have no exception of their own.
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(sign in text for sign in _OUT_OF_MEMORY_SIGNS)
 
 
 def _one_line(error: BaseException) -> str:

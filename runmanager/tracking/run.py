@@ -21,6 +21,8 @@ from runmanager.tracking.environment import load_average
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.events import cut_events
 from runmanager.tracking.first_batch import peek
+from runmanager.tracking.heartbeat import Heartbeat
+from runmanager.tracking.idle import IdleRun
 from runmanager.tracking.load import Load, LoadSample
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.outcomes import outcome_of, traceback_of
@@ -82,6 +84,7 @@ class ActiveRun:
         self._begun_at = time.perf_counter()
         self._epoch_begun_at = 0.0
         self._load_at_start = LoadSample.now()
+        self._heartbeat = Heartbeat(folder.paths.heartbeat).start()
 
     @property
     def record(self) -> RunRecord:
@@ -175,6 +178,7 @@ class ActiveRun:
             device=self.device,
             log_every=self._options.log_every,
             steps_before=self.num_steps,
+            heartbeat=self._heartbeat,
             when_first_batch=self._begin_sinks if self._begun_sinks is None else None,
         )
 
@@ -200,6 +204,7 @@ class ActiveRun:
         self.folder.append(record)
         self.history.append(record)
         self._epochs_here += record.epoch > 0
+        self._heartbeat.progress += 1
         self._look_back()
         return record
 
@@ -252,7 +257,7 @@ class ActiveRun:
         """Write the run's end: as `error` says, or as the epochs say."""
         if self._begun_sinks is None and self._network is not None:
             self._begin_sinks(None)
-        outcome = self._outcome() if error is None else outcome_of(error)
+        outcome = self._outcome() if error is None else self._outcome_of(error)
         if error is not None:
             replace_file(self.folder.paths.error, traceback_of(error))
         ended_at = datetime.datetime.now(datetime.UTC).isoformat()
@@ -267,6 +272,7 @@ class ActiveRun:
             environment=self._environment_at_end(),
             notes=tuple(dict.fromkeys(self._notes)),
         )
+        self._heartbeat.stop()
         self.folder.close()
         for sink in self._begun_sinks or ():
             sink.end(record)
@@ -282,6 +288,10 @@ class ActiveRun:
             message = f"the loop was left after {done} of {self._planned} epochs"
             return Outcome(Status.FINISHED, Reason.EARLY_STOPPED, message)
         return Outcome(Status.FINISHED)
+
+    def _outcome_of(self, error: BaseException) -> Outcome:
+        batch_size = self.record.config.get("batch_size")
+        return outcome_of(error, batch_size=batch_size, memory_bytes=peak_memory_bytes(self.device))
 
     def _environment_at_end(self) -> Any:
         load = Load.between(self._load_at_start, LoadSample.now())
@@ -317,40 +327,3 @@ def _num_parameters(network: torch.nn.Module) -> int | None:
 
 def _before_tracking(record: EpochRecord) -> EpochRecord:
     return msgspec.structs.replace(record, tracking_seconds=None, wall_seconds=None)
-
-
-class IdleRun:
-    """A run that is not to be run: its device is missing, or it was finished earlier. It yields no epochs."""
-
-    def __init__(self, record: RunRecord) -> None:
-        self.record = record
-        self.history: list[EpochRecord] = []
-
-    def begin(
-        self,
-        network: torch.nn.Module,
-        loader: Any,
-        *,
-        optimizer: torch.optim.Optimizer | None = None,
-        checkpointer: Checkpointer | None = None,
-    ) -> None:
-        """Nothing: the network stays where it is."""
-
-    def stop_early(self, message: str) -> None:
-        """Nothing."""
-
-    def epochs(self, num_epochs: int) -> Iterator[Epoch]:
-        """Nothing."""
-        return iter(())
-
-    def evaluation_before_training(self) -> Iterator[Epoch]:
-        """Nothing."""
-        return iter(())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        pass

@@ -50,9 +50,10 @@ def test_quiet_says_what_went_wrong(command: Callable[..., Any], own_module: Pat
     own = ("model=custom", "model._target_=own.Net", "+model.way=fine,exits")
     done = command("-m", *tiny, *own, "name=quiet", "--quiet")
     assert done.status == 1
-    first, second = done.out.splitlines()
+    first, *error, last = done.out.splitlines()
     assert first.startswith("✗ 2/2  model.way=exits  failed (exit)  sys.exit(3)")
-    assert second.startswith("  the whole error: outputs/quiet/runs/model.way=exits-")
+    assert "SystemExit: 3" in error[-1]
+    assert last.startswith("  the whole error: outputs/quiet/runs/model.way=exits-")
 
 
 @pytest.mark.parametrize("flag", ["--dry-run", "--debug", "--quiet", "--yes"])

@@ -1,6 +1,5 @@
 """Two drivers on one sweep: they share its cells, run none twice, and both show the whole."""
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runmanager.app.plan_table import plan_table
 from runmanager.app.watching import SweepWatcher
 from runmanager.launching.child import Returned
 from runmanager.launching.engine import Ending, Job
@@ -60,7 +58,9 @@ def test_a_driver_goes_on_with_what_another_left_undone(
     wait((own_module.parent / "waiting").exists, "the run's second epoch")
     second = start(*words)
     wait(lambda: "running in process" in read_some(second), "the second driver's plan")
+    owner = sweep("left").records[0].owner
     first.kill()
+    wait(lambda: owner.is_alive() is False, "the death of the first driver's run")
     gate.unlink()
     done = finish(second)
     assert done.status == 0, done.out + done.err
@@ -132,19 +132,3 @@ def test_a_run_of_ours_that_died_is_written_down(run: PlannedRun) -> None:
     taken(run, LIVING)
     watching.ended(Ending(Job(0, print), -9, None))
     assert read_record(run.paths).outcome == Outcome(Status.KILLED, Reason.SIGNAL, "SIGKILL")
-
-
-@pytest.mark.parametrize(
-    ("workers", "said"),
-    [
-        (1, "About 30 s one after the other, at 10.0 s a run so far."),
-        (2, "About 20 s with 2 at once, at 10.0 s a run so far."),
-        (8, "About 10 s with 3 at once, at 10.0 s a run so far."),
-    ],
-)
-def test_the_estimate_counts_workers(run: PlannedRun, workers: int, said: str) -> None:
-    taken(run, LIVING).write(status=Status.FINISHED, run_seconds=10.0)
-    plan = [PlannedRun(run.cell, Action.START, "new", run.paths) for _ in range(3)]
-    out = io.StringIO()
-    Console(width=200, file=out).print(plan_table(plan, SweepPaths(run.paths.root.parents[1]), workers=workers))
-    assert said in out.getvalue()

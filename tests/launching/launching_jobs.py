@@ -151,3 +151,52 @@ def stay_polite(told: Path) -> str:
 
 def touch(path: Path) -> None:
     path.touch()
+
+
+def on_a_gpu(events: Path, partners: int) -> str:
+    """Note which GPUs are seen, and go on only when so many jobs have come so far."""
+    seen = os.environ["CUDA_VISIBLE_DEVICES"]
+    append(events, f"begin {seen}")
+    deadline = time.monotonic() + 60
+    while sum(line.startswith("begin") for line in events.read_text().splitlines()) < partners:
+        if time.monotonic() > deadline:
+            raise TimeoutError("the others never came")
+        time.sleep(0.01)
+    append(events, f"end {seen}")
+    return seen
+
+
+def append(path: Path, line: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.write(handle, f"{line}\n".encode())
+    os.close(handle)
+
+
+def hang(told: Path) -> NoReturn:
+    """Say who is here, leave a grandchild, and do nothing more."""
+    write_whole(told, f"{os.getpid()} {leave_a_grandchild()}")
+    while True:
+        signal.pause()
+
+
+def stop_making_steps(heartbeat: Path, told: Path) -> NoReturn:
+    """Make some steps, and then none, while the thread that beats lives on."""
+    from runmanager.records.heartbeat import read_beat
+    from runmanager.tracking.heartbeat import Heartbeat
+
+    beating = Heartbeat(heartbeat, seconds=0.05).start()
+    beating.progress = 7
+    while read_beat(heartbeat).counter < 5:
+        time.sleep(0.01)
+    write_whole(told, f"{os.getpid()} {os.getpid()}")
+    while True:
+        signal.pause()
+
+
+def die_so_often(tries: Path, times: int) -> int:
+    """Count the tries; die by SIGKILL in the first of them."""
+    append(tries, "tried")
+    number = len(tries.read_text().splitlines())
+    if number <= times:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number

@@ -137,7 +137,7 @@ def test_the_jobs_of_a_grid_share_one_dated_folder(application: Application) -> 
     ("bad", "said"),
     [
         (13, "ValueError: an unlucky rate"),
-        (9, "the process ended with exit code -9 before the job was done"),
+        (9, "the process ended before the job was done: SIGKILL"),
         (3, r"sys.exit(3)"),
     ],
 )

@@ -14,7 +14,7 @@ WAYS = {
     "hangs": (("killed", "timeout"), "timeout="),
     "memory": (("failed", "out_of_memory"), "MemoryError: all is full"),
     "diverges": (("failed", "diverged"), "loss is nan"),
-    "loader": (("failed", "exception"), "DataLoader worker"),
+    "loader": (("failed", "exception"), "Error: "),  # torch has several words for it
 }
 """Each way to die: how the run reads, and what its message holds."""
 

@@ -1,0 +1,94 @@
+"""What can be said of how many runs are run: `hydra.launcher.*` of `hydra/launcher=local`. Loads no torch."""
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from runmanager.records.states import Reason
+
+__all__ = ["RETRIED", "LocalOptions", "OnError"]
+
+
+class OnError(StrEnum):
+    """What a bad end means for the cells that have not begun."""
+
+    CONTINUE = "continue"
+    STOP = "stop"
+
+
+RETRIED = (Reason.SIGNAL, Reason.VANISHED, Reason.STALLED, Reason.TIMEOUT)
+"""Ends that say more about the machine than about the cell: tried again where `retries` allows it."""
+
+# The others are no bad end, or would be the same again.
+_RETRIABLE = tuple(reason for reason in Reason if reason not in (Reason.EARLY_STOPPED, Reason.DEVICE_UNAVAILABLE))
+
+
+@dataclass(frozen=True)
+class LocalOptions:
+    """How runs are run on this machine.
+
+    `workers`: runs at once. `gpus`: the GPUs to hand out, as CUDA_VISIBLE_DEVICES names them; null: those found.
+    `gpus_per_run`: how many a run is given; null: one, where there are GPUs and the run wants one. `runs_per_gpu`: how
+    many runs may share one. `timeout`: seconds after which a run is killed. `stall_timeout`: seconds without a step
+    after which it is. `retries`: how often more a run that ended for a reason in `retry_on` is tried. `on_error`:
+    `stop` begins no further run after the first bad end. `preload`: modules that every run's process starts with.
+    """
+
+    workers: int = 1
+    gpus: list[str] | None = None
+    gpus_per_run: int | None = None
+    runs_per_gpu: int = 1
+    timeout: float | None = None
+    stall_timeout: float | None = None
+    retries: int = 0
+    retry_on: list[str] = field(default_factory=lambda: [str(reason) for reason in RETRIED])
+    on_error: str = str(OnError.CONTINUE)
+    preload: list[str] = field(default_factory=lambda: ["torch"])
+
+    def faults(self) -> list[str]:
+        """Every fault, as readable lines."""
+        return [
+            *_below("workers", self.workers, 1),
+            *_bad_gpus(self.gpus),
+            *_below("gpus_per_run", self.gpus_per_run, 0),
+            *_below("runs_per_gpu", self.runs_per_gpu, 1),
+            *_not_positive("timeout", self.timeout),
+            *_not_positive("stall_timeout", self.stall_timeout),
+            *_below("retries", self.retries, 0),
+            *_bad_reasons(self.retry_on),
+            *_bad_choice("on_error", self.on_error),
+        ]
+
+
+def _fault(key: str, rule: str, value: object) -> str:
+    return f"`hydra.launcher.{key}` must {rule}, got {value}."
+
+
+def _below(key: str, value: int | None, least: int) -> list[str]:
+    return [] if value is None or value >= least else [_fault(key, f"be at least {least}", value)]
+
+
+def _not_positive(key: str, value: float | None) -> list[str]:
+    if value is None or (value > 0 and math.isfinite(value)):
+        return []
+    return [_fault(key, "be null or a number of seconds above 0", value)]
+
+
+def _bad_gpus(gpus: list[str] | None) -> list[str]:
+    rule = "list each GPU once, as CUDA_VISIBLE_DEVICES names it (like [0,1])"
+    if gpus is None or (len(set(gpus)) == len(gpus) and all(_names_a_gpu(name) for name in gpus)):
+        return []
+    return [_fault("gpus", rule, f"[{','.join(gpus)}]")]
+
+
+def _names_a_gpu(name: str) -> bool:
+    return name.isdecimal() or name.startswith(("GPU-", "MIG-"))
+
+
+def _bad_reasons(reasons: list[str]) -> list[str]:
+    bad = [reason for reason in reasons if reason not in _RETRIABLE]
+    return [_fault("retry_on", f"hold only {', '.join(_RETRIABLE)}", ", ".join(bad))] if bad else []
+
+
+def _bad_choice(key: str, value: str) -> list[str]:
+    return [] if value in list(OnError) else [_fault(key, f"be one of {', '.join(OnError)}", value)]

@@ -1,0 +1,58 @@
+"""A run's heartbeat: a thread that shows every few seconds that the process lives and how far the run has come."""
+
+import contextlib
+import threading
+from pathlib import Path
+
+from runmanager.records.heartbeat import Beat, write_beat
+
+__all__ = ["BEAT_SECONDS", "Heartbeat"]
+
+BEAT_SECONDS = 2.0
+
+
+class Heartbeat:
+    """Counts what a run does in `progress`, and shows it in a file while it beats.
+
+    `progress` is a plain integer that the run adds to: a step costs no more. The thread does nothing but write a few
+    bytes, and ends with the run, with its folder, or with the process.
+    """
+
+    def __init__(self, path: Path | None = None, *, seconds: float = BEAT_SECONDS) -> None:
+        self.progress = 0
+        self._path = path
+        self._seconds = seconds
+        self._counter = 0
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> "Heartbeat":
+        """Beat once, now, and then from a thread."""
+        if self._beat():
+            self._thread = threading.Thread(target=self._keep_beating, name="runmanager-heartbeat", daemon=True)
+            self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Beat no more, and take the file away: the run's record tells its end."""
+        self._stopped.set()
+        if self._thread is not None and self._path is not None:
+            self._thread.join()
+            self._thread = None
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
+    def _keep_beating(self) -> None:
+        while not self._stopped.wait(self._seconds) and self._beat():
+            pass
+
+    def _beat(self) -> bool:
+        self._counter += 1
+        try:
+            if self._path is not None:
+                write_beat(self._path, Beat(self._counter, self.progress))
+        except FileNotFoundError:
+            return False  # the folder is gone, and with it whoever could read
+        except OSError:
+            pass  # a full or failing disk: the next beat may get through, and the run says so itself
+        return self._path is not None

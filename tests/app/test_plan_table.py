@@ -1,0 +1,52 @@
+"""`--dry-run`: what is said of changed code, and how long the rest will take."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from runmanager.app.plan_table import plan_table
+from runmanager.launching.plan import Action, Cell, PlannedRun
+from runmanager.records.paths import SweepPaths
+from runmanager.records.run import RunRecord
+from runmanager.records.states import Status
+from runmanager.records.store import claim_run
+
+
+@pytest.mark.parametrize(
+    ("workers", "said"),
+    [
+        (1, "About 30 s one after the other, at 10.0 s a run so far."),
+        (2, "About 20 s with 2 at once, at 10.0 s a run so far."),
+        (8, "About 10 s with 3 at once, at 10.0 s a run so far."),
+    ],
+)
+def test_the_estimate_counts_workers(tmp_path: Path, workers: int, said: str) -> None:
+    sweep = SweepPaths(tmp_path / "grid")
+    record = RunRecord(name="x", signature="y", status=Status.FINISHED, config={}, run_seconds=10.0)
+    claim_run(sweep.run("x"), record)
+    cells = [Cell(str(number), f"lr={number}-0", {}, ()) for number in range(3)]
+    plan = [PlannedRun(cell, Action.START, "new", sweep.run(cell.name)) for cell in cells]
+    out = io.StringIO()
+    Console(width=200, file=out).print(plan_table(plan, sweep, workers=workers))
+    assert said in out.getvalue()
+
+
+def test_changed_code_is_named_and_rerun_where_that_is_asked_for(
+    start: Callable[..., Any], finish: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
+) -> None:
+    words = ("-m", *tiny, "lr=0.1", "name=changed")
+    assert finish(start(*words, RUNMANAGER_COMMIT="a" * 40)).status == 0
+    now = {"RUNMANAGER_COMMIT": "b" * 40}
+    wider = finish(start(*words, "lr=0.1,0.2,0.3", "hydra.launcher.workers=2", "--dry-run", **now))
+    assert "finished, with other versions: commit aaaaaaaa, now bbbbbbbb" in wider.out
+    assert "3 cells: 1 keep, 2 start" in wider.out
+    assert " s with 2 at once, at " in wider.out
+    assert finish(start(*words, **now)).status == 0
+    assert sweep("changed").records[0].attempt == 1
+    assert finish(start(*words, "rerun_changed=true", **now)).status == 0
+    (record,) = sweep("changed").records
+    assert (record.attempt, record.environment.commit) == (2, "b" * 40)

@@ -1,0 +1,45 @@
+"""Settings of the local launcher that cannot be, each said in a line."""
+
+from typing import Any
+
+import pytest
+
+from runmanager.launching.options import LocalOptions
+
+
+def test_what_is_left_alone_has_no_fault() -> None:
+    assert LocalOptions().faults() == []
+    assert (
+        LocalOptions(gpus=["0", "GPU-1f"], timeout=0.5, retries=3, retry_on=["exception"], on_error="stop").faults()
+        == []
+    )
+    assert LocalOptions(gpus=[], gpus_per_run=0).faults() == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"workers": 0}, "`hydra.launcher.workers` must be at least 1, got 0."),
+        (
+            {"gpus": ["0", "1", "0"]},
+            "must list each GPU once, as CUDA_VISIBLE_DEVICES names it (like [0,1]), got [0,1,0].",
+        ),
+        ({"gpus": ["cuda:1"]}, "as CUDA_VISIBLE_DEVICES names it (like [0,1]), got [cuda:1]."),
+        ({"gpus_per_run": -1}, "`hydra.launcher.gpus_per_run` must be at least 0, got -1."),
+        ({"runs_per_gpu": 0}, "`hydra.launcher.runs_per_gpu` must be at least 1, got 0."),
+        ({"timeout": 0.0}, "`hydra.launcher.timeout` must be null or a number of seconds above 0, got 0.0."),
+        ({"timeout": float("inf")}, "`hydra.launcher.timeout` must be null or a number of seconds above 0, got inf."),
+        ({"stall_timeout": float("nan")}, "`hydra.launcher.stall_timeout` must be null or a number of seconds above 0"),
+        ({"retries": -1}, "`hydra.launcher.retries` must be at least 0, got -1."),
+        ({"retry_on": ["signal", "bad luck"]}, "`hydra.launcher.retry_on` must hold only exception, exit,"),
+        ({"retry_on": ["early_stopped"]}, "got early_stopped."),
+        ({"on_error": "cry"}, "`hydra.launcher.on_error` must be one of continue, stop, got cry."),
+    ],
+)
+def test_each_fault_is_said(settings: dict[str, Any], said: str) -> None:
+    (line,) = LocalOptions(**settings).faults()
+    assert said in line
+
+
+def test_all_faults_are_said_at_once() -> None:
+    assert len(LocalOptions(workers=0, runs_per_gpu=0, retries=-1, on_error="cry").faults()) == 4
