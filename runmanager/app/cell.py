@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 
 from runmanager.app.schema import plain_config, read_config
 from runmanager.errors import RunBusyError
-from runmanager.launching.child import OWN_PROCESS_VARIABLE
+from runmanager.launching.child import GOES_ON_VARIABLE, OWN_PROCESS_VARIABLE
 from runmanager.launching.plan import Resume
 from runmanager.records.paths import RunPaths
 from runmanager.tracking.manager import RunManager
@@ -38,7 +38,7 @@ def run_cell(cfg: DictConfig) -> None:
     options = read_config(cfg)
     manager = RunManager(
         folder.root.parent.parent,
-        overwrite=options.resume == Resume.NEVER,
+        overwrite=options.resume == Resume.NEVER and GOES_ON_VARIABLE not in os.environ,
         tensorboard=options.tensorboard,
         console=False,
         owns_sweep=DRIVEN_VARIABLE not in os.environ,  # another sweeper than ours writes neither record nor tables

@@ -133,9 +133,11 @@ def _register() -> None:
     from runmanager.app.schema import register_schema
     from runmanager.app.sweeper import register_sweeper
     from runmanager.launching.hydra_launcher import register
+    from runmanager.launching.slurm import register_slurm
 
     register_schema()
     register(preload=_PRELOAD)
+    register_slurm()
     register_sweeper()
 
 

@@ -25,6 +25,7 @@ from runmanager.launching.child import Returned
 from runmanager.launching.engine import LocalEngine, call
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
 from runmanager.launching.plan import Action, PlannedRun, Resume, plan_runs
+from runmanager.launching.slurm import SlurmLauncher
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment
@@ -83,6 +84,8 @@ class GridSweeper(Sweeper):
         first = grid.configs[0]
         sweep = _folder_for(first)
         plan = _plan(grid, sweep, first)
+        if isinstance(self._launcher, SlurmLauncher) and sweep is not None:
+            plan = self._with_queue(self._launcher, grid, plan, sweep)
         if self._dry_run:
             from runmanager.app.plan_table import plan_table
 
@@ -93,6 +96,24 @@ class GridSweeper(Sweeper):
         self._confirm(len(to_run))
         self._preflight(grid, to_run)
         return self._run(grid, plan, sweep or fresh_sweep_folder(Path(first.output_root)))
+
+    def _with_queue(
+        self, launcher: SlurmLauncher, grid: Grid, plan: list[PlannedRun], sweep: SweepPaths
+    ) -> list[PlannedRun]:
+        """The plan with what Slurm knows: a run whose job is gone is over, and a queued cell is left to its job.
+
+        A driver that waits hands its launcher the queued cells too, to wait for: it submits none twice.
+        """
+        if launcher.settle(plan, sweep):
+            plan = _plan(grid, sweep, grid.configs[0])
+        queued = launcher.queued(sweep)
+        action = Action.GO_ON if launcher.options.wait and not self._dry_run else Action.LEAVE
+        return [
+            replace(each, action=action, why=f"Slurm job {queued[each.paths.name]}")
+            if each.paths.name in queued and each.action is not Action.KEEP
+            else each
+            for each in plan
+        ]
 
     def _refuse_hidden_grid(self, words: Sequence[str]) -> None:
         if self._multirun or self._params:
@@ -143,7 +164,8 @@ class GridSweeper(Sweeper):
         if isinstance(self._launcher, LocalLauncher):
             for device in _distinct([config.device for config in configs]):
                 self._launcher.wish_for(device)  # refuses one that its settings rule out
-        is_single = len(grid.cells) == 1 and not self._multirun
+        # Slurm's nodes have other devices than the host that hands the cells over.
+        is_single = len(grid.cells) == 1 and not self._multirun and not isinstance(self._launcher, SlurmLauncher)
         questions = Questions(
             parts=_distinct([(config.dataset, config.model) for config in configs]),
             devices=[configs[0].device] if is_single else [],
@@ -179,12 +201,20 @@ class GridSweeper(Sweeper):
                 quiet=self._quiet,
             )
             returns, interrupted = self._launch(watcher, [each for each in plan if each.is_to_run], sweep)
+            if self._is_detached:
+                watcher.leave()
+                return returns
             status = watcher.finish(interrupted=interrupted)
         finally:
             leave_sweep(sweep, driver)
         if status:
             raise SystemExit(status)
         return returns
+
+    @property
+    def _is_detached(self) -> bool:
+        """Whether the runs are to go on without this driver."""
+        return isinstance(self._launcher, SlurmLauncher) and not self._launcher.options.wait
 
     def _launch(
         self, watcher: SweepWatcher, to_run: Sequence[PlannedRun], sweep: SweepPaths
@@ -201,9 +231,12 @@ class GridSweeper(Sweeper):
                     if to_run:
                         if isinstance(self._launcher, LocalLauncher):
                             self._instruct(self._launcher, watcher, to_run, sweep, first)
+                        elif isinstance(self._launcher, SlurmLauncher):
+                            self._launcher.listener, self._launcher.runs = watcher, to_run
+                            self._launcher.when_ended = "runmanager.app.watching:write_tables_alone"
                         words = [_words(each, sweep) for each in to_run]
                         returns += self._launcher.launch(words, initial_job_idx=first)
-                    to_run = watcher.follow_elsewhere()
+                    to_run = [] if self._is_detached else watcher.follow_elsewhere()
                     if not to_run:
                         return returns, False
                     first = watcher.take(to_run)

@@ -28,7 +28,7 @@ from runmanager.records.states import Outcome, Status
 from runmanager.records.store import encode_record, read_record
 from runmanager.tracking.provenance import command_line
 
-__all__ = ["SweepWatcher", "command_name", "outcome_of_ending"]
+__all__ = ["SweepWatcher", "command_name", "outcome_of_ending", "write_tables_alone"]
 
 _TABLES_SHARE = 0.05  # of the driver's time goes into tables while runs run, however many there are
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
@@ -209,10 +209,26 @@ class SweepWatcher(Listener):
         is_good = all(record is not None and record.status.is_success for record in records)
         return 0 if is_good and all(self._went_well.values()) else 1
 
+    def leave(self) -> None:
+        """Write the tables as they stand, and say how to follow runs that go on without this driver."""
+        self._write_tables(report=False)
+        if not self._quiet:
+            sweep = shlex.quote(str(self._sweep.root))
+            self._display.say("The cells are Slurm's now. To follow them:")
+            self._display.say(f"  {command_name()} watch {sweep}")
+            self._display.say(f"  {command_name()} table {sweep}")
+
     def _resuming_command(self) -> str:
         command = shlex.join(command_line())
         named = any(word.startswith("name=") for word in command_line())
         return command if named else f"{command} name={shlex.quote(self._sweep.name)}"
+
+
+def write_tables_alone(sweep: SweepPaths) -> None:
+    """Write the tables of a sweep that has no driver."""
+    from runmanager.results.write import write_tables
+
+    write_tables(sweep, report=False)
 
 
 def _record_of(run: PlannedRun, pid: int) -> tuple[RunRecord | None, bool]:

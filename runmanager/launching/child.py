@@ -13,10 +13,21 @@ from typing import Any
 
 from runmanager.launching.lifeline import die_with_parent
 
-__all__ = ["OWN_PROCESS_VARIABLE", "PRELOAD_VARIABLE", "Raised", "Request", "Returned", "child_main"]
+__all__ = [
+    "GOES_ON_VARIABLE",
+    "OWN_PROCESS_VARIABLE",
+    "PRELOAD_VARIABLE",
+    "Raised",
+    "Request",
+    "Returned",
+    "child_main",
+]
 
 OWN_PROCESS_VARIABLE = "RUNMANAGER_OWN_PROCESS"
 """Environment variable, set in a run's own process: its output and its signals are the run's alone."""
+
+GOES_ON_VARIABLE = "RUNMANAGER_GOES_ON"
+"""Environment variable, set where the same command has begun this cell before: `resume=never` was heeded then."""
 
 PRELOAD_VARIABLE = "RUNMANAGER_PRELOAD"
 """Environment variable with the names of the modules to preload, separated by commas."""

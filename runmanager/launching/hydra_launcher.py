@@ -30,7 +30,16 @@ from runmanager.launching.options import LocalOptions, OnError
 from runmanager.launching.slots import EVERY_GPU, GpuSlots, GpuWish
 from runmanager.records.states import Outcome
 
-__all__ = ["JobFacts", "LocalLauncher", "LocalLauncherOptions", "register", "register_plugin"]
+__all__ = [
+    "JobFacts",
+    "LocalLauncher",
+    "LocalLauncherOptions",
+    "Recorder",
+    "register",
+    "register_plugin",
+    "run_hydra_job",
+    "unfinished",
+]
 
 _PLUGIN_MODULE = "hydra_plugins.runmanager"
 
@@ -98,8 +107,8 @@ class LocalLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run the jobs; a job that died is a failed return, and the others run all the same."""
         setup_globals()
-        returns = [_unfinished(overrides) for overrides in job_overrides]
-        recorder = _Recorder(returns, initial_job_idx, self.listener)
+        returns = [unfinished(overrides) for overrides in job_overrides]
+        recorder = Recorder(returns, initial_job_idx, self.listener)
         self.engine.run(self._jobs(job_overrides, initial_job_idx), recorder)
         if self.engine.was_interrupted:
             raise KeyboardInterrupt
@@ -116,7 +125,7 @@ class LocalLauncher(Launcher):
             facts = self.facts[place] if self.facts else None
             yield Job(
                 first + place,
-                _run_job,
+                run_hydra_job,
                 prepare=partial(self._arguments, first + place, overrides),
                 gpus=facts.gpus if facts else self._usual_wish(),
                 limits=Limits(self.options.timeout, self.options.stall_timeout, facts.heartbeat if facts else None),
@@ -148,7 +157,7 @@ def _gpus_of(options: LocalOptions) -> tuple[str, ...]:
     return gpus
 
 
-class _Recorder(Listener):
+class Recorder(Listener):
     """Keeps each job's return, and passes everything on."""
 
     def __init__(self, returns: list[JobReturn], first: int, listener: Listener) -> None:
@@ -187,13 +196,14 @@ class _Recorder(Listener):
         self._listener.ended(ending)
 
 
-def _unfinished(overrides: Sequence[str]) -> JobReturn:
+def unfinished(overrides: Sequence[str]) -> JobReturn:
+    """What is to be returned of a job until it is known how it ended."""
     result = JobReturn(overrides=list(overrides))
     result.status, result.return_value = JobStatus.FAILED, RunManagerError("the job was never begun")
     return result
 
 
-def _run_job(module: str, name: str, config: DictConfig) -> Any:
+def run_hydra_job(module: str, name: str, config: DictConfig) -> Any:
     """In the job's own process: Hydra's own way of running a job, with the task found by its name.
 
     Returns what the task returns, and raises what it raises.

@@ -89,6 +89,16 @@ class SweepPaths:
     def epochs_csv(self) -> Path:
         return self.root / "epochs.csv"
 
+    @property
+    def slurm(self) -> Path:
+        """What Slurm's jobs leave: their output, and what was handed to them."""
+        return self.root / "slurm"
+
+    @property
+    def slurm_jobs(self) -> Path:
+        """Which job of Slurm's each cell was last handed to."""
+        return self.slurm / "jobs.json"
+
     def results(self, kind: str) -> Path:
         """The results table as `kind`: csv, json, md or html."""
         return self.root / f"results.{kind}"

@@ -28,6 +28,7 @@ from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.outcomes import outcome_of, traceback_of
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.tracking.timer import PhaseTimer, clock_for
+from runmanager.tracking.unheard import children_unheard
 from runmanager.tracking.warmup import is_warmup
 
 __all__ = ["ActiveRun", "IdleRun"]
@@ -251,6 +252,7 @@ class ActiveRun:
         """Let this epoch be the last; the run reads `killed`, and goes on from its checkpoint another time."""
         self._stop = self._stop or Outcome(Status.KILLED, Reason.INTERRUPTED, message)
 
+    @children_unheard()
     def end(self, error: BaseException | None = None) -> RunRecord:
         """Write the run's end: as `error` says, or as the epochs say."""
         if self._begun_sinks is None and self._network is not None:

@@ -1,0 +1,36 @@
+"""Which job of Slurm's each cell was last handed to, kept in the sweep's folder so that no cell is submitted twice."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from runmanager.errors import RecordError
+from runmanager.records.files import locked_folder, replace_file
+from runmanager.records.paths import SweepPaths
+
+__all__ = ["locked_book", "read_book"]
+
+
+def read_book(sweep: SweepPaths) -> dict[str, str]:
+    """The job of each cell that was ever submitted, by the cell's key. Raises `RecordError` if the file is damaged."""
+    try:
+        return msgspec.json.decode(sweep.slurm_jobs.read_bytes(), type=dict[str, str])
+    except FileNotFoundError:
+        return {}
+    except msgspec.MsgspecError as error:
+        raise RecordError(f"{sweep.slurm_jobs} is damaged: {error}; remove it when no job is queued.") from error
+
+
+@contextmanager
+def locked_book(sweep: SweepPaths) -> Iterator[dict[str, str]]:
+    """The same, to be changed: what is in it at the end is written, and no other driver submits meanwhile."""
+    sweep.slurm.mkdir(parents=True, exist_ok=True)
+    with locked_folder(sweep.slurm):
+        book = read_book(sweep)
+        before = dict(book)
+        try:
+            yield book
+        finally:
+            if book != before:  # a job that was submitted is noted, whatever went wrong after it
+                replace_file(sweep.slurm_jobs, msgspec.json.format(msgspec.json.encode(book), indent=1) + b"\n")

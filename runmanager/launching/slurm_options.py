@@ -1,0 +1,99 @@
+"""The settings of `hydra/launcher=slurm`, and what is wrong with them."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from runmanager.errors import ConfigurationError
+
+__all__ = ["SlurmOptions"]
+
+_POSITIVE = ("time", "memory_gb", "cpus_per_task", "array_parallelism", "poll_seconds", "signal_seconds")
+_LIMITS = ("timeout", "stall_timeout")
+_COUNTS = ("gpus_per_node", "resubmissions")
+# What the launcher itself says to Slurm: said twice, the two would contradict each other.
+_OURS = {
+    "time": "hydra.launcher.time",
+    "mem": "hydra.launcher.memory_gb",
+    "cpus-per-task": "hydra.launcher.cpus_per_task",
+    "gpus-per-node": "hydra.launcher.gpus_per_node",
+    "array": "hydra.launcher.array_parallelism",
+    "signal": "hydra.launcher.signal_seconds",
+    "partition": "hydra.launcher.partition",
+    "account": "hydra.launcher.account",
+    "qos": "hydra.launcher.qos",
+    "constraint": "hydra.launcher.constraint",
+    "gres": "hydra.launcher.gres",
+    "output": "the files under <sweep>/slurm",
+    "error": "the files under <sweep>/slurm",
+    "open-mode": "the files under <sweep>/slurm",
+    "nodes": "one node a run",
+    "ntasks-per-node": "one task a run",
+}
+
+
+@dataclass(frozen=True)
+class SlurmOptions:
+    """What each cell's job asks Slurm for, and how the driver behaves meanwhile. None leaves it to the cluster.
+
+    `time` is in minutes, `memory_gb` in GiB; `gpus_per_node` and `gres` are two ways to ask for GPUs, one of which a
+    cluster likes. `array_parallelism` is how many cells run at once. `additional_parameters` are further options of
+    sbatch, without their dashes.
+
+    `wait=false` submits and leaves. Else the driver asks Slurm every `poll_seconds` and submits a cell again, at most
+    `resubmissions` times, which Slurm preempted or whose time was up. `signal_seconds` before its time is up a job is
+    told so, and its run ends after its epoch. `timeout` and `stall_timeout` are the seconds after which a run is
+    killed: from its start, and without a step.
+    """
+
+    _target_: str = "hydra_plugins.runmanager.SlurmLauncher"
+    partition: str | None = None
+    time: int = 60
+    memory_gb: float | None = None
+    cpus_per_task: int = 1
+    gpus_per_node: int | None = None
+    gres: str | None = None
+    array_parallelism: int = 16
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    additional_parameters: dict[str, Any] = field(default_factory=dict)
+    wait: bool = True
+    poll_seconds: float = 5.0
+    timeout: float | None = None
+    stall_timeout: float | None = None
+    signal_seconds: int = 90
+    resubmissions: int = 10
+
+    @classmethod
+    def checked(cls, **settings: Any) -> "SlurmOptions":
+        """Options from settings as Hydra hands them over. Raises `ConfigurationError` with every fault."""
+        given = dict(settings)
+        given["additional_parameters"] = dict(settings.get("additional_parameters") or {})
+        options = cls(**given)
+        faults = options.faults()
+        if faults:
+            raise ConfigurationError(faults)
+        return options
+
+    def faults(self) -> list[str]:
+        """Every fault, as readable lines."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        faults = []
+        for names, least in ((_POSITIVE + _LIMITS, "above 0"), (_COUNTS, "at least 0")):
+            for name in names:
+                value = values[name]
+                if value is not None and (value < 0 or (value == 0 and names is not _COUNTS)):
+                    faults.append(f"`hydra.launcher.{name}` must be {least}, got {value}.")
+        if self.gpus_per_node is not None and self.gres is not None:
+            faults.append(
+                "`hydra.launcher.gpus_per_node` must be given without `hydra.launcher.gres`, got both; keep the one "
+                "that the cluster's pages name."
+            )
+        for name in self.additional_parameters:
+            instead = _OURS.get(name.replace("_", "-"))
+            if instead:
+                faults.append(
+                    f"`hydra.launcher.additional_parameters` must hold what has no setting of its own, got {name}; "
+                    f"that is {instead}."
+                )
+        return faults

@@ -1,0 +1,217 @@
+"""Sweeps on a real Slurm: whatever happens to one cell, the others finish, and the table says what happened."""
+
+import signal
+from typing import Any
+
+import psutil
+import pytest
+
+WAYS = {
+    "raises": (("failed", "exception"), "ValueError: this model wants no data"),
+    "exits": (("failed", "exit"), "sys.exit(3)"),
+    "killed": (("killed", "signal"), "SIGKILL"),
+    "segfaults": (("killed", "signal"), "SIGSEGV"),
+    "hangs": (("killed", "timeout"), "timeout="),
+    "memory": (("failed", "out_of_memory"), "MemoryError: all is full"),
+    "diverges": (("failed", "diverged"), "loss is nan"),
+    "loader": (("failed", "exception"), "Error: "),  # torch has several words for it
+}
+"""Each way to die: how the run reads, and what its message holds."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_one_cell_dies_and_three_finish(way: str, bench: Any) -> None:
+    words = [f"+model.way={way},one,two,three", "epochs=1", "name=ways"]
+    if way == "hangs":
+        words.append("hydra.launcher.timeout=45")
+    if way == "loader":
+        words.append("num_workers=1")
+    done = bench.run("-m", *words)
+    assert done.status == 1, done.err
+    sweep = bench.sweep("ways")
+    state, message = WAYS[way]
+    fine = {f"model.way={each}": ("finished", None) for each in ("one", "two", "three")}
+    assert sweep.states() == {f"model.way={way}": state, **fine}
+    assert message in sweep.record(f"model.way={way}").message
+    assert [row["status"] for row in sweep.rows() if row["model.way"] == way] == [state[0]]
+    assert set(sweep.jobs()) == set(sweep.states())
+
+
+def test_six_cells_of_which_one_is_killed_and_one_preempted(bench: Any) -> None:
+    """Slurm signals every process of a job, a loader's workers too."""
+    bench.close_gate()
+    process = bench.start("-m", "+model.way=gate,killed,one,two,three,four", "num_workers=1", "name=six")
+    bench.wait_at_gate()
+    sweep = bench.sweep("six")
+    first = sweep.jobs()["model.way=gate"]
+    bench.tell(first, "TERM")
+    bench.open_gate()
+    done = bench.end_of(process)
+    assert done.status == 1, done.err
+    states = sweep.states()
+    assert states.pop("model.way=killed") == ("killed", "signal")
+    assert list(states.values()) == [("finished", None)] * 5
+    assert "6 runs: 5 finished, 1 killed." in done.out
+    record = sweep.record("model.way=gate")
+    assert sweep.epochs(record) == [1, 2, 3]
+    assert record.attempt == 2
+    assert sweep.jobs()["model.way=gate"] != first
+
+
+def test_a_run_whose_time_is_nearly_up_ends_after_its_epoch_and_goes_on(bench: Any) -> None:
+    """USR2 is what Slurm is told to send then; `resume=never` is meant for the first of the cell's jobs."""
+    bench.close_gate()
+    process = bench.start("+model.way=gate", "resume=never", "name=told")
+    bench.wait_at_gate()
+    sweep = bench.sweep("told")
+    bench.tell(sweep.jobs()["run"], "USR2")
+    bench.open_gate()
+    done = bench.end_of(process)
+    assert done.status == 0, done.out + done.err
+    (record,) = sweep.records
+    assert (record.status, record.attempt, sweep.epochs(record)) == ("finished", 2, [1, 2, 3])
+
+
+def test_a_job_that_slurm_requeues_goes_on(bench: Any) -> None:
+    bench.close_gate()
+    process = bench.start("+model.way=gate", "name=again")
+    bench.wait_at_gate()
+    sweep = bench.sweep("again")
+    job = sweep.jobs()["run"]
+    bench.slurm("scontrol", "requeue", job)
+    bench.wait_until(lambda: bench.slurm.jobs().get(job) == "PENDING", "the job back in the queue")
+    bench.open_gate()
+    done = bench.end_of(process)
+    assert done.status == 0, done.out + done.err
+    (record,) = sweep.records
+    assert (record.status, record.attempt, sweep.epochs(record)) == ("finished", 2, [1, 2, 3])
+    assert sweep.jobs() == {"run": job}
+
+
+@pytest.mark.parametrize("killer", ["kernel", "user"])
+def test_a_job_killed_with_all_its_processes_is_seen(killer: str, bench: Any) -> None:
+    bench.close_gate()
+    process = bench.start("+model.way=gate", "name=whole")
+    bench.wait_at_gate()
+    sweep = bench.sweep("whole")
+    (record,) = sweep.records
+    if killer == "kernel":
+        server = psutil.Process(record.owner.pid).parent()
+        server.parent().kill()  # the job's own process; the others go with it
+    else:
+        bench.slurm("scancel", "--signal=KILL", sweep.jobs()["run"])
+    done = bench.end_of(process)
+    assert done.status == 1, done.err
+    assert sweep.states() == {"run": ("killed", "signal" if killer == "kernel" else "interrupted")}
+    assert record.owner.is_alive() is False
+
+
+def test_an_interrupted_driver_lets_the_epoch_be_finished_and_empties_the_queue(bench: Any) -> None:
+    bench.close_gate()
+    words = ("-m", "+model.way=gate,one", "hydra.launcher.array_parallelism=1", "name=stop")
+    process = bench.start(*words)
+    bench.wait_at_gate()
+    process.send_signal(signal.SIGINT)
+    sweep = bench.sweep("stop")
+    bench.wait_until(lambda: len(bench.slurm.jobs()) == 1, "the waiting cell out of the queue")
+    bench.wait_until_told()
+    bench.open_gate()
+    done = bench.end_of(process)
+    assert done.status == 130, done.err
+    assert "To go on:" in done.out
+    record = sweep.record("model.way=gate")
+    assert ((record.status, record.reason), sweep.epochs(record)) == (("killed", "interrupted"), [1, 2])
+    assert bench.slurm.jobs() == {}
+    assert set(sweep.states()) == {"model.way=gate"}  # the other one is still to be run
+    assert bench.run(*words).status == 0
+    assert sweep.epochs(sweep.record("model.way=gate")) == [1, 2, 3]
+
+
+TABLE = "import sys; from runmanager.cli.main import run_command; sys.exit(run_command(['table', 'outputs/off']))"
+
+
+def test_a_detached_sweep_goes_on_by_itself_and_is_submitted_once(bench: Any) -> None:
+    bench.close_gate()
+    words = ("-m", "+model.way=gate,one,killed", "hydra.launcher.array_parallelism=1", "name=off")
+    detached = (*words, "hydra.launcher.wait=false")
+    done = bench.run(*detached)
+    assert done.status == 0, done.err
+    assert "runmanager watch outputs/off" in done.out
+    assert "table outputs/off" in done.out
+    bench.wait_at_gate()
+    sweep = bench.sweep("off")
+    jobs = sweep.jobs()
+    assert len(jobs) == 3
+    table = bench.end_of(bench.start_python("-c", TABLE)).out
+    assert table.count("running") == 1
+    assert table.count("pending") == 2
+    again = bench.run(*detached)  # nothing is submitted twice
+    assert (again.status, sweep.jobs(), set(bench.slurm.jobs())) == (0, jobs, set(jobs.values()))
+    plan = bench.run(*words, "--dry-run")
+    assert f"Slurm job {jobs['model.way=one']}" in plan.out
+    # A job whose time is nearly up puts itself back into the queue, since nobody else would.
+    bench.tell(jobs["model.way=gate"], "USR2")
+    bench.open_gate()
+    bench.wait_until(lambda: not bench.slurm.jobs(), "an empty queue")
+    finished = ("finished", None)
+    expected = {"model.way=gate": finished, "model.way=one": finished, "model.way=killed": ("killed", "signal")}
+    assert sweep.states() == expected
+    assert sweep.record("model.way=gate").attempt == 2
+    assert sorted(row["status"] for row in sweep.rows()) == ["finished", "finished", "killed"]
+
+
+def test_a_driver_that_comes_later_waits_for_what_is_queued(bench: Any) -> None:
+    bench.close_gate()
+    words = ("-m", "+model.way=gate,one", "hydra.launcher.array_parallelism=1", "name=later")
+    assert bench.run(*words, "hydra.launcher.wait=false").status == 0
+    bench.wait_at_gate()
+    sweep = bench.sweep("later")
+    jobs = sweep.jobs()
+    process = bench.start(*words)
+    bench.open_gate()
+    done = bench.end_of(process)
+    assert done.status == 0, done.out + done.err
+    assert sweep.jobs() == jobs
+    assert set(sweep.states().values()) == {("finished", None)}
+
+
+OTHER = """
+import sys
+from pathlib import Path
+import hydra
+from runmanager.launching.slurm import register_slurm
+
+register_slurm()
+
+@hydra.main(config_path=None, config_name=None, version_base="1.3")
+def main(cfg):
+    Path(hydra.core.hydra_config.HydraConfig.get().runtime.output_dir, "done").write_text(str(cfg.x))
+    if cfg.x == 2:
+        sys.exit(3)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_another_hydra_application_runs_on_slurm(bench: Any) -> None:
+    (bench.folder / "app.py").write_text(OTHER)
+    launcher = ("hydra/launcher=slurm", "hydra.launcher.poll_seconds=0.3", "hydra.sweep.dir=here")
+    done = bench.end_of(bench.start_python("app.py", "-m", "+x=1,2,3", *launcher))
+    assert done.status != 0
+    assert "sys.exit(3)" in done.err
+    assert [(bench.folder / "here" / str(index) / "done").read_text() for index in range(3)] == ["1", "2", "3"]
+
+
+def test_what_slurm_refuses_is_said_in_a_line(bench: Any) -> None:
+    done = bench.run("name=refused", "hydra.launcher.partition=nowhere")
+    assert done.status == 2
+    (line,) = done.err.splitlines()
+    assert line.startswith("error: Slurm must take the jobs, got: sbatch: error:")
+    done = bench.run("name=refused", "hydra.launcher.cpus_per_task=0", "+hydra.launcher.additional_parameters.mem=1G")
+    assert done.status == 2
+    assert done.err.splitlines() == [
+        "error: `hydra.launcher.cpus_per_task` must be above 0, got 0.",
+        "error: `hydra.launcher.additional_parameters` must hold what has no setting of its own, got mem; that is "
+        "hydra.launcher.memory_gb.",
+    ]
