@@ -15,7 +15,7 @@ from runmanager.app.schema import Config, plain_config, read_config, unknown_set
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell
 from runmanager.records.grid import flatten, readable_name
-from runmanager.records.signature import short_signature, signature
+from runmanager.records.signature import UNSIGNED, short_signature, signature
 
 __all__ = ["Grid", "expand", "prepare_cells", "split"]
 
@@ -70,6 +70,11 @@ def prepare_cells(loader: CellLoader, master: DictConfig, words: Sequence[str]) 
     overrides = split(loader, words)
     varying = [each.get_key_element() for each in overrides if each.is_sweep_override()]
     faults: dict[str, None] = {}
+    for key in varying:
+        if key.lstrip("+~").split(".")[0] in UNSIGNED:
+            faults[f"`{key}` must have one value in a sweep, got several; it does not tell one run from another."] = (
+                None
+            )
     cells, configs = [], []
     for words_of_cell in expand(overrides):
         composed = _composed(loader, master, words_of_cell, faults)

@@ -4,7 +4,8 @@ import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
+import hydra._internal.config_loader_impl as hydras
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import ConfigCompositionException, HydraException
@@ -126,8 +127,11 @@ def _note_overrides(config: DictConfig, parsed: Sequence[Override]) -> None:
     options = config.hydra.job.config.override_dirname
     config.hydra.overrides.hydra = [each.input_line for each in parsed if each.is_hydra_override()]
     config.hydra.overrides.task = [each.input_line for each in task]
+    dirname = getattr(hydras, "get_overrides_dirname", None)
+    if dirname is None:
+        return  # Hydra 1.4 works it out of the overrides when it is read
     with open_dict(config.hydra.job):
-        config.hydra.job.override_dirname = get_overrides_dirname(
+        config.hydra.job.override_dirname = dirname(
             overrides=task,
             kv_sep=options.kv_sep,
             item_sep=options.item_sep,

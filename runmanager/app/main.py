@@ -76,6 +76,8 @@ class _Command:
         options = [word for word in options if not word.startswith("hydra.sweeper.debug")]
         if not self.is_multirun:
             options.append("hydra.sweeper.multirun=false")
+        if any(word.startswith("hydra/sweeper=") and word != "hydra/sweeper=grid" for word in self.words):
+            options = []  # another sweeper than ours has no such settings
         return ["-m", *words, *options]
 
 

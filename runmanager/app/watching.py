@@ -96,7 +96,7 @@ class SweepWatcher(Listener):
         run = self._to_run[job.key]
         self._running[job.key] = run
         self._pids[job.key] = pid
-        self._display.started(run.paths, self._epochs)
+        self._display.started(run.paths, int(run.cell.config.get("epochs", self._epochs)))
 
     def tick(self) -> None:
         self._display.follow([run.paths for run in self._running.values()])

@@ -2,7 +2,6 @@
 
 import resource
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +101,8 @@ def device_facts(device: torch.device, *, cpu_model: str | None) -> dict[str, An
         "cudnn": _cudnn_version(),
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
         "cudnn_deterministic": torch.backends.cudnn.deterministic,
-        "tf32_matmul": _flag(lambda: torch.backends.cuda.matmul.allow_tf32),
-        "tf32_cudnn": _flag(lambda: torch.backends.cudnn.allow_tf32),
+        "tf32_matmul": _tf32(torch.backends.cuda.matmul),
+        "tf32_cudnn": _tf32(torch.backends.cudnn),
     }
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
@@ -118,10 +117,16 @@ def device_facts(device: torch.device, *, cpu_model: str | None) -> dict[str, An
     return facts
 
 
-def _flag(read: Callable[[], bool]) -> bool | None:
-    """A switch of PyTorch's; None where a program set it by its newer name: the older one then refuses to say."""
+def _tf32(backend: Any) -> bool | None:
+    """Whether a backend may use TF32, by PyTorch's newer word for it, else by the older one; None: it will not say.
+
+    A program that used the newer one makes the older one raise.
+    """
+    precision = getattr(getattr(backend, "conv", backend), "fp32_precision", None)
+    if precision in ("tf32", "ieee"):
+        return bool(precision == "tf32")
     try:
-        return read()
+        return bool(backend.allow_tf32)
     except RuntimeError:
         return None
 

@@ -16,9 +16,9 @@ from runmanager.records.grid import differing, flatten, plain_settings, readable
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import RunRecord
-from runmanager.records.signature import short_signature, signature
+from runmanager.records.signature import UNSIGNED, short_signature, signature
 from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import RunFolder, read_run, read_sweep
+from runmanager.records.store import RunFolder, encode_record, read_record, read_run, read_sweep
 from runmanager.records.sweep import PlannedCell, fresh_sweep_folder, plan_cell, write_cells
 from runmanager.tracking.devices import resolve_device
 from runmanager.tracking.environment import capture_environment
@@ -100,6 +100,8 @@ class RunManager:
         Raises `UsageError` for settings that are none, `RunBusyError` if a living process has the run.
         """
         settings = plain_settings(params)
+        if folder is None:
+            _refuse_unsigned(settings)
         record = self._new_record(settings, folder)
         paths = folder or self._folder_of(record)
         self._plan(record, paths)
@@ -108,6 +110,7 @@ class RunManager:
         except DeviceUnavailableError as error:
             return self._skip(paths, record, error)
         record = msgspec.structs.replace(record, environment=capture_environment(device))
+        _end_abandoned(paths)
         opened = open_run(paths, record, can_resume=can_resume, overwrite=self._overwrite)
         self._begun.append(paths)
         if opened.is_kept:
@@ -115,7 +118,7 @@ class RunManager:
             return IdleRun(opened.folder.record, say=self._say)
         _write_config(opened.folder)
         begin_with = None if network is None else _beginner(network, loader, optimizer)
-        return ActiveRun(
+        run = ActiveRun(
             folder=opened.folder,
             device=device,
             sinks=self._sinks(),
@@ -124,6 +127,8 @@ class RunManager:
             begin_with=begin_with,
             when_ended=lambda run: self._write_tables(),
         )
+        _live[paths.root.resolve()] = run
+        return run
 
     def _sinks(self) -> Sequence[Sink]:
         if self._own_sinks is not None:
@@ -166,6 +171,11 @@ class RunManager:
         write_cells(self.paths, self._cells, axes=axes, command=command_line())
 
     def _skip(self, paths: RunPaths, record: RunRecord, error: DeviceUnavailableError) -> IdleRun:
+        stored = read_record(paths).observed() if paths.record.exists() else None
+        if stored is not None and stored.status is not Status.SKIPPED:
+            # What another host has done of it is not to be thrown away by one that can do nothing.
+            self._say(f"{paths.name}: stays {stored.status}: {error}")
+            return IdleRun(stored, say=self._say)
         outcome = Outcome(Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, str(error))
         opened = open_run(paths, record.ended(outcome, at=record.started_at), can_resume=False, overwrite=False)
         self._begun.append(paths)
@@ -271,6 +281,30 @@ def _beginner(
     network: torch.nn.Module, loader: Any, optimizer: torch.optim.Optimizer | None
 ) -> Callable[[ActiveRun], None]:
     return lambda run: run.begin(network, loader, optimizer=optimizer)
+
+
+_live: "weakref.WeakValueDictionary[Path, ActiveRun]" = weakref.WeakValueDictionary()
+"""The runs of this process that somebody still holds, by folder."""
+
+
+def _end_abandoned(paths: RunPaths) -> None:
+    """Write the end of a run that this very process began and dropped, as a notebook's cell does that raises."""
+    if not paths.record.exists() or paths.root.resolve() in _live:
+        return
+    stored = read_record(paths)
+    if stored.status is Status.RUNNING and stored.owner == ProcessIdentity.current():
+        now = datetime.datetime.now(datetime.UTC).isoformat()
+        outcome = Outcome(Status.KILLED, Reason.INTERRUPTED, "begun and never ended")
+        replace_file(paths.record, encode_record(stored.ended(outcome, at=now)))
+
+
+def _refuse_unsigned(settings: dict[str, Any]) -> None:
+    """Runs that differ in these alone would be taken for one."""
+    for name in sorted(UNSIGNED.intersection(settings)):
+        raise UsageError(
+            f"A setting must not be called '{name}', got {settings[name]!r}; that name says how a run is kept, and "
+            "does not tell runs apart: choose another one."
+        )
 
 
 def _write_config(folder: RunFolder) -> None:

@@ -18,29 +18,48 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def random_states() -> dict[str, Any]:
-    """The state of every global generator, in types that `torch.load(weights_only=True)` takes."""
+def random_states(device: torch.device | None = None) -> dict[str, Any]:
+    """The state of the global generators, in types that `torch.load(weights_only=True)` takes.
+
+    On an accelerator that of `device` alone, so that a run can go on where there are fewer; None keeps all of them.
+    """
     kind, keys, position, has_gauss, cached = np.random.get_state()
     states: dict[str, Any] = {
         "python": random.getstate(),
         "numpy": [kind, torch.from_numpy(np.asarray(keys).astype(np.int64)), position, has_gauss, cached],
         "torch": torch.get_rng_state(),
     }
-    device = _accelerator_in_use()
     if device is not None:
-        states[device] = torch.get_device_module(device).get_rng_state_all()
+        if device.type != "cpu":
+            states["device"] = _get_state(device)
+        return states
+    accelerator = _accelerator_in_use()
+    if accelerator is not None:
+        states[accelerator] = torch.get_device_module(accelerator).get_rng_state_all()
     return states
 
 
-def restore_random_states(states: dict[str, Any]) -> None:
-    """Put every generator back to what `random_states` returned."""
+def _get_state(device: torch.device) -> torch.Tensor:
+    module: Any = torch.get_device_module(device)
+    state: torch.Tensor = module.get_rng_state() if device.type == "mps" else module.get_rng_state(device)
+    return state
+
+
+def restore_random_states(states: dict[str, Any], device: torch.device | None = None) -> None:
+    """Put back what `random_states` returned, on an accelerator that of the same `device`, or of all."""
     random.setstate(_as_tuples(states["python"]))
     kind, keys, position, has_gauss, cached = states["numpy"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, cached))
     torch.set_rng_state(states["torch"])
-    device = _accelerator_in_use()
-    if device is not None and device in states:
-        torch.get_device_module(device).set_rng_state_all(states[device])
+    if device is not None:
+        if device.type != "cpu" and "device" in states:
+            module: Any = torch.get_device_module(device)
+            arguments = () if device.type == "mps" else (device,)
+            module.set_rng_state(states["device"], *arguments)
+        return
+    accelerator = _accelerator_in_use()
+    if accelerator is not None and accelerator in states:
+        torch.get_device_module(accelerator).set_rng_state_all(states[accelerator])
 
 
 def _as_tuples(state: Any) -> Any:

@@ -65,7 +65,8 @@ class EventClock:
 
     def mark(self) -> torch.Event:
         event = torch.Event(device=self._device, enable_timing=True)
-        event.record()
+        # Without a stream the current device's is taken, which need not be this one.
+        event.record(torch.accelerator.current_stream(self._device))
         return event
 
     def has_passed(self, mark: torch.Event) -> bool:

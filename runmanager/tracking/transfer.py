@@ -18,11 +18,12 @@ def get_default_device() -> torch.device:
 def to_device(data: Any, device: torch.device | str) -> Any:
     """`data` on `device`: a tensor, a module, or lists, tuples, named tuples and mappings of them at any depth.
 
-    Tensors are sent without waiting (`non_blocking`), which takes effect from pinned memory. Other values come back
-    as they are. A module is moved in place and returned.
+    A tensor in pinned memory is sent to CUDA or XPU without waiting; any other is waited for, since what is read before
+    it has arrived, or changed before it has left, would be garbage. Other values come back as they are. A module is
+    moved in place and returned.
     """
     if isinstance(data, torch.Tensor):
-        return data.to(device, non_blocking=True)
+        return data.to(device, non_blocking=_may_run_ahead(data, torch.device(device)))
     if isinstance(data, torch.nn.Module):
         return data.to(device)
     if isinstance(data, Mapping):
@@ -32,6 +33,11 @@ def to_device(data: Any, device: torch.device | str) -> Any:
     if isinstance(data, list | tuple):
         return type(data)(to_device(value, device) for value in data)
     return data
+
+
+def _may_run_ahead(tensor: torch.Tensor, device: torch.device) -> bool:
+    # The target is asked first: is_pinned() would start CUDA up in a run that has nothing to do with it.
+    return device.type in ("cuda", "xpu") and tensor.device.type == "cpu" and tensor.is_pinned()
 
 
 class DeviceDataLoader:

@@ -48,6 +48,8 @@ class TrainingState:
         data: Data | None = None,
     ) -> None:
         self._parts = {"model": network, "optimizer": optimizer, "scheduler": scheduler}
+        parameter = next(network.parameters(), None)
+        self._device = torch.device("cpu") if parameter is None else parameter.device
         self._every = every
         self._num_epochs = num_epochs
         self._keep_best = keep_best
@@ -77,7 +79,7 @@ class TrainingState:
     def save(self, path: Path, progress: Progress) -> None:
         """Write the state, atomically, and then best.pt beside it if this epoch is the best."""
         state = {name: part.state_dict() for name, part in self._parts.items()}
-        state |= {"version": _VERSION, "random": random_states(), "progress": msgspec.to_builtins(progress)}
+        state |= {"version": _VERSION, "random": random_states(self._device), "progress": msgspec.to_builtins(progress)}
         if self._best is not None:
             state["best"] = msgspec.to_builtins(self._best)
         _write(path, state | self._built_for)
@@ -99,7 +101,7 @@ class TrainingState:
             self._best = best
             if self._is_best(progress.record.epoch):
                 self._save_best(RunPaths(path.parent).best)  # the kill may have come between the two files
-        restore_random_states(state["random"])
+        restore_random_states(state["random"], self._device)
         return progress
 
 

@@ -73,6 +73,8 @@ class TrainingOptions:
         faults += below("log_every", self.log_every, 0) + below("checkpoint.every", self.checkpoint.every, 0)
         faults += self._bad_device()
         faults += outside("seed", self.seed, 0, 2**63)
+        if self.measure.name != MeasureOptions.name:
+            faults.append(fault("measure.name", f"stay '{MeasureOptions.name}'", repr(self.measure.name)))
         return faults + below("measure.warmup_epochs", self.measure.warmup_epochs, 1)
 
     def _bad_checkpoint(self) -> list[str]:
@@ -110,6 +112,9 @@ class TrainingOptions:
         if getattr(self.loader, "pin_memory", None) and self.device == "cpu":
             way_out = "nothing is sent to a device; null pins where it helps"
             faults.append(fault("loader.pin_memory", "be false or null with `device=cpu`", "true", way_out))
+        least = getattr(self.scheduler, "min_lr", None)
+        if least is not None and least >= self.lr:
+            faults.append(fault("scheduler.min_lr", f"be below `lr`={self.lr}", least))
         dataset, model = getattr(self.dataset, "name", ""), getattr(self.model, "name", "")
         if dataset == "disc" and model in ("cnn", "torchvision"):
             way_out = "the disc's samples are points; use `model=mlp_tower`, mlp or logistic"

@@ -42,7 +42,7 @@ class ResidentLoader:
         order = None
         if self._shuffle:
             drawn = epoch_order(self.num_samples, seed=self._seed, epoch=self._epoch)
-            order = drawn.to(self._images.device, non_blocking=True)
+            order = drawn.to(self._images.device)
         length = self._batches_a_chunk() * self._batch_size
         for start in range(0, self.num_samples, length):
             images, labels = self._samples(order, slice(start, start + length))

@@ -18,6 +18,13 @@ REFUSED = {
     "unreadable": (["lr=[1,"], ["`lr=[1,` must be an override like lr=0.1, got what Hydra cannot read:"]),
     "no override": (["lr"], ["`lr` must be NAME=VALUE, got no value; write lr=…"]),
     "a grid without -m": (["lr=1,2"], ["`lr=1,2` must be one value in a single run, got a grid; add -m"]),
+    "an axis that tells no runs apart": (["-m", "name=a,b"], ["`name` must have one value in a sweep"]),
+    "a measurement that is not there": (["measure.name=paired"], ["`measure.name` must stay 'single'"]),
+    "a rate that would rise": (
+        ["scheduler=cosine", "scheduler.min_lr=1"],
+        ["`scheduler.min_lr` must be below `lr`=0.01"],
+    ),
+    "a setting that nothing heeds": (["+foo=3"], ["`+foo` must be a setting, got an unknown name"]),
     "an interval": (["-m", "lr=interval(0,1)"], ["`lr=interval(0,1)` must list its values"]),
     "no worker": (["hydra.launcher.workers=0"], ["`hydra.launcher.workers` must be at least 1, got 0."]),
     "unknown Hydra key": (["hydra.launcher.wokers=2"], ["`hydra.launcher.wokers` is no setting of Hydra's"]),

@@ -1,6 +1,7 @@
 """The library's own loop, as in the design's example, and what becomes of a run however its body ends."""
 
 import csv
+import gc
 import json
 from collections import namedtuple
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 import torch.nn.functional as F
@@ -16,7 +18,9 @@ from torch.utils.data import DataLoader
 
 from runmanager import RunManager, expand_grid
 from runmanager.errors import DeviceUnavailableError, RunBusyError, RunExistsError, UsageError
-from runmanager.records.store import StoredRun
+from runmanager.records.files import replace_file
+from runmanager.records.states import Status
+from runmanager.records.store import StoredRun, encode_record
 from runmanager.tracking.early_stop import EarlyStopOptions
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.tracking.sinks import ConsoleSink, LogSink, MemorySink
@@ -291,6 +295,41 @@ def test_a_loop_that_is_left_is_stopped_early(
     record = only_run().record
     assert (record.status, record.reason) == ("finished", "early_stopped")
     assert record.message == "the loop was left after 2 of 5 epochs"
+
+
+@pytest.mark.parametrize("status", [Status.KILLED, Status.CRASHED, Status.FAILED])
+def test_a_host_without_the_device_throws_nothing_away(
+    tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun], status: Status
+) -> None:
+    settings = {"device": "meta"}  # never available
+    with quiet(tmp_path / "sweep").run(settings, network, loader):
+        pass
+    paths = only_run().paths
+    replace_file(paths.record, encode_record(msgspec.structs.replace(only_run().record, status=status, reason=None)))
+    paths.checkpoint.write_bytes(b"what another host has done")
+    before = {path: path.read_bytes() for path in paths.root.iterdir()}
+    with quiet(tmp_path / "sweep").run(settings, network, loader) as run:
+        assert list(run.epochs(3)) == []
+    assert {path: path.read_bytes() for path in paths.root.iterdir()} == before
+
+
+def test_a_run_that_was_dropped_can_be_begun_again_by_the_same_process(
+    tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
+) -> None:
+    run = RunManager(tmp_path / "sweep", sinks=[]).run({}, network, loader)
+    with pytest.raises(RunBusyError):
+        quiet(tmp_path / "sweep").run({}, network, loader)
+    del run
+    gc.collect()
+    with quiet(tmp_path / "sweep").run({}, network, loader) as again:
+        for epoch in again.epochs(1):
+            epoch.track(torch.tensor(1.0), samples=1)
+    assert (only_run().record.status, only_run().record.attempt) == ("finished", 2)
+
+
+def test_names_that_do_not_tell_runs_apart_are_refused(tmp_path: Path, network: nn.Module, loader: Any) -> None:
+    with pytest.raises(UsageError, match="must not be called 'name'"):
+        quiet(tmp_path / "sweep").run({"name": "a"}, network, loader)
 
 
 def test_a_run_left_before_its_first_epoch_ended_is_not_finished(

@@ -134,8 +134,8 @@ def test_an_accelerators_clock_records_events_and_waits_for_its_device(monkeypat
         def __init__(self, *, device: torch.device, enable_timing: bool) -> None:
             calls.append(("event", device.type, enable_timing))
 
-        def record(self) -> None:
-            calls.append("record")
+        def record(self, stream: str) -> None:
+            calls.append(f"recorded in {stream}")
 
         def query(self) -> bool:
             return False
@@ -146,10 +146,11 @@ def test_an_accelerators_clock_records_events_and_waits_for_its_device(monkeypat
     synchronize: Callable[[Any], None] = lambda device: calls.append(("wait", device.type))  # noqa: E731
     monkeypatch.setattr(torch, "Event", Event)
     monkeypatch.setattr(torch.accelerator, "synchronize", synchronize)
-    clock = clock_for(torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "current_stream", lambda device: f"the stream of {device}")
+    clock = clock_for(torch.device("cuda:1"))
     assert isinstance(clock, EventClock)
     earlier, later = clock.mark(), clock.mark()
-    assert calls == [("event", "cuda", True), "record"] * 2
+    assert calls == [("event", "cuda", True), "recorded in the stream of cuda:1"] * 2, "not the current device's"
     assert not clock.has_passed(later) and clock.seconds(earlier, later) == 0.25
     clock.synchronize()
     assert calls[-1] == ("wait", "cuda")

@@ -37,11 +37,26 @@ def test_a_module_moves_in_place() -> None:
     assert all(parameter.is_meta for parameter in module.parameters())
 
 
-def test_tensors_are_sent_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("target", "pinned", "runs_ahead"),
+    [("cuda", True, True), ("cuda:1", True, True), ("xpu", True, True), ("cuda", False, False), ("mps", True, False)],
+)
+def test_only_pinned_memory_is_sent_without_waiting(
+    monkeypatch: pytest.MonkeyPatch, target: str, pinned: bool, runs_ahead: bool
+) -> None:
     asked = []
     monkeypatch.setattr(torch.Tensor, "to", lambda self, *args, **options: asked.append((args, options)) or self)
-    to_device([torch.zeros(1)], "cpu")
-    assert asked == [(("cpu",), {"non_blocking": True})]
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: pinned)
+    to_device([torch.zeros(1)], target)
+    assert asked == [((target,), {"non_blocking": runs_ahead})]
+
+
+def test_a_run_on_cpu_asks_nothing_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    def started_cuda(self: torch.Tensor) -> bool:
+        raise AssertionError("is_pinned() starts CUDA up")
+
+    monkeypatch.setattr(torch.Tensor, "is_pinned", started_cuda)
+    assert torch.equal(to_device(torch.ones(2), "cpu"), torch.ones(2))
 
 
 def test_a_device_loader_has_the_length_and_the_batches_of_what_it_wraps() -> None:
