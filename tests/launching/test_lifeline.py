@@ -34,7 +34,7 @@ def test_a_driver_that_is_killed_takes_its_jobs_along(
     servers = [process.pid for process in psutil.Process(driver.pid).children(recursive=True)]
     assert set(jobs) < set(servers)
     driver.send_signal(number)
-    assert driver.wait() == -number
+    assert driver.wait(60) == -number
     for pid in servers:
         if pid not in {int(told) for name in "ab" for told in (tmp_path / name).read_text().split()[1:]}:
             wait_for(lambda pid=pid: is_gone(pid), f"the end of {pid}")
