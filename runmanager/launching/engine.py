@@ -247,8 +247,8 @@ def usable_cores() -> int:
 
 def _server_environment(workers: int) -> dict[str, str]:
     # OpenMP reads this when torch is imported. By default its threads spin while they wait, and take the cores from
-    # other runs: two training loops of two threads each on two busy cores took 15 to 29 s so, and 0.7 to 2.3 s with
-    # passive waiting. That costs a run on a quiet machine about 8%, so with one worker it stays as it is.
+    # other runs, which then crawl. Passive waiting costs a run on a quiet machine a little, so with one worker the
+    # default stays as it is.
     return {"OMP_WAIT_POLICY": "passive"} if workers > 1 and "OMP_WAIT_POLICY" not in os.environ else {}
 
 
