@@ -3,6 +3,7 @@
 import datetime
 import math
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -85,6 +86,7 @@ class ActiveRun:
         self._epoch_begun_at = 0.0
         self._load_at_start = LoadSample.now()
         self._heartbeat = Heartbeat(folder.paths.heartbeat).start()
+        weakref.finalize(self, self._heartbeat.stop)  # a run that was dropped without an end beats no more
 
     @property
     def record(self) -> RunRecord:

@@ -16,11 +16,13 @@ def test_dry_run_lists_the_cells_and_writes_nothing(
     done = command("-m", *tiny, "lr=0.1,0.2", "device=cpu,cuda", "name=plan", "--dry-run")
     assert done.status == 0
     lines = [line.split() for line in done.out.splitlines()]
-    assert lines[0] == ["cell", "plan", "why", "where"]
+    assert lines[0] == ["run", "plan", "why"]
     cells = [f"device={device},lr={lr}" for device in ("cpu", "cuda") for lr in (0.1, 0.2)]
-    assert [line[:3] for line in lines[1:5]] == [[cell, "start", "new"] for cell in cells]
-    assert all(line[3].startswith("outputs/plan/runs/device=c") for line in lines[1:5])
+    assert [[line[0].rpartition("-")[0], *line[1:]] for line in lines[1:5]] == [
+        [cell, "start", "new"] for cell in cells
+    ]
     assert "4 cells: 4 start" in done.out
+    assert "Where: outputs/plan/runs" in done.out
     assert list(tmp_path.iterdir()) == []
 
 

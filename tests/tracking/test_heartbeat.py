@@ -1,5 +1,6 @@
 """A run's heartbeat: it beats while the run runs, shows its steps, and goes with it."""
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,12 @@ def beating(tmp_path: Path) -> Iterator[Heartbeat]:
     heartbeat = Heartbeat(tmp_path / "run" / "heartbeat", seconds=0.01)
     yield heartbeat
     heartbeat.stop()
+
+
+@pytest.fixture(autouse=True)
+def nobody_elses() -> None:
+    """Runs that other tests dropped beat until they are collected."""
+    gc.collect()
 
 
 def wait_for(condition: Callable[[], object]) -> None:

@@ -3,6 +3,7 @@
 import csv
 import gc
 import json
+import threading
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -321,6 +322,7 @@ def test_a_run_that_was_dropped_can_be_begun_again_by_the_same_process(
         quiet(tmp_path / "sweep").run({}, network, loader)
     del run
     gc.collect()
+    assert not any(thread.name == "runmanager-heartbeat" for thread in threading.enumerate())
     with quiet(tmp_path / "sweep").run({}, network, loader) as again:
         for epoch in again.epochs(1):
             epoch.track(torch.tensor(1.0), samples=1)
