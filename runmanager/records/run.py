@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from runmanager.records.grid import flatten
+from runmanager.records.measurements import Measurements
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.signature import UNSIGNED
 from runmanager.records.states import Outcome, Reason, Status
@@ -99,6 +100,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     peak_memory_bytes: int | None = None
     owner: ProcessIdentity | None = None
     environment: Environment = Environment()
+    measurements: Measurements = Measurements()
     notes: tuple[str, ...] = ()
 
     @property

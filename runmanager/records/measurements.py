@@ -1,0 +1,34 @@
+"""What was measured of a run beside its epochs: the work of a step, memory, the accelerator's own meters."""
+
+import msgspec
+
+from runmanager.records.ceilings import Ceilings
+
+__all__ = ["Measurements"]
+
+
+class Measurements(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts about a whole run; None is what was not measured.
+
+    `first_batch_seconds` is the time from asking the loader anew to its first batch, in the first epoch. A step's work
+    is that of one full batch, forward and backward: `flop_per_step` counts a multiply-add as two, `operations_per_step`
+    the operators dispatched, `bytes_per_step` what these read and wrote, were nothing kept in caches. Shares are
+    fractions in [0, 1]; the accelerator's meters are means over the training, energy is a median over epochs.
+    """
+
+    first_batch_seconds: float | None = None
+    steps_per_epoch: int | None = None
+    precision: str | None = None
+    flop_per_step: int | None = None
+    operations_per_step: int | None = None
+    bytes_per_step: int | None = None
+    peak_allocated_bytes: int | None = None
+    peak_reserved_bytes: int | None = None
+    peak_host_bytes: int | None = None
+    gpu_utilization: float | None = None
+    gpu_power_watts: float | None = None
+    gpu_energy_joules_per_epoch: float | None = None
+    gpu_clock_hertz: float | None = None
+    gpu_throttled_share: float | None = None
+    gpu_others_share: float | None = None
+    ceilings: Ceilings | None = None
