@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun
 
-__all__ = ["OUTSIDE_CPU_SHARE", "OVERLAP", "STEAL_SHARE", "contention"]
+__all__ = ["GPU_OTHERS_SHARE", "OUTSIDE_CPU_SHARE", "OVERLAP", "STEAL_SHARE", "contention"]
 
 OUTSIDE_CPU_SHARE = 0.25
 """Share of the host's CPU time used by others, above which a run counts as contended: beyond a quarter even a run that
@@ -15,9 +15,13 @@ leaves cores idle meets others on its caches and memory."""
 STEAL_SHARE = 0.10
 """Share of CPU time that the hypervisor gave to other guests, above which a run counts as contended: what is stolen is
 missing from every core, so it takes as much from the throughput as a speedup must show (`compare.drift`)."""
+GPU_OTHERS_SHARE = 0.10
+"""Share of the looks at the run's GPU that found other processes computing on it, above which it counts as contended:
+others that come for less than a tenth of the run leave its medians alone."""
 
 OVERLAP = "another run on the host at the same time"
 OUTSIDE_LOAD = "outside load on the host"
+GPU_OTHERS = "other processes on its GPU"
 
 
 def contention(runs: Sequence[StoredRun]) -> list[tuple[str, ...] | None]:
@@ -34,9 +38,12 @@ def contention(runs: Sequence[StoredRun]) -> list[tuple[str, ...] | None]:
 
 
 def _outside_load(run: StoredRun) -> tuple[str, ...]:
+    """By the means over the run, and by what was met in a tenth of it: a mean hides who came for a part only."""
     environment = run.record.environment
-    loaded = (environment.outside_cpu_share or 0.0) > OUTSIDE_CPU_SHARE
-    return (OUTSIDE_LOAD,) if loaded or (environment.steal_share or 0.0) > STEAL_SHARE else ()
+    loaded = max(environment.outside_cpu_share or 0.0, environment.outside_cpu_share_p90 or 0.0) > OUTSIDE_CPU_SHARE
+    stolen = max(environment.steal_share or 0.0, environment.steal_share_p90 or 0.0) > STEAL_SHARE
+    shared = (run.record.measurements.gpu_others_share or 0.0) > GPU_OTHERS_SHARE
+    return (*((OUTSIDE_LOAD,) if loaded or stolen else ()), *((GPU_OTHERS,) if shared else ()))
 
 
 def _span(run: StoredRun) -> tuple[float, float] | None:

@@ -29,6 +29,10 @@ class EpochLoader(Protocol):
     def num_samples(self) -> int:
         """Samples an epoch."""
 
+    @property
+    def batch_size(self) -> int:
+        """Samples of a full batch."""
+
     def __len__(self) -> int:
         """Steps an epoch."""
 
@@ -128,6 +132,7 @@ class WorkerLoader:
         seed: int,
     ) -> None:
         self.num_samples: int = len(dataset)  # type: ignore[arg-type]  # datasets here have a length
+        self.batch_size = batch_size
         self._dataset = dataset
         self._seed = seed
         self._sampler = _EpochSampler(self.num_samples, shuffle=shuffle, seed=seed)
