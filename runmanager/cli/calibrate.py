@@ -16,7 +16,7 @@ SECONDS = 2.0
 """How long each device, and on CPU each thread count, is measured."""
 
 
-def calibrate(*, threads: int | None = None, seconds: float = SECONDS) -> int:
+def calibrate(*, threads: int | None = None) -> int:
     """Measure the CPU, with `threads` or with each count that runs are likely to have, and every accelerator.
 
     Raises `UsageError` for fewer threads than one, or where there is nowhere to keep what was measured.
@@ -29,25 +29,25 @@ def calibrate(*, threads: int | None = None, seconds: float = SECONDS) -> int:
     load = load_check(os.getloadavg()[0], usable_cores())
     if load.level is not Level.OK:
         typer.echo(f"warning: {load.finding}: what is measured now may be too low; calibrate on a quiet machine")
-    measured = _measure(threads, seconds)
+    measured = _measure(threads)
     keep_ceilings(path, measured)
     _show(measured)
     typer.echo(f"\nBest of many rounds. Kept in {path}; runs that begin from now on are held against it.")
     return 0
 
 
-def _measure(threads: int | None, seconds: float) -> list[Ceilings]:
+def _measure(threads: int | None) -> list[Ceilings]:
     import torch
 
     from runmanager.tracking import calibration
 
     counts = calibration.thread_counts(usable_cores()) if threads is None else [threads]
-    found = [calibration.calibrate(torch.device("cpu"), seconds=seconds, threads=count) for count in counts]
+    found = [calibration.calibrate(torch.device("cpu"), seconds=SECONDS, threads=count) for count in counts]
     if torch.accelerator.is_available():
         accelerator = torch.accelerator.current_accelerator()
         assert accelerator is not None
         devices = [torch.device(accelerator.type, index) for index in range(torch.accelerator.device_count())]
-        found += [calibration.calibrate(device, seconds=seconds) for device in devices]
+        found += [calibration.calibrate(device, seconds=SECONDS) for device in devices]
     return found
 
 

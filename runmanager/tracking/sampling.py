@@ -53,18 +53,16 @@ class Sampler:
         self,
         meter: GpuMeter | None = None,
         *,
-        sample: Callable[[], LoadSample] = LoadSample.now,
         spent: Callable[[], float] = time.thread_time,
     ) -> None:
         self.is_training = False
         self._meter = meter
-        self._sample = sample
         self._spent = spent
         self._lock = threading.Lock()
         self._outside, self._steal = _Shares(), _Shares()
         self._gpu = _GpuSums()
         self._wait_seconds = _LEAST_SECONDS
-        self._start = self._last = sample()
+        self._start = self._last = LoadSample.now()
 
     def look(self, now: Callable[[], float] = time.monotonic) -> None:
         """Look once more, unless the last look was a moment ago."""
@@ -73,7 +71,7 @@ class Sampler:
                 return
             began = self._spent()
             try:
-                self._take(self._sample())
+                self._take(LoadSample.now())
             except (psutil.Error, OSError):
                 return  # the next look may succeed
             if self._meter is not None and self.is_training:
@@ -83,7 +81,7 @@ class Sampler:
     def load(self) -> MetLoad:
         """What was met from the beginning until now."""
         with self._lock:
-            end = self._sample()
+            end = LoadSample.now()
             if end.at - self._last.at >= _LEAST_SECONDS:
                 self._take(end)
             mean = Load.between(self._start, end)
