@@ -8,7 +8,7 @@ import msgspec
 import torch
 
 from runmanager.records.measurements import Measurements
-from runmanager.records.run import Environment, EpochRecord
+from runmanager.records.run import Environment, EpochRecord, RunRecord
 from runmanager.tracking.devices import peak_host_bytes, peak_memory_bytes, peak_reserved_bytes, reset_peak_memory
 from runmanager.tracking.environment import known_ceilings, load_average
 from runmanager.tracking.epoch import Epoch
@@ -27,7 +27,7 @@ class Measuring:
     """The measurements of one run; it holds no part of the run, so that a thread may hold it.
 
     ```
-    begin            the ceilings that are known, the weights' precision; peaks of memory begin
+    begin            the ceilings that are known, the weights' precision; peaks of memory begin anew
     count_work       the work of a step, on a first batch
     epoch_begins     the accelerator's energy; looks at its meters begin
     epoch_ends       energy, steps, time to the first batch
@@ -45,10 +45,11 @@ class Measuring:
         self._joules: list[float] = []
         self.look = self._sampler.look
 
-    def begin(self, network: torch.nn.Module, environment: Environment) -> None:
-        """The run's network is on its device."""
+    def begin(self, network: torch.nn.Module, record: RunRecord) -> None:
+        """The run's network is on its device; what an earlier attempt has measured stands in the record."""
+        environment = record.environment
         self._known = msgspec.structs.replace(
-            self._known,
+            record.measurements,
             precision=precision_of(network, self._device, environment),
             ceilings=known_ceilings(self._device, environment),
         )

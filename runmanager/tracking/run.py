@@ -110,7 +110,7 @@ class ActiveRun:
             raise UsageError(f"`network` must be a torch.nn.Module, got {type(network).__name__}.")
         self._network = network.to(self.device)
         self._optimizer, self._checkpointer = optimizer, checkpointer
-        self._measuring.begin(self._network, self.record.environment)
+        self._measuring.begin(self._network, self.record)
         if self.is_resumed:
             self._restore()
         batch = peek(loader)

@@ -15,7 +15,8 @@ from runmanager import RunBuilder, RunManager
 from runmanager.records.ceilings import Ceilings, keep_ceilings
 from runmanager.records.measurements import Measurements
 from runmanager.records.paths import ceilings_file
-from runmanager.records.run import Environment, EpochRecord
+from runmanager.records.run import Environment, EpochRecord, RunRecord
+from runmanager.records.states import Status
 from runmanager.records.store import StoredRun
 from runmanager.tracking import measuring
 from runmanager.tracking.environment import capture_environment
@@ -206,3 +207,16 @@ def test_a_gpus_meters_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.gpu_throttled_share == 0.0 and found.gpu_others_share == 1.0
     assert (found.peak_allocated_bytes, found.peak_reserved_bytes) == (3, 4)
     assert found.steps_per_epoch == 10
+
+
+def test_a_resumed_run_keeps_what_its_first_attempt_measured(network: nn.Module) -> None:
+    measured = Measurements(first_batch_seconds=0.25, steps_per_epoch=7, flop_per_step=5)
+    record = RunRecord(name="a", signature="b", status=Status.RUNNING, config={}, measurements=measured)
+    at = Measuring(CPU)
+    at.begin(network, record)
+    epoch = Epoch(3, timer=None, device=CPU)  # type: ignore[arg-type]  # it is not asked for its time
+    at.epoch_begins()
+    at.epoch_ends(epoch, EpochRecord(3), num_steps=9)
+    found = at.measurements()
+    assert (found.first_batch_seconds, found.steps_per_epoch, found.flop_per_step) == (0.25, 7, 5)
+    assert found.precision == "fp32" and found.peak_host_bytes
