@@ -272,7 +272,7 @@ def test_preset_runs(
 
 def test_a_preset_s_grid_is_an_axis_each(command: Callable[..., Any]) -> None:
     done = command("experiment=cuda_vs_cpu", "--dry-run")
-    assert "12 cells: 12 start" in done.out
+    assert "12 cells: 6 skip, 6 start" in done.out
     assert "batch_size=20000,num_workers=1,device=cuda" in done.out
 
 
