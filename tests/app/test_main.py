@@ -46,16 +46,6 @@ def test_quiet_says_nothing_of_a_good_sweep(
     assert sweep("quiet").paths.report.exists()
 
 
-def test_quiet_says_what_went_wrong(command: Callable[..., Any], own_module: Path, tiny: tuple[str, ...]) -> None:
-    own = ("model=custom", "model._target_=own.Net", "+model.way=fine,exits")
-    done = command("-m", *tiny, *own, "name=quiet", "--quiet")
-    assert done.status == 1
-    first, *error, last = done.out.splitlines()
-    assert first.startswith("✗ 2/2  model.way=exits  failed (exit)  sys.exit(3)")
-    assert "SystemExit: 3" in error[-1]
-    assert last.startswith("  the whole error: outputs/quiet/runs/model.way=exits-")
-
-
 @pytest.mark.parametrize("flag", ["--dry-run", "--debug", "--quiet", "--yes"])
 def test_our_flags_are_not_seen_by_hydra(command: Callable[..., Any], flag: str) -> None:
     plain = command("--cfg", "job", "lr=0.125")
@@ -111,6 +101,7 @@ def driver(folder: Path, environment: dict[str, str], *words: str) -> subprocess
         capture_output=True,
         text=True,
         check=False,
+        timeout=120,
     )
 
 
@@ -123,8 +114,6 @@ def test_the_driver_never_loads_torch(
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()[-1]
     assert "torch" not in said
-    dry = driver(own_module.parent, environment(), *tiny, *own, "--dry-run")
-    assert dry.stdout.splitlines()[-1] == "heavy: []"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a process to its parent")

@@ -146,14 +146,16 @@ def test_comparison_formats(command: Callable, sweep: SweepPaths) -> None:
     assert "| verdict |" in command("compare", "grid", "--format", "markdown").out
 
 
-def test_reader_that_leaves_early_is_no_error(sweep: SweepPaths) -> None:
-    with subprocess.Popen(
-        process_words("table", "grid", "--format", "csv"),
-        env=process_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+def test_reader_that_leaves_early_is_no_error(sweep: SweepPaths, mortal: Callable) -> None:
+    with mortal(
+        subprocess.Popen(
+            process_words("table", "grid", "--format", "csv"),
+            env=process_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait() == 0
+        assert process.wait(60) == 0

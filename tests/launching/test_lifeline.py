@@ -47,7 +47,7 @@ def can_unshare() -> bool:
     return (
         unshare is not None
         and not subprocess.run(
-            [unshare, "--pid", "--fork", "--mount-proc", "true"], check=False, capture_output=True
+            [unshare, "--pid", "--fork", "--mount-proc", "true"], check=False, capture_output=True, timeout=60
         ).returncode
     )
 

@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -315,16 +315,19 @@ def ask(address: str, deadline: float = 60.0) -> Any:
 
 
 @pytest.fixture
-def served(tmp_path: Path, train_body: Body) -> Iterator[tuple[str, list[StoredRun]]]:
+def served(
+    tmp_path: Path, train_body: Body, mortal: Callable[..., subprocess.Popen[str]]
+) -> Iterator[tuple[str, list[StoredRun]]]:
     """TensorBoard on two runs: its address, and the runs."""
     folder = tmp_path / "sweep"
     for lr in (0.1, 0.2):
         one_run(folder, train_body, settings={"lr": lr, "device": "cpu"}, graph=False)
     words = [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder / "runs"), "--port", "0"]
     # Its answer to "where?" goes to standard error; it reads anew every second until all is there.
-    process = subprocess.Popen(
-        [*words, "--host", "localhost", "--reload_interval", "1"], stderr=subprocess.PIPE, text=True
+    process = mortal(
+        subprocess.Popen([*words, "--host", "localhost", "--reload_interval", "1"], stderr=subprocess.PIPE, text=True)
     )
+    drained = threading.Thread(target=process.stderr.read, daemon=True)
     try:
         assert process.stderr is not None
         found = None
@@ -333,13 +336,13 @@ def served(tmp_path: Path, train_body: Body) -> Iterator[tuple[str, list[StoredR
             if found:
                 break
         assert found, "TensorBoard did not start"
-        drained = threading.Thread(target=process.stderr.read, daemon=True)
         drained.start()
         yield found.group(), list(stored_runs(folder))
     finally:
         process.kill()
-        process.wait()
-        drained.join()
+        process.wait(60)
+        if drained.ident is not None:
+            drained.join(60)
         process.stderr.close()
 
 
