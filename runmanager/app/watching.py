@@ -1,20 +1,18 @@
 """A sweep's driver while its runs run: the display, ends that no run could write itself, the tables, the status."""
 
-import contextlib
 import datetime
 import shlex
-import signal
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from types import FrameType, TracebackType
+from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 
 from runmanager.app.following import epochs_of
 from runmanager.app.progress import RunDisplay
+from runmanager.app.sigterm import sigterm_calls
 from runmanager.app.summary import command_name, show_results
 from runmanager.errors import RecordError
 from runmanager.launching.child import Raised, Returned
@@ -161,7 +159,7 @@ class SweepWatcher(Listener):
         followed, running = self._elsewhere, list(self._elsewhere)
         self._elsewhere = []
         shown: set[str] = set()
-        with _stopped_by_sigterm():
+        with sigterm_calls(_interrupt):  # SIGTERM does what Ctrl-C does
             while running:
                 for run in list(running):
                     record = _stored(run)
@@ -278,18 +276,5 @@ def _is_anothers(run: PlannedRun, ending: Ending, pid: int) -> bool:
     return isinstance(ending.answer, Returned) if lives is None else lives
 
 
-@contextlib.contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    earlier = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, earlier)
+def _interrupt() -> None:
+    raise KeyboardInterrupt

@@ -141,6 +141,12 @@ def test_comparison_that_cannot_be_is_refused(
     assert said in done.err
 
 
+def test_where_there_is_nothing_to_compare_only_that_is_said(command: Callable, sweep: SweepPaths) -> None:
+    said = command("compare", "grid", "--axis", "num_workers").out
+    assert "Nothing to compare" in said.splitlines()[0]
+    assert "speedup" not in said
+
+
 def test_comparison_formats(command: Callable, sweep: SweepPaths) -> None:
     assert len(json.loads(command("compare", "grid", "--format", "json").out)) == 2
     assert "| verdict |" in command("compare", "grid", "--format", "markdown").out
