@@ -103,7 +103,8 @@ def test_debug_shows_where(command: Callable[..., Any]) -> None:
 
 
 def test_choices_are_named_without_their_schemas(command: Callable[..., Any]) -> None:
-    for group in ("dataset", "model", "optimizer", "scheduler", "loader", "measure", "experiment"):
-        (line,) = command(f"{group}=nothing").faults
+    groups = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
+    lines = command(*(f"{group}=nothing" for group in groups)).faults + command("experiment=nothing").faults
+    for group, line in zip((*groups, "experiment"), lines, strict=True):
         assert line.startswith(f"error: `{group}` must be one of ")
         assert "schema" not in line
