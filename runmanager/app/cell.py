@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -10,10 +11,10 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from runmanager.app.schema import plain_config, read_config
-from runmanager.app.sigterm import sigterm_calls
 from runmanager.errors import RunBusyError
 from runmanager.launching.child import GOES_ON_VARIABLE, OWN_PROCESS_VARIABLE
 from runmanager.launching.plan import Resume
+from runmanager.launching.signals import signals_call
 from runmanager.records.paths import RunPaths
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.provenance import DRIVEN_VARIABLE
@@ -79,4 +80,4 @@ def _interruptible(runs: list[ActiveRun]) -> AbstractContextManager[None]:
         runs[0].interrupt("stopped after this epoch")
 
     # In the driver's own process its signals are the driver's business.
-    return sigterm_calls(stop) if os.environ.get(OWN_PROCESS_VARIABLE) else nullcontext()
+    return signals_call([signal.SIGTERM], stop) if os.environ.get(OWN_PROCESS_VARIABLE) else nullcontext()

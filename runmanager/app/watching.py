@@ -2,6 +2,7 @@
 
 import datetime
 import shlex
+import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -12,13 +13,13 @@ from rich.console import Console
 
 from runmanager.app.following import epochs_of
 from runmanager.app.progress import RunDisplay
-from runmanager.app.sigterm import sigterm_calls
 from runmanager.app.summary import command_name, show_results
 from runmanager.errors import RecordError
 from runmanager.launching.child import Raised, Returned
 from runmanager.launching.engine import Ending, Job, Listener
 from runmanager.launching.jobs import outcome_of_ending
 from runmanager.launching.plan import Action, PlannedRun, is_left_undone, still_to_run
+from runmanager.launching.signals import signals_call
 from runmanager.records.files import replace_file
 from runmanager.records.paths import SweepPaths
 from runmanager.records.run import RunRecord
@@ -159,7 +160,7 @@ class SweepWatcher(Listener):
         followed, running = self._elsewhere, list(self._elsewhere)
         self._elsewhere = []
         shown: set[str] = set()
-        with sigterm_calls(_interrupt):  # SIGTERM does what Ctrl-C does
+        with signals_call([signal.SIGTERM], _interrupt):  # SIGTERM does what Ctrl-C does
             while running:
                 for run in list(running):
                     record = _stored(run)
