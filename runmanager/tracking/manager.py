@@ -196,7 +196,10 @@ class RunManager:
             write_tables(self.paths, report=False)
 
     def save(self, file_name: str | Path) -> None:
-        """Write `file_name`.csv and .json: one row an epoch of this manager's runs, in order of start."""
+        """Write `file_name`.csv and .json: one row an epoch of this manager's runs, in order of start.
+
+        A folder that the name has and that is not there is made.
+        """
         from runmanager.results.write import write_epochs_table
 
         runs = [read_run(paths) for paths in dict.fromkeys(self._begun)]
