@@ -2,13 +2,12 @@
 
 import contextlib
 import threading
+import time
 from pathlib import Path
 
-from runmanager.records.heartbeat import Beat, write_beat
+from runmanager.records.heartbeat import BEAT_SECONDS, Beat, write_beat
 
-__all__ = ["BEAT_SECONDS", "Heartbeat"]
-
-BEAT_SECONDS = 2.0
+__all__ = ["Heartbeat"]
 
 
 class Heartbeat:
@@ -50,7 +49,7 @@ class Heartbeat:
         self._counter += 1
         try:
             if self._path is not None:
-                write_beat(self._path, Beat(self._counter, self.progress))
+                write_beat(self._path, Beat(self._counter, self.progress, int(time.time())))
         except FileNotFoundError:
             return False  # the folder is gone, and with it whoever could read
         except OSError:

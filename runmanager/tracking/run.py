@@ -12,6 +12,7 @@ import msgspec
 import torch
 
 from runmanager.errors import UsageError
+from runmanager.records.attempts import attempts_up_to, epochs_made_elsewhere
 from runmanager.records.files import replace_file
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Outcome, Reason, Status
@@ -121,7 +122,8 @@ class ActiveRun:
     def _restore(self) -> None:
         assert self._checkpointer is not None
         progress = self._checkpointer.load(self.folder.paths.checkpoint)
-        self.history = self.folder.cut_epochs(progress.record)
+        record = self.folder.write(earlier=attempts_up_to(self.record.earlier, progress.record.epoch))
+        self.history = self.folder.cut_epochs(progress.record, unmeasured=epochs_made_elsewhere(record))
         self.num_steps = progress.num_steps
         self._seconds_before = progress.record.run_seconds or 0.0
         events = self.folder.paths.events

@@ -13,11 +13,12 @@ import pytest
 from rich.console import Console
 
 from runmanager.app.following import SweepReader, follow_sweep, show_state
+from runmanager.records.ownership import claim_run
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import RunFolder, claim_run
+from runmanager.records.store import RunFolder
 from runmanager.records.sweep import leave_sweep, plan_cell, write_cells
 
 ME = ProcessIdentity.current()

@@ -11,11 +11,12 @@ from runmanager.app.watching import SweepWatcher
 from runmanager.launching.child import Returned
 from runmanager.launching.engine import Ending, Job
 from runmanager.launching.plan import Action, Cell, PlannedRun
+from runmanager.records.ownership import claim_run
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import RunRecord
 from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import RunFolder, claim_run, read_record
+from runmanager.records.store import RunFolder, read_record
 
 RATES = tuple(number / 10 for number in range(1, 9))
 OWN = ("model=custom", "model._target_=own.Net")
