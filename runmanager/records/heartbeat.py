@@ -18,6 +18,7 @@ __all__ = [
     "Beat",
     "HeartbeatObserver",
     "judged_by_heartbeat",
+    "last_heard",
     "read_beat",
     "timeout_faults",
     "write_beat",
@@ -73,6 +74,11 @@ def read_beat(path: Path) -> Beat | None:
     except (OSError, ValueError):
         pass
     return None
+
+
+def last_heard(beat: Beat | None) -> str:
+    """When a run that cannot be seen from here was last heard of, in words."""
+    return f"last heartbeat {beat.at:%Y-%m-%d %H:%M:%S} UTC" if beat else "no heartbeat"
 
 
 def timeout_faults(name: str, seconds: float) -> list[str]:

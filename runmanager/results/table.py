@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import Any
 
 from runmanager.records.attempts import said_of_attempts
+from runmanager.records.heartbeat import last_heard
 from runmanager.records.run import EpochRecord
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun, SweepContents
@@ -198,5 +199,4 @@ def _sight_notes(runs: Sequence[StoredRun]) -> list[str]:
 
 def _heard_of(run: StoredRun) -> str:
     assert run.record.owner is not None
-    heard = f"last heartbeat {run.beat.at:%Y-%m-%d %H:%M:%S} UTC" if run.beat else "no heartbeat"
-    return f"{run.record.name} on {run.record.owner.host} ({heard})"
+    return f"{run.record.name} on {run.record.owner.host} ({last_heard(run.beat)})"
