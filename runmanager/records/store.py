@@ -38,6 +38,15 @@ class RunFolder:
         replace_file(self.paths.record, encode_record(self.record))
         return self.record
 
+    def is_lost(self) -> bool:
+        """Whether another process, which took this one for gone, has ended the run or taken it over."""
+        try:
+            stored = read_record(self.paths)
+        except RecordError:
+            return False  # the next writing says what is wrong
+        is_ended = stored.status.is_ended and not self.record.status.is_ended
+        return is_ended or (stored.owner, stored.attempt) != (self.record.owner, self.record.attempt)
+
     def append(self, epoch: EpochRecord) -> None:
         """Add an epoch to epochs.jsonl; it survives a kill from here on."""
         if self._appender is None:

@@ -32,12 +32,17 @@ class Heartbeat:
             self._thread.start()
         return self
 
-    def stop(self) -> None:
-        """Beat no more, and take the file away: the run's record tells its end."""
+    def stop(self, *, keeps_file: bool = False) -> None:
+        """Beat no more, and take the file away: the run's record tells its end.
+
+        `keeps_file` where it is another process's by now.
+        """
         self._stopped.set()
         if self._thread is not None and self._path is not None:
             self._thread.join()
             self._thread = None
+            if keeps_file:
+                return
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
 

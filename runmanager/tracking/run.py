@@ -11,7 +11,7 @@ from typing import Any, Self
 import msgspec
 import torch
 
-from runmanager.errors import UsageError
+from runmanager.errors import RunBusyError, UsageError
 from runmanager.records.attempts import attempts_up_to, epochs_made_elsewhere
 from runmanager.records.files import replace_file
 from runmanager.records.run import EpochRecord, RunRecord
@@ -187,7 +187,12 @@ class ActiveRun:
         )
 
     def end_epoch(self, epoch: Epoch) -> EpochRecord:
-        """Stop the clock, write the epoch down, and return its record."""
+        """Stop the clock, write the epoch down, and return its record.
+
+        Raises `RunBusyError` where another process has taken the run over meanwhile: then nothing is written any more.
+        """
+        if self.folder.is_lost():
+            raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
         record, step_losses = epoch.close()
         self.num_steps = epoch.num_steps
         record = msgspec.structs.replace(
@@ -258,7 +263,11 @@ class ActiveRun:
 
     @children_unheard()
     def end(self, error: BaseException | None = None) -> RunRecord:
-        """Write the run's end: as `error` says, or as the epochs say."""
+        """Write the run's end: as `error` says, or as the epochs say; nothing where another process has the run now."""
+        if self.folder.is_lost():
+            self._heartbeat.stop(keeps_file=True)
+            self.folder.close()
+            return self.record
         if self._begun_sinks is None and self._network is not None:
             self._begin_sinks(None)
         outcome = self._outcome() if error is None else self._outcome_of(error)
