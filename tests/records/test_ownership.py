@@ -256,6 +256,32 @@ def test_a_silent_run_that_another_has_claimed_is_not_declared_dead(
     assert read_record(paths).status is Status.RUNNING
 
 
+def test_a_silent_run_that_another_finished_meanwhile_is_not_declared_dead(
+    tmp_path: Path,
+    record: MakeRecord,
+    far: ProcessIdentity,
+    dead: ProcessIdentity,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between our look at a silent run and our claim, another process takes it over, finishes it, and is gone."""
+    paths = RunPaths(tmp_path / "runs" / "a")
+    left_by(paths, record(owner=far))
+    reader = Reader()
+    assert silent_runs([paths], reader.observer) == [paths]
+    read, looks = ownership.read_record, []
+
+    def read_and_lose_time(paths: RunPaths) -> RunRecord:
+        seen = read(paths)
+        looks.append(seen.status)
+        if len(looks) == 1:
+            claim_run(paths, record(owner=dead), observer=reader.observer).write(status=Status.FINISHED)
+        return seen
+
+    monkeypatch.setattr(ownership, "read_record", read_and_lose_time)
+    assert end_silent(paths, reader.observer) is None
+    assert looks[0] is Status.RUNNING and read(paths).status is Status.FINISHED
+
+
 def test_the_record_of_a_run_taken_over_comes_back_unchanged_and_unwritten(
     tmp_path: Path, record: MakeRecord, dead: ProcessIdentity
 ) -> None:
