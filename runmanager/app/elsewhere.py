@@ -1,15 +1,13 @@
 """The cells that another driver of the sweep has, or had: seen to live, followed to their ends, or taken over."""
 
-import contextlib
 import signal
-import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from types import FrameType
+from collections.abc import Callable, Collection, Sequence
 
 from runmanager.app.following import epochs_of
 from runmanager.app.progress import RunDisplay
 from runmanager.errors import RecordError
 from runmanager.launching.plan import Action, PlannedRun, is_left_undone
+from runmanager.launching.signals import signals_call
 from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.ownership import end_silent, silent_runs
 from runmanager.records.run import RunRecord
@@ -64,7 +62,7 @@ def follow_elsewhere(runs: Sequence[PlannedRun], display: RunDisplay, observer: 
     """
     running = list(runs)
     shown: set[str] = set()
-    with _stopped_by_sigterm():
+    with signals_call([signal.SIGTERM], _interrupt):  # SIGTERM does what Ctrl-C does
         while running:
             for run in list(running):
                 record = _followed(run, observer)
@@ -87,18 +85,5 @@ def _followed(run: PlannedRun, observer: HeartbeatObserver) -> RunRecord | None:
     return record
 
 
-@contextlib.contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    earlier = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, earlier)
+def _interrupt() -> None:
+    raise KeyboardInterrupt

@@ -20,7 +20,7 @@ from runmanager.launching.jobs import Ending, Job, Listener
 from runmanager.launching.limits import LimitWatch
 from runmanager.launching.options import RETRIED
 from runmanager.launching.queueing import JobQueue, Try
-from runmanager.launching.signals import stop_signals_heard
+from runmanager.launching.signals import signals_call
 from runmanager.launching.slots import EVERY_GPU, GpuSlots, Lease
 from runmanager.records.states import Outcome, Reason, Status
 
@@ -98,7 +98,7 @@ class LocalEngine:
         queue = JobQueue(jobs, self._slots)
         children: list[_Child] = []
         self._is_halted = False
-        with stop_signals_heard(self._hear_stop):
+        with signals_call((signal.SIGINT, signal.SIGTERM), self._count_interrupt):
             try:
                 while True:
                     self._fill(children, queue, listener)
@@ -211,7 +211,7 @@ class LocalEngine:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child.process.pid, signal.SIGTERM)
 
-    def _hear_stop(self) -> None:
+    def _count_interrupt(self) -> None:
         self._interrupts += 1
 
 

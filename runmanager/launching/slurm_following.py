@@ -1,6 +1,7 @@
 """A driver that waits for its jobs: it sees them begin and end, and hands a cell in again that Slurm has stopped."""
 
 import pickle
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from runmanager.launching.child import Raised
 from runmanager.launching.endings import write_missing_end
 from runmanager.launching.jobs import Ending, Job, Listener, outcome_of_ending
 from runmanager.launching.plan import PlannedRun
-from runmanager.launching.signals import stop_signals_heard
+from runmanager.launching.signals import signals_call
 from runmanager.launching.slurm_job import Report, owner_note
 from runmanager.launching.slurm_options import SlurmOptions
 from runmanager.launching.slurm_queue import JobEnd, SlurmQueue
@@ -95,7 +96,7 @@ class _Follower:
         for each in self._open:
             each.epochs_before = each.num_epochs
         due = 0.0
-        with stop_signals_heard(self._hear_stop):
+        with signals_call((signal.SIGINT, signal.SIGTERM), self._count_interrupt):
             while self._open or self._to_submit:
                 if self._interrupts > self._heeded:
                     self._stop()
@@ -202,7 +203,7 @@ class _Follower:
         self._queue.cancel(jobs)
         self._queue.signal([each.job for each in self._open if each.has_begun], "TERM")
 
-    def _hear_stop(self) -> None:
+    def _count_interrupt(self) -> None:
         self._interrupts += 1
 
 
