@@ -9,7 +9,7 @@ from runmanager.results.options import CompareOptions
 from runmanager.results.sides import Side, differences, must_agree, should_agree, typical
 from runmanager.results.statistics import Interval, difference_interval, speedup_interval
 
-__all__ = ["CONTENDED", "DIFFERENT", "NOT_MEASURED", "Causes", "judge", "verdict"]
+__all__ = ["CONTENDED", "DIFFERENT", "NOT_MEASURED", "Causes", "judge", "obstacles", "tolerance_of", "verdict"]
 
 NOT_MEASURED = "not measured"
 DIFFERENT = ("faster", "slower", "better", "worse")
@@ -35,17 +35,20 @@ def judge(baseline: Side, candidate: Side, shared_host: Causes, options: Compare
     """The measured columns of a comparison's row, its verdict and its reason."""
     metric = candidate.metric
     sides = baseline, candidate
-    counts = [sum(map(len, side.values)) for side in sides]
-    against = _obstacles(sides, counts, options)
+    against = obstacles(sides, options)
     remarks = _remarks(sides)
     row: dict[str, Any] = dict(zip(metric.value_columns, (typical(side.values) for side in sides), strict=True))
-    row |= {"verdict": NOT_MEASURED} | dict(zip(metric.columns[-2:], counts, strict=True))
+    row |= {"verdict": NOT_MEASURED} | dict(zip(metric.columns[-2:], _counts(sides), strict=True))
     if not against:
         found, why = _effect(sides, options)
         row |= found
         remarks = [*why, *remarks]
     reason = "; ".join([*_contended(sides, shared_host), *against, *remarks])
     return row | {"reason": reason or None}
+
+
+def _counts(sides: Sequence[Side]) -> list[int]:
+    return [sum(map(len, side.values)) for side in sides]
 
 
 def _effect(sides: Sequence[Side], options: CompareOptions) -> tuple[dict[str, Any], list[str]]:
@@ -58,16 +61,16 @@ def _effect(sides: Sequence[Side], options: CompareOptions) -> tuple[dict[str, A
         word = metric.word(_direction(estimate.interval, 0, 0))
     else:
         estimate = speedup_interval(*weighed)
-        tolerance, why = _tolerance(sides, options)
+        tolerance, why = tolerance_of(sides, options)
         word = metric.word(_direction(estimate.interval, 1 - tolerance, 1 + tolerance))
     return {metric.effect: estimate.value, "ci_low": estimate.low, "ci_high": estimate.high, "verdict": word}, why
 
 
-def _obstacles(sides: Sequence[Side], counts: Sequence[int], options: CompareOptions) -> list[str]:
+def obstacles(sides: Sequence[Side], options: CompareOptions) -> list[str]:
     """Why the two sides cannot be compared; nothing where they can."""
     if unfinished := [side for side in sides if not side.finished]:
         return [f"{side.label}: {side.state}" for side in unfinished]
-    metric = sides[0].metric
+    metric, counts = sides[0].metric, _counts(sides)
     against = differences(sides, must_agree)
     said = ", ".join(f"{count} of {side.label}" for side, count in zip(sides, counts, strict=True))
     if metric.per_epoch:
@@ -81,7 +84,7 @@ def _obstacles(sides: Sequence[Side], counts: Sequence[int], options: CompareOpt
     return against
 
 
-def _tolerance(sides: Sequence[Side], options: CompareOptions) -> tuple[float, list[str]]:
+def tolerance_of(sides: Sequence[Side], options: CompareOptions) -> tuple[float, list[str]]:
     """The share around 1 that the interval must leave, and why."""
     baseline, candidate = sides
     paired = baseline.paired and candidate.paired
