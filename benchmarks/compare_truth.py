@@ -93,6 +93,8 @@ def false_verdicts(trials: int) -> Iterator[Row]:
         ("5 runs a side in turns, no drift", 5, True, 0.0),
         ("5 runs a side in turns, drift", 5, True, DRIFT),
         ("5 runs a side, one side after the other, drift", 5, False, DRIFT),
+        ("1 run a side, drift", 1, True, DRIFT),
+        ("3 runs a side, one side after the other, drift", 3, False, DRIFT),
     )
     for number, (what, runs, in_turns, drift) in enumerate(cases):
         generator = np.random.default_rng(number)
