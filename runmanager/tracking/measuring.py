@@ -17,7 +17,7 @@ from runmanager.tracking.nvml import open_meter
 from runmanager.tracking.sampling import Sampler
 from runmanager.tracking.work import step_work
 
-__all__ = ["Measuring", "precision_of"]
+__all__ = ["Measuring", "num_parameters", "precision_of"]
 
 _PRECISIONS = {torch.float32: "fp32", torch.float64: "fp64", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _CONVOLUTIONS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
@@ -130,3 +130,11 @@ def precision_of(network: torch.nn.Module, device: torch.device, environment: En
         return precision
     convolves = any(isinstance(module, _CONVOLUTIONS) for module in network.modules())
     return "tf32" if environment.tf32_matmul or (convolves and environment.tf32_cudnn) else "fp32"
+
+
+def num_parameters(network: torch.nn.Module) -> int | None:
+    """How many the network has, frozen ones too; None while a lazy module does not know its shapes."""
+    parameters = list(network.parameters())
+    if any(torch.nn.parameter.is_lazy(parameter) for parameter in parameters):
+        return None
+    return sum(parameter.numel() for parameter in parameters)

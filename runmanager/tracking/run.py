@@ -11,7 +11,8 @@ from typing import Any, Self
 import msgspec
 import torch
 
-from runmanager.errors import UsageError
+from runmanager.errors import RunBusyError, UsageError
+from runmanager.records.attempts import attempts_up_to, epochs_made_elsewhere
 from runmanager.records.files import replace_file
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Outcome, Reason, Status
@@ -23,7 +24,7 @@ from runmanager.tracking.events import cut_events
 from runmanager.tracking.first_batch import batch_size_of, inputs_of, peek
 from runmanager.tracking.heartbeat import Heartbeat
 from runmanager.tracking.idle import IdleRun
-from runmanager.tracking.measuring import Measuring
+from runmanager.tracking.measuring import Measuring, num_parameters
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.outcomes import outcome_of, traceback_of
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
@@ -118,12 +119,13 @@ class ActiveRun:
             self._begin_with_batch(batch, batch_size_of(loader))
         elif self.is_resumed:
             self._begin_sinks(None)
-        self.folder.write(num_parameters=_num_parameters(network), measurements=self._measuring.measurements())
+        self.folder.write(num_parameters=num_parameters(network), measurements=self._measuring.measurements())
 
     def _restore(self) -> None:
         assert self._checkpointer is not None
         progress = self._checkpointer.load(self.folder.paths.checkpoint)
-        self.history = self.folder.cut_epochs(progress.record)
+        record = self.folder.write(earlier=attempts_up_to(self.record.earlier, progress.record.epoch))
+        self.history = self.folder.cut_epochs(progress.record, unmeasured=epochs_made_elsewhere(record))
         self.num_steps = progress.num_steps
         self._seconds_before = progress.record.run_seconds or 0.0
         events = self.folder.paths.events
@@ -199,7 +201,12 @@ class ActiveRun:
         )
 
     def end_epoch(self, epoch: Epoch) -> EpochRecord:
-        """Stop the clock, write the epoch down, and return its record."""
+        """Stop the clock, write the epoch down, and return its record.
+
+        Raises `RunBusyError` where another process has taken the run over meanwhile: then nothing is written any more.
+        """
+        if self.folder.is_lost():
+            raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
         record, step_losses = epoch.close()
         record = msgspec.structs.replace(
             record, warmup=record.epoch == 0 or self._is_warmup(), run_seconds=self._run_seconds()
@@ -275,7 +282,11 @@ class ActiveRun:
 
     @children_unheard()
     def end(self, error: BaseException | None = None) -> RunRecord:
-        """Write the run's end: as `error` says, or as the epochs say."""
+        """Write the run's end: as `error` says, or as the epochs say; nothing where another process has the run now."""
+        if self.folder.is_lost():
+            self._heartbeat.stop(keeps_file=True)
+            self.folder.close()
+            return self.record
         if self._begun_sinks is None and self._network is not None:
             self._begin_sinks(None)
         outcome = self._outcome() if error is None else self._outcome_of(error)
@@ -288,7 +299,7 @@ class ActiveRun:
             message=outcome.message,
             ended_at=ended_at,
             run_seconds=self._run_seconds(),
-            num_parameters=None if self._network is None else _num_parameters(self._network),
+            num_parameters=None if self._network is None else num_parameters(self._network),
             peak_memory_bytes=peak_memory_bytes(self.device),
             environment=self._measuring.environment_at_end(self.record.environment),
             measurements=self._measuring.measurements(),
@@ -331,14 +342,6 @@ class ActiveRun:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.end(error)
-
-
-def _num_parameters(network: torch.nn.Module) -> int | None:
-    """Frozen ones too; None while a lazy module does not know its shapes."""
-    parameters = list(network.parameters())
-    if any(torch.nn.parameter.is_lazy(parameter) for parameter in parameters):
-        return None
-    return sum(parameter.numel() for parameter in parameters)
 
 
 def _before_tracking(record: EpochRecord) -> EpochRecord:
