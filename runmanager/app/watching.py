@@ -13,7 +13,7 @@ from typing import Self
 
 from rich.console import Console
 
-from runmanager.app.following import epochs_of
+from runmanager.app.following import SweepReader, epochs_of
 from runmanager.app.progress import RunDisplay
 from runmanager.app.summary import command_name, show_results
 from runmanager.errors import RecordError
@@ -225,10 +225,10 @@ class SweepWatcher(Listener):
 
 
 def write_tables_alone(sweep: SweepPaths) -> None:
-    """Write the tables of a sweep that has no driver."""
+    """Write the tables of a sweep that has no driver, and its report if the last of its cells has just ended."""
     from runmanager.results.write import write_tables
 
-    write_tables(sweep, report=False)
+    write_tables(sweep, report=all(cell.is_ended for cell in SweepReader(sweep).read().cells))
 
 
 def _record_of(run: PlannedRun, pid: int) -> tuple[RunRecord | None, bool]:
