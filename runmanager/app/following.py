@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 
 from runmanager.app.progress import RunDisplay, run_line
-from runmanager.app.queued import QueuedCells, slurm_here
+from runmanager.app.queued import QueuedCells
 from runmanager.app.summary import show_results
 from runmanager.errors import RecordError
 from runmanager.launching.slurm_queue import WAITING_STATES, SlurmQueue
@@ -159,9 +159,9 @@ def _in_order(planned: Sequence[PlannedCell], runs: Sequence[CellState], sweep: 
     return cells + [run for run in others if run.is_damaged or run.record is not None]
 
 
-def show_state(sweep: SweepPaths, console: Console) -> int:
+def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None = None) -> int:
     """Print the sweep's state, with a line for each run that is running or has ended badly; return its status."""
-    state = SweepReader(sweep, queue=slurm_here()).read()
+    state = SweepReader(sweep, queue=queue).read()
     console.print(f"{sweep.root}: {state.in_words()}", markup=False, highlight=False)
     for number, cell in enumerate(state.cells, start=1):
         if cell.record is None or cell.record.status.is_success:
@@ -178,13 +178,19 @@ def show_state(sweep: SweepPaths, console: Console) -> int:
     return state.status
 
 
-def follow_sweep(sweep: SweepPaths, console: Console, *, wait: Callable[[float], object] = time.sleep) -> int:
+def follow_sweep(
+    sweep: SweepPaths,
+    console: Console,
+    *,
+    queue: SlurmQueue | None = None,
+    wait: Callable[[float], object] = time.sleep,
+) -> int:
     """Show the sweep's runs until every cell has ended, then its tables; return its exit status.
 
     Only files are read, so it serves beside the driver, after it, and without one; of cells that were handed to Slurm
-    its queue is asked too, where that can be. Where nobody else has written their report, it is written at the end.
+    its `queue` is asked too, where there is one. Where nobody else has written their report, it is written at the end.
     """
-    reader = SweepReader(sweep, queue=slurm_here())
+    reader = SweepReader(sweep, queue=queue)
     state = reader.read()
     display = RunDisplay(console, num_runs=len(state.cells))
     display.say(f"{sweep.root}: {state.in_words()}")

@@ -22,12 +22,13 @@ def watch(
     from rich.console import Console
 
     from runmanager.app.following import follow_sweep, show_state
+    from runmanager.app.queued import slurm_here
 
     paths = find_sweep(sweep)
     console = Console(highlight=False)
     if once:
-        return show_state(paths, console)
+        return show_state(paths, console, queue=slurm_here())
     try:
-        return follow_sweep(paths, console)
+        return follow_sweep(paths, console, queue=slurm_here())
     except KeyboardInterrupt:
         return _INTERRUPTED

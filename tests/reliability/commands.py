@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 300  # of a sweep, on a machine that has much else to do
 LOOK_SECONDS = 0.01
@@ -46,13 +44,7 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
         yield
     finally:
         if process.poll() is None:
-            offspring = psutil.Process(process.pid).children(recursive=True)
             os.killpg(process.pid, signal.SIGKILL)
-            for each in offspring:  # some have groups of their own
-                try:
-                    each.kill()
-                except psutil.NoSuchProcess:
-                    continue
         process.wait()
 
 

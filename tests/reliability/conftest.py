@@ -20,6 +20,14 @@ def kills() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def deaths() -> ModuleType:
+    """tests/reliability/deaths.py."""
+    import deaths
+
+    return deaths
+
+
+@pytest.fixture(scope="session")
 def killer(kills: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A killer that has not killed yet."""
     return kills.Killer(tmp_path_factory.mktemp("kills"), seed=20, say=lambda line: None)
