@@ -1,10 +1,8 @@
 """Counting how often the user asks to stop, where that is to be heeded between two steps and not at once."""
 
-import contextlib
-import signal
-import threading
-from collections.abc import Iterator
-from types import FrameType
+from contextlib import AbstractContextManager
+
+from runmanager.launching.signals import stop_signals_heard
 
 __all__ = ["Interrupts"]
 
@@ -32,19 +30,9 @@ class Interrupts:
         before, self.heeded = self.heeded, self.count
         return self.heeded > before
 
-    @contextlib.contextmanager
-    def counted(self) -> Iterator[None]:
-        """Count both signals meanwhile; only a main thread can."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
+    def counted(self) -> AbstractContextManager[None]:
+        """Count them meanwhile."""
+        return stop_signals_heard(self._hear)
 
-        def count(number: int, frame: FrameType | None) -> None:
-            self.count += 1
-
-        earlier = {number: signal.signal(number, count) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in earlier.items():
-                signal.signal(number, handler)
+    def _hear(self) -> None:
+        self.count += 1

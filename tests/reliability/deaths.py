@@ -154,13 +154,18 @@ def try_death(
 
 
 def _await_those_at(folder: Path, *, patience_seconds: float) -> None:
-    """Wait for jobs that outlive the command, and end what does not end; they all stand in its folder."""
+    """Wait for jobs that outlive the command, and end those that do not end; they all stand in its folder.
+
+    Raises `TimeoutError` where one cannot be ended.
+    """
     until = time.monotonic() + patience_seconds
     while left := _those_at(folder):
         if time.monotonic() >= until:
             for each in left:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     each.kill()
+        if time.monotonic() >= until + _PATIENCE_SECONDS:
+            raise TimeoutError(f"{left} do not end")
         time.sleep(0.1)  # between two looks
 
 
