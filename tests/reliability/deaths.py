@@ -30,7 +30,7 @@ from runmanager.records.store import read_sweep
 
 FINE = ("one", "two", "three")
 _LIMIT_SECONDS = 45  # of a run, where a launcher has such a limit; the fine ones must keep it on a busy machine, too
-_PATIENCE_SECONDS = 150  # for a command that does not end by itself
+_PATIENCE_SECONDS = 300  # for a command that does not end by itself
 NOT_MEASURED = "not measured"
 
 
@@ -87,7 +87,7 @@ LAUNCHERS = {
         Launcher("basic"),
         # One at a time it would run them in the driver's own process.
         Launcher("joblib", ("hydra.launcher.n_jobs=2",), _SECONDS, "hydra_joblib_launcher"),
-        Launcher("submitit_local", (), ("hydra.launcher.timeout_min=1",), "hydra_submitit_launcher"),
+        Launcher("submitit_local", (), ("hydra.launcher.timeout_min=3",), "hydra_submitit_launcher"),
     )
 }
 
@@ -194,22 +194,29 @@ def row(death: Death, seen: Mapping[str, Seen]) -> str:
 
 SUMMARY = "8 ways to die, each in cell 1 of 4"
 SIX = "6 cells on Slurm, one SIGKILLed and one preempted"
+_SIX_CELLS = "six"
 _COMMAND = "`python tests/reliability/deaths.py`"
 
 
-def summary(seen: Mapping[tuple[str, str], Seen]) -> str:
-    """The row of all deaths together."""
+def summary(rows: Sequence[str]) -> str:
+    """The row of all deaths together, from their rows as they stand on the page."""
+    columns = zip(*(line.strip("| ").split(" | ")[1:] for line in rows), strict=True)
     parts = []
-    for name, launcher in LAUNCHERS.items():
-        mine = [each for (launched, _), each in seen.items() if launched == name]
-        if not mine:
-            parts.append(f"`{name}`: {NOT_MEASURED}")
+    for launcher, cells in zip(LAUNCHERS.values(), columns, strict=True):
+        if NOT_MEASURED in cells:
+            parts.append(f"`{launcher.name}`: {NOT_MEASURED}")
         elif launcher.is_ours:
-            kept = sum(each.is_as_promised for each in mine)
-            parts.append(f"`{name}`: {kept} of {len(mine)} times 3 finished and 1 truthful, status 1")
+            kept = sum(cell == _promised(death) for cell, death in zip(cells, DEATHS.values(), strict=True))
+            parts.append(f"`{launcher.name}`: {kept} of {len(cells)} times 3 finished and 1 truthful, status 1")
         else:
-            parts.append(f"`{name}`: {sum(each.num_finished == 3 for each in mine)} of {len(mine)} times 3 finished")
+            whole = sum(cell.startswith("3 finished;") for cell in cells)
+            parts.append(f"`{launcher.name}`: {whole} of {len(cells)} times 3 finished")
     return f"| {SUMMARY} | {'; '.join(parts)} ([each](#eight-ways-to-die)) | {_COMMAND} |"
+
+
+def _promised(death: Death) -> str:
+    states: dict[str, tuple[str, str | None]] = dict.fromkeys(FINE, ("finished", None))
+    return Seen(death, {death.way: death.state, **states}, death.message, 1).in_words()
 
 
 def six_row(waited: Six | None, detached: Six | None) -> str:
@@ -267,28 +274,35 @@ def _sixes(folder: Path, slurm: Any) -> tuple[Six, Six]:
 def main() -> int:
     """Carry out the command line; status 1 where one of our launchers did not keep its promise."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--launchers", default=",".join(LAUNCHERS), help="only these, separated by commas")
-    parser.add_argument("--deaths", default=",".join(DEATHS), help="only these, separated by commas")
+    parser.add_argument("--launchers", default=",".join(LAUNCHERS), help="only these columns")
+    parser.add_argument("--rows", default=",".join((*DEATHS, _SIX_CELLS)), help="only these rows")
     parser.add_argument("--write", type=Path, help="the page whose rows are to be replaced by what was seen")
     options = parser.parse_args()
     chosen = [LAUNCHERS[name] for name in options.launchers.split(",")]
-    deaths = [DEATHS[way] for way in options.deaths.split(",")]
-    if options.write and (len(chosen), len(deaths)) != (len(LAUNCHERS), len(DEATHS)):
-        parser.error("--write must come with every launcher and every death, or the page would mix two commands")
+    names = options.rows.split(",")
+    deaths = [DEATHS[way] for way in names if way != _SIX_CELLS]
+    if options.write and len(chosen) != len(LAUNCHERS):
+        parser.error("--write must come with every launcher: a row is written as a whole")
     with tempfile.TemporaryDirectory() as temporary, _slurm(Path(temporary) / "slurm") as slurm:
         seen = dict(_all(Path(temporary), chosen, deaths, slurm))
-        sixes = _sixes(Path(temporary), slurm) if LAUNCHERS["slurm"] in chosen and slurm else (None, None)
-    rows = [
-        (death.words, row(death, {n: each for (n, way), each in seen.items() if way == death.way})) for death in deaths
-    ]
-    rows += [(SUMMARY, summary(seen)), (SIX, six_row(*sixes))]
-    for _, line in rows:
+        sixes = _sixes(Path(temporary), slurm) if _SIX_CELLS in names and slurm else (None, None)
+    rows = {d.words: row(d, {n: each for (n, way), each in seen.items() if way == d.way}) for d in deaths}
+    if _SIX_CELLS in names:
+        rows[SIX] = six_row(*sixes)
+    for line in rows.values():
         print(line)
     if options.write:
-        for begins, line in rows:
-            write_row(options.write, rf"{re.escape(begins)} \|", line)
+        _write(options.write, rows)
     ours = [each.is_as_promised for (name, _), each in seen.items() if LAUNCHERS[name].is_ours]
     return 0 if all(ours) and all(six is None or six.is_as_promised for six in sixes) else 1
+
+
+def _write(page: Path, rows: Mapping[str, str]) -> None:
+    for words, line in rows.items():
+        write_row(page, rf"{re.escape(words)} \|", line)
+    lines = page.read_text().splitlines()
+    of_deaths = [next(line for line in lines if line.startswith(f"| {d.words} |")) for d in DEATHS.values()]
+    write_row(page, rf"{re.escape(SUMMARY)} \|", summary(of_deaths))
 
 
 if __name__ == "__main__":

@@ -39,10 +39,22 @@ def test_the_rows(deaths: ModuleType) -> None:
         "| a hang | 3 finished; `killed` (`timeout`); status 1 | not measured | "
         "1 finished; `crashed` (`vanished`), 2 `pending`; never ended | not measured | not measured |"
     )
-    summary = deaths.summary({("local", "hangs"): good, ("basic", "hangs"): bad})
-    assert "`local`: 1 of 1 times 3 finished and 1 truthful, status 1; `slurm`: not measured" in summary
-    assert "`basic`: 0 of 1 times 3 finished" in summary
     assert deaths.six_row(None, None).split(" | ")[1] == "not measured"
+
+
+def test_the_row_of_all_deaths_is_made_of_their_rows(deaths: ModuleType) -> None:
+    finished = dict.fromkeys(deaths.FINE, ("finished", None))
+    rows = []
+    for death in deaths.DEATHS.values():
+        good = deaths.Seen(death, {**finished, death.way: death.state}, death.message, 1)
+        bad = deaths.Seen(death, {**finished, "two": ("pending", None), death.way: death.state}, "", 1)
+        local = bad if death.way == "hangs" else good
+        rows.append(deaths.row(death, {"local": local, "basic": bad, "joblib": good}))
+    assert deaths.summary(rows) == (
+        "| 8 ways to die, each in cell 1 of 4 | `local`: 7 of 8 times 3 finished and 1 truthful, status 1; "
+        "`slurm`: not measured; `basic`: 0 of 8 times 3 finished; `joblib`: 8 of 8 times 3 finished; "
+        "`submitit_local`: not measured ([each](#eight-ways-to-die)) | `python tests/reliability/deaths.py` |"
+    )
 
 
 def test_every_row_has_its_place_on_the_page(deaths: ModuleType) -> None:
