@@ -1,8 +1,9 @@
 """Counting how often the user asks to stop, where that is to be heeded between two steps and not at once."""
 
+import signal
 from contextlib import AbstractContextManager
 
-from runmanager.launching.signals import stop_signals_heard
+from runmanager.launching.signals import signals_call
 
 __all__ = ["Interrupts"]
 
@@ -32,7 +33,7 @@ class Interrupts:
 
     def counted(self) -> AbstractContextManager[None]:
         """Count them meanwhile."""
-        return stop_signals_heard(self._hear)
+        return signals_call((signal.SIGINT, signal.SIGTERM), self._hear)
 
     def _hear(self) -> None:
         self.count += 1

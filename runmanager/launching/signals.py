@@ -1,32 +1,26 @@
-"""Hearing that the user wants a sweep to stop."""
+"""What signals do for a while, in a driver and in a run's own process."""
 
-import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
-__all__ = ["stop_signals_heard"]
+__all__ = ["signals_call"]
 
 
-@contextlib.contextmanager
-def stop_signals_heard(hear: Callable[[], None]) -> Iterator[None]:
-    """Call `hear` for each Ctrl-C and SIGTERM meanwhile.
+@contextmanager
+def signals_call(numbers: Sequence[int], act: Callable[[], None]) -> Iterator[None]:
+    """Let each of these signals call `act`. In another thread than the main one they are not ours: nothing changes.
 
-    Ctrl-C stays ignored where this process was started to ignore it, as by a shell's `&`: it is meant for what runs in
-    the foreground. Python hears signals in the main thread only: from another one nothing is changed.
+    Ctrl-C stays ignored where this process was started to ignore it, as by a shell's `&` in a script: it is meant for
+    what runs in the foreground.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        hear()
-
-    heard = [signal.SIGTERM]
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        heard.append(signal.SIGINT)
-    earlier = {number: signal.signal(number, handle) for number in heard}
+    is_deaf = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    heard = [number for number in numbers if not (is_deaf and number == signal.SIGINT)]
+    earlier = {number: signal.signal(number, lambda number, frame: act()) for number in heard}
     try:
         yield
     finally:
