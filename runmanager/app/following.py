@@ -1,9 +1,8 @@
 """Following a sweep from its files alone: its cells as they stand, and their progress until the last has ended."""
 
 import contextlib
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import Console
@@ -13,6 +12,7 @@ from runmanager.app.queued import QueuedCells
 from runmanager.app.summary import show_results
 from runmanager.errors import RecordError
 from runmanager.launching.slurm_queue import WAITING_STATES, SlurmQueue
+from runmanager.records.heartbeat import HeartbeatObserver, last_heard, read_beat
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.run import RunRecord
 from runmanager.records.states import Status
@@ -23,7 +23,6 @@ __all__ = ["CellState", "SweepReader", "SweepState", "epochs_of", "follow_sweep"
 
 LOOK_SECONDS = 0.5
 _NOT_ENDED = object()
-_SILENT_SECONDS = 60.0  # a driver on another host that lets nothing be seen for so long is taken to be gone
 
 
 @dataclass(frozen=True)
@@ -90,28 +89,30 @@ class SweepState:
 class SweepReader:
     """Reads a sweep's state again and again; files that did not change are not read again.
 
-    `queue` is asked for the cells that were handed to Slurm; None asks nobody.
+    What is on another host is judged by `observer`: a run by its heartbeat, and a driver is taken to be gone when it
+    has let no record change for the same time. `queue` is asked for the cells that were handed to Slurm; None asks
+    nobody.
     """
 
     def __init__(
-        self, paths: SweepPaths, *, queue: SlurmQueue | None = None, clock: Callable[[], float] = time.monotonic
+        self, paths: SweepPaths, *, observer: HeartbeatObserver | None = None, queue: SlurmQueue | None = None
     ) -> None:
         self._paths = paths
-        self._queued = QueuedCells(paths, queue, clock=clock)
-        self._clock = clock
+        self._observer = observer or HeartbeatObserver()
+        self._queued = QueuedCells(paths, queue, clock=self._observer.clock)
         self._known: dict[str, tuple[tuple[int, int], CellState]] = {}
-        self._last: tuple[object, ...] | None = None
-        self._changed_at = clock()
+        self._last: dict[str, tuple[int, int]] | None = None
+        self._changed_at = self._observer.clock()
 
     def read(self) -> SweepState:
         """The state now. Raises `RecordError` where sweep.json is damaged."""
         plan = read_sweep_record(self._paths)
         jobs = self._queued.look()  # first: a job that is over by now has left its run's end behind
         cells = _in_order(plan.planned if plan else (), self._runs(), self._paths)
-        seen = tuple(cell.record for cell in cells)
-        if self._last is not None and seen != self._last:
-            self._changed_at = self._clock()
-        self._last = seen
+        stored = {name: mark for name, (mark, _) in self._known.items()}
+        if self._last is not None and stored != self._last:
+            self._changed_at = self._observer.clock()
+        self._last = stored
         return SweepState([self._with_job(cell, jobs) for cell in cells], self._is_driven(plan))
 
     def _with_job(self, cell: CellState, jobs: Mapping[str, str | None]) -> CellState:
@@ -136,13 +137,13 @@ class SweepReader:
         except RecordError:
             return CellState(paths, None, is_damaged=True)
         record = known[1].record
-        return CellState(paths, record.observed() if record else None)
+        return CellState(paths, self._observer.observed(paths, record) if record else None)
 
     def _is_driven(self, plan: SweepRecord | None) -> bool | None:
         lives = [driver.is_alive() for driver in (plan.drivers if plan else ())]
         if True in lives:
             return True
-        is_silent = self._clock() - self._changed_at >= _SILENT_SECONDS
+        is_silent = self._observer.clock() - self._changed_at >= self._observer.limit_seconds
         return None if None in lives and not is_silent else False
 
 
@@ -174,6 +175,8 @@ def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None 
         line = run_line(cell.paths, cell.record, epochs, counted=counted)
         if cell.is_running:
             line.append(f"  epoch {epochs[-1].epoch if epochs else 0}/{epochs_of(cell.record)}")
+        if cell.record.is_out_of_sight:
+            line.append(f"  on another host, {last_heard(read_beat(cell.paths.heartbeat))}")
         console.print(line, soft_wrap=not console.is_terminal)
     return state.status
 
@@ -183,14 +186,16 @@ def follow_sweep(
     console: Console,
     *,
     queue: SlurmQueue | None = None,
-    wait: Callable[[float], object] = time.sleep,
+    observer: HeartbeatObserver | None = None,
 ) -> int:
     """Show the sweep's runs until every cell has ended, then its tables; return its exit status.
 
     Only files are read, so it serves beside the driver, after it, and without one; of cells that were handed to Slurm
     its `queue` is asked too, where there is one. Where nobody else has written their report, it is written at the end.
+    `observer` tells of runs of other hosts whether they are gone, and how to wait between two looks.
     """
-    reader = SweepReader(sweep, queue=queue)
+    observer = observer or HeartbeatObserver()
+    reader = SweepReader(sweep, observer=observer, queue=queue)
     state = reader.read()
     display = RunDisplay(console, num_runs=len(state.cells))
     display.say(f"{sweep.root}: {state.in_words()}")
@@ -201,10 +206,10 @@ def follow_sweep(
             follower.look(state)
             if state.is_ended:
                 break
-            wait(LOOK_SECONDS)
+            observer.wait(LOOK_SECONDS)
             state = reader.read()
     _write_missing_report(sweep, state)
-    show_results(sweep, console)
+    show_results(sweep, console, observer=observer)
     return state.status
 
 
@@ -240,7 +245,7 @@ class _Follower:
             self._display.counted(cell.paths)
         for cell in ended:
             if cell.record is None or not cell.record.status.is_success:
-                self._display.ended(cell.paths)
+                self._display.ended(cell.paths, cell.record)
 
     def look(self, state: SweepState) -> None:
         self._display.count_to(len(state.cells))
@@ -258,7 +263,7 @@ class _Follower:
             ):
                 self._running.pop(name, None)
                 self._ended[name] = cell.record
-                self._display.ended(cell.paths)
+                self._display.ended(cell.paths, cell.record)
         self._display.follow(list(self._running.values()))
         self._say_who_waits(state)
 
