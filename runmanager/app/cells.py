@@ -1,5 +1,6 @@
 """From the words of a command to its cells: expanded, composed, checked and named, or every fault at once."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from runmanager.launching.plan import Cell
 from runmanager.records.grid import flatten, readable_name
 from runmanager.records.signature import UNSIGNED, short_signature, signature
 
-__all__ = ["Grid", "expand", "prepare_cells", "split"]
+__all__ = ["Grid", "count_cells", "expand", "prepare_cells", "split"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,12 @@ def expand(overrides: Sequence[Override]) -> list[list[str]]:
             values = [override.get_value_element_as_str()]
         cells = [[*cell, f"{key}={value}"] for cell in cells for value in values]
     return cells
+
+
+def count_cells(overrides: Sequence[Override]) -> int:
+    """How many cells `expand` makes of the overrides."""
+    axes = [each for each in overrides if each.is_sweep_override()]
+    return math.prod(sum(1 for _ in axis.sweep_string_iterator()) for axis in axes)
 
 
 def prepare_cells(loader: CellLoader, master: DictConfig, words: Sequence[str]) -> Grid:

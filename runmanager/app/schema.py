@@ -114,11 +114,11 @@ def plain_config(cfg: DictConfig) -> dict[str, Any]:
 
     Raises OmegaConf's errors for a value that is missing or cannot be resolved.
     """
-    plain = OmegaConf.to_container(
-        OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"]), resolve=True, throw_on_missing=True
-    )
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
+    return {str(key): _plain(cfg[key]) for key in cfg if key != "hydra"}  # no copy: it would take twice the time
+
+
+def _plain(value: Any) -> Any:
+    return OmegaConf.to_container(value, resolve=True, throw_on_missing=True) if OmegaConf.is_config(value) else value
 
 
 def conf_folder() -> Path:

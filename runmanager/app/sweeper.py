@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from runmanager.app.cells import Grid, prepare_cells, split
+from runmanager.app.cells import Grid, count_cells, prepare_cells, split
 from runmanager.app.composition import CellLoader
+from runmanager.app.options import GridSweeperOptions
 from runmanager.app.preflight import Questions, preflight
 from runmanager.app.schema import Config
 from runmanager.app.watching import SweepWatcher
@@ -37,18 +38,7 @@ from runmanager.tracking.provenance import DRIVEN_VARIABLE, command_line, commit
 __all__ = ["GridSweeper", "register_sweeper"]
 
 _ASKED_FROM = 200  # cells; fewer are begun without a question
-
-
-@dataclass
-class GridSweeperOptions:
-    """`params`: the axes of a preset. The others are this application's flags, and `multirun` whether -m was given."""
-
-    _target_: str = "hydra_plugins.runmanager.GridSweeper"
-    params: dict[str, str] | None = None
-    multirun: bool = True
-    dry_run: bool = False
-    quiet: bool = False
-    yes: bool = False
+_PREPARED_FROM = 20  # cells; fewer are composed in no time, and there may be nothing to run
 
 
 class GridSweeper(Sweeper):
@@ -80,6 +70,8 @@ class GridSweeper(Sweeper):
         """Called by Hydra with the overrides that are not its own."""
         words = [f"{key}={value}" for key, value in self._params.items()] + arguments
         self._refuse_hidden_grid(words)
+        if not self._dry_run and (num_cells := count_cells(split(self._loader, words))) >= _PREPARED_FROM:
+            self._engine().get_ready(num_jobs=num_cells)  # while the cells are composed and checked
         grid = prepare_cells(self._loader, self._master, words)
         first = grid.configs[0]
         sweep = _folder_for(first)

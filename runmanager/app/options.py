@@ -1,0 +1,17 @@
+"""What Hydra is told of the sweeper, `hydra.sweeper.*`. Light: each run's process reads it with its configuration."""
+
+from dataclasses import dataclass
+
+__all__ = ["GridSweeperOptions"]
+
+
+@dataclass
+class GridSweeperOptions:
+    """`params`: the axes of a preset. The others are this application's flags, and `multirun` whether -m was given."""
+
+    _target_: str = "hydra_plugins.runmanager.GridSweeper"
+    params: dict[str, str] | None = None
+    multirun: bool = True
+    dry_run: bool = False
+    quiet: bool = False
+    yes: bool = False
