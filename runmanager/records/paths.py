@@ -3,7 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["RunPaths", "SweepPaths"]
+__all__ = ["EPOCHS", "RECORD", "RunPaths", "SweepPaths"]
+
+RECORD = "run.json"
+"""The name of a run's record, for those who read so many that a `Path` for each is too dear."""
+
+EPOCHS = "epochs.jsonl"
+"""The name of the file of a run's epochs."""
 
 
 @dataclass(frozen=True)
@@ -18,11 +24,11 @@ class RunPaths:
 
     @property
     def record(self) -> Path:
-        return self.root / "run.json"
+        return self.root / RECORD
 
     @property
     def epochs(self) -> Path:
-        return self.root / "epochs.jsonl"
+        return self.root / EPOCHS
 
     @property
     def config(self) -> Path:

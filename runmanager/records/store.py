@@ -1,10 +1,12 @@
 """The run folder on disk: claiming and writing it as its one owner, reading it and whole sweeps as anybody."""
 
+import contextlib
 import errno
+import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,8 +14,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from runmanager.errors import RecordError, RunBusyError
-from runmanager.records.files import LineAppender, complete_lines, replace_file
-from runmanager.records.paths import RunPaths, SweepPaths
+from runmanager.records.files import LineAppender, complete_lines, content_of, replace_file
+from runmanager.records.paths import EPOCHS, RECORD, RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import SCHEMA_VERSION, EpochRecord, RunRecord
 
@@ -166,17 +168,17 @@ def _give_back(claim: Path) -> None:
     shutil.rmtree(gone)
 
 
-def decode_file(path: Path, kind: type[_T]) -> _T:
+def decode_file(path: str | Path, decoder: msgspec.json.Decoder[_T]) -> _T:
     """A versioned JSON file; unknown fields are tolerated, a newer `schema_version` is refused by name."""
     try:
-        data = path.read_bytes()
-        version = msgspec.json.decode(data, type=_Versioned).schema_version
+        data = content_of(path)
+        version = _VERSION_DECODER.decode(data).schema_version
         if version > SCHEMA_VERSION:
             raise RecordError(
                 f"{path} must have a schema_version of at most {SCHEMA_VERSION}, got {version}; "
                 "it was written by a newer runmanager: upgrade this one."
             )
-        return msgspec.json.decode(data, type=kind)
+        return decoder.decode(data)
     except FileNotFoundError:
         raise RecordError(f"{path} must be a file, got nothing there.") from None
     except (OSError, msgspec.MsgspecError, RecursionError) as error:
@@ -187,18 +189,20 @@ class _Versioned(msgspec.Struct):
     schema_version: int = SCHEMA_VERSION
 
 
+_VERSION_DECODER = msgspec.json.Decoder(_Versioned)
+_RECORD_DECODER = msgspec.json.Decoder(RunRecord)
+_EPOCH_DECODER = msgspec.json.Decoder(EpochRecord)
+
+
 def read_record(paths: RunPaths) -> RunRecord:
     """The run's record as stored. Raises `RecordError` if it is missing, damaged or newer than this package."""
-    return decode_file(paths.record, RunRecord)
-
-
-_EPOCH_DECODER = msgspec.json.Decoder(EpochRecord)
+    return decode_file(f"{paths.root}/{RECORD}", _RECORD_DECODER)
 
 
 def read_epochs(paths: RunPaths) -> list[EpochRecord]:
     """The run's epochs in order; a torn last line is left out. Raises `RecordError` for a damaged line."""
     try:
-        return [_EPOCH_DECODER.decode(line) for line in complete_lines(paths.epochs)]
+        return [_EPOCH_DECODER.decode(line) for line in complete_lines(f"{paths.root}/{EPOCHS}")]
     except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise RecordError(f"{paths.epochs} is damaged: {error}") from error
 
@@ -237,21 +241,34 @@ def read_run(paths: RunPaths) -> StoredRun:
 def read_sweep(paths: SweepPaths) -> SweepContents:
     """Every run of a sweep. A damaged run is reported and drops no other; its epochs alone damaged, it stays."""
     runs, damaged = [], []
-    for folder in run_folders(paths):
-        run = RunPaths(folder)
-        try:
-            record = read_record(run).observed()
-        except RecordError as error:
-            damaged.append(Damage(run.root, str(error)))
-            continue
-        try:
-            epochs = read_epochs(run)
-        except RecordError as error:
-            damaged.append(Damage(run.root, str(error)))
-            epochs = []
-        runs.append(StoredRun(run, record, epochs))
+    with _collector_at_rest():
+        for folder in run_folders(paths):
+            run = RunPaths(folder)
+            try:
+                record = read_record(run).observed()
+            except RecordError as error:
+                damaged.append(Damage(run.root, str(error)))
+                continue
+            try:
+                epochs = read_epochs(run)
+            except RecordError as error:
+                damaged.append(Damage(run.root, str(error)))
+                epochs = []
+            runs.append(StoredRun(run, record, epochs))
     runs.sort(key=lambda run: (run.record.started_at or "~", run.record.name))
     return SweepContents(paths, runs, damaged)
+
+
+@contextlib.contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """No search for garbage meanwhile: there is none, and going through what was read takes as long as reading it."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def run_folders(paths: SweepPaths) -> list[Path]:
@@ -259,4 +276,5 @@ def run_folders(paths: SweepPaths) -> list[Path]:
     if not paths.runs.is_dir():
         return []
     with os.scandir(paths.runs) as entries:
-        return sorted(Path(entry.path) for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        found = [entry.path for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+    return [Path(path) for path in sorted(found)]  # paths take ten times as long to sort as texts
