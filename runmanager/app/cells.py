@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from runmanager.app.composition import CellLoader
-from runmanager.app.schema import Config, plain_config, read_config, unknown_settings
+from runmanager.app.schema import CellReader, Config, read_config, unknown_settings
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell
 from runmanager.records.grid import flatten, readable_name
@@ -83,8 +83,9 @@ def prepare_cells(loader: CellLoader, master: DictConfig, words: Sequence[str]) 
                 None
             )
     cells, configs = [], []
+    reader = CellReader()
     for words_of_cell in expand(overrides):
-        composed = _composed(loader, master, words_of_cell, faults)
+        composed = _composed(loader, master, words_of_cell, reader, faults)
         if composed is None:
             continue
         plain, config = composed
@@ -101,7 +102,7 @@ def prepare_cells(loader: CellLoader, master: DictConfig, words: Sequence[str]) 
 
 
 def _composed(
-    loader: CellLoader, master: DictConfig, words: list[str], faults: dict[str, None]
+    loader: CellLoader, master: DictConfig, words: list[str], reader: CellReader, faults: dict[str, None]
 ) -> tuple[dict[str, Any], Config] | None:
     try:
         cfg = loader.load_sweep_config(master, words)
@@ -109,7 +110,7 @@ def _composed(
         if unknown:
             faults.update(dict.fromkeys(unknown))
             return None
-        return plain_config(cfg), read_config(cfg)
+        return reader.read(cfg)
     except (HydraException, OmegaConfBaseException) as error:
         found, rest = loader.diagnose(master, words)
         faults.update(dict.fromkeys(found or [_said(error)]))
@@ -136,5 +137,5 @@ def _axes(varying: Sequence[str], cells: Sequence[Cell]) -> dict[str, list[Any]]
     for key in varying:
         name = key.lstrip("+~")
         values = [_value_of(dict(cell.config), name) for cell in cells]
-        axes[name] = [value for index, value in enumerate(values) if value not in values[:index]]
+        axes[name] = list({repr(value): value for value in values}.values())
     return axes

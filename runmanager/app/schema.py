@@ -14,7 +14,7 @@ from runmanager.training.faults import fault, meant, nearest
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.options import OPTION_TYPES
 
-__all__ = ["Config", "conf_folder", "plain_config", "read_config", "register_schema", "unknown_settings"]
+__all__ = ["CellReader", "Config", "conf_folder", "plain_config", "read_config", "register_schema", "unknown_settings"]
 
 _GROUPS = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
 
@@ -85,6 +85,28 @@ def read_config(cfg: DictConfig) -> Config:
         key: OmegaConf.to_object(cfg[key]) if OmegaConf.is_config(cfg[key]) else cfg[key] for key in known
     }
     return Config(**values)
+
+
+class CellReader:
+    """Reads the cells of a grid. A group that is the same in several is read once and shared, as most groups are."""
+
+    def __init__(self) -> None:
+        self._plain: dict[tuple[str, Any, str], Any] = {}
+        self._options: dict[tuple[str, Any, str], Any] = {}
+
+    def read(self, cfg: DictConfig) -> tuple[dict[str, Any], Config]:
+        """A composed cell as `plain_config` and as `read_config` have it. Raises OmegaConf's errors."""
+        plain = plain_config(cfg)
+        values: dict[str, Any] = {}
+        for name, value in plain.items():
+            if not isinstance(value, dict | list):
+                values[name] = value
+                continue
+            identity = (name, OmegaConf.get_type(cfg, name), repr(value))
+            if identity not in self._plain:
+                self._plain[identity], self._options[identity] = value, OmegaConf.to_object(cfg[name])
+            plain[name], values[name] = self._plain[identity], self._options[identity]
+        return plain, Config(**{name: values[name] if name in values else cfg[name] for name in _names(Config)})
 
 
 def unknown_settings(cfg: DictConfig) -> list[str]:

@@ -178,11 +178,9 @@ class GridSweeper(Sweeper):
 
     def _run(self, grid: Grid, plan: Sequence[PlannedRun], sweep: SweepPaths) -> Any:
         driver = ProcessIdentity.current()
-        planned = [plan_cell(each.cell.signature, each.paths.name, each.cell.config) for each in plan]
         os.environ[DRIVEN_VARIABLE] = "1"
-        record = write_cells(sweep, planned, axes=grid.axes, command=command_line(), driver=driver)
+        names = _written(sweep, plan, grid, driver)
         try:
-            names = {cell.signature: cell.run for cell in record.planned}
             plan = [_placed(each, sweep, names) for each in plan]
             watcher = SweepWatcher(
                 sweep,
@@ -260,6 +258,13 @@ def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedR
         rerun_changed=config.rerun_changed,
         now=now,
     )
+
+
+def _written(sweep: SweepPaths, plan: Sequence[PlannedRun], grid: Grid, driver: ProcessIdentity) -> dict[str, str]:
+    """Write sweep.json; returns the name of each cell's run by its signature."""
+    planned = [plan_cell(each.cell.signature, each.paths.name, each.cell.config) for each in plan]
+    record = write_cells(sweep, planned, axes=grid.axes, command=command_line(), driver=driver)
+    return {cell.signature: cell.run for cell in record.planned}
 
 
 def _placed(run: PlannedRun, sweep: SweepPaths, names: Mapping[str, str]) -> PlannedRun:
