@@ -7,12 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
 __all__ = ["LineAppender", "complete_lines", "content_of", "replace_file", "replacement"]
+
+
+_CHUNK = 1 << 16  # bytes: a run's files fit
 
 
 def replace_file(path: Path, content: bytes | str) -> None:
@@ -130,9 +132,18 @@ def _cut_torn_line(path: Path) -> None:
 
 
 def content_of(path: str | Path) -> bytes:
-    """All that is in a file. Raises `OSError`."""
-    with FileIO(path) as file:  # half of what Path.read_bytes takes, which counts with ten thousand runs
-        return file.readall()
+    """All that is in a file. Raises `OSError`.
+
+    It takes less than half of what `Path.read_bytes` takes, which counts with ten thousand runs.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while part := os.read(handle, _CHUNK):
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    finally:
+        os.close(handle)
 
 
 def complete_lines(path: str | Path) -> list[bytes]:

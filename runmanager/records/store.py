@@ -1,12 +1,10 @@
 """The run folder on disk: claiming and writing it as its one owner, reading it and whole sweeps as anybody."""
 
-import contextlib
 import errno
-import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from runmanager.errors import RecordError, RunBusyError
+from runmanager.records.collecting import collector_at_rest
 from runmanager.records.files import LineAppender, complete_lines, content_of, replace_file
 from runmanager.records.paths import EPOCHS, RECORD, RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
@@ -241,7 +240,7 @@ def read_run(paths: RunPaths) -> StoredRun:
 def read_sweep(paths: SweepPaths) -> SweepContents:
     """Every run of a sweep. A damaged run is reported and drops no other; its epochs alone damaged, it stays."""
     runs, damaged = [], []
-    with _collector_at_rest():
+    with collector_at_rest():
         for folder in run_folders(paths):
             run = RunPaths(folder)
             try:
@@ -257,18 +256,6 @@ def read_sweep(paths: SweepPaths) -> SweepContents:
             runs.append(StoredRun(run, record, epochs))
     runs.sort(key=lambda run: (run.record.started_at or "~", run.record.name))
     return SweepContents(paths, runs, damaged)
-
-
-@contextlib.contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """No search for garbage meanwhile: there is none, and going through what was read takes as long as reading it."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def run_folders(paths: SweepPaths) -> list[Path]:
