@@ -23,15 +23,16 @@ __all__ = ["NUM_CELLS", "measure"]
 
 NUM_CELLS = 200
 _BASIC = "basic"
+_SWEEP = "hydra.sweep.dir=outputs/sweep"  # our own sweeper keeps its sweeps under outputs/ too
 _OURS = {
-    _BASIC: ("hydra/sweeper=basic", "hydra/launcher=basic"),
+    _BASIC: ("hydra/sweeper=basic", "hydra/launcher=basic", _SWEEP),
     "two workers": ("hydra.launcher.workers=2",),
     "one worker": ("hydra.launcher.workers=1",),
 }
 _SOMEBODYS = {
-    _BASIC: ("hydra/launcher=basic",),
-    "two workers": ("hydra/launcher=local", "hydra.launcher.workers=2"),
-    "one worker": ("hydra/launcher=local", "hydra.launcher.workers=1"),
+    _BASIC: ("hydra/launcher=basic", _SWEEP),
+    "two workers": ("hydra/launcher=local", "hydra.launcher.workers=2", _SWEEP),
+    "one worker": ("hydra/launcher=local", "hydra.launcher.workers=1", _SWEEP),
 }
 _BUDGETS = {"two workers": Budget(4, is_least=True), "one worker": Budget(2.5, is_least=True)}
 _MARK = f"{NUM_CELLS} cells of a task that returns at once"
@@ -59,19 +60,16 @@ def _measured(
 def _seconds(folder: Path, application: str, words: tuple[str, ...]) -> float:
     """One command in an empty folder. Raises `RuntimeError` where a cell did not come to its end."""
     here = Path(tempfile.mkdtemp(dir=folder))
-    sweep = here / "sweep"
-    cells = f"seed=range(0,{NUM_CELLS})"
-    done = run_python("-m", f"benchmarks.{application}", "-m", cells, f"hydra.sweep.dir={sweep}", *words, folder=here)
+    done = run_python("-m", f"benchmarks.{application}", "-m", f"seed=range(0,{NUM_CELLS})", *words, folder=here)
     if application == "instant_application":
-        _check(here, sweep)
+        _check(here)
     shutil.rmtree(here)
     return done.seconds
 
 
-def _check(here: Path, sweep: Path) -> None:
-    folders = [sweep, *(here / "outputs").glob("*")]  # our sweeper keeps its sweeps there
-    runs = [run for folder in folders for run in read_sweep(SweepPaths(folder)).runs]
-    finished = sum(run.record.status is Status.FINISHED for run in runs)
+def _check(here: Path) -> None:
+    (sweep,) = (here / "outputs").iterdir()
+    finished = sum(run.record.status is Status.FINISHED for run in read_sweep(SweepPaths(sweep)).runs)
     if finished != NUM_CELLS:
         raise RuntimeError(f"{finished} of {NUM_CELLS} cells have finished")
 

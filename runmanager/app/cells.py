@@ -17,17 +17,19 @@ from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell
 from runmanager.records.grid import flatten, readable_name
 from runmanager.records.signature import UNSIGNED, short_signature, signature
+from runmanager.training.idle import unheeded
 
 __all__ = ["Grid", "count_cells", "expand", "prepare_cells", "split"]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells of a command in order, each beside its typed settings, and the axes that it gave."""
+    """The cells of a command in order, each beside its typed settings, the axes that it gave, and all names it gave."""
 
     cells: Sequence[Cell]
     configs: Sequence[Config]
     axes: dict[str, list[Any]]
+    given: frozenset[str]
 
 
 def split(loader: CellLoader, words: Sequence[str]) -> list[Override]:
@@ -84,7 +86,8 @@ def prepare_cells(loader: CellLoader, master: DictConfig, words: Sequence[str]) 
             )
     cells, configs = [], []
     reader = CellReader()
-    for words_of_cell in expand(overrides):
+    combinations = expand(overrides)
+    for words_of_cell in combinations:
         composed = _composed(loader, master, words_of_cell, reader, faults)
         if composed is None:
             continue
@@ -96,9 +99,12 @@ def prepare_cells(loader: CellLoader, master: DictConfig, words: Sequence[str]) 
         name = f"{readable_name(settings)}-{short_signature(identity)}"
         cells.append(Cell(identity, name, plain, tuple(words_of_cell)))
         configs.append(config)
+    given = _given(overrides)
+    if len(configs) == len(combinations):  # a cell that cannot be composed might have heeded what the others do not
+        faults.update(dict.fromkeys(unheeded(configs, given)))
     if faults:
         raise ConfigurationError(faults)
-    return Grid(cells, configs, _axes(varying, cells))
+    return Grid(cells, configs, _axes(varying, cells), frozenset(given))
 
 
 def _composed(
@@ -118,6 +124,15 @@ def _composed(
             # What is wrong with the other values is to be said in the same breath.
             faults.update(dict.fromkeys(read_config(rest).faults()))
         return None
+
+
+def _given(overrides: Sequence[Override]) -> list[str]:
+    """The names of the settings that the overrides give a value, those within `early_stop={patience:5}` too."""
+    names: dict[str, None] = {}
+    for each in overrides:
+        name, value = each.key_or_group, each.value()
+        names.update(dict.fromkeys(flatten({name: value}) if isinstance(value, dict) else [name]))
+    return list(names)
 
 
 def _said(error: Exception) -> str:
