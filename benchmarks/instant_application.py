@@ -12,12 +12,12 @@ from hydra.core.hydra_config import HydraConfig
 
 from runmanager.app.main import main
 from runmanager.app.schema import plain_config
+from runmanager.records.ownership import claim_run
 from runmanager.records.paths import RunPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import RunRecord
 from runmanager.records.signature import signature
 from runmanager.records.states import Status
-from runmanager.records.store import claim_run
 
 __all__ = ["return_at_once"]
 

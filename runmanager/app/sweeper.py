@@ -1,5 +1,6 @@
 """Hydra's side of a command: `hydra/sweeper=grid` checks every cell, plans, and runs what is missing."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,13 +19,15 @@ from rich.console import Console
 from runmanager.app.cells import Grid, count_cells, prepare_cells, split
 from runmanager.app.checks import check, foretold, get_ready
 from runmanager.app.composition import CellLoader
+from runmanager.app.elsewhere import end_silent_runs
 from runmanager.app.options import GridSweeperOptions
 from runmanager.app.schema import Config
 from runmanager.app.watching import SweepWatcher
-from runmanager.errors import ConfigurationError, UsageError
+from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
 from runmanager.launching.plan import Action, PlannedRun, Resume, plan_runs
 from runmanager.launching.slurm import SlurmLauncher
+from runmanager.records.heartbeat import HeartbeatObserver, timeout_faults
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment
@@ -47,12 +50,24 @@ class GridSweeper(Sweeper):
     it is not 0.
     """
 
-    def __init__(self, params: dict[str, str] | None, multirun: bool, dry_run: bool, quiet: bool, yes: bool) -> None:
+    def __init__(
+        self,
+        params: dict[str, str] | None,
+        multirun: bool,
+        dry_run: bool,
+        quiet: bool,
+        yes: bool,
+        heartbeat_timeout: float,
+    ) -> None:
+        if faults := timeout_faults("hydra.sweeper.heartbeat_timeout", heartbeat_timeout):
+            raise ConfigurationError(faults)
         self._params = params or {}
         self._multirun = multirun
         self._dry_run = dry_run
         self._quiet = quiet
         self._yes = yes
+        self._observer = HeartbeatObserver(limit_seconds=heartbeat_timeout)
+        self._queued: dict[str, str] = {}
         self._console = Console()
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
@@ -75,16 +90,26 @@ class GridSweeper(Sweeper):
         grid = prepare_cells(self._loader, self._master, words)
         first = grid.configs[0]
         sweep = _folder_for(first)
-        plan = _plan(grid, sweep, first)
-        if isinstance(self._launcher, SlurmLauncher) and sweep is not None:
-            plan = self._with_queue(self._launcher, grid, plan, sweep)
+        plan = self._planned(grid, sweep)
         if self._dry_run:
             self._show(foretold(self._launcher, plan, is_single=self._is_single(grid)), sweep)
             return []
+        if end_silent_runs(plan, self._observer, apart_from=self._queued, say=self._say):
+            plan = self._planned(grid, sweep)
         to_run = [each for each in plan if each.is_to_run]
         self._confirm(len(to_run))
         check(self._launcher, grid, to_run, is_single=self._is_single(grid))
         return self._run(grid, plan, sweep or fresh_sweep_folder(Path(first.output_root)))
+
+    def _say(self, line: str) -> None:
+        if not self._quiet:
+            self._console.print(line, markup=False, soft_wrap=not self._console.is_terminal)
+
+    def _planned(self, grid: Grid, sweep: SweepPaths | None) -> list[PlannedRun]:
+        plan = _plan(grid, sweep, grid.configs[0])
+        if isinstance(self._launcher, SlurmLauncher) and sweep is not None:
+            plan = self._with_queue(self._launcher, grid, plan, sweep)
+        return plan
 
     def _with_queue(
         self, launcher: SlurmLauncher, grid: Grid, plan: list[PlannedRun], sweep: SweepPaths
@@ -95,7 +120,7 @@ class GridSweeper(Sweeper):
         """
         if launcher.settle(plan, sweep):
             plan = _plan(grid, sweep, grid.configs[0])
-        queued = launcher.queued(sweep)
+        self._queued = queued = launcher.queued(sweep)
         action = Action.GO_ON if launcher.options.wait and not self._dry_run else Action.LEAVE
         return [
             replace(each, action=action, why=f"Slurm job {queued[each.paths.name]}")
@@ -173,14 +198,17 @@ class GridSweeper(Sweeper):
                 epochs=grid.configs[0].epochs,
                 console=self._console,
                 quiet=self._quiet,
+                observer=self._observer,
             )
             returns, interrupted = self._launch(watcher, [each for each in plan if each.is_to_run], sweep)
             if self._is_detached:
                 watcher.leave()
-                return returns
-            status = watcher.finish(interrupted=interrupted)
+            status = 0 if self._is_detached else watcher.finish(interrupted=interrupted)
         finally:
-            leave_sweep(sweep, driver)
+            with contextlib.suppress(OSError):  # a full disk: who looks next sees that this driver is gone
+                leave_sweep(sweep, driver)
+        if watcher.faults:
+            raise SweepError("\n".join(watcher.faults)) from watcher.error
         if status:
             raise SystemExit(status)
         return returns
@@ -195,7 +223,8 @@ class GridSweeper(Sweeper):
     ) -> tuple[Sequence[JobReturn], bool]:
         """Run the cells and wait for those that another driver runs; what it leaves undone is run too.
 
-        Returns what the launcher returned, and whether the user asked to stop.
+        Returns what the launcher returned, and whether the user asked to stop. An error of the launcher's is the
+        watcher's to keep once a run has begun.
         """
         returns: list[JobReturn] = []
         first = 0
@@ -216,6 +245,11 @@ class GridSweeper(Sweeper):
                     first = watcher.take(to_run)
             except KeyboardInterrupt:
                 return returns, True
+            except (Exception, SystemExit) as error:
+                if not watcher.has_begun:
+                    raise
+                watcher.failed("The launcher broke off", error)
+                return returns, False
 
 
 def _folder_for(config: Config) -> SweepPaths | None:

@@ -4,19 +4,30 @@ import csv
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from runmanager.results.columns import MISSING, Table
+from runmanager.results.columns import EFFECTS, MISSING, Table, effect_of
+from runmanager.results.seeds import Spread
 
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["human", "human_columns", "is_number", "render_template", "to_csv", "to_html", "to_json", "to_markdown"]
+__all__ = [
+    "human",
+    "human_columns",
+    "human_effect",
+    "is_number",
+    "render_template",
+    "to_csv",
+    "to_html",
+    "to_json",
+    "to_markdown",
+]
 
 _ACCURACIES = ("accuracy", "val_accuracy")
 _BYTES = "_bytes"
@@ -103,19 +114,40 @@ def human(value: Any, column: str = "") -> str:
         return "" if column == "reason" else MISSING  # no reason is no lack
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Spread):
+        return _spread(value, column)
     if column.endswith(_BYTES):
         return f"{value / 2**20:,.1f} MiB"
     if isinstance(value, float) and column in _ACCURACIES:
         return f"{value:.4f}"
-    if isinstance(value, float) and column in _MEASURED:
+    if isinstance(value, float) and (column in _MEASURED or column.startswith("time_to_accuracy")):
         return _four_digits(value)
     return json.dumps(value) if isinstance(value, list | dict) else str(value)
+
+
+def _spread(value: Spread, column: str) -> str:
+    """`0.9571 ± 0.0012`: both to the same last digit; one value as it is."""
+    mean = human(float(value), column)
+    if column == "epochs":
+        return f"{value:.4g}" + (f" ± {value.deviation:.2g}" if value.deviation > 0 else "")
+    if value.count == 1:
+        return mean
+    if column.endswith(_BYTES) or column in _ACCURACIES:
+        return f"{mean} ± {human(value.deviation, column)}"
+    decimals = len(mean.partition(".")[2])
+    return f"{mean} ± {value.deviation:,.{decimals}f}"
+
+
+def human_effect(row: Mapping[str, Any], column: str) -> str:
+    """A comparison's effect or an end of its interval, for people: a difference as the metric itself is shown."""
+    return human(row[column], row["metric"] if "difference" in row else effect_of(row))
 
 
 # Settings are shown as they were asked for; only what was measured is rounded.
 _MEASURED = frozenset(
     {"loss", "val_loss", "epoch_seconds", "epoch_seconds_iqr", "wall_seconds", "run_seconds", "samples_per_second"}
-    | {"speedup", "ci_low", "ci_high", "baseline_samples_per_second", "candidate_samples_per_second"}
+    | {*EFFECTS, "ci_low", "ci_high", "baseline_samples_per_second", "candidate_samples_per_second"}
+    | {"baseline_value", "candidate_value"}
 )
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from runmanager.errors import UsageError
 from runmanager.results.cells import Cell, Cells
 
-__all__ = ["Axis", "Pair", "find_axis", "pair_cells"]
+__all__ = ["SEED", "Axis", "Pair", "find_axis", "frozen", "pair_cells", "varying_axes"]
 
 _ABSENT = object()
-_SEED = "seed"
+SEED = "seed"
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,20 @@ def find_axis(cells: Cells, asked: str) -> Axis:
     raise UsageError(_unknown_axis(cells, asked, names))
 
 
+def varying_axes(cells: Cells) -> list[Axis]:
+    """Every axis of the cells but the seed: a group whose kind varies is one axis, with all its settings."""
+    asked: dict[str, None] = {}
+    for name in cells.varying:
+        group = name.partition(".")[0]
+        kinds = [kind for kind in (f"{group}.name", f"{group}._target_") if kind in cells.varying]
+        if name != SEED:
+            asked.setdefault(name if not kinds else kinds[0] if kinds[0].endswith(".name") else group)
+    return [find_axis(cells, name) for name in asked]
+
+
 def _numbered(name: str, members: Sequence[str], cells: Cells, values: Sequence[Any]) -> Axis:
     places: dict[Hashable, int] = {}
-    value_at = [places.setdefault(_frozen(value), len(places)) for value in values]
+    value_at = [places.setdefault(frozen(value), len(places)) for value in values]
     distinct: dict[int, Any] = {}
     for at, value in zip(value_at, values, strict=True):
         distinct.setdefault(at, value)
@@ -91,7 +102,7 @@ def _group_values(cells: Cells, group: str, members: Sequence[str]) -> list[str]
 
 def _telling(variants: Sequence[dict[str, Any]]) -> list[str]:
     first = variants[0]
-    return [key for key in first if any(_frozen(variant[key]) != _frozen(first[key]) for variant in variants)]
+    return [key for key in first if any(frozen(variant[key]) != frozen(first[key]) for variant in variants)]
 
 
 def _text(value: Any) -> str:
@@ -110,12 +121,12 @@ def pair_cells(cells: Cells, axis: Axis, baseline: int) -> list[Pair]:
 
     A pair has at least one cell; seeds are many cells of one side.
     """
-    matched = [name for name in cells.varying if name not in axis.members and name != _SEED]
+    matched = [name for name in cells.varying if name not in axis.members and name != SEED]
     groups: dict[Hashable, dict[int, list[Cell]]] = {}
     for cell, at in zip(cells.cells, axis.value_at, strict=True):
-        key = tuple(_frozen(cells.value(cell, name, _ABSENT)) for name in matched)
+        key = tuple(frozen(cells.value(cell, name, _ABSENT)) for name in matched)
         groups.setdefault(key, {}).setdefault(at, []).append(cell)
-    shown = [name for name in cells.columns if name not in axis.members and name != _SEED]
+    shown = [name for name in cells.columns if name not in axis.members and name != SEED]
     pairs = []
     for sides in groups.values():
         some_cell = next(iter(sides.values()))[0]
@@ -126,7 +137,7 @@ def pair_cells(cells: Cells, axis: Axis, baseline: int) -> list[Pair]:
     return pairs
 
 
-def _frozen(value: Any) -> Hashable:
+def frozen(value: Any) -> Hashable:
     """A value that can be looked up; 1, 1.0 and True are three of them."""
     if isinstance(value, list | dict):
         return json.dumps(value, sort_keys=True)

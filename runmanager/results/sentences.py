@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from runmanager.records.states import Status
-from runmanager.results.columns import Table
-from runmanager.results.comparison import CONTENDED, DIFFERENT, NOT_MEASURED
-from runmanager.results.formats import human
+from runmanager.results.columns import Table, effect_of
+from runmanager.results.formats import human, human_effect
+from runmanager.results.judging import CONTENDED, DIFFERENT, NOT_MEASURED
+from runmanager.results.seeds import SEEDS, collapse_seeds
 from runmanager.results.sides import label_of
 
 __all__ = ["answers"]
@@ -35,9 +36,10 @@ def _speed_answer(rows: Sequence[dict[str, Any]], candidate: str, baseline: str,
         return f"{candidate} and {baseline} could not be compared: {causes.most_common(1)[0][0]}."
     different = [row for row in measured if row["verdict"] in DIFFERENT]
     if not different:
-        answer = f"There is no difference in speed between {candidate} and {baseline} beyond the noise{_of(measured)}."
+        what = measured[0].get("metric", "speed")
+        answer = f"There is no difference in {what} between {candidate} and {baseline} beyond the noise{_of(measured)}."
         return answer + _caution(measured)
-    best = max(different, key=lambda row: max(row["speedup"], 1 / row["speedup"]))
+    best = max(different, key=_size)
     answer = _difference(best, candidate, baseline, _where(best, comparison)) + _rest(measured, different)
     return answer + _caution(measured)
 
@@ -55,14 +57,27 @@ def _caution(measured: Sequence[dict[str, Any]]) -> str:
     return f" {which} were contended: other load was on the machine, so measure again when it is quiet."
 
 
+def _size(row: dict[str, Any]) -> float:
+    """How large a difference is, whichever side is ahead."""
+    effect = effect_of(row)
+    value: float = row[effect]
+    return abs(value) if effect == "difference" else max(value, 1 / value)
+
+
 def _difference(row: dict[str, Any], candidate: str, baseline: str, where: str) -> str:
-    """Always said of the faster side, with the interval of that ratio."""
-    ratio, low, high = row["speedup"], row["ci_low"], row["ci_high"]
+    """A speedup is always said of the faster side, with the interval of that ratio."""
+    effect, low, high = effect_of(row), row["ci_low"], row["ci_high"]
+    if effect != "speedup":
+        interval = f"[{human_effect(row, 'ci_low')}, {human_effect(row, 'ci_high')}]"
+        how = "times" if effect == "ratio" else "above" if row[effect] > 0 else "below"
+        said = f"its {row['metric']} is {human_effect(row, effect).removeprefix('-')} {how} {baseline}'s"
+        return f"{candidate} is {row['verdict']} than {baseline}{where}: {said} {interval}."
+    ratio = row["speedup"]
     if row["verdict"] == "slower":
         candidate, baseline = baseline, candidate
         ratio, low, high = 1 / ratio, 1 / high, 1 / low
-    interval = f"[{_short(low)}, {_short(high)}]"
-    return f"{candidate} is {_short(ratio)} times faster than {baseline}{where} {interval}."
+    by = f" by {row['metric']}" if "metric" in row else ""
+    return f"{candidate} is {_short(ratio)} times faster than {baseline}{by}{where} [{_short(low)}, {_short(high)}]."
 
 
 def _short(ratio: float) -> str:
@@ -77,8 +92,10 @@ def _rest(measured: Sequence[dict[str, Any]], different: Sequence[dict[str, Any]
         return ""
     counts = Counter(row["verdict"] for row in measured)
     said = ", ".join(f"{counts[word]} {word}" for word in (*DIFFERENT, "no difference") if counts[word])
-    speedups = [row["speedup"] for row in measured]
-    return f" Of {len(measured)} measured pairs: {said}; speedups {_short(min(speedups))} to {_short(max(speedups))}."
+    effect = effect_of(measured[0])
+    ordered = sorted(measured, key=lambda row: float(row[effect]))
+    ends = [human_effect(row, effect) if effect == "difference" else _short(row[effect]) for row in ordered]
+    return f" Of {len(measured)} measured pairs: {said}; {effect}s {ends[0]} to {ends[-1]}."
 
 
 def _of(measured: Sequence[dict[str, Any]]) -> str:
@@ -97,7 +114,8 @@ def _settings(row: dict[str, Any], table: Table) -> str:
 
 
 def _best_answer(results: Table) -> list[str]:
-    finished = [row for row in results.rows if row["status"] == Status.FINISHED]
+    results = collapse_seeds(results)
+    finished = [row for row in results.rows if row["status"] == Status.FINISHED or row.get(SEEDS)]
     for metric in ("val_accuracy", "accuracy"):
         known = [row for row in finished if row[metric] is not None]
         if known:
@@ -106,7 +124,8 @@ def _best_answer(results: Table) -> list[str]:
             ties = sum(row[metric] == best[metric] for row in known) - 1
             also = f", and {ties} other run{'' if ties == 1 else 's'} reached the same" if ties else ""
             said = f" with {settings}" if settings else ""
-            return [f"The best {metric} is {human(best[metric], metric)}{said}{also}."]
+            over = f" over {best[SEEDS]} seeds" if best.get(SEEDS, 1) > 1 else ""
+            return [f"The best {metric} is {human(best[metric], metric)}{over}{said}{also}."]
     return []
 
 
