@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 _PLUGIN_MODULE = "hydra_plugins.runmanager"
+_PRELOAD = "runmanager.launching.hydra_preload"
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class LocalLauncher(ProcessLauncher):
         self._gpus = _gpus_of(self.options)
         self.engine = LocalEngine(
             workers=self.options.workers,
-            preload=self.options.preload,
+            preload=[*self.options.preload, _PRELOAD],
             slots=GpuSlots(self._gpus, runs_per_gpu=self.options.runs_per_gpu, are_given=self.options.gpus is not None),
             retries=Retries(self.options.retries, tuple(self.options.retry_on)),
             stop_on_error=self.options.on_error == OnError.STOP,
@@ -131,6 +132,7 @@ class LocalLauncher(ProcessLauncher):
         setup_globals()
         returns = [unfinished(overrides) for overrides in job_overrides]
         recorder = Recorder(returns, initial_job_idx, self.listener)
+        self.engine.get_ready(num_jobs=len(job_overrides))
         self.engine.run(self._jobs(job_overrides, initial_job_idx), recorder)
         if self.engine.was_interrupted:
             raise KeyboardInterrupt
