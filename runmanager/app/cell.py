@@ -17,6 +17,7 @@ from runmanager.app.schema import plain_config, read_config
 from runmanager.errors import RunBusyError
 from runmanager.launching.child import GOES_ON_VARIABLE, OWN_PROCESS_VARIABLE
 from runmanager.launching.plan import Resume
+from runmanager.launching.turns import own_seat
 from runmanager.records.paths import RunPaths
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.provenance import DRIVEN_VARIABLE
@@ -52,7 +53,9 @@ def run_cell(cfg: DictConfig) -> None:
 
     with _stopped_by_sigterm(runs):
         try:
-            train_run(manager, options, params=plain_config(cfg), folder=folder, when_claimed=claimed)
+            train_run(
+                manager, options, params=plain_config(cfg), folder=folder, when_claimed=claimed, turns=own_seat()
+            )
         except RunBusyError:
             if not folder.record.exists():
                 raise  # it is no run that is in the way

@@ -22,11 +22,15 @@ __all__ = ["Grid", "expand", "prepare_cells", "split"]
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells of a command in order, each beside its typed settings, and the axes that it gave."""
+    """The cells of a command in order, each beside its typed settings, and the axes that it gave.
+
+    `sides` are the settings in which the sides of a duel differ.
+    """
 
     cells: Sequence[Cell]
     configs: Sequence[Config]
     axes: dict[str, list[Any]]
+    sides: Sequence[str] = ()
 
 
 def split(loader: CellLoader, words: Sequence[str]) -> list[Override]:
@@ -65,18 +69,25 @@ def expand(overrides: Sequence[Override]) -> list[list[str]]:
     return cells
 
 
-def prepare_cells(loader: CellLoader, master: DictConfig, words: Sequence[str]) -> Grid:
-    """The grid that `words` give. Raises `ConfigurationError` with every fault of every cell."""
+def prepare_cells(
+    loader: CellLoader, master: DictConfig, words: Sequence[str], *, sides: Sequence[Sequence[str]] = ()
+) -> Grid:
+    """The grid that `words` give, each of its cells once for each of `sides`, the words of a duel's sides.
+
+    Raises `ConfigurationError` with every fault of every cell.
+    """
     overrides = split(loader, words)
-    varying = [each.get_key_element() for each in overrides if each.is_sweep_override()]
-    faults: dict[str, None] = {}
+    of_sides = [split(loader, side) for side in sides]
+    between = list(dict.fromkeys(each.get_key_element() for side in of_sides for each in side))
+    varying = [each.get_key_element() for each in overrides if each.is_sweep_override()] + between
+    faults = dict.fromkeys(_side_faults(overrides, of_sides))
     for key in varying:
         if key.lstrip("+~").split(".")[0] in UNSIGNED:
             faults[f"`{key}` must have one value in a sweep, got several; it does not tell one run from another."] = (
                 None
             )
     cells, configs = [], []
-    for words_of_cell in expand(overrides):
+    for words_of_cell in _against_each_other(expand(overrides), of_sides):
         composed = _composed(loader, master, words_of_cell, faults)
         if composed is None:
             continue
@@ -90,7 +101,31 @@ def prepare_cells(loader: CellLoader, master: DictConfig, words: Sequence[str]) 
         configs.append(config)
     if faults:
         raise ConfigurationError(faults)
-    return Grid(cells, configs, _axes(varying, cells))
+    if sides and len({cell.signature for cell in cells}) < len(cells):
+        raise ConfigurationError(["The sides of a duel must differ, got the same settings on both."])
+    names = [key.lstrip("+~") for key in between]
+    return Grid(cells, configs, _axes(varying, cells), [name for name in names if name != "seed"])
+
+
+def _against_each_other(cells: list[list[str]], sides: Sequence[Sequence[Override]]) -> list[list[str]]:
+    """Each cell with the words of each side."""
+    if not sides:
+        return cells
+    said = [[f"{each.get_key_element()}={each.get_value_element_as_str()}" for each in side] for side in sides]
+    return [[*cell, *side] for cell in cells for side in said]
+
+
+def _side_faults(overrides: Sequence[Override], sides: Sequence[Sequence[Override]]) -> list[str]:
+    common = {each.get_key_element() for each in overrides}
+    faults = []
+    for each in (each for side in sides for each in side):
+        if each.is_sweep_override():
+            faults.append(f"`{each.input_line}` must be one value on a side of a duel, got several.")
+        if each.get_key_element() in common:
+            faults.append(f"`{each.get_key_element()}` must be given for the sides or for both in common, got both.")
+    if sides and all(each.get_key_element() == "seed" for side in sides for each in side):
+        faults.append("The sides of a duel must differ in more than the seed, got nothing else; seeds are repetitions.")
+    return faults
 
 
 def _composed(

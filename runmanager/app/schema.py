@@ -12,6 +12,7 @@ import runmanager
 from runmanager.launching.plan import Resume
 from runmanager.training.faults import fault, meant, nearest
 from runmanager.training.job_options import TrainingOptions
+from runmanager.training.measure_options import MEASURE_TYPES
 from runmanager.training.options import OPTION_TYPES
 
 __all__ = ["Config", "conf_folder", "plain_config", "read_config", "register_schema", "unknown_settings"]
@@ -50,7 +51,7 @@ def register_schema() -> None:
     for group in _GROUPS:
         top[group] = MISSING
     store.store(name="schema", node=top)
-    for group, choices in OPTION_TYPES.items():
+    for group, choices in (*OPTION_TYPES.items(), ("measure", MEASURE_TYPES)):
         for name, options in choices.items():
             store.store(group=group, name=f"schema_{name}", node=_writable(options))
 

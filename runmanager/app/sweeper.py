@@ -1,6 +1,7 @@
 """Hydra's side of a command: `hydra/sweeper=grid` checks every cell, plans, and runs what is missing."""
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from rich.console import Console
 
 from runmanager.app.cells import Grid, prepare_cells, split
 from runmanager.app.composition import CellLoader
+from runmanager.app.paired import axis_to_compare, pairing_of
 from runmanager.app.preflight import Questions, preflight
 from runmanager.app.schema import Config
 from runmanager.app.watching import SweepWatcher
@@ -41,10 +43,14 @@ _ASKED_FROM = 200  # cells; fewer are begun without a question
 
 @dataclass
 class GridSweeperOptions:
-    """`params`: the axes of a preset. The others are this application's flags, and `multirun` whether -m was given."""
+    """`params`: the axes of a preset. `sides`: what stands against each other in a duel, each a line of overrides.
+
+    The others are this application's flags, and `multirun` whether -m was given.
+    """
 
     _target_: str = "hydra_plugins.runmanager.GridSweeper"
     params: dict[str, str] | None = None
+    sides: list[str] | None = None
     multirun: bool = True
     dry_run: bool = False
     quiet: bool = False
@@ -58,8 +64,17 @@ class GridSweeper(Sweeper):
     it is not 0.
     """
 
-    def __init__(self, params: dict[str, str] | None, multirun: bool, dry_run: bool, quiet: bool, yes: bool) -> None:
+    def __init__(
+        self,
+        params: dict[str, str] | None,
+        sides: list[str] | None,
+        multirun: bool,
+        dry_run: bool,
+        quiet: bool,
+        yes: bool,
+    ) -> None:
         self._params = params or {}
+        self._sides = [shlex.split(side) for side in sides or ()]
         self._multirun = multirun
         self._dry_run = dry_run
         self._quiet = quiet
@@ -80,7 +95,8 @@ class GridSweeper(Sweeper):
         """Called by Hydra with the overrides that are not its own."""
         words = [f"{key}={value}" for key, value in self._params.items()] + arguments
         self._refuse_hidden_grid(words)
-        grid = prepare_cells(self._loader, self._master, words)
+        grid = self._grid(words)
+        self._pairing = pairing_of(grid, self._launcher)
         first = grid.configs[0]
         sweep = _folder_for(first)
         plan = _plan(grid, sweep, first)
@@ -96,6 +112,14 @@ class GridSweeper(Sweeper):
         self._confirm(len(to_run))
         self._preflight(grid, to_run)
         return self._run(grid, plan, sweep or fresh_sweep_folder(Path(first.output_root)))
+
+    def _grid(self, words: Sequence[str]) -> Grid:
+        """The cells; a paired sweep's with what it compares, so that every reader of a run knows."""
+        grid = prepare_cells(self._loader, self._master, words, sides=self._sides)
+        axis = axis_to_compare(grid)
+        if axis is None:
+            return grid
+        return prepare_cells(self._loader, self._master, [*words, f"measure.axis={_quoted(axis)}"], sides=self._sides)
 
     def _with_queue(
         self, launcher: SlurmLauncher, grid: Grid, plan: list[PlannedRun], sweep: SweepPaths
@@ -192,15 +216,16 @@ class GridSweeper(Sweeper):
         try:
             names = {cell.signature: cell.run for cell in record.planned}
             plan = [_placed(each, sweep, names) for each in plan]
+            to_run = [run for batch in self._batches([each for each in plan if each.is_to_run]) for run in batch]
             watcher = SweepWatcher(
                 sweep,
                 plan,
-                [each for each in plan if each.is_to_run],
+                to_run,
                 epochs=grid.configs[0].epochs,
                 console=self._console,
                 quiet=self._quiet,
             )
-            returns, interrupted = self._launch(watcher, [each for each in plan if each.is_to_run], sweep)
+            returns, interrupted = self._launch(watcher, to_run, sweep)
             if self._is_detached:
                 watcher.leave()
                 return returns
@@ -228,20 +253,36 @@ class GridSweeper(Sweeper):
         with watcher:
             try:
                 while True:
-                    if to_run:
-                        if isinstance(self._launcher, LocalLauncher):
-                            self._instruct(self._launcher, watcher, to_run, sweep, first)
-                        elif isinstance(self._launcher, SlurmLauncher):
-                            self._launcher.listener, self._launcher.runs = watcher, to_run
-                            self._launcher.when_ended = "runmanager.app.watching:write_tables_alone"
-                        words = [_words(each, sweep) for each in to_run]
-                        returns += self._launcher.launch(words, initial_job_idx=first)
+                    for batch in self._batches(to_run):
+                        if not watcher.is_halted:
+                            returns += self._launch_at_once(watcher, batch, sweep, first)
+                        first += len(batch)
                     to_run = [] if self._is_detached else watcher.follow_elsewhere()
                     if not to_run:
                         return returns, False
+                    to_run = [run for batch in self._batches(to_run) for run in batch]
                     first = watcher.take(to_run)
             except KeyboardInterrupt:
                 return returns, True
+
+
+    def _batches(self, runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
+        """What is handed to the launcher in one call: everything, or one group after another of those in turns."""
+        if self._pairing is not None:
+            return self._pairing.batches(runs)
+        return [list(runs)] if runs else []
+
+    def _launch_at_once(
+        self, watcher: SweepWatcher, batch: Sequence[PlannedRun], sweep: SweepPaths, first: int
+    ) -> Sequence[JobReturn]:
+        if isinstance(self._launcher, LocalLauncher):
+            self._instruct(self._launcher, watcher, batch, sweep, first)
+            if self._pairing is not None:
+                self._launcher.turns = self._pairing.keeper(batch, first)
+        elif isinstance(self._launcher, SlurmLauncher):
+            self._launcher.listener, self._launcher.runs = watcher, batch
+            self._launcher.when_ended = "runmanager.app.watching:write_tables_alone"
+        return self._launcher.launch([_words(each, sweep) for each in batch], initial_job_idx=first)
 
 
 def _distinct(values: Sequence[Any]) -> list[Any]:

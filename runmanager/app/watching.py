@@ -61,6 +61,7 @@ class SweepWatcher(Listener):
         self._running: dict[int, PlannedRun] = {}
         self._pids: dict[int, int] = {}
         self._went_well: dict[int, bool] = {}
+        self.is_halted = False
         self._tables_due = 0.0
         self._display = RunDisplay(console, num_runs=len(to_run) + len(self._elsewhere), quiet=quiet)
 
@@ -135,6 +136,7 @@ class SweepWatcher(Listener):
         self._display.retrying(run.paths, f"{said}; tried again ({tries + 1} of {of})")
 
     def halted(self) -> None:
+        self.is_halted = True
         self._display.say("on_error=stop: no further run is begun.")
 
     def ended(self, ending: Ending) -> None:

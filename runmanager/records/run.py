@@ -81,7 +81,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One run, as kept in its run.json.
 
     `config` holds the settings as asked, resolved and nested. `attempt` counts from 1 the times the run was begun
-    or gone on with. Times of day are ISO 8601 in UTC. `notes` are readable lines about what could not be done.
+    or gone on with. Times of day are ISO 8601 in UTC. `notes` are readable lines about what could not be done. Runs of
+    one `session` took turns on their machine (`measure=paired`); what a run waited for its turns is in no time of it.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -101,6 +102,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     owner: ProcessIdentity | None = None
     environment: Environment = Environment()
     measurements: Measurements = Measurements()
+    session: str | None = None
     notes: tuple[str, ...] = ()
 
     @property

@@ -16,6 +16,7 @@ from runmanager.records.files import LineAppender, complete_lines, replace_file
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import SCHEMA_VERSION, EpochRecord, RunRecord
+from runmanager.records.turns import Turn, read_turns
 
 __all__ = ["Damage", "RunFolder", "StoredRun", "SweepContents", "claim_run", "read_record", "read_run", "read_sweep"]
 
@@ -205,11 +206,12 @@ def read_epochs(paths: RunPaths) -> list[EpochRecord]:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as read: its record, states made true (see `RunRecord.observed`), and its epochs in order."""
+    """A run as read: its record, states made true (see `RunRecord.observed`), its epochs and measured turns in order."""
 
     paths: RunPaths
     record: RunRecord
     epochs: Sequence[EpochRecord] = ()
+    turns: Sequence[Turn] = ()
 
 
 @dataclass(frozen=True)
@@ -231,7 +233,18 @@ class SweepContents:
 
 def read_run(paths: RunPaths) -> StoredRun:
     """One run with its epochs. Raises `RecordError`."""
-    return StoredRun(paths, read_record(paths).observed(), read_epochs(paths))
+    record = read_record(paths).observed()
+    return StoredRun(paths, record, read_epochs(paths), _turns_of(paths, record))
+
+
+def _turns_of(paths: RunPaths, record: RunRecord) -> Sequence[Turn]:
+    """The measured turns of a run that took any: the others, however many, cost no look at the disk."""
+    if record.session is None:
+        return ()
+    try:
+        return read_turns(paths)
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
+        raise RecordError(f"{paths.turns} is damaged: {error}") from error
 
 
 def read_sweep(paths: SweepPaths) -> SweepContents:
@@ -244,12 +257,14 @@ def read_sweep(paths: SweepPaths) -> SweepContents:
         except RecordError as error:
             damaged.append(Damage(run.root, str(error)))
             continue
+        epochs: Sequence[EpochRecord] = ()
+        turns: Sequence[Turn] = ()
         try:
             epochs = read_epochs(run)
+            turns = _turns_of(run, record)
         except RecordError as error:
             damaged.append(Damage(run.root, str(error)))
-            epochs = []
-        runs.append(StoredRun(run, record, epochs))
+        runs.append(StoredRun(run, record, epochs, turns))
     runs.sort(key=lambda run: (run.record.started_at or "~", run.record.name))
     return SweepContents(paths, runs, damaged)
 

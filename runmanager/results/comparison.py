@@ -12,7 +12,7 @@ from runmanager.records.sweep import SweepRecord
 from runmanager.results.cells import Cell, Cells, gather_cells
 from runmanager.results.columns import COMPARISON_COLUMNS, MISSING, Table, column_of
 from runmanager.results.contention import contention
-from runmanager.results.pairing import Axis, Pair, find_axis, pair_cells
+from runmanager.results.pairing import Axis, Pair, find_axis, pair_cells, usual_baseline
 from runmanager.results.sides import Side, differences, label_of, must_agree, should_agree, throughput
 from runmanager.results.statistics import Interval, speedup_interval
 from runmanager.results.table import damage_notes
@@ -114,7 +114,7 @@ def _in_order_of_plan(cells: Cells, plan: SweepRecord | None) -> Cells:
 def _baseline(axis: Axis, options: CompareOptions) -> int:
     if options.baseline is not None:
         return axis.index(options.baseline)
-    return axis.index("cpu") if axis.name == "device" and "cpu" in axis.values else 0
+    return usual_baseline(axis)
 
 
 def _nothing_to_compare(axis: Axis, rows: list[dict[str, Any]]) -> list[str]:

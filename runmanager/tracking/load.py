@@ -12,7 +12,7 @@ __all__ = ["Load", "LoadSample"]
 
 @dataclass(frozen=True)
 class LoadSample:
-    """CPU seconds since boot (`busy`, `steal`: the whole machine; `own`: this process and its children)."""
+    """CPU seconds since boot (`busy`, `steal`: the whole machine; `own`: a process and its children)."""
 
     at: float
     busy: float
@@ -20,13 +20,14 @@ class LoadSample:
     own: float
 
     @classmethod
-    def now(cls) -> Self:
+    def now(cls, *, of: int | None = None) -> Self:
+        """The counts at this moment; `own` are those of this process, or of the one with the pid `of`."""
         times = psutil.cpu_times()
         steal = getattr(times, "steal", 0.0)
         # Guests are counted in `user` already; waiting for a disk is not work.
         idle = times.idle + getattr(times, "iowait", 0.0)
         guests = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
-        return cls(at=time.monotonic(), busy=sum(times) - idle - guests - steal, steal=steal, own=_own_seconds())
+        return cls(at=time.monotonic(), busy=sum(times) - idle - guests - steal, steal=steal, own=_own_seconds(of))
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ def _share(seconds: float, capacity: float) -> float:
     return min(max(seconds / capacity, 0.0), 1.0)
 
 
-def _own_seconds() -> float:
-    process = psutil.Process()
+def _own_seconds(pid: int | None) -> float:
+    process = psutil.Process(pid)
     own = process.cpu_times()
     total = own.user + own.system + own.children_user + own.children_system
     for child in process.children(recursive=True):

@@ -2,6 +2,7 @@
 
 import datetime
 import math
+import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,7 @@ from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.outcomes import outcome_of, traceback_of
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.tracking.timer import PhaseTimer, clock_for
+from runmanager.tracking.turns import Turns
 from runmanager.tracking.unheard import children_unheard
 from runmanager.tracking.warmup import is_warmup
 
@@ -84,7 +86,11 @@ class ActiveRun:
         self._learning_rate: float | None = None
         self._begun_at = time.perf_counter()
         self._epoch_begun_at = 0.0
-        self._load_at_start = LoadSample.now()
+        self._interruption: Outcome | None = None
+        self._turns: Turns | None = None
+        if options.turns is not None:
+            self._turns = Turns(options.turns, folder.paths.turns, is_cancelled=lambda: self._interruption is not None)
+        self._load_at_start = self._load_sample()
         self._heartbeat = Heartbeat(folder.paths.heartbeat).start()
         weakref.finalize(self, self._heartbeat.stop)  # a run that was dropped without an end beats no more
 
@@ -113,7 +119,9 @@ class ActiveRun:
         reset_peak_memory(self.device)
         if self.is_resumed:
             self._restore()
-        self.folder.write(num_parameters=_num_parameters(network))
+        self.folder.write(
+            num_parameters=_num_parameters(network), session=None if self._turns is None else self._turns.session
+        )
         batch = peek(loader)
         if batch is not None or self.is_resumed:
             self._begin_sinks(batch)
@@ -144,6 +152,7 @@ class ActiveRun:
             self._planned = num_epochs
             self.folder.write(epochs_planned=num_epochs)
         for number in range(self._next_number(), num_epochs + 1):
+            self._await_turn()
             if self._stop is not None:
                 return
             epoch = self.begin_epoch(number)
@@ -158,10 +167,31 @@ class ActiveRun:
 
     def evaluation_before_training(self) -> Iterator[Epoch]:
         """Epoch 0, for an evaluation only; nothing where it was done before a break."""
-        if not self.history and self._stop is None:
-            epoch = self.begin_epoch(0)
-            yield epoch
-            self.end_epoch(epoch)
+        if not self.history:
+            self._await_turn()
+            if self._stop is None:
+                epoch = self.begin_epoch(0)
+                yield epoch
+                self.end_epoch(epoch)
+
+    def _await_turn(self) -> None:
+        if self._turns is not None and self._stop is None:
+            self._turns.wait()
+
+    def take_turns(
+        self, batches: Iterator[Any], *, num_steps: int | None, most_steps: int, leads_in: bool
+    ) -> tuple[Epoch, Iterator[Any]]:
+        """An epoch that is not recorded, and `batches` in measured turns for it (`Turns.blocks`).
+
+        Raises `UsageError` for a run that takes no turns.
+        """
+        if self._turns is None:
+            raise UsageError("A run must take turns to be measured in them, got none; give RunOptions(turns=…).")
+        epoch = Epoch(self._next_number(), timer=self._timer, device=self.device, heartbeat=self._heartbeat)
+        blocks = self._turns.blocks(
+            batches, self._timer, num_steps=num_steps, most_steps=most_steps, leads_in=leads_in
+        )
+        return epoch, blocks
 
     def _next_number(self) -> int:
         return max(self.history[-1].epoch + 1, 1) if self.history else 1
@@ -244,7 +274,8 @@ class ActiveRun:
             self.stop_early(reason)
 
     def _run_seconds(self) -> float:
-        return self._seconds_before + time.perf_counter() - self._begun_at
+        waited = 0.0 if self._turns is None else self._turns.waited_seconds
+        return self._seconds_before + time.perf_counter() - self._begun_at - waited
 
     def stop_early(self, message: str) -> None:
         """Let this epoch be the last; the run is finished."""
@@ -252,7 +283,8 @@ class ActiveRun:
 
     def interrupt(self, message: str = "interrupted") -> None:
         """Let this epoch be the last; the run reads `killed`, and goes on from its checkpoint another time."""
-        self._stop = self._stop or Outcome(Status.KILLED, Reason.INTERRUPTED, message)
+        self._interruption = Outcome(Status.KILLED, Reason.INTERRUPTED, message)
+        self._stop = self._stop or self._interruption
 
     @children_unheard()
     def end(self, error: BaseException | None = None) -> RunRecord:
@@ -287,6 +319,8 @@ class ActiveRun:
         if done == 0 and self._stop is None:
             # Nothing that could be kept: another time it is begun anew.
             return Outcome(Status.KILLED, Reason.INTERRUPTED, "left before its first epoch had ended")
+        if self._interruption is not None and self._turns is not None and not self._turns.is_over:
+            return self._interruption  # however many epochs it has, it is not measured yet
         if self._stop is not None and (done != self._planned or self._stop.status is Status.FAILED):
             return self._stop  # asked to stop after what was the last epoch anyway, it has run them all
         if self._planned is not None and done < self._planned:
@@ -298,8 +332,12 @@ class ActiveRun:
         batch_size = self.record.config.get("batch_size")
         return outcome_of(error, batch_size=batch_size, memory_bytes=peak_memory_bytes(self.device))
 
+    def _load_sample(self) -> LoadSample:
+        # Those with which it takes turns are no outside load: all of them are children of one process.
+        return LoadSample.now(of=None if self._turns is None else os.getppid())
+
     def _environment_at_end(self) -> Any:
-        load = Load.between(self._load_at_start, LoadSample.now())
+        load = Load.between(self._load_at_start, self._load_sample())
         return msgspec.structs.replace(
             self.record.environment,
             load_at_end=load_average(),
