@@ -26,9 +26,10 @@ from runmanager.launching.turns import Round, TurnKeeper, own_seat
 from runmanager.records.files import replace_file
 from runmanager.records.paths import RunPaths
 from runmanager.records.store import read_run
-from runmanager.results.comparison import CompareOptions, verdict
+from runmanager.results.judging import verdict
+from runmanager.results.options import CompareOptions
 from runmanager.results.paired import is_narrow, log_ratios, paired_speedup, rounds_of
-from runmanager.results.statistics import SpeedupEstimate
+from runmanager.results.statistics import Estimate
 
 BEGIN, END = "<!-- benchmarks.paired_truth -->", "<!-- end of benchmarks.paired_truth -->"
 _PRELOAD = ("torch", "runmanager.training.job", "benchmarks.paired_truth")
@@ -41,7 +42,7 @@ _SLOWDOWNS = (0.03, 0.10)
 class Trial:
     """What one trial came to; `seconds` are those of the whole trial."""
 
-    estimate: SpeedupEstimate | None
+    estimate: Estimate | None
     rounds: int
     seconds: float
 
@@ -162,7 +163,7 @@ def run_trials(count: int, *, slowdown: float, max_seconds: float, half_width: f
 
 def _said(trial: Trial) -> str:
     estimate = trial.estimate
-    ratio = "no interval" if estimate is None else f"{estimate.speedup:.4f} [{estimate.low:.4f}, {estimate.high:.4f}]"
+    ratio = "no interval" if estimate is None else f"{estimate.value:.4f} [{estimate.low:.4f}, {estimate.high:.4f}]"
     covers = ", covers 1" if trial.covers_one else ""
     return f"{ratio}  {trial.verdict}{covers}  {trial.rounds} rounds, {trial.seconds:.1f} s"
 

@@ -78,10 +78,23 @@ def table(
 
 def compare(
     sweep: Annotated[str, _SWEEP],
-    axis: Annotated[str, typer.Option(help="The setting, or group of settings, whose values are compared.")] = "device",
+    axis: Annotated[
+        str | None,
+        typer.Option(
+            help="The setting or group whose values are compared, several joined by +; any: each that varies. "
+            "Default: what the runs took turns for, else device."
+        ),
+    ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="The value to compare against. Default: cpu for device, else the first given.")
     ] = None,
+    metric: Annotated[
+        str,
+        typer.Option(
+            help="What they are compared by: samples_per_second, epoch_seconds, wall_seconds, run_seconds, "
+            "time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, peak_memory_bytes."
+        ),
+    ] = "samples_per_second",
     drift: Annotated[
         float, typer.Option(help="With few runs a side, no difference up to this share is called one.")
     ] = 0.1,
@@ -95,7 +108,7 @@ def compare(
     from runmanager.results.reading import read_results
 
     contents, plan = read_results(find_sweep(sweep))
-    options = comparison.CompareOptions(axis=axis, baseline=baseline, drift=drift)
+    options = comparison.CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift)
     pairs = comparison.compare(contents, plan, options)
     if format_ is ComparisonFormat.TEXT:
         from runmanager.results.sentences import answers

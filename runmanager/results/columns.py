@@ -1,11 +1,12 @@
 """The columns of the tables that others rely on, and the table itself: rows of plain values under them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from runmanager.records.run import PHASES
 
-__all__ = ["BASE_SETTINGS", "MISSING", "Table", "column_of"]
+__all__ = ["BASE_SETTINGS", "EFFECTS", "MISSING", "Table", "column_of", "effect_of"]
 
 MISSING = "N/A"
 """What people see of a missing value."""
@@ -29,7 +30,10 @@ COMPARISON_COLUMNS = (
     *("axis", "baseline", "candidate", "baseline_samples_per_second", "candidate_samples_per_second", "speedup"),
     *("ci_low", "ci_high", "verdict", "reason", "baseline_epochs", "candidate_epochs"),
 )
-_TAKEN = {*RUN_COLUMNS, *RESULT_COLUMNS, *EPOCH_COLUMNS, *COMPARISON_COLUMNS}
+EFFECTS = ("speedup", "ratio", "difference")
+"""What holds two sides against each other: which of these depends on the metric."""
+
+_TAKEN = {*RUN_COLUMNS, *RESULT_COLUMNS, *EPOCH_COLUMNS, *COMPARISON_COLUMNS, *EFFECTS}
 
 
 @dataclass(frozen=True)
@@ -52,3 +56,8 @@ class Table:
 def column_of(setting: str) -> str:
     """The column of a setting: its dotted name, under `settings.` where that is the name of a measured column."""
     return f"settings.{setting}" if setting in _TAKEN else setting
+
+
+def effect_of(columns: Iterable[str]) -> str:
+    """The column of a comparison that holds its two sides against each other."""
+    return next(name for name in columns if name in EFFECTS)

@@ -2,7 +2,7 @@
 
 import datetime
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun
@@ -23,12 +23,15 @@ OUTSIDE_LOAD = "outside load on the host"
 def contention(runs: Sequence[StoredRun]) -> list[tuple[str, ...] | None]:
     """What each run had to share its host with: nothing seen is `()`, None where it never started.
 
-    Runs overlap that ran at one time on one host; a skipped run ran at no time.
+    Runs overlap that ran at one time on one host; a skipped run ran at no time. Those that took turns did not meet each
+    other.
     """
     spans = [_span(run) for run in runs]
-    overlapping = _overlapping([(run.record.environment.host, span) for run, span in zip(runs, spans, strict=True)])
+    parties = [run.record.session or at for at, run in enumerate(runs)]
+    hosts = [run.record.environment.host for run in runs]
+    overlapping = _overlapping(list(zip(hosts, spans, parties, strict=True)))
     return [
-        None if span is None else (*((OVERLAP,) if at in overlapping else ()), *_outside_load(run))
+        None if span is None else (*((OVERLAP,) if parties[at] in overlapping else ()), *_outside_load(run))
         for at, (run, span) in enumerate(zip(runs, spans, strict=True))
     ]
 
@@ -58,20 +61,27 @@ def _seconds(time_of_day: str) -> float:
     return (time if time.tzinfo else time.replace(tzinfo=datetime.UTC)).timestamp()
 
 
-def _overlapping(spans: Sequence[tuple[str, tuple[float, float] | None]]) -> set[int]:
-    """The indices of those spans that overlap another one of their host; a common end and start is no overlap."""
-    hosts: defaultdict[str, list[tuple[float, float, int]]] = defaultdict(list)
-    for at, (host, span) in enumerate(spans):
+def _overlapping(spans: Sequence[tuple[str, tuple[float, float] | None, Hashable]]) -> set[Hashable]:
+    """The parties with spans that overlap one of another party on their host; a common end and start is no overlap."""
+    hosts: defaultdict[str, list[tuple[float, float, Hashable]]] = defaultdict(list)
+    for host, span, party in spans:
         if span is not None:
-            hosts[host].append((*span, at))
-    found: set[int] = set()
+            hosts[host].append((*span, party))
+    found: set[Hashable] = set()
     for host_spans in hosts.values():
-        host_spans.sort()
-        longest_end, longest = -float("inf"), -1
-        for start, end, at in host_spans:
+        host_spans.sort(key=lambda span: span[:2])
+        longest_end, longest = -float("inf"), None
+        others_end, other = -float("inf"), None  # of those of another party, the one that reaches furthest
+        for start, end, party in host_spans:
             # Whoever overlaps a later span has already met the one that reaches furthest, if it is not that itself.
-            if start < longest_end:
-                found |= {at, longest}
+            if party != longest and start < longest_end:
+                found |= {party, longest}
+            elif party == longest and start < others_end:
+                found |= {party, other}
             if end > longest_end:
-                longest_end, longest = end, at
+                if party != longest:
+                    others_end, other = longest_end, longest
+                longest_end, longest = end, party
+            elif party != longest and end > others_end:
+                others_end, other = end, party
     return found

@@ -4,19 +4,29 @@ import csv
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from runmanager.results.columns import MISSING, Table
+from runmanager.results.columns import EFFECTS, MISSING, Table, effect_of
 
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["human", "human_columns", "is_number", "render_template", "to_csv", "to_html", "to_json", "to_markdown"]
+__all__ = [
+    "human",
+    "human_columns",
+    "human_effect",
+    "is_number",
+    "render_template",
+    "to_csv",
+    "to_html",
+    "to_json",
+    "to_markdown",
+]
 
 _ACCURACIES = ("accuracy", "val_accuracy")
 _BYTES = "_bytes"
@@ -107,15 +117,21 @@ def human(value: Any, column: str = "") -> str:
         return f"{value / 2**20:,.1f} MiB"
     if isinstance(value, float) and column in _ACCURACIES:
         return f"{value:.4f}"
-    if isinstance(value, float) and column in _MEASURED:
+    if isinstance(value, float) and (column in _MEASURED or column.startswith("time_to_accuracy")):
         return _four_digits(value)
     return json.dumps(value) if isinstance(value, list | dict) else str(value)
+
+
+def human_effect(row: Mapping[str, Any], column: str) -> str:
+    """A comparison's effect or an end of its interval, for people: a difference as the metric itself is shown."""
+    return human(row[column], row["metric"] if "difference" in row else effect_of(row))
 
 
 # Settings are shown as they were asked for; only what was measured is rounded.
 _MEASURED = frozenset(
     {"loss", "val_loss", "epoch_seconds", "epoch_seconds_iqr", "wall_seconds", "run_seconds", "samples_per_second"}
-    | {"speedup", "ci_low", "ci_high", "baseline_samples_per_second", "candidate_samples_per_second"}
+    | {*EFFECTS, "ci_low", "ci_high", "baseline_samples_per_second", "candidate_samples_per_second"}
+    | {"baseline_value", "candidate_value"}
 )
 
 

@@ -3,17 +3,45 @@
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from typing import Self
 
 from runmanager.records.store import StoredRun
-from runmanager.results.statistics import SpeedupEstimate
+from runmanager.results.statistics import Estimate, median
 
-__all__ = ["is_narrow", "log_ratios", "paired_speedup", "rounds_of"]
+__all__ = ["LEAST_ROUNDS", "SideBySide", "is_narrow", "log_ratios", "paired_speedup", "rounds_of"]
+
+LEAST_ROUNDS = 6
+"""Of fewer there is no interval at 95%: that all of them fall on one side happens by chance in one of 16 cases."""
 
 _MOST_VALUES = 200
 _EXACT_UNTIL = 50
 _NORMAL_QUANTILE = 1.959963984540054
 """Of the standard normal distribution at 97.5%."""
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """What two sides measured in turns: the log ratio of each round, and each side's median samples a second."""
+
+    ratios: Sequence[float]
+    throughputs: tuple[float | None, float | None]
+
+    @classmethod
+    def of(cls, baseline: Sequence[StoredRun], candidate: Sequence[StoredRun]) -> Self:
+        """From the finished runs of the two sides."""
+        rounds = rounds_of([*baseline, *candidate])
+        sides = range(len(baseline)), range(len(baseline), len(baseline) + len(candidate))
+        low, high = (
+            median([rate for measured in rounds for key, rate in measured.items() if key in side]) for side in sides
+        )
+        return cls(log_ratios(rounds, *sides), (low, high))
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The speedup with its interval; None of too few rounds."""
+        return paired_speedup(self.ratios)
 
 
 def rounds_of(runs: Sequence[StoredRun]) -> list[dict[int, float]]:
@@ -47,7 +75,7 @@ def log_ratios(
     return ratios
 
 
-def paired_speedup(ratios: Sequence[float]) -> SpeedupEstimate | None:
+def paired_speedup(ratios: Sequence[float]) -> Estimate | None:
     """The speedup and its 95% interval from the log ratios of rounds; None of so few that there is no interval.
 
     As the order in a round is drawn by lot, what disturbs a turn is as likely to fall on one side as on the other, and
@@ -65,7 +93,7 @@ def paired_speedup(ratios: Sequence[float]) -> SpeedupEstimate | None:
     first, second = np.triu_indices(len(values))
     means = np.sort((values[first] + values[second]) / 2)
     low, high = means[rank - 1], means[len(means) - rank]
-    return SpeedupEstimate(*(math.exp(float(value)) for value in (np.median(means), low, high)))
+    return Estimate(*(math.exp(float(value)) for value in (np.median(means), low, high)))
 
 
 def is_narrow(ratios: Sequence[float], half_width: float) -> bool:
@@ -74,7 +102,7 @@ def is_narrow(ratios: Sequence[float], half_width: float) -> bool:
     if estimate is None:
         return False
     limit = 1 + half_width
-    return estimate.high <= estimate.speedup * limit and estimate.speedup <= estimate.low * limit
+    return estimate.high <= estimate.value * limit and estimate.value <= estimate.low * limit
 
 
 def _in_stretches(values: Sequence[float]) -> list[float]:

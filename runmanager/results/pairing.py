@@ -10,13 +10,13 @@ from runmanager.errors import UsageError
 from runmanager.results.cells import Cell, Cells
 from runmanager.results.sides import label_of
 
-__all__ = ["JOINT", "Axis", "Pair", "find_axis", "pair_cells", "usual_baseline"]
+__all__ = ["JOINT", "SEED", "Axis", "Pair", "find_axis", "pair_cells", "usual_baseline", "varying_axes"]
 
 JOINT = "+"
 """Between the names of settings that are compared together, as `device+num_workers`."""
 
 _ABSENT = object()
-_SEED = "seed"
+SEED = "seed"
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,17 @@ def find_axis(cells: Cells, asked: str) -> Axis:
     if members and (asked == group or asked in names):
         return _numbered(asked, members, cells, _group_values(cells, group, members))
     raise UsageError(_unknown_axis(cells, asked, names))
+
+
+def varying_axes(cells: Cells) -> list[Axis]:
+    """Every axis of the cells but the seed: a group whose kind varies is one axis, with all its settings."""
+    asked: dict[str, None] = {}
+    for name in cells.varying:
+        group = name.partition(".")[0]
+        kinds = [kind for kind in (f"{group}.name", f"{group}._target_") if kind in cells.varying]
+        if name != SEED:
+            asked.setdefault(name if not kinds else kinds[0] if kinds[0].endswith(".name") else group)
+    return [find_axis(cells, name) for name in asked]
 
 
 def _numbered(name: str, members: Sequence[str], cells: Cells, values: Sequence[Any]) -> Axis:
@@ -130,12 +141,12 @@ def pair_cells(cells: Cells, axis: Axis, baseline: int) -> list[Pair]:
 
     A pair has at least one cell; seeds are many cells of one side.
     """
-    matched = [name for name in cells.varying if name not in axis.members and name != _SEED]
+    matched = [name for name in cells.varying if name not in axis.members and name != SEED]
     groups: dict[Hashable, dict[int, list[Cell]]] = {}
     for cell, at in zip(cells.cells, axis.value_at, strict=True):
         key = tuple(_frozen(cells.value(cell, name, _ABSENT)) for name in matched)
         groups.setdefault(key, {}).setdefault(at, []).append(cell)
-    shown = [name for name in cells.columns if name not in axis.members and name != _SEED]
+    shown = [name for name in cells.columns if name not in axis.members and name != SEED]
     pairs = []
     for sides in groups.values():
         some_cell = next(iter(sides.values()))[0]

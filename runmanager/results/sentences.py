@@ -5,17 +5,32 @@ from collections.abc import Sequence
 from typing import Any
 
 from runmanager.records.states import Status
-from runmanager.results.columns import Table
-from runmanager.results.comparison import CONTENDED, DIFFERENT, NOT_MEASURED
-from runmanager.results.formats import human
+from runmanager.results.columns import Table, effect_of
+from runmanager.results.formats import human, human_effect
+from runmanager.results.judging import CONTENDED, DIFFERENT, NOT_MEASURED
 from runmanager.results.sides import label_of
 
-__all__ = ["answers"]
+__all__ = ["answers", "duel_answers"]
 
 
 def answers(results: Table, comparison: Table) -> list[str]:
     """Readable sentences from a results table and a comparison, the same wherever they are said."""
     return [*_speed_answers(comparison), *_best_answer(results), _count_answer(results)]
+
+
+def duel_answers(comparison: Table) -> list[str]:
+    """One sentence for each pair that was measured side by side: its speedup, the interval, and the verdict."""
+    return [_duel_answer(row, comparison) for row in comparison.rows]
+
+
+def _duel_answer(row: dict[str, Any], comparison: Table) -> str:
+    candidate, baseline = (label_of(row["axis"], row[side]) for side in ("candidate", "baseline"))
+    where = _where(row, comparison)
+    if row["verdict"] == NOT_MEASURED:
+        return f"{candidate} and {baseline} could not be compared{where}: {row['reason']}."
+    ratio, low, high = (f"{row[name]:.3f}" for name in ("speedup", "ci_low", "ci_high"))
+    said = f"{candidate} is {ratio} times as fast as {baseline}{where} (95% interval {low} to {high}): {row['verdict']}"
+    return f"{said}, after {row['candidate_epochs']} rounds side by side.{_caution([row])}"
 
 
 def _speed_answers(comparison: Table) -> list[str]:
@@ -35,9 +50,10 @@ def _speed_answer(rows: Sequence[dict[str, Any]], candidate: str, baseline: str,
         return f"{candidate} and {baseline} could not be compared: {causes.most_common(1)[0][0]}."
     different = [row for row in measured if row["verdict"] in DIFFERENT]
     if not different:
-        answer = f"There is no difference in speed between {candidate} and {baseline} beyond the noise{_of(measured)}."
+        what = measured[0].get("metric", "speed")
+        answer = f"There is no difference in {what} between {candidate} and {baseline} beyond the noise{_of(measured)}."
         return answer + _caution(measured)
-    best = max(different, key=lambda row: max(row["speedup"], 1 / row["speedup"]))
+    best = max(different, key=_size)
     answer = _difference(best, candidate, baseline, _where(best, comparison)) + _rest(measured, different)
     return answer + _caution(measured)
 
@@ -55,14 +71,27 @@ def _caution(measured: Sequence[dict[str, Any]]) -> str:
     return f" {which} were contended: other load was on the machine, so measure again when it is quiet."
 
 
+def _size(row: dict[str, Any]) -> float:
+    """How large a difference is, whichever side is ahead."""
+    effect = effect_of(row)
+    value: float = row[effect]
+    return abs(value) if effect == "difference" else max(value, 1 / value)
+
+
 def _difference(row: dict[str, Any], candidate: str, baseline: str, where: str) -> str:
-    """Always said of the faster side, with the interval of that ratio."""
-    ratio, low, high = row["speedup"], row["ci_low"], row["ci_high"]
+    """A speedup is always said of the faster side, with the interval of that ratio."""
+    effect, low, high = effect_of(row), row["ci_low"], row["ci_high"]
+    if effect != "speedup":
+        interval = f"[{human_effect(row, 'ci_low')}, {human_effect(row, 'ci_high')}]"
+        how = "times" if effect == "ratio" else "above" if row[effect] > 0 else "below"
+        said = f"its {row['metric']} is {human_effect(row, effect).removeprefix('-')} {how} {baseline}'s"
+        return f"{candidate} is {row['verdict']} than {baseline}{where}: {said} {interval}."
+    ratio = row["speedup"]
     if row["verdict"] == "slower":
         candidate, baseline = baseline, candidate
         ratio, low, high = 1 / ratio, 1 / high, 1 / low
-    interval = f"[{_short(low)}, {_short(high)}]"
-    return f"{candidate} is {_short(ratio)} times faster than {baseline}{where} {interval}."
+    by = f" by {row['metric']}" if "metric" in row else ""
+    return f"{candidate} is {_short(ratio)} times faster than {baseline}{by}{where} [{_short(low)}, {_short(high)}]."
 
 
 def _short(ratio: float) -> str:
@@ -77,8 +106,10 @@ def _rest(measured: Sequence[dict[str, Any]], different: Sequence[dict[str, Any]
         return ""
     counts = Counter(row["verdict"] for row in measured)
     said = ", ".join(f"{counts[word]} {word}" for word in (*DIFFERENT, "no difference") if counts[word])
-    speedups = [row["speedup"] for row in measured]
-    return f" Of {len(measured)} measured pairs: {said}; speedups {_short(min(speedups))} to {_short(max(speedups))}."
+    effect = effect_of(measured[0])
+    ordered = sorted(measured, key=lambda row: float(row[effect]))
+    ends = [human_effect(row, effect) if effect == "difference" else _short(row[effect]) for row in ordered]
+    return f" Of {len(measured)} measured pairs: {said}; {effect}s {ends[0]} to {ends[-1]}."
 
 
 def _of(measured: Sequence[dict[str, Any]]) -> str:

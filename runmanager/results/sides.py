@@ -10,9 +10,10 @@ from runmanager.records.run import Environment
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun
 from runmanager.results.cells import Cell
+from runmanager.results.metrics import THROUGHPUT, Metric
 from runmanager.results.statistics import median
 
-__all__ = ["Side", "differences", "label_of", "must_agree", "should_agree", "throughput"]
+__all__ = ["Side", "differences", "label_of", "must_agree", "should_agree", "typical"]
 
 _SHORT_COMMIT = 10
 
@@ -23,6 +24,7 @@ class Side:
 
     label: str
     cells: Sequence[Cell]
+    metric: Metric = THROUGHPUT
     paired: bool = False
     """Whether every cell asks for paired measurement, which interleaves the two sides."""
 
@@ -32,13 +34,14 @@ class Side:
         return [run for run in runs if run is not None and run.record.status is Status.FINISHED]
 
     @cached_property
-    def throughputs(self) -> list[list[float]]:
-        """Samples a second of the measured epochs of each finished run that has any."""
-        of_runs = (
-            [rate for epoch in run.epochs if not epoch.warmup and (rate := epoch.samples_per_second) is not None]
-            for run in self.finished
-        )
-        return [rates for rates in of_runs if rates]
+    def values(self) -> list[list[float]]:
+        """What the metric says of each finished run that has any: a value an epoch, or one for the run."""
+        return [values for run in self.finished if (values := self.metric.values(run))]
+
+    @property
+    def without_values(self) -> int:
+        """Finished runs of which the metric says nothing."""
+        return len(self.finished) - len(self.values)
 
     @property
     def state(self) -> str:
@@ -59,9 +62,9 @@ def label_of(axis: str, value: Any) -> str:
     return str(value) if axis == "device" or "+" in axis else f"{axis.removesuffix('.name')}={value}"
 
 
-def throughput(rates: Sequence[Sequence[float]]) -> float | None:
-    """Of a side: the median over its runs of the median over a run's epochs, in samples a second."""
-    return median([value for epochs in rates if (value := median(epochs)) is not None])
+def typical(values: Sequence[Sequence[float]]) -> float | None:
+    """Of a side: the median over its runs of the median over a run's epochs."""
+    return median([value for epochs in values if (value := median(epochs)) is not None])
 
 
 def _state(cell: Cell) -> str:

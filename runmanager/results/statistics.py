@@ -1,4 +1,4 @@
-"""The statistics of a measurement: medians, spreads, and a speedup with its interval. Pure functions."""
+"""The statistics of a measurement: medians, spreads, and two sides' ratio or difference with its interval. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -14,25 +14,26 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["Interval", "SpeedupEstimate", "iqr", "median", "quantile", "speedup_interval"]
+__all__ = ["Estimate", "Interval", "difference_interval", "iqr", "median", "quantile", "speedup_interval"]
 
 CONFIDENCE = 0.95
 _RESAMPLES = 2000
+_ENOUGH_RUNS = 5
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An interval of ratios, both ends included."""
+    """An interval of ratios or of differences, both ends included."""
 
     low: float
     high: float
 
 
 @dataclass(frozen=True)
-class SpeedupEstimate:
-    """Candidate throughput / baseline throughput, with its 95% bootstrap interval."""
+class Estimate:
+    """A ratio or a difference of two sides, with its 95% bootstrap interval."""
 
-    speedup: float
+    value: float
     low: float
     high: float
 
@@ -72,21 +73,38 @@ def speedup_interval(
     *,
     resamples: int = _RESAMPLES,
     seed: int = 0,
-) -> SpeedupEstimate:
+) -> Estimate:
     """The ratio of two sides' throughputs and its 95% interval.
 
     A side is its runs, a run the throughputs (samples a second) of its measured epochs. The throughput of a side is
     the median over its runs of the median over a run's epochs. The interval is the percentile interval of the log
     ratio over `resamples` bootstrap samples in two levels: runs are drawn with replacement, then epochs within each
-    run drawn (Davison and Hinkley, *Bootstrap Methods and their Application*, 1997, section 3.8). The same numbers
-    and the same `seed` give the same interval.
+    run drawn (Davison and Hinkley, *Bootstrap Methods and their Application*, 1997, section 3.8). Where a side has two
+    to four runs it is stretched about the estimate, see `_stretch`. The same numbers and the same `seed` give the
+    same interval.
 
     Raises `UsageError` for a side without runs, a run without epochs, or a throughput that is not above 0.
     """
-    sides = tuple(_checked(name, runs) for name, runs in (("baseline", baseline), ("candidate", candidate)))
-    if resamples < 1:
-        raise UsageError(f"`resamples` must be at least 1, got {resamples}.")
-    return _speedup_interval(sides[0], sides[1], resamples, seed)
+    sides = _checked("baseline", baseline), _checked("candidate", candidate)
+    for name, side in zip(("baseline", "candidate"), sides, strict=True):
+        if refused := [value for epochs in side for value in epochs if value <= 0]:
+            raise UsageError(f"Throughputs of the {name} must be above 0 and finite, got {refused[0]}.")
+    return _interval(*sides, _checked_resamples(resamples), seed, True)
+
+
+def difference_interval(
+    baseline: Sequence[Sequence[float]],
+    candidate: Sequence[Sequence[float]],
+    *,
+    resamples: int = _RESAMPLES,
+    seed: int = 0,
+) -> Estimate:
+    """Candidate - baseline with its 95% interval, made as `speedup_interval` makes that of a ratio.
+
+    Raises `UsageError` for a side without runs, a run without values, or a value that is not finite.
+    """
+    sides = _checked("baseline", baseline), _checked("candidate", candidate)
+    return _interval(*sides, _checked_resamples(resamples), seed, False)
 
 
 _Side = tuple[tuple[float, ...], ...]
@@ -95,25 +113,59 @@ _Side = tuple[tuple[float, ...], ...]
 def _checked(name: str, runs: Sequence[Sequence[float]]) -> _Side:
     side = tuple(tuple(float(value) for value in epochs) for epochs in runs)
     if not side or not all(side):
-        raise UsageError(f"The {name} of a speedup must have a measured epoch in each run, got {side}.")
-    for epochs in side:
-        for value in epochs:
-            if not (math.isfinite(value) and value > 0):
-                raise UsageError(f"Throughputs of the {name} must be above 0 and finite, got {value}.")
+        raise UsageError(f"The {name} of a comparison must have a measured value in each run, got {side}.")
+    if refused := [value for epochs in side for value in epochs if not math.isfinite(value)]:
+        raise UsageError(f"Values of the {name} must be finite, got {refused[0]}.")
     return side
+
+
+def _checked_resamples(resamples: int) -> int:
+    if resamples < 1:
+        raise UsageError(f"`resamples` must be at least 1, got {resamples}.")
+    return resamples
 
 
 # The tables are rewritten whenever a run ends: pairs that have not changed since then are not resampled again.
 @lru_cache(maxsize=4096)
-def _speedup_interval(baseline: _Side, candidate: _Side, resamples: int, seed: int) -> SpeedupEstimate:
+def _interval(baseline: _Side, candidate: _Side, resamples: int, seed: int, is_ratio: bool) -> Estimate:
     import numpy as np
 
     generator = np.random.default_rng(seed)
-    throughputs = [_resampled_throughput(side, resamples, generator) for side in (baseline, candidate)]
-    ratios = np.sort(throughputs[1] / throughputs[0]).tolist()
-    tail = (1 - CONFIDENCE) / 2
-    low, high = (_log_quantile(ratios, share) for share in (tail, 1 - tail))
-    return SpeedupEstimate(_throughput(candidate) / _throughput(baseline), low, high)
+    drawn = [_resampled(side, resamples, generator) for side in (baseline, candidate)]
+    spreads = [float(np.var(np.log(draws) if is_ratio else draws)) for draws in drawn]
+    stretch = _stretch(spreads, [len(baseline), len(candidate)])
+    tails = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
+    if is_ratio:
+        ratio = _typical(candidate) / _typical(baseline)
+        ratios = np.sort(drawn[1] / drawn[0]).tolist()
+        low, high = (_log_quantile(ratios, share) for share in tails)
+        if stretch != 1:
+            low, high = (ratio * (end / ratio) ** stretch for end in (low, high))
+        return Estimate(ratio, low, high)
+    difference = _typical(candidate) - _typical(baseline)
+    differences = np.sort(drawn[1] - drawn[0]).tolist()
+    low, high = (difference + (quantile(differences, share) - difference) * stretch for share in tails)
+    return Estimate(difference, low, high)
+
+
+def _stretch(spreads: Sequence[float], runs: Sequence[int]) -> float:
+    """How much wider than the percentiles an interval must be; `spreads` are the bootstrap variances of the sides.
+
+    Of two to four runs the plain percentiles cover the truth in 73 to 91% of cases only (docs/measurement.md): drawing
+    n of n leaves out a share 1/n of the variance, and the few values know the variance itself badly. Both are made
+    good as in Hesterberg, *What Teachers Should Know About the Bootstrap*, The American Statistician 69, 2015, section
+    4.3: n/(n-1), and Student's t for the normal quantile, here with the degrees of freedom of Welch and Satterthwaite.
+    The stretched interval errs on the wide side. From five runs on the percentiles of a median err nowhere.
+    """
+    if not any(1 < count < _ENOUGH_RUNS for count in runs) or not any(spreads):
+        return 1.0
+    from scipy.special import ndtri, stdtrit
+
+    whole = [spread * (n / (n - 1) if n > 1 else 1) for spread, n in zip(spreads, runs, strict=True)]
+    unsure = sum(spread**2 / (n - 1) for spread, n in zip(whole, runs, strict=True) if n > 1)
+    freedom = sum(whole) ** 2 / unsure if unsure else math.inf
+    share = (1 + CONFIDENCE) / 2
+    return math.sqrt(sum(whole) / sum(spreads)) * float(stdtrit(freedom, share) / ndtri(share))
 
 
 def _log_quantile(ordered: Sequence[float], share: float) -> float:
@@ -124,7 +176,7 @@ def _log_quantile(ordered: Sequence[float], share: float) -> float:
     return float(ordered[below] * (ordered[above] / ordered[below]) ** (position - below))
 
 
-def _throughput(side: _Side) -> float:
+def _typical(side: _Side) -> float:
     return _known(median([_known(median(epochs)) for epochs in side]))
 
 
@@ -133,8 +185,8 @@ def _known(value: float | None) -> float:
     return value
 
 
-def _resampled_throughput(side: _Side, resamples: int, generator: "np.random.Generator") -> "Floats":
-    """The throughput of `resamples` bootstrap samples of a side, shape (resamples,).
+def _resampled(side: _Side, resamples: int, generator: "np.random.Generator") -> "Floats":
+    """The typical value of `resamples` bootstrap samples of a side, shape (resamples,).
 
     The median of m epochs drawn with replacement is not drawn one by one: sorted epoch number floor(m U) is drawn for
     a uniform U, so the middle epoch of m draws is the one at the middle of m sorted uniforms, and that is Beta
@@ -154,5 +206,5 @@ def _resampled_throughput(side: _Side, resamples: int, generator: "np.random.Gen
     following = 1 - (1 - lower) * generator.random(runs.shape) ** (1 / np.maximum(drawn - rank, 1))
     upper = np.where(drawn % 2 == 0, following, lower)
     low, high = (np.minimum((drawn * middle).astype(np.intp), drawn - 1) for middle in (lower, upper))
-    throughput: Floats = np.median((ordered[runs, low] + ordered[runs, high]) / 2, axis=-1)
-    return throughput
+    typical: Floats = np.median((ordered[runs, low] + ordered[runs, high]) / 2, axis=-1)
+    return typical

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Sweep"]
 
-_TEXTS = frozenset({"run", "status", "reason", "device", "device_name", "started_at", "run_dir", "axis", "verdict"})
+_TEXTS = frozenset(
+    {"run", "status", "reason", "device", "device_name", "started_at", "run_dir", "axis", "metric", "verdict"}
+)
 _TRUTHS = frozenset({"contended", "warmup"})
 _VALUES = frozenset({"baseline", "candidate"})
 
@@ -41,12 +43,14 @@ class Sweep:
         """One row an epoch of every run, the columns of epochs.csv; what is missing is NaN."""
         return _frame(epoch_rows(*self._read))
 
-    def compare(self, axis: str = "device", baseline: Any = None) -> "pd.DataFrame":
-        """One row a matched pair, the columns of comparison.csv.
+    def compare(
+        self, axis: str | None = None, baseline: Any = None, *, metric: str = "samples_per_second"
+    ) -> "pd.DataFrame":
+        """One row a matched pair along `axis` (see `CompareOptions`), the columns of comparison.csv, or those of another metric.
 
-        Raises `UsageError` for an axis or a baseline that the sweep does not have.
+        Raises `UsageError` for an axis, a baseline or a metric that the sweep does not have.
         """
-        return _frame(compare(*self._read, CompareOptions(axis=axis, baseline=baseline)))
+        return _frame(compare(*self._read, CompareOptions(axis=axis, baseline=baseline, metric=metric)))
 
     def __repr__(self) -> str:
         return f"Sweep({str(self.paths.root)!r}): {len(self._results.rows)} runs"

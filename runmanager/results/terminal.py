@@ -4,9 +4,9 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from runmanager.results.columns import MISSING, Table
-from runmanager.results.comparison import FASTER, NOT_MEASURED, SLOWER
-from runmanager.results.formats import human, human_columns, is_number
+from runmanager.results.columns import EFFECTS, MISSING, Table, effect_of
+from runmanager.results.formats import human, human_columns, human_effect, is_number
+from runmanager.results.judging import NOT_MEASURED
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -17,7 +17,8 @@ _WIDTH = 80
 _GAP = 2  # between two columns
 _FOLDED_AT = 14  # text wider than this is broken into lines; numbers never are
 _STYLES = {"finished": "green", "running": "cyan", "skipped": "yellow", "failed": "red", "killed": "red"}
-_STYLES |= {"crashed": "red", FASTER: "green", SLOWER: "magenta", NOT_MEASURED: "yellow"}
+_STYLES |= {"crashed": "red", NOT_MEASURED: "yellow"}
+_STYLES |= dict.fromkeys(("faster", "better"), "green") | dict.fromkeys(("slower", "worse"), "magenta")
 _LEFT_OUT_FIRST = (
     *("peak_memory_bytes", "val_loss", "loss", "accuracy", "contended", "epochs"),
     *("candidate_samples_per_second", "baseline_samples_per_second"),
@@ -47,24 +48,43 @@ def comparison_table(table: Table, *, limit: int | None = 50, width: int = _WIDT
     """The first `limit` rows of a comparison (all for None), their reasons as numbered notes below."""
     rows = table.rows[:limit]
     reasons = list(dict.fromkeys(row["reason"] for row in rows if row["reason"] is not None))
+    effect = effect_of(table.columns)
     said: dict[str, Callable[[dict[str, Any]], str]] = {
-        "compared": lambda row: f"{row['candidate']} / {row['baseline']}",
-        "speedup": lambda row: human(row["speedup"], "speedup"),
+        "compared": lambda row: _compared(row, several="axis" in table.shown),
+        **(_VALUES if "metric" in table.columns else {}),
+        effect: lambda row: human_effect(row, effect),
         "95% interval": _interval,
         "verdict": lambda row: str(row["verdict"]),
         "note": lambda row: f"[{reasons.index(row['reason']) + 1}]" if row["reason"] else "",
     }
     settings = [name for name in human_columns(table) if name in table.settings]
-    columns = _columns(table, rows, settings)
-    columns += [_Column(name, [say(row) for row in rows], name == "speedup") for name, say in said.items()]
+    columns = [_Column(name, [_setting(row, name) for row in rows], is_number(table, name)) for name in settings]
+    columns += [_Column(name, [say(row) for row in rows], name in (effect, *_VALUES)) for name, say in said.items()]
     notes = [f"[{number}] {reason}" for number, reason in enumerate(reasons, start=1)]
     return _rendered(columns, [*_cut_note(table, rows, "pairs"), *notes, table.legend, *table.notes], width)
 
 
+def _compared(row: dict[str, Any], *, several: bool) -> str:
+    sides = f"{row['candidate']} / {row['baseline']}"
+    return f"{row['axis']} {sides}" if several else sides
+
+
+# What each side has of another metric than the throughput.
+_VALUES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "baseline": lambda row: human(row["baseline_value"], row["metric"]),
+    "candidate": lambda row: human(row["candidate_value"], row["metric"]),
+}
+
+
+def _setting(row: dict[str, Any], column: str) -> str:
+    """A matched setting; of the setting that the row itself compares nothing, where several axes are compared."""
+    compared = row["axis"].removesuffix(".name")
+    name = column.removeprefix("settings.")
+    return "" if name == compared or name.startswith(f"{compared}.") else human(row[column], column)
+
+
 def _interval(row: dict[str, Any]) -> str:
-    if row["ci_low"] is None:
-        return MISSING
-    return f"{human(row['ci_low'], 'ci_low')} to {human(row['ci_high'], 'ci_high')}"
+    return MISSING if row["ci_low"] is None else f"{human_effect(row, 'ci_low')} to {human_effect(row, 'ci_high')}"
 
 
 def _cut_note(table: Table, rows: Sequence[Any], what: str) -> list[str]:
@@ -80,7 +100,7 @@ class _Column:
         self.name = name
         self.texts = texts
         self.is_number = is_number
-        self.folds = not is_number and name not in ("95% interval", "speedup")
+        self.folds = not is_number and name not in ("95% interval", *EFFECTS)
         words = name.replace("_", " ").split()
         widest = max(map(len, texts), default=0)
         self.liked = max(widest, *map(len, words))

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from runmanager.errors import UsageError
 from runmanager.records.states import Reason, Status
-from runmanager.results.comparison import CompareOptions, compare, verdict
+from runmanager.results.comparison import CompareOptions, compare
 from runmanager.results.formats import to_csv
+from runmanager.results.judging import verdict
 from runmanager.results.reading import read_results
 from runmanager.results.statistics import Interval
 

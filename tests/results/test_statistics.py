@@ -59,14 +59,14 @@ def test_the_interval_of_a_median_is_the_exact_one(values):
     over_runs = speedup_interval([[1.0]], [[value] for value in values], resamples=100_000)
     for estimate in (over_epochs, over_runs):
         assert (estimate.low, estimate.high) == pytest.approx((low, high))
-        assert estimate.speedup == median(values)
+        assert estimate.value == median(values)
 
 
 def test_the_shortcut_for_a_drawn_median_has_the_distribution_of_drawing_one_by_one():
-    runs = [[1.0, 2.0, 5.0, 9.0], [4.0, 6.0, 7.0, 8.0, 20.0], [3.0], [2.0, 30.0]]
+    runs = [[1.0, 2.0, 5.0, 9.0], [4.0, 6.0, 7.0, 8.0, 20.0], [3.0], [2.0, 30.0], [5.0, 7.0]]
     generator = np.random.default_rng(7)
     drawn = [
-        np.median([np.median(generator.choice(runs[run], len(runs[run]))) for run in generator.integers(0, 4, 4)])
+        np.median([np.median(generator.choice(runs[run], len(runs[run]))) for run in generator.integers(0, 5, 5)])
         for _ in range(4000)
     ]
     estimate = speedup_interval([[1.0]], runs, resamples=20_000)
@@ -90,7 +90,7 @@ def test_scaling_both_sides_leaves_the_speedup_and_its_interval(baseline, candid
         [[rate * factor for rate in run] for run in candidate],
         resamples=100,
     )
-    assert (scaled.speedup, scaled.low, scaled.high) == pytest.approx((plain.speedup, plain.low, plain.high))
+    assert (scaled.value, scaled.low, scaled.high) == pytest.approx((plain.value, plain.low, plain.high))
 
 
 @settings(max_examples=40, deadline=None)
@@ -98,7 +98,7 @@ def test_scaling_both_sides_leaves_the_speedup_and_its_interval(baseline, candid
 def test_swapping_the_sides_inverts_the_speedup(baseline, candidate):
     forth = speedup_interval(baseline, candidate, resamples=100)
     back = speedup_interval(candidate, baseline, resamples=100)
-    assert forth.speedup * back.speedup == pytest.approx(1)
+    assert forth.value * back.value == pytest.approx(1)
     assert forth.low <= forth.high
 
 
@@ -117,10 +117,10 @@ def test_the_interval_depends_on_the_numbers_and_the_seed_alone():
 @pytest.mark.parametrize(
     ("baseline", "candidate", "words"),
     [
-        ([], [[1.0]], "baseline of a speedup must have a measured epoch"),
-        ([[1.0]], [[1.0], []], "candidate of a speedup must have a measured epoch"),
+        ([], [[1.0]], "baseline of a comparison must have a measured value"),
+        ([[1.0]], [[1.0], []], "candidate of a comparison must have a measured value"),
         ([[1.0]], [[0.0]], "candidate must be above 0 and finite, got 0.0"),
-        ([[math.inf]], [[1.0]], "baseline must be above 0 and finite, got inf"),
+        ([[math.inf]], [[1.0]], "baseline must be finite, got inf"),
     ],
 )
 def test_sides_that_say_nothing_are_refused(baseline, candidate, words):

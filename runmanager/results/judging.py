@@ -1,0 +1,146 @@
+"""What two sides come to: the effect with its interval, a verdict, and what stands against it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runmanager.records.store import StoredRun
+from runmanager.results.metrics import THROUGHPUT
+from runmanager.results.options import CompareOptions
+from runmanager.results.paired import LEAST_ROUNDS, SideBySide
+from runmanager.results.sides import Side, differences, must_agree, should_agree, typical
+from runmanager.results.statistics import Interval, difference_interval, speedup_interval
+
+__all__ = ["CONTENDED", "DIFFERENT", "NOT_MEASURED", "Causes", "judge", "verdict"]
+
+NOT_MEASURED = "not measured"
+DIFFERENT = ("faster", "slower", "better", "worse")
+CONTENDED = "contended:"
+
+Causes = Mapping[Path, tuple[str, ...] | None]
+"""What each run had to share its host with, by its folder."""
+
+_IN_TURNS = (0.25, 0.75)
+
+
+def verdict(interval: Interval, *, tolerance: float) -> str:
+    """What an interval of the speedup says: a difference only where it lies wholly outside 1 ± `tolerance`."""
+    return ("no difference", "faster", "slower")[_direction(interval, 1 - tolerance, 1 + tolerance)]
+
+
+def _direction(interval: Interval, low: float, high: float) -> int:
+    """1 for an interval wholly above `high`, -1 for one wholly below `low`, else 0."""
+    return 1 if interval.low > high else -1 if interval.high < low else 0
+
+
+def judge(baseline: Side, candidate: Side, shared_host: Causes, options: CompareOptions) -> dict[str, Any]:
+    """The measured columns of a comparison's row, its verdict and its reason."""
+    metric = candidate.metric
+    sides = baseline, candidate
+    counts = [sum(map(len, side.values)) for side in sides]
+    against = _obstacles(sides, counts, options)
+    remarks = _remarks(sides)
+    row: dict[str, Any] = dict(zip(metric.value_columns, (typical(side.values) for side in sides), strict=True))
+    row |= {"verdict": NOT_MEASURED} | dict(zip(metric.columns[-2:], counts, strict=True))
+    if not against:
+        found, why = _effect(sides, options)
+        row |= found
+        remarks = [*why, *remarks]
+    reason = "; ".join([*_contended(sides, shared_host), *against, *remarks])
+    return row | {"reason": reason or None}
+
+
+def _effect(sides: Sequence[Side], options: CompareOptions) -> tuple[dict[str, Any], list[str]]:
+    """The effect, its interval and what it says, and why that is held against more than the interval."""
+    metric = sides[0].metric
+    weighed = [[[metric.weighed(value) for value in run] for run in side.values] for side in sides]
+    why: list[str] = []
+    if metric.effect == "difference":
+        estimate = difference_interval(*weighed)
+        word = metric.word(_direction(estimate.interval, 0, 0))
+    else:
+        estimate = speedup_interval(*weighed)
+        tolerance, why = _tolerance(sides, options)
+        word = metric.word(_direction(estimate.interval, 1 - tolerance, 1 + tolerance))
+    return {metric.effect: estimate.value, "ci_low": estimate.low, "ci_high": estimate.high, "verdict": word}, why
+
+
+def _obstacles(sides: Sequence[Side], counts: Sequence[int], options: CompareOptions) -> list[str]:
+    """Why the two sides cannot be compared; nothing where they can."""
+    if unfinished := _unfinished(sides):
+        return unfinished
+    metric = sides[0].metric
+    against = differences(sides, must_agree)
+    said = ", ".join(f"{count} of {side.label}" for side, count in zip(sides, counts, strict=True))
+    if metric.per_epoch:
+        if min(counts) < options.min_epochs:
+            against.append(f"too few epochs: {said} measured, {options.min_epochs} needed")
+    elif lacking := [side for side in sides if side.without_values]:
+        # To leave out those that never got there would favour the side that has more of them.
+        against += [f"{side.label}: {side.without_values} of {len(side.finished)} {metric.lack}" for side in lacking]
+    elif min(counts) < options.min_seeds:
+        against.append(f"too few runs: {said}, {options.min_seeds} needed; add seeds, as in seed=1,2,3")
+    return against
+
+
+def _tolerance(sides: Sequence[Side], options: CompareOptions) -> tuple[float, list[str]]:
+    """The share around 1 that the interval must leave, and why."""
+    baseline, candidate = sides
+    paired = baseline.paired and candidate.paired
+    tolerance = options.paired_drift if paired else options.drift
+    must = f"so a difference must lie outside 1 ± {tolerance * 100:g}%"
+    runs = [len(side.values) for side in sides]
+    if min(runs) < options.min_runs:
+        counts = f"{runs[0]} of {baseline.label}, {runs[1]} of {candidate.label}"
+        knows = (
+            "the interval knows only the noise between epochs, not between runs"
+            if min(runs) == 1
+            else "too few to know the noise between runs well"
+        )
+        return tolerance, [f"fewer than {options.min_runs} runs a side ({counts}): {knows}, {must}"]
+    if not paired and not _took_turns(baseline, candidate):
+        return tolerance, [f"one side ran after the other: the interval knows no drift between them, {must}"]
+    return 0.0, []
+
+
+def _took_turns(baseline: Side, candidate: Side) -> bool:
+    """Whether neither side as a whole began before the other: then a drift of the machine hits both alike.
+
+    Judged by the share of all pairs of runs in which the baseline's began first (the statistic of Mann and Whitney
+    1947, over the product of the counts): 0.5 for sides that take turns, 0 or 1 where one comes after the other.
+    """
+    begun = [[run.record.started_at or "" for run in side.finished] for side in (baseline, candidate)]
+    first = sum(one < other for one in begun[0] for other in begun[1])
+    return _IN_TURNS[0] <= first / (len(begun[0]) * len(begun[1])) <= _IN_TURNS[1]
+
+
+def _remarks(sides: Sequence[Side]) -> list[str]:
+    """What a reader must know, though it forbids nothing."""
+    if not all(side.finished for side in sides):
+        return []
+    partial = [f"{side.label}: {side.state}" for side in sides if len(side.finished) < len(side.cells)]
+    dirty = [side.label for side in sides if any(run.record.environment.commit_clean is False for run in side.finished)]
+    uncommitted = [f"uncommitted changes: {', '.join(dirty)}"] if dirty else []
+    # One side is one device: seeds that landed on two kinds of GPU are no repetitions of each other.
+    devices = [
+        difference
+        for side in sides
+        for difference in differences([side], lambda environment: {"device": environment.device_name})
+    ]
+    return [*differences(sides, should_agree), *devices, *uncommitted, *partial]
+
+
+def _contended(sides: Sequence[Side], shared_host: Causes) -> list[str]:
+    """Empty, or one sentence that begins with `contended:`: which side shared its host with what."""
+    met: dict[str, list[str]] = {}
+    for side in sides:
+        runs = side.finished or [cell.stored for cell in side.cells if cell.stored is not None]
+        for cause in _causes(runs, shared_host):
+            met.setdefault(cause, []).append(side.label)
+    if not met:
+        return []
+    return [f"{CONTENDED} " + ", ".join(f"{' and '.join(labels)} met {cause}" for cause, labels in met.items())]
+
+
+def _causes(runs: list[StoredRun], shared_host: Causes) -> list[str]:
+    return list(dict.fromkeys(cause for run in runs for cause in shared_host[run.paths.root] or ()))

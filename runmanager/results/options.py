@@ -1,0 +1,49 @@
+"""How runs are compared: the options of a comparison, and what is wrong with them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["ANY_AXIS", "CompareOptions"]
+
+ANY_AXIS = "any"
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """How runs are compared.
+
+    `axis` is the compared setting or group, several joined by `+`, or `any` for each one that varies (None: what paired
+    runs took turns for, else `device`); `baseline` its value to compare against
+    (None: `cpu` for `device`, else the first given). `metric` is what they are compared by, a name of `METRIC_NAMES`.
+    `drift` is the share by which runs alone drift: with fewer than `min_runs` runs a side, or where one side ran after
+    the other, a ratio must exceed it; `paired_drift` is the same where both sides were measured interleaved. Below
+    `min_epochs` measured epochs a side nothing is said, nor below `min_seeds` runs where a run has but one value.
+    """
+
+    axis: str | None = None
+    baseline: Any = None
+    metric: str = "samples_per_second"
+    drift: float = 0.10
+    paired_drift: float = 0.01
+    min_epochs: int = 5
+    min_runs: int = 5
+    min_seeds: int = 3
+
+    def faults(self) -> list[str]:
+        """What is wrong with these options, one readable line each."""
+        shares = [
+            f"`compare.{name}` must be at least 0 and below 1, got {value}; 0.1 means 10%."
+            for name, value in (("drift", self.drift), ("paired_drift", self.paired_drift))
+            if not 0 <= value < 1
+        ]
+        least = (("min_epochs", 1), ("min_runs", 1), ("min_seeds", 2))
+        counts = [
+            f"`compare.{name}` must be at least {low}, got {value}."
+            for name, low in least
+            if (value := getattr(self, name)) < low
+        ]
+        if self.axis == ANY_AXIS and self.baseline is not None:
+            counts.append(
+                f"`--baseline` must belong to one axis, got {self.baseline!r} with `--axis any`; name the axis."
+            )
+        return shares + counts
