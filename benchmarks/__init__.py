@@ -1,0 +1,1 @@
+"""Every speed and truth figure that the documents quote: each module measures and writes its own."""

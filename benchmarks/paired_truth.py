@@ -220,6 +220,7 @@ def write_figures(page: Path, text: str) -> None:
 
 
 def main() -> int:
+    """Run the trials that the command line asks for, and say what they came to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=200, help="with the same settings on both sides")
     parser.add_argument("--slowed", type=int, default=10, help="trials for each slowdown, of a minute each")

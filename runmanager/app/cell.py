@@ -53,9 +53,7 @@ def run_cell(cfg: DictConfig) -> None:
 
     with _stopped_by_sigterm(runs):
         try:
-            train_run(
-                manager, options, params=plain_config(cfg), folder=folder, when_claimed=claimed, turns=own_seat()
-            )
+            train_run(manager, options, params=plain_config(cfg), folder=folder, when_claimed=claimed, turns=own_seat())
         except RunBusyError:
             if not folder.record.exists():
                 raise  # it is no run that is in the way

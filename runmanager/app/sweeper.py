@@ -265,7 +265,6 @@ class GridSweeper(Sweeper):
             except KeyboardInterrupt:
                 return returns, True
 
-
     def _batches(self, runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
         """What is handed to the launcher in one call: everything, or one group after another of those in turns."""
         if self._pairing is not None:

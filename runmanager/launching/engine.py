@@ -30,7 +30,7 @@ from runmanager.records.states import Outcome, Reason, Status
 __all__ = ["Ending", "Job", "Listener", "LocalEngine", "Retries", "call", "usable_cores"]
 
 _TICK_SECONDS = 0.2
-_START_TRIES = 10
+_LEAVE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class _Child:
     started: Started
     watch: LimitWatch
     answer: Returned | Raised | None = None
+    said_at: float = 0.0  # when the answer came
     is_silent: bool = False  # it has closed its end of the pipe: nothing will come any more
     verdict: Outcome | None = None
 
@@ -65,8 +66,10 @@ class LocalEngine:
 
     The first Ctrl-C or SIGTERM starts no further job and passes SIGTERM on to the running ones, which may finish what
     they are at; the second kills them. When the driver dies, however it dies, they die with it. `slots` hands out
-    GPUs. `stop_on_error` begins no further job after the first that ended badly and is not tried again. With `turns`
-    only one job at a time has the machine, and all of it: the keeper says which.
+    GPUs. `stop_on_error` begins no further job after the first that ended badly and is not tried again. A process that
+    has said how it went and then does not leave, held up by a thread or a loader's worker, is killed after
+    `leave_seconds`; what it said stands. With `turns` only one job at a time has the machine, and all of it: the keeper
+    says which.
     """
 
     def __init__(
@@ -78,9 +81,11 @@ class LocalEngine:
         retries: Retries | None = None,
         stop_on_error: bool = False,
         turns: TurnKeeper | None = None,
+        leave_seconds: float = _LEAVE_SECONDS,
     ) -> None:
         self._workers = workers
         self._turns = turns
+        self._leave_seconds = leave_seconds
         self._slots = slots or GpuSlots()
         self._retries = retries or Retries()
         self._stop_on_error = stop_on_error
@@ -158,10 +163,14 @@ class LocalEngine:
 
     def _enforce_limits(self, children: Sequence[_Child]) -> None:
         for child in children:
-            if child.verdict is None and child.process.exitcode is None:
+            if child.verdict is not None or child.process.exitcode is not None:
+                continue
+            if child.answer is None:
                 child.verdict = child.watch.verdict()
                 if child.verdict is not None:
                     _kill(child)
+            elif time.monotonic() - child.said_at >= self._leave_seconds:
+                _kill(child)
 
     def _end(self, child: _Child, queue: JobQueue, listener: Listener) -> None:
         ending = self._bury(child)
@@ -303,6 +312,7 @@ def _listen(child: _Child) -> None:
         child.answer = pickle.loads(data)
     except Exception as error:
         child.answer = Raised(f"the result cannot be read: {type(error).__name__}: {error}", traceback.format_exc())
+    child.said_at = time.monotonic()
 
 
 def _kill(child: _Child) -> None:

@@ -64,7 +64,8 @@ class LocalLauncher(Launcher):
     """Runs each job in a fresh process on this machine; one that dies takes no other with it.
 
     A sweeper may set `listener`, `facts` (one a job), `overrides_for`, which is asked for a job's overrides just before
-    each try, and `turns`: then the jobs of a launch all live at once, whatever `workers` says, and take turns. Raises `ConfigurationError` for settings that cannot be.
+    each try, and `turns`: then the jobs of a launch all live at once, whatever `workers` says, and take turns. Raises
+    `ConfigurationError` for settings that cannot be.
     """
 
     def __init__(self, **settings: Any) -> None:

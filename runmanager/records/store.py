@@ -206,7 +206,7 @@ def read_epochs(paths: RunPaths) -> list[EpochRecord]:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as read: its record, states made true (see `RunRecord.observed`), its epochs and measured turns in order."""
+    """A run as read: its record, states made true (see `RunRecord.observed`), its epochs and its turns in order."""
 
     paths: RunPaths
     record: RunRecord

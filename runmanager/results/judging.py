@@ -37,6 +37,8 @@ def judge(baseline: Side, candidate: Side, shared_host: Causes, options: Compare
     """The measured columns of a comparison's row, its verdict and its reason."""
     metric = candidate.metric
     sides = baseline, candidate
+    if metric == THROUGHPUT and baseline.paired and candidate.paired:
+        return _judge_turns(sides, shared_host, options)
     counts = [sum(map(len, side.values)) for side in sides]
     against = _obstacles(sides, counts, options)
     remarks = _remarks(sides)
@@ -48,6 +50,28 @@ def judge(baseline: Side, candidate: Side, shared_host: Causes, options: Compare
         remarks = [*why, *remarks]
     reason = "; ".join([*_contended(sides, shared_host), *against, *remarks])
     return row | {"reason": reason or None}
+
+
+def _judge_turns(sides: Sequence[Side], shared_host: Causes, options: CompareOptions) -> dict[str, Any]:
+    """The same of sides that were measured side by side: their rounds count, in the place of epochs."""
+    taken = SideBySide.of(*(side.finished for side in sides))
+    row: dict[str, Any] = dict(zip(THROUGHPUT.value_columns, taken.throughputs, strict=True))
+    row |= {"verdict": NOT_MEASURED} | dict.fromkeys(THROUGHPUT.columns[-2:], len(taken.ratios))
+    estimate = taken.estimate
+    said = _unfinished(sides) or differences(sides, must_agree)
+    if estimate is None and not _unfinished(sides):
+        said.append(f"too few rounds: {len(taken.ratios)} measured side by side, {LEAST_ROUNDS} needed")
+    if estimate is not None and not said:
+        tolerance = options.paired_drift
+        row |= {"speedup": estimate.value, "ci_low": estimate.low, "ci_high": estimate.high}
+        row["verdict"] = verdict(estimate.interval, tolerance=tolerance)
+        said = [f"{len(taken.ratios)} rounds side by side: a difference must lie outside 1 ± {tolerance * 100:g}%"]
+    reason = "; ".join([*_contended(sides, shared_host), *said, *_remarks(sides)])
+    return row | {"reason": reason or None}
+
+
+def _unfinished(sides: Sequence[Side]) -> list[str]:
+    return [f"{side.label}: {side.state}" for side in sides if not side.finished]
 
 
 def _effect(sides: Sequence[Side], options: CompareOptions) -> tuple[dict[str, Any], list[str]]:

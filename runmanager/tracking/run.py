@@ -188,9 +188,7 @@ class ActiveRun:
         if self._turns is None:
             raise UsageError("A run must take turns to be measured in them, got none; give RunOptions(turns=…).")
         epoch = Epoch(self._next_number(), timer=self._timer, device=self.device, heartbeat=self._heartbeat)
-        blocks = self._turns.blocks(
-            batches, self._timer, num_steps=num_steps, most_steps=most_steps, leads_in=leads_in
-        )
+        blocks = self._turns.blocks(batches, self._timer, num_steps=num_steps, most_steps=most_steps, leads_in=leads_in)
         return epoch, blocks
 
     def _next_number(self) -> int:

@@ -17,7 +17,7 @@ from runmanager.tracking.timer import PhaseTimer
 __all__ = ["Turns"]
 
 _BLOCK_SECONDS = 0.1
-"""How long a turn is to take: long beside the millisecond that passing it on takes, short beside the machine's drift."""
+"""How long a turn is to take: long beside the millisecond of passing it on, short beside the machine's drift."""
 _LEAD_IN = 0.1  # steps that are not timed, for each that is
 
 

@@ -37,7 +37,8 @@ def train_run(
     """Train one cell in its folder and return its record; `params` are its settings as they are to be stored.
 
     `when_claimed` is told as soon as the run has its folder, so that it can be interrupted and its output redirected.
-    `turns` is for `measure=paired`: who gives the run its turns, without which it is refused as a `UsageError`. What goes wrong is in the record, and is raised.
+    `turns` gives the run its turns where it is measured side by side. What goes wrong is in the record, and is raised.
+    Raises `UsageError` for `measure=paired` without `turns`.
     """
     if isinstance(options.measure, PairedOptions) and turns is None:
         raise UsageError(

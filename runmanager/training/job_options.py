@@ -109,7 +109,9 @@ class TrainingOptions:
         if isinstance(self.measure, PairedOptions) and self.measure.block_steps is not None and self.num_workers > 0:
             way_out = "a turn is then an epoch, as workers would load ahead while others have the machine"
             faults.append(
-                fault("measure.block_steps", "be null where `num_workers` is above 0", self.measure.block_steps, way_out)
+                fault(
+                    "measure.block_steps", "be null where `num_workers` is above 0", self.measure.block_steps, way_out
+                )
             )
         dataset, model = getattr(self.dataset, "name", ""), getattr(self.model, "name", "")
         if dataset == "disc" and model in ("cnn", "torchvision"):

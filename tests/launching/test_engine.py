@@ -122,6 +122,14 @@ def test_what_a_job_leaves_behind_is_gone_with_it(
         wait_for(lambda pid=pid: is_gone(pid), "the end of the grandchild")
 
 
+def test_a_process_that_has_said_all_and_does_not_leave_is_ended(jobs: Any, recorder: Any) -> None:
+    LocalEngine(leave_seconds=0.1).run([Job(0, jobs.never_leave), Job(1, jobs.my_pid)], recorder)
+    assert recorder.endings[0].answer == Returned("done")
+    assert recorder.endings[0].exit_code == -signal.SIGKILL
+    assert recorder.settled(recorder.endings[0]).status.is_success
+    assert isinstance(recorder.endings[1].answer, Returned)
+
+
 def test_an_error_of_the_driver_leaves_no_job_running(
     jobs: Any, recorder: Any, tmp_path: Path, wait_for: Callable[..., None], is_gone: Callable[[int], bool]
 ) -> None:
