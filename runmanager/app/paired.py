@@ -75,9 +75,7 @@ def axis_to_compare(grid: Grid) -> str | None:
         return names[0]
     way_out = "`device=cpu,cuda` compares these two"
     if not names:
-        raise ConfigurationError(
-            ["A sweep with `measure=paired` must have an axis to compare, got none; " + way_out + "."]
-        )
+        raise ConfigurationError([f"A sweep with `measure=paired` must have an axis, got none; {way_out}."])
     rule = "name which of the axes is compared with `measure=paired`"
     raise ConfigurationError([fault("measure.axis", rule, "null", f"it may be {' or '.join(names)}")])
 

@@ -46,7 +46,7 @@ class Sweep:
     def compare(
         self, axis: str | None = None, baseline: Any = None, *, metric: str = "samples_per_second"
     ) -> "pd.DataFrame":
-        """One row a matched pair along `axis` (as `CompareOptions` say), the columns of comparison.csv or of the metric.
+        """One row a matched pair along `axis` (as `CompareOptions` say), columns of comparison.csv or of the metric.
 
         Raises `UsageError` for an axis, a baseline or a metric that the sweep does not have.
         """

@@ -50,9 +50,8 @@ class PairedOptions(MeasureOptions):
             faults.append(fault("measure.half_width", "be above 0 and below 1", self.half_width, "0.01 means 1%"))
         if not 0 < self.max_seconds < math.inf:
             faults.append(fault("measure.max_seconds", "be a number of seconds above 0", self.max_seconds))
-        return (
-            faults + below("measure.min_rounds", self.min_rounds, 1) + below("measure.block_steps", self.block_steps, 1)
-        )
+        faults += below("measure.min_rounds", self.min_rounds, 1)
+        return faults + below("measure.block_steps", self.block_steps, 1)
 
 
 MEASURE_TYPES: dict[str, type[MeasureOptions]] = {"single": MeasureOptions, "paired": PairedOptions}

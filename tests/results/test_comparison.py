@@ -1,5 +1,7 @@
 """The comparison: verdicts at their boundaries, and every reason."""
 
+import dataclasses
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from runmanager.errors import UsageError
 from runmanager.records.states import Reason, Status
+from runmanager.records.turns import Turn
 from runmanager.results.comparison import CompareOptions, compare
 from runmanager.results.formats import to_csv
 from runmanager.results.judging import verdict
@@ -97,13 +100,44 @@ def test_few_runs_on_one_side_are_few_runs(contents, steady):
     assert "(5 of cpu, 1 of cuda)" in reason
 
 
-def test_paired_measurements_use_their_own_drift(contents, steady):
-    paired = {"measure": {"name": "paired"}}
-    sweep = contents((CPU | paired, steady(1.0), {}), (CUDA | paired, steady(0.97), {}))
-    said, reason = outcome(sweep)
-    assert said == "faster"
-    assert reason.endswith("outside 1 ± 1%")
+PAIRED = {"measure": {"name": "paired", "axis": None}}
+
+
+def in_turns(contents, steady, *rates, session="a", **fields):
+    """A sweep over cpu and cuda, each with a round for each of its rates, and epochs that say something else."""
+    sweep = contents(*((device | PAIRED, steady(1.0), fields) for device in (CPU, CUDA)))
+    turns = [
+        [Turn(session, number, 1, 10, 1000, 1000 / rate) for number, rate in enumerate(of_run, start=1)]
+        for of_run in rates
+    ]
+    return dataclasses.replace(
+        sweep, runs=[dataclasses.replace(run, turns=taken) for run, taken in zip(sweep.runs, turns, strict=True)]
+    )
+
+
+def test_what_was_measured_side_by_side_is_compared_by_its_rounds_and_by_its_own_drift(contents, steady):
+    sweep = in_turns(contents, steady, [1000.0 + number for number in range(8)], [1030.0] * 8)
+    row = only_row(sweep)
+    assert (row["verdict"], row["baseline_epochs"], row["candidate_epochs"]) == ("faster", 8, 8)
+    assert row["speedup"] == pytest.approx(1.0264, abs=1e-3)
+    assert row["ci_low"] <= row["speedup"] <= row["ci_high"]
+    assert (row["baseline_samples_per_second"], row["candidate_samples_per_second"]) == pytest.approx((1003.5, 1030))
+    assert row["reason"] == "8 rounds side by side: a difference must lie outside 1 ± 1%"
     assert outcome(sweep, paired_drift=0.05)[0] == "no difference"
+
+
+def test_too_few_rounds_side_by_side_are_not_measured_however_many_epochs_there_are(contents, steady):
+    few = in_turns(contents, steady, [1000.0] * 5, [1030.0] * 8)
+    assert outcome(few) == ("not measured", "too few rounds: 5 measured side by side, 6 needed")
+
+
+def test_paired_runs_that_never_met_were_not_measured(contents, steady):
+    sweep = in_turns(contents, steady, [1000.0] * 9, [1030.0] * 9)
+    apart = [
+        run if at else dataclasses.replace(run, turns=[msgspec.structs.replace(turn, session="b") for turn in run.turns])
+        for at, run in enumerate(sweep.runs)
+    ]
+    assert outcome(dataclasses.replace(sweep, runs=apart))[1].startswith("too few rounds: 0 measured")
 
 
 def test_too_few_epochs_are_not_measured_but_their_throughput_is_shown(contents, steady):
