@@ -80,7 +80,9 @@ def prepare_cells(
     of_sides = [split(loader, side) for side in sides]
     between = list(dict.fromkeys(each.get_key_element() for side in of_sides for each in side))
     varying = [each.get_key_element() for each in overrides if each.is_sweep_override()] + between
-    faults = dict.fromkeys(_side_faults(overrides, of_sides))
+    if bad_sides := _side_faults(overrides, of_sides):
+        raise ConfigurationError(bad_sides)
+    faults: dict[str, None] = {}
     for key in varying:
         if key.lstrip("+~").split(".")[0] in UNSIGNED:
             faults[f"`{key}` must have one value in a sweep, got several; it does not tell one run from another."] = (

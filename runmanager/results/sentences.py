@@ -27,7 +27,7 @@ def _duel_answer(row: dict[str, Any], comparison: Table) -> str:
     candidate, baseline = (label_of(row["axis"], row[side]) for side in ("candidate", "baseline"))
     where = _where(row, comparison)
     if row["verdict"] == NOT_MEASURED:
-        return f"{candidate} and {baseline} could not be compared{where}: {row['reason']}."
+        return f"{candidate} and {baseline} could not be compared{where}: {_without_contention(row['reason'])}."
     ratio, low, high = (f"{row[name]:.3f}" for name in ("speedup", "ci_low", "ci_high"))
     said = f"{candidate} is {ratio} times as fast as {baseline}{where} (95% interval {low} to {high}): {row['verdict']}"
     return f"{said}, after {row['candidate_epochs']} rounds side by side.{_caution([row])}"
