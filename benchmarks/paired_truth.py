@@ -31,7 +31,7 @@ from runmanager.results.options import CompareOptions
 from runmanager.results.paired import is_narrow, log_ratios, paired_speedup, rounds_of
 from runmanager.results.statistics import Estimate
 
-BEGIN, END = "<!-- benchmarks.paired_truth -->", "<!-- end of benchmarks.paired_truth -->"
+BEGIN, END = "<!-- paired_truth: begin -->", "<!-- paired_truth: end -->"
 _PRELOAD = ("torch", "runmanager.training.job", "benchmarks.paired_truth")
 _SAME_SECONDS = 5.0  # of turns, so that a trial with its processes' start stays within ten seconds
 _SLOWED_SECONDS = 55.0

@@ -30,10 +30,8 @@ def test_the_interval_covers_the_truth_under_bursts_of_noise(count):
     generator = np.random.default_rng(count)
     truth, trials, covered = math.log(1.25), 400, 0
     for _ in range(trials):
-        noise = generator.normal(0, 0.02, count) + generator.standard_t(2, count) * 0.02 * (
-            generator.random(count) < 0.2
-        )
-        estimate = paired_speedup((truth + noise).tolist())
+        bursts = generator.standard_t(2, count) * (generator.random(count) < 0.2)
+        estimate = paired_speedup((truth + 0.02 * (generator.normal(0, 1, count) + bursts)).tolist())
         covered += estimate.low <= 1.25 <= estimate.high
     # Three standard deviations of a count of 400 at 95% are 13; six values have an exact level of 96.9%.
     assert 367 <= covered <= 400 if count == 6 else 367 <= covered <= 393

@@ -97,12 +97,8 @@ def test_a_duel_is_answered_with_ratio_interval_verdict_and_rounds(contents):
     paired = {"measure": {"name": "paired"}}
     sweep = contents((CPU | paired, [], {}), (CUDA | paired, [], {}))
     rates = [1000.0] * 7, [2500.0] * 7
-    runs = [
-        dataclasses.replace(
-            run, turns=[Turn("a", number, 1, 1, 1000, 1000 / rate) for number, rate in enumerate(of_run)]
-        )
-        for run, of_run in zip(sweep.runs, rates, strict=True)
-    ]
+    turns = [[Turn("a", number, 1, 1, 1000, 1000 / rate) for number, rate in enumerate(of_run)] for of_run in rates]
+    runs = [dataclasses.replace(run, turns=taken) for run, taken in zip(sweep.runs, turns, strict=True)]
     assert duel_answers(compare(dataclasses.replace(sweep, runs=runs), None)) == [
         "cuda is 2.500 times as fast as cpu (95% interval 2.500 to 2.500): faster, after 7 rounds side by side."
     ]
