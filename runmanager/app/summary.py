@@ -18,6 +18,7 @@ def show_results(sweep: SweepPaths, console: Console) -> None:
     """Print the results, the comparison if there is one, and the answers."""
     from runmanager.results.comparison import compare
     from runmanager.results.reading import read_results
+    from runmanager.results.seeds import collapse_seeds
     from runmanager.results.sentences import answers
     from runmanager.results.table import result_rows
     from runmanager.results.terminal import comparison_table, results_table
@@ -25,7 +26,7 @@ def show_results(sweep: SweepPaths, console: Console) -> None:
     contents, plan = read_results(sweep)
     results, comparison = result_rows(contents, plan), compare(contents, plan)
     console.print()
-    console.print(results_table(results, width=console.width))
+    console.print(results_table(collapse_seeds(results), width=console.width))
     if comparison.rows:
         console.print()
         console.print(comparison_table(comparison, width=console.width))

@@ -1,5 +1,6 @@
 """The commands on what is stored: table and compare, computed afresh from the runs on disk each time."""
 
+import dataclasses
 import os
 import sys
 from enum import StrEnum
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runmanager.cli.location import find_sweep
+from runmanager.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -42,6 +44,9 @@ class ComparisonFormat(StrEnum):
 def table(
     sweep: Annotated[str, _SWEEP],
     show_all: Annotated[bool, typer.Option("--all", help="Every row, not only the first 50; text only.")] = False,
+    each: Annotated[
+        bool, typer.Option("--each", help="A row a run; without it those that differ in the seed alone are one row.")
+    ] = False,
     format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
         TableFormat.TEXT
     ),
@@ -50,7 +55,7 @@ def table(
         typer.Option(metavar="COLUMN", help="Best first for accuracies and throughput, else the smallest first."),
     ] = None,
 ) -> None:
-    """Show a sweep's results: one row a run, the fastest epoch first."""
+    """Show a sweep's results: one row a run (in text one for all seeds of a cell), the fastest epoch first."""
     from runmanager.cli.sorting import sorted_by
     from runmanager.results import formats
     from runmanager.results.reading import read_results
@@ -59,6 +64,10 @@ def table(
     paths = find_sweep(sweep)
     contents, plan = read_results(paths)
     results = result_rows(contents, plan)
+    if format_ is TableFormat.TEXT and not each:
+        from runmanager.results.seeds import collapse_seeds
+
+        results = collapse_seeds(results)
     if sort is not None:
         results = sorted_by(results, sort)
     if format_ is TableFormat.TEXT:
@@ -95,6 +104,13 @@ def compare(
             "time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, peak_memory_bytes."
         ),
     ] = "samples_per_second",
+    crossover: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AXIS",
+            help="Say from which value of AXIS on (num_parameters, batch_size, …) which one is ahead.",
+        ),
+    ] = None,
     drift: Annotated[
         float, typer.Option(help="With few runs a side, no difference up to this share is called one.")
     ] = 0.1,
@@ -105,11 +121,18 @@ def compare(
 ) -> None:
     """Compare the runs of a sweep that differ in one setting only, with the noise stated."""
     from runmanager.results import comparison, formats
+    from runmanager.results.crossover import crossing_answers
+    from runmanager.results.matching import match_sides
     from runmanager.results.reading import read_results
+    from runmanager.results.why import why
 
+    if crossover is not None and format_ in (ComparisonFormat.CSV, ComparisonFormat.JSON):
+        raise UsageError(f"`--crossover` must go with --format text or markdown, got {format_}; it is a sentence.")
     contents, plan = read_results(find_sweep(sweep))
     options = comparison.CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift)
     pairs = comparison.compare(contents, plan, options)
+    matches = match_sides(contents, plan, options)
+    crossed = [] if crossover is None else crossing_answers(matches, crossover, options)
     if format_ is ComparisonFormat.TEXT:
         from runmanager.results.sentences import answers
         from runmanager.results.table import result_rows
@@ -117,10 +140,10 @@ def compare(
 
         console = _console()
         limit = None if show_all else _SHOWN_ROWS
-        said = answers(result_rows(contents, plan), pairs)
+        said = [*why(matches), *crossed, *answers(result_rows(contents, plan), pairs)]
         _print(_rendered(console, comparison_table(pairs, limit=limit, width=console.width), *said))
     elif format_ is ComparisonFormat.MARKDOWN:
-        _print(formats.to_markdown(pairs))
+        _print(formats.to_markdown(dataclasses.replace(pairs, notes=(*pairs.notes, *why(matches), *crossed))))
     else:
         _warn_of_damage(contents)
         _print(formats.to_csv(pairs) if format_ is ComparisonFormat.CSV else formats.to_json(pairs))

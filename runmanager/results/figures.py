@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["MAX_CURVES", "MAX_DOTS", "Curve", "Measured", "learning_curves", "throughput_figure"]
+    from runmanager.results.crossover import Crossover
+
+__all__ = ["MAX_CURVES", "MAX_DOTS", "Curve", "Measured", "crossover_figure", "learning_curves", "throughput_figure"]
 
 # Okabe and Ito's palette, told apart by colour-blind readers; without its black and its yellow, which are lost on a
 # dark or a light page.
@@ -92,6 +94,28 @@ def learning_curves(curves: Sequence[Curve], *, metric: str) -> str:
     axes.set_xlabel("epoch")
     axes.set_ylabel(metric)
     return _svg(figure, axes, salt="curves", legend=bool(curves))
+
+
+def crossover_figure(found: "Crossover") -> str:
+    """The two curves of a crossover on log scales, with the interval of the place where they cross, as SVG."""
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
+    figure, axes = _figure(height=4.0)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for at, (label, values) in enumerate(zip(found.labels, found.curves, strict=True)):
+        (line,) = axes.plot(found.xs, values, marker="os"[at], label=_plain(label))
+        line.set(color=_COLOURS[at], linestyle=_DASHES[at])
+    if found.at is not None:
+        ends = max(found.low, found.xs[0]), min(found.high, found.xs[-1])
+        axes.axvspan(*ends, color=_GREY, alpha=0.3, linewidth=0)
+        axes.axvline(found.at, color=_GREY, linestyle="dotted")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+        axis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(found.along)
+    axes.set_ylabel(found.metric.replace("_", " "))
+    return _svg(figure, axes, salt=f"crossover {found.along} {found.settings}", legend=True)
 
 
 def _figure(*, height: float) -> "tuple[Figure, Axes]":

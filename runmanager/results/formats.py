@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from runmanager.results.columns import EFFECTS, MISSING, Table, effect_of
+from runmanager.results.seeds import Spread
 
 if TYPE_CHECKING:
     import jinja2
@@ -113,6 +114,8 @@ def human(value: Any, column: str = "") -> str:
         return "" if column == "reason" else MISSING  # no reason is no lack
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Spread):
+        return _spread(value, column)
     if column.endswith(_BYTES):
         return f"{value / 2**20:,.1f} MiB"
     if isinstance(value, float) and column in _ACCURACIES:
@@ -120,6 +123,19 @@ def human(value: Any, column: str = "") -> str:
     if isinstance(value, float) and (column in _MEASURED or column.startswith("time_to_accuracy")):
         return _four_digits(value)
     return json.dumps(value) if isinstance(value, list | dict) else str(value)
+
+
+def _spread(value: Spread, column: str) -> str:
+    """`0.9571 ± 0.0012`: both to the same last digit; one value as it is."""
+    mean = human(float(value), column)
+    if column == "epochs":
+        return f"{value:.4g}" + (f" ± {value.deviation:.2g}" if value.deviation > 0 else "")
+    if value.count == 1:
+        return mean
+    if column.endswith(_BYTES) or column in _ACCURACIES:
+        return f"{mean} ± {human(value.deviation, column)}"
+    decimals = len(mean.partition(".")[2])
+    return f"{mean} ± {value.deviation:,.{decimals}f}"
 
 
 def human_effect(row: Mapping[str, Any], column: str) -> str:

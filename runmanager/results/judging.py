@@ -7,11 +7,11 @@ from typing import Any
 from runmanager.records.store import StoredRun
 from runmanager.results.metrics import THROUGHPUT
 from runmanager.results.options import CompareOptions
-from runmanager.results.paired import LEAST_ROUNDS, SideBySide
+from runmanager.results.paired import LEAST_ROUNDS, paired_speedup, ratios_of
 from runmanager.results.sides import Side, differences, must_agree, should_agree, typical
 from runmanager.results.statistics import Interval, difference_interval, speedup_interval
 
-__all__ = ["CONTENDED", "DIFFERENT", "NOT_MEASURED", "Causes", "judge", "verdict"]
+__all__ = ["CONTENDED", "DIFFERENT", "NOT_MEASURED", "Causes", "judge", "obstacles", "tolerance_of", "verdict"]
 
 NOT_MEASURED = "not measured"
 DIFFERENT = ("faster", "slower", "better", "worse")
@@ -39,11 +39,10 @@ def judge(baseline: Side, candidate: Side, shared_host: Causes, options: Compare
     sides = baseline, candidate
     if metric == THROUGHPUT and baseline.paired and candidate.paired:
         return _judge_turns(sides, shared_host, options)
-    counts = [sum(map(len, side.values)) for side in sides]
-    against = _obstacles(sides, counts, options)
+    against = obstacles(sides, options)
     remarks = _remarks(sides)
     row: dict[str, Any] = dict(zip(metric.value_columns, (typical(side.values) for side in sides), strict=True))
-    row |= {"verdict": NOT_MEASURED} | dict(zip(metric.columns[-2:], counts, strict=True))
+    row |= {"verdict": NOT_MEASURED} | dict(zip(metric.columns[-2:], _counts(sides), strict=True))
     if not against:
         found, why = _effect(sides, options)
         row |= found
@@ -54,24 +53,28 @@ def judge(baseline: Side, candidate: Side, shared_host: Causes, options: Compare
 
 def _judge_turns(sides: Sequence[Side], shared_host: Causes, options: CompareOptions) -> dict[str, Any]:
     """The same of sides that were measured side by side: their rounds count, in the place of epochs."""
-    taken = SideBySide.of(*(side.finished for side in sides))
-    row: dict[str, Any] = dict(zip(THROUGHPUT.value_columns, taken.throughputs, strict=True))
-    row |= {"verdict": NOT_MEASURED} | dict.fromkeys(THROUGHPUT.columns[-2:], len(taken.ratios))
-    estimate = taken.estimate
+    ratios = ratios_of(*(side.finished for side in sides))
+    row: dict[str, Any] = dict(zip(THROUGHPUT.value_columns, (typical(side.values) for side in sides), strict=True))
+    row |= {"verdict": NOT_MEASURED} | dict.fromkeys(THROUGHPUT.columns[-2:], len(ratios))
+    estimate = paired_speedup(ratios)
     said = _unfinished(sides) or differences(sides, must_agree)
     if estimate is None and not _unfinished(sides):
-        said.append(f"too few rounds: {len(taken.ratios)} measured side by side, {LEAST_ROUNDS} needed")
+        said.append(f"too few rounds: {len(ratios)} measured side by side, {LEAST_ROUNDS} needed")
     if estimate is not None and not said:
         tolerance = options.paired_drift
         row |= {"speedup": estimate.value, "ci_low": estimate.low, "ci_high": estimate.high}
         row["verdict"] = verdict(estimate.interval, tolerance=tolerance)
-        said = [f"{len(taken.ratios)} rounds side by side: a difference must lie outside 1 ± {tolerance * 100:g}%"]
+        said = [f"{len(ratios)} rounds side by side: a difference must lie outside 1 ± {tolerance * 100:g}%"]
     reason = "; ".join([*_contended(sides, shared_host), *said, *_remarks(sides)])
     return row | {"reason": reason or None}
 
 
 def _unfinished(sides: Sequence[Side]) -> list[str]:
     return [f"{side.label}: {side.state}" for side in sides if not side.finished]
+
+
+def _counts(sides: Sequence[Side]) -> list[int]:
+    return [sum(map(len, side.values)) for side in sides]
 
 
 def _effect(sides: Sequence[Side], options: CompareOptions) -> tuple[dict[str, Any], list[str]]:
@@ -84,16 +87,16 @@ def _effect(sides: Sequence[Side], options: CompareOptions) -> tuple[dict[str, A
         word = metric.word(_direction(estimate.interval, 0, 0))
     else:
         estimate = speedup_interval(*weighed)
-        tolerance, why = _tolerance(sides, options)
+        tolerance, why = tolerance_of(sides, options)
         word = metric.word(_direction(estimate.interval, 1 - tolerance, 1 + tolerance))
     return {metric.effect: estimate.value, "ci_low": estimate.low, "ci_high": estimate.high, "verdict": word}, why
 
 
-def _obstacles(sides: Sequence[Side], counts: Sequence[int], options: CompareOptions) -> list[str]:
+def obstacles(sides: Sequence[Side], options: CompareOptions) -> list[str]:
     """Why the two sides cannot be compared; nothing where they can."""
     if unfinished := _unfinished(sides):
         return unfinished
-    metric = sides[0].metric
+    metric, counts = sides[0].metric, _counts(sides)
     against = differences(sides, must_agree)
     said = ", ".join(f"{count} of {side.label}" for side, count in zip(sides, counts, strict=True))
     if metric.per_epoch:
@@ -107,7 +110,7 @@ def _obstacles(sides: Sequence[Side], counts: Sequence[int], options: CompareOpt
     return against
 
 
-def _tolerance(sides: Sequence[Side], options: CompareOptions) -> tuple[float, list[str]]:
+def tolerance_of(sides: Sequence[Side], options: CompareOptions) -> tuple[float, list[str]]:
     """The share around 1 that the interval must leave, and why."""
     baseline, candidate = sides
     paired = baseline.paired and candidate.paired

@@ -3,14 +3,12 @@
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Self
 
 from runmanager.records.store import StoredRun
-from runmanager.results.statistics import Estimate, median
+from runmanager.results.statistics import Estimate
 
-__all__ = ["LEAST_ROUNDS", "SideBySide", "is_narrow", "log_ratios", "paired_speedup", "rounds_of"]
+__all__ = ["LEAST_ROUNDS", "is_narrow", "log_ratios", "paired_speedup", "ratios_of", "rounds_of"]
 
 LEAST_ROUNDS = 6
 """Of fewer there is no interval at 95%: that all of them fall on one side happens by chance in one of 16 cases."""
@@ -21,27 +19,10 @@ _NORMAL_QUANTILE = 1.959963984540054
 """Of the standard normal distribution at 97.5%."""
 
 
-@dataclass(frozen=True)
-class SideBySide:
-    """What two sides measured in turns: the log ratio of each round, and each side's median samples a second."""
-
-    ratios: Sequence[float]
-    throughputs: tuple[float | None, float | None]
-
-    @classmethod
-    def of(cls, baseline: Sequence[StoredRun], candidate: Sequence[StoredRun]) -> Self:
-        """From the finished runs of the two sides."""
-        rounds = rounds_of([*baseline, *candidate])
-        sides = range(len(baseline)), range(len(baseline), len(baseline) + len(candidate))
-        low, high = (
-            median([rate for measured in rounds for key, rate in measured.items() if key in side]) for side in sides
-        )
-        return cls(log_ratios(rounds, *sides), (low, high))
-
-    @property
-    def estimate(self) -> Estimate | None:
-        """The speedup with its interval; None of too few rounds."""
-        return paired_speedup(self.ratios)
+def ratios_of(baseline: Sequence[StoredRun], candidate: Sequence[StoredRun]) -> list[float]:
+    """The log ratio of each round that the finished runs of two sides had in common."""
+    rounds = rounds_of([*baseline, *candidate])
+    return log_ratios(rounds, range(len(baseline)), range(len(baseline), len(baseline) + len(candidate)))
 
 
 def rounds_of(runs: Sequence[StoredRun]) -> list[dict[int, float]]:

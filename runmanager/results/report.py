@@ -8,19 +8,23 @@ from runmanager.records.states import Status
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.columns import Table
+from runmanager.results.crossover import Crossover, crossover_lines
 from runmanager.results.figures import (
     MAX_CURVES,
     MAX_DOTS,
     Curve,
     Measured,
+    crossover_figure,
     learning_curves,
     throughput_figure,
 )
 from runmanager.results.formats import human, render_template
+from runmanager.results.seeds import collapse_seeds
 from runmanager.results.sentences import answers
 
 __all__ = ["report_page"]
 
+_MAX_CROSSOVERS = 6
 _CURVE_METRICS = (
     ("val_accuracy", "validation accuracy (fraction)"),
     ("accuracy", "training accuracy (fraction)"),
@@ -29,8 +33,19 @@ _CURVE_METRICS = (
 )
 
 
-def report_page(sweep: SweepContents, plan: SweepRecord | None, *, results: Table, comparison: Table) -> str:
-    """The whole of report.html. It asks for nothing from elsewhere: styles and figures are in it."""
+def report_page(
+    sweep: SweepContents,
+    plan: SweepRecord | None,
+    *,
+    results: Table,
+    comparison: Table,
+    causes: Sequence[str] = (),
+    crossovers: Sequence[Crossover] = (),
+) -> str:
+    """The whole of report.html. It asks for nothing from elsewhere: styles and figures are in it.
+
+    `causes` are lines on what bounds the compared runs, `crossovers` get a line and a figure each.
+    """
     runs = {run.record.name: run for run in sweep.runs}
     labels = {row["run"]: _label(row, results) for row in results.rows}
     first_sentence, *more = answers(results, comparison)
@@ -38,10 +53,11 @@ def report_page(sweep: SweepContents, plan: SweepRecord | None, *, results: Tabl
         "report.html",
         title=sweep.paths.name,
         first_sentence=first_sentence,
-        sentences=more,
-        results=results,
+        sentences=[*crossover_lines(crossovers), *more],
+        causes=causes,
+        results=collapse_seeds(results),
         comparison=comparison,
-        figures=_figures(runs, labels, results),
+        figures=[*map(_crossover_figure, crossovers[:_MAX_CROSSOVERS]), *_figures(runs, labels, results)],
         failures=[run for run in sweep.runs if run.record.status.is_ended and run.record.status != Status.FINISHED],
         run_notes=[(run.record.name, note) for run in sweep.runs for note in run.record.notes],
         facts=_facts(sweep.runs, plan),
@@ -70,6 +86,12 @@ def _figures(runs: dict[str, StoredRun], labels: dict[str, str], results: Table)
             figures.append({"svg": learning_curves(curves, metric=words), "caption": caption})
             break
     return figures
+
+
+def _crossover_figure(found: Crossover) -> dict[str, str]:
+    (line,) = crossover_lines([found])
+    caption = f"{line} Points are geometric means over runs; the band is the 95% interval of the crossing."
+    return {"svg": crossover_figure(found), "caption": caption}
 
 
 def _first(count: int, most: int, which: str, how: str = "shown") -> str:

@@ -8,6 +8,7 @@ from runmanager.records.states import Status
 from runmanager.results.columns import Table, effect_of
 from runmanager.results.formats import human, human_effect
 from runmanager.results.judging import CONTENDED, DIFFERENT, NOT_MEASURED
+from runmanager.results.seeds import SEEDS, collapse_seeds
 from runmanager.results.sides import label_of
 
 __all__ = ["answers", "duel_answers"]
@@ -128,7 +129,8 @@ def _settings(row: dict[str, Any], table: Table) -> str:
 
 
 def _best_answer(results: Table) -> list[str]:
-    finished = [row for row in results.rows if row["status"] == Status.FINISHED]
+    results = collapse_seeds(results)
+    finished = [row for row in results.rows if row["status"] == Status.FINISHED or row.get(SEEDS)]
     for metric in ("val_accuracy", "accuracy"):
         known = [row for row in finished if row[metric] is not None]
         if known:
@@ -137,7 +139,8 @@ def _best_answer(results: Table) -> list[str]:
             ties = sum(row[metric] == best[metric] for row in known) - 1
             also = f", and {ties} other run{'' if ties == 1 else 's'} reached the same" if ties else ""
             said = f" with {settings}" if settings else ""
-            return [f"The best {metric} is {human(best[metric], metric)}{said}{also}."]
+            over = f" over {best[SEEDS]} seeds" if best.get(SEEDS, 1) > 1 else ""
+            return [f"The best {metric} is {human(best[metric], metric)}{over}{said}{also}."]
     return []
 
 

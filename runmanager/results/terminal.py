@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from runmanager.results.columns import EFFECTS, MISSING, Table, effect_of
 from runmanager.results.formats import human, human_columns, human_effect, is_number
 from runmanager.results.judging import NOT_MEASURED
+from runmanager.results.seeds import SEEDS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -37,7 +38,11 @@ def results_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) 
     if _least(columns, without=_LEFT_OUT_FIRST) > width:
         names = ["run", *(name for name in names if name not in ("run", *table.settings))]
         columns = _columns(table, rows, names)
-    return _rendered(columns, [*_cut_note(table, rows, "runs"), table.legend, *table.notes], width)
+    return _rendered(
+        columns,
+        [*_cut_note(table, rows, "cells" if SEEDS in table.columns else "runs"), table.legend, *table.notes],
+        width,
+    )
 
 
 def _columns(table: Table, rows: Sequence[dict[str, Any]], names: Sequence[str]) -> "list[_Column]":

@@ -1,5 +1,6 @@
 """Writing the tables of a sweep into its folder, each file whole."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,9 +8,12 @@ from runmanager.records.files import locked_folder, replace_file
 from runmanager.records.paths import SweepPaths
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.results.comparison import CompareOptions, compare
+from runmanager.results.crossover import crossover_lines, crossovers_worth_saying
 from runmanager.results.formats import to_csv, to_html, to_json, to_markdown
+from runmanager.results.matching import match_sides
 from runmanager.results.reading import read_results
 from runmanager.results.table import epoch_rows, result_rows
+from runmanager.results.why import why
 
 __all__ = ["write_epochs_table", "write_tables"]
 
@@ -23,7 +27,11 @@ def write_tables(paths: SweepPaths, *, report: bool = True, options: CompareOpti
     with locked_folder(paths.root):
         sweep, plan = read_results(paths)
         results = result_rows(sweep, plan)
+        options = options or CompareOptions()
         comparison = compare(sweep, plan, options)
+        matches = match_sides(sweep, plan, options)
+        crossings = crossovers_worth_saying(matches, options)
+        noted = dataclasses.replace(comparison, notes=(*comparison.notes, *crossover_lines(crossings)))
         texts = {
             paths.results("csv"): to_csv(results),
             paths.results("json"): to_json(results),
@@ -32,12 +40,15 @@ def write_tables(paths: SweepPaths, *, report: bool = True, options: CompareOpti
             paths.epochs_csv: to_csv(epoch_rows(sweep, plan)),
             paths.comparison("csv"): to_csv(comparison),
             paths.comparison("json"): to_json(comparison),
-            paths.comparison("md"): to_markdown(comparison),
+            paths.comparison("md"): to_markdown(noted),
         }
         if report:
             from runmanager.results.report import report_page
 
-            texts[paths.report] = report_page(sweep, plan, results=results, comparison=comparison)
+            causes = why(matches)
+            texts[paths.report] = report_page(
+                sweep, plan, results=results, comparison=comparison, causes=causes, crossovers=crossings
+            )
         for path, text in texts.items():
             replace_file(path, text)
 
