@@ -1,6 +1,9 @@
 """Whether paired measurement tells the truth: the same settings on both sides, and a slowdown of known size on one.
 
 python -m benchmarks.paired_truth --trials 200 --write docs/measurement.md
+
+takes half an hour. With the same settings on both sides the machine is made busy: `--burners` processes work and rest
+in turns of random length.
 """
 
 import argparse
@@ -9,6 +12,7 @@ import math
 import os
 import platform
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -33,9 +37,17 @@ from runmanager.results.statistics import Estimate
 
 BEGIN, END = "<!-- paired_truth: begin -->", "<!-- paired_truth: end -->"
 _PRELOAD = ("torch", "runmanager.training.job", "benchmarks.paired_truth")
-_SAME_SECONDS = 5.0  # of turns, so that a trial with its processes' start stays within ten seconds
-_SLOWED_SECONDS = 55.0
-_SLOWDOWNS = (0.03, 0.10)
+_SAME_SECONDS = 4.0  # of turns, so that a trial with its processes' start stays within ten seconds
+_SLOWED_SECONDS = 50.0  # and within a minute
+_SLOWDOWNS = {0.03: 0.005, 0.10: 0.02}  # each with the half width to stop at: small beside what is to be found
+_BURNER = """
+import random, time
+while True:
+    until = time.monotonic() + random.expovariate(5)
+    while time.monotonic() < until:
+        pass
+    time.sleep(random.expovariate(5))
+"""
 
 
 @dataclass(frozen=True)
@@ -111,12 +123,12 @@ def train_side(folder: str, slowdown: float) -> None:
     manager = RunManager(
         paths.root.parent.parent, tensorboard=TensorBoardOptions(enabled=False), console=False, owns_sweep=False
     )
-    with _slowed(slowdown):
+    with slowed(slowdown):
         train_run(manager, options, params={}, folder=paths, when_claimed=lambda run: None, turns=own_seat())
 
 
 @contextmanager
-def _slowed(share: float) -> Iterator[None]:
+def slowed(share: float) -> Iterator[None]:
     """Make each optimiser step longer by `share` of the time since the one before."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -168,7 +180,19 @@ def _said(trial: Trial) -> str:
     return f"{ratio}  {trial.verdict}{covers}  {trial.rounds} rounds, {trial.seconds:.1f} s"
 
 
-def report(same: Sequence[Trial], slowed: dict[float, list[Trial]], *, command: str) -> str:
+@contextmanager
+def burners(count: int) -> Iterator[None]:
+    """So many processes that burn a core for a fifth of a second, then rest as long, on average."""
+    started = [subprocess.Popen([sys.executable, "-c", _BURNER]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def report(same: Sequence[Trial], slowed: dict[float, list[Trial]], *, num_burners: int, command: str) -> str:
     """The figures as a table in Markdown."""
     lines = [
         f"`{command}`, {datetime.date.today().isoformat()}, {_cpu_model()}, {os.cpu_count()} cores, Python "
@@ -180,7 +204,8 @@ def report(same: Sequence[Trial], slowed: dict[float, list[Trial]], *, command: 
     if same:
         covering, least, most = sum(trial.covers_one for trial in same), *_accepted(len(same))
         lines.append(
-            f"| same settings on both sides, {_longest(same):.0f} s a trial at most: the 95% interval covers 1 "
+            f"| same settings on both sides, {num_burners} burners, {_longest(same):.0f} s a trial at most: the 95% "
+            f"interval covers 1 "
             f"| {len(same)} | {covering} | {least} to {most} |"
         )
         verdicts = Counter(trial.verdict for trial in same)
@@ -224,19 +249,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=200, help="with the same settings on both sides")
     parser.add_argument("--slowed", type=int, default=10, help="trials for each slowdown, of a minute each")
+    parser.add_argument("--burners", type=int, default=2, help="what makes the machine busy meanwhile")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", type=Path, help="the page whose figures are to be replaced by what was seen")
     options = parser.parse_args()
     trials = partial(run_trials, seed=options.seed)
-    same = trials(options.trials, slowdown=0.0, max_seconds=_SAME_SECONDS, half_width=0.01)
-    # The whole minute is used: the default would leave off as soon as the speedup is known within 1%.
-    slowed = {
-        share: trials(options.slowed, slowdown=share, max_seconds=_SLOWED_SECONDS, half_width=0.001)
-        for share in _SLOWDOWNS
+    with burners(options.burners):
+        same = trials(options.trials, slowdown=0.0, max_seconds=_SAME_SECONDS, half_width=0.01)
+    others = {
+        share: trials(options.slowed, slowdown=share, max_seconds=_SLOWED_SECONDS, half_width=half_width)
+        for share, half_width in _SLOWDOWNS.items()
         if options.slowed
     }
     command = f"python -m benchmarks.paired_truth --trials {options.trials} --slowed {options.slowed}"
-    text = report(same, slowed, command=f"{command} --seed {options.seed}")
+    command += f" --burners {options.burners} --seed {options.seed}"
+    text = report(same, others, num_burners=options.burners, command=command)
     print(text)
     if options.write is not None:
         write_figures(options.write, text)

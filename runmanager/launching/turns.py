@@ -5,6 +5,7 @@ than waiting, so a process that starts, trains or dies disturbs no turn. All thi
 """
 
 import contextlib
+import os
 import random
 import secrets
 import time
@@ -56,10 +57,24 @@ class Seat:
             grant: Grant | None = self._pipe.recv()
         except (EOFError, OSError):
             return None  # the driver is gone, and this process goes with it
+        if grant is not None and grant.core is not None:
+            _move_to(grant.core)
         return grant
 
     def close(self) -> None:
         self._pipe.close()
+
+
+def _move_to(core: int) -> None:
+    """Let this thread go on from another core; it may leave that when it likes.
+
+    The kernel wakes a process where it slept. Two that take turns would each keep to a core of its own, and to whatever
+    else is at work there.
+    """
+    with contextlib.suppress(OSError):  # a core that was taken offline
+        usable = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {core})
+        os.sched_setaffinity(0, usable)
 
 
 _seats: list[Seat] = []
@@ -117,6 +132,7 @@ class TurnKeeper:
         self._order: list[int] = []
         self._round: dict[int, float] = {}
         self._round_number = 0
+        self._core: int | None = None
         self._measuring_since: float | None = None
         self._next_question = min_rounds
 
@@ -183,13 +199,15 @@ class TurnKeeper:
             self._measuring_since = self._clock()
         self._round_number += 1
         self._order = self._random.sample(list(self._members), len(self._members))
+        if hasattr(os, "sched_getaffinity"):
+            self._core = self._random.choice(sorted(os.sched_getaffinity(0)))
 
     def _measure(self, key: int) -> None:
         member = self._members[key]
         place = len(self._members) - len(self._order)
         member.is_warm = member.num_measured >= _WARMUP_TURNS
         member.num_measured += 1
-        self._grant(key, Grant(self._round_number, place, not member.is_warm))
+        self._grant(key, Grant(self._round_number, place, not member.is_warm, self._core))
 
     def _end_round(self) -> None:
         if len(self._round) > 1:

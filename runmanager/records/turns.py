@@ -33,11 +33,15 @@ class Turn(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Grant:
-    """The machine is the run's now; for a measured turn with its `round` and its `place` in it."""
+    """The machine is the run's now; for a measured turn with its `round` and its `place` in it.
+
+    `core` is the one on which all turns of a round begin.
+    """
 
     round: int = 0
     place: int = 0
     warmup: bool = False
+    core: int | None = None
 
 
 _DECODER = msgspec.json.Decoder(Turn)

@@ -8,7 +8,9 @@ from itertools import accumulate
 from typing import Literal
 
 from runmanager.errors import UsageError
+from runmanager.records.run import EpochRecord
 from runmanager.records.store import StoredRun
+from runmanager.records.turns import Turn
 from runmanager.results.columns import COMPARISON_COLUMNS
 
 __all__ = ["METRIC_NAMES", "THROUGHPUT", "Effect", "Metric", "find_metric"]
@@ -111,7 +113,7 @@ def _time_to(target: float) -> Metric:
 
 def _rates(run: StoredRun) -> list[float]:
     """Samples a second of each measured turn, where the run took any; else of each measured epoch."""
-    measured = [*run.turns] or [*run.epochs]
+    measured: Sequence[Turn | EpochRecord] = run.turns or run.epochs
     return [rate for each in measured if not each.warmup and (rate := each.samples_per_second)]
 
 
