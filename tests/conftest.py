@@ -7,9 +7,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import signal
+import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,6 +27,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
 
+PATIENCE_SECONDS = 120.0
+
 MNIST_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 
@@ -34,6 +39,23 @@ def one_torch_thread() -> Iterator[None]:
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() != 1:
         torch.set_num_threads(1)
+
+
+@pytest.fixture
+def mortal() -> Iterator[Callable[[subprocess.Popen[Any]], subprocess.Popen[Any]]]:
+    """Kills a process that comes to no end: then no read of what it says waits for ever, and the test fails."""
+    timers: list[threading.Timer] = []
+
+    def watched(process: subprocess.Popen[Any]) -> subprocess.Popen[Any]:
+        timers.append(threading.Timer(PATIENCE_SECONDS, process.kill))
+        timers[-1].daemon = True
+        timers[-1].start()
+        return process
+
+    yield watched
+    for timer in timers:
+        timer.cancel()
+        timer.join()
 
 
 @pytest.fixture(scope="session")

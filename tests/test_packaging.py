@@ -36,7 +36,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(checkout: Path) -> Path:
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel"], cwd=checkout, check=True)
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel"], cwd=checkout, check=True, timeout=300)
     (found,) = (checkout / "dist").glob("*.whl")
     return found
 
@@ -53,7 +53,13 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def python(code: str, *, path: Path = ROOT, folder: Path | None = None) -> str:
     environment = {**os.environ, "PYTHONPATH": str(path)}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -164,7 +170,9 @@ def make(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = ["make", f"PYTHON={project.parent / 'python'}", *arguments]
     # Run from inside `make test`, this make is none of its children.
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
-    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=project, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
 
 
 def calls(project: Path) -> list[str]:
@@ -209,6 +217,8 @@ def test_ci_runs_make_test_with_the_data_that_is_there(project: Path, status: in
     executable(project.parent / "bin" / "make", f'echo "$* $PWD ${{RUNMANAGER_DATA:-none}}"; exit {status}')
     environment = {**os.environ, "PATH": f"{project.parent / 'bin'}:{os.environ['PATH']}"}
     environment.pop("RUNMANAGER_DATA", None)
-    done = subprocess.run([project / ".ci" / "run"], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [project / ".ci" / "run"], env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == status
     assert done.stdout.split() == ["test", str(project), str(data) if has_data else "none"]

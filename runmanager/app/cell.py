@@ -4,11 +4,8 @@ import logging
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import FrameType
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
@@ -17,6 +14,7 @@ from runmanager.app.schema import plain_config, read_config
 from runmanager.errors import RunBusyError
 from runmanager.launching.child import GOES_ON_VARIABLE, OWN_PROCESS_VARIABLE
 from runmanager.launching.plan import Resume
+from runmanager.launching.signals import signals_call
 from runmanager.launching.turns import own_seat
 from runmanager.records.paths import RunPaths
 from runmanager.tracking.manager import RunManager
@@ -51,7 +49,7 @@ def run_cell(cfg: DictConfig) -> None:
         if os.environ.get(OWN_PROCESS_VARIABLE):
             _send_output_to(folder.log)
 
-    with _stopped_by_sigterm(runs):
+    with _interruptible(runs):
         try:
             train_run(manager, options, params=plain_config(cfg), folder=folder, when_claimed=claimed, turns=own_seat())
         except RunBusyError:
@@ -74,20 +72,13 @@ def _send_output_to(path: Path) -> None:
     os.close(handle)
 
 
-@contextmanager
-def _stopped_by_sigterm(runs: list[ActiveRun]) -> Iterator[None]:
-    """Let SIGTERM end the run after its epoch."""
+def _interruptible(runs: list[ActiveRun]) -> AbstractContextManager[None]:
+    """Let SIGTERM end the run after its epoch, where the process is the run's own."""
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def stop() -> None:
         if not runs:
             raise KeyboardInterrupt
         runs[0].interrupt("stopped after this epoch")
 
-    if threading.current_thread() is not threading.main_thread() or not os.environ.get(OWN_PROCESS_VARIABLE):
-        yield  # in the driver's own process its signals are the driver's business
-        return
-    earlier = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, earlier)
+    # In the driver's own process its signals are the driver's business.
+    return signals_call([signal.SIGTERM], stop) if os.environ.get(OWN_PROCESS_VARIABLE) else nullcontext()

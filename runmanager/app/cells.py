@@ -16,13 +16,14 @@ from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell
 from runmanager.records.grid import flatten, readable_name
 from runmanager.records.signature import UNSIGNED, short_signature, signature
+from runmanager.training.idle import unheeded
 
 __all__ = ["Grid", "expand", "prepare_cells", "split"]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells of a command in order, each beside its typed settings, and the axes that it gave.
+    """The cells of a command in order, each beside its typed settings, the axes that it gave, and all names it gave.
 
     `sides` are the settings in which the sides of a duel differ.
     """
@@ -30,6 +31,7 @@ class Grid:
     cells: Sequence[Cell]
     configs: Sequence[Config]
     axes: dict[str, list[Any]]
+    given: frozenset[str]
     sides: Sequence[str] = ()
 
 
@@ -89,7 +91,8 @@ def prepare_cells(
                 None
             )
     cells, configs = [], []
-    for words_of_cell in _against_each_other(expand(overrides), of_sides):
+    combinations = _against_each_other(expand(overrides), of_sides)
+    for words_of_cell in combinations:
         composed = _composed(loader, master, words_of_cell, faults)
         if composed is None:
             continue
@@ -101,12 +104,15 @@ def prepare_cells(
         name = f"{readable_name(settings)}-{short_signature(identity)}"
         cells.append(Cell(identity, name, plain, tuple(words_of_cell)))
         configs.append(config)
+    given = _given([*overrides, *(each for side in of_sides for each in side)])
+    if len(configs) == len(combinations):  # a cell that cannot be composed might have heeded what the others do not
+        faults.update(dict.fromkeys(unheeded(configs, given)))
     if faults:
         raise ConfigurationError(faults)
     if sides and len({cell.signature for cell in cells}) < len(cells):
         raise ConfigurationError(["The sides of a duel must differ, got the same settings on both."])
     names = [key.lstrip("+~") for key in between]
-    return Grid(cells, configs, _axes(varying, cells), [name for name in names if name != "seed"])
+    return Grid(cells, configs, _axes(varying, cells), frozenset(given), [name for name in names if name != "seed"])
 
 
 def _against_each_other(cells: list[list[str]], sides: Sequence[Sequence[Override]]) -> list[list[str]]:
@@ -147,6 +153,15 @@ def _composed(
             # What is wrong with the other values is to be said in the same breath.
             faults.update(dict.fromkeys(read_config(rest).faults()))
         return None
+
+
+def _given(overrides: Sequence[Override]) -> list[str]:
+    """The names of the settings that the overrides give a value, those within `early_stop={patience:5}` too."""
+    names: dict[str, None] = {}
+    for each in overrides:
+        name, value = each.key_or_group, each.value()
+        names.update(dict.fromkeys(flatten({name: value}) if isinstance(value, dict) else [name]))
+    return list(names)
 
 
 def _said(error: Exception) -> str:

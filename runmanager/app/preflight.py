@@ -6,18 +6,39 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.errors import DeviceUnavailableError, RunManagerError
+from runmanager.training.faults import fault
 from runmanager.training.options import TorchvisionModelOptions
 
-__all__ = ["Questions", "preflight"]
+__all__ = ["Questions", "missing_devices", "preflight"]
 
 
 @dataclass(frozen=True)
 class Questions:
-    """The distinct pairs of dataset and model and, for a single run, devices of what is to be run."""
+    """Of what is to be run: the distinct pairs of dataset and model, and the devices that must be here.
+
+    `pinned` are those for which memory was asked to be pinned, one of which must gain by it; none: nobody asked.
+    """
 
     parts: Sequence[tuple[Any, Any]]
     devices: Sequence[str]
+    pinned: Sequence[str]
     data_root: Path
+
+
+def missing_devices(names: Sequence[str]) -> dict[str, str]:
+    """The devices that this host lacks, each with the error to say. For a process of its own, like `preflight`.
+
+    Raises `UsageError` for a name that is no device's.
+    """
+    from runmanager.tracking.devices import resolve_device
+
+    missing = {}
+    for name in names:
+        try:
+            resolve_device(name)
+        except DeviceUnavailableError as error:
+            missing[name] = str(error)
+    return missing
 
 
 def preflight(questions: Questions) -> list[str]:
@@ -25,16 +46,10 @@ def preflight(questions: Questions) -> list[str]:
 
     Runs in a process of its own, so that the driver never loads torch.
     """
-    from runmanager.tracking.devices import resolve_device
     from runmanager.training.datasets import prepare_dataset
     from runmanager.training.targets import resolve_target
 
-    faults: list[str] = []
-    for name in questions.devices:
-        try:
-            resolve_device(name)
-        except DeviceUnavailableError as error:
-            faults.append(str(error))
+    faults = [*missing_devices(questions.devices).values(), *_pinning_faults(questions.pinned)]
     for model in _distinct(model for _, model in questions.parts):
         faults += _model_faults(model)
     if faults:
@@ -50,6 +65,16 @@ def preflight(questions: Questions) -> list[str]:
         except RunManagerError as error:
             faults += str(error).splitlines()
     return faults
+
+
+def _pinning_faults(devices: Sequence[str]) -> list[str]:
+    """What is wrong with asking for pinned memory on these devices: nothing, where one is or may be an accelerator."""
+    from runmanager.tracking.devices import default_device
+
+    if not devices or any(name not in ("auto", "cpu") for name in devices) or default_device().type != "cpu":
+        return []
+    rule = "be false or null where `device=auto` finds no accelerator"
+    return [fault("loader.pin_memory", rule, "true", "null pins where it helps")]
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:

@@ -41,6 +41,11 @@ class Config(TrainingOptions):
             faults.append(fault("name", "be the name of one folder", repr(self.name), way_out))
         if self.resume == Resume.MUST and self.name is None:
             faults.append(fault("name", "be given with `resume=must`", None, "only named sweeps can be resumed"))
+        if self.rerun_changed and self.name is None:
+            faults.append(fault("name", "be given with `rerun_changed=true`", None, "an unnamed sweep is always new"))
+        if self.rerun_changed and self.resume == Resume.NEVER:
+            way_out = "it runs every cell anew; leave one of the two out"
+            faults.append(fault("rerun_changed", "be false with `resume=never`", "true", way_out))
         return faults
 
 

@@ -17,14 +17,12 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from runmanager.app.cells import Grid, prepare_cells, split
+from runmanager.app.checks import check, foretold
 from runmanager.app.composition import CellLoader
 from runmanager.app.paired import axis_to_compare, pairing_of
-from runmanager.app.preflight import Questions, preflight
 from runmanager.app.schema import Config
 from runmanager.app.watching import SweepWatcher
-from runmanager.errors import ConfigurationError, RunManagerError, UsageError
-from runmanager.launching.child import Returned
-from runmanager.launching.engine import LocalEngine, call
+from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
 from runmanager.launching.plan import Action, PlannedRun, Resume, plan_runs
 from runmanager.launching.slurm import SlurmLauncher
@@ -39,6 +37,7 @@ from runmanager.tracking.provenance import DRIVEN_VARIABLE, command_line, commit
 __all__ = ["GridSweeper", "register_sweeper"]
 
 _ASKED_FROM = 200  # cells; fewer are begun without a question
+_FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
 
 
 @dataclass
@@ -94,6 +93,7 @@ class GridSweeper(Sweeper):
     def sweep(self, arguments: list[str]) -> Any:
         """Called by Hydra with the overrides that are not its own."""
         words = [f"{key}={value}" for key, value in self._params.items()] + arguments
+        self._refuse_folders()
         self._refuse_hidden_grid(words)
         grid = self._grid(words)
         self._pairing = pairing_of(grid, self._launcher)
@@ -103,14 +103,11 @@ class GridSweeper(Sweeper):
         if isinstance(self._launcher, SlurmLauncher) and sweep is not None:
             plan = self._with_queue(self._launcher, grid, plan, sweep)
         if self._dry_run:
-            from runmanager.app.plan_table import plan_table
-
-            workers = OmegaConf.select(self._master, "hydra.launcher.workers", default=1)
-            self._console.print(plan_table(plan, sweep, workers=workers))
+            self._show(foretold(self._launcher, plan, is_single=self._is_single(grid)), sweep)
             return []
         to_run = [each for each in plan if each.is_to_run]
         self._confirm(len(to_run))
-        self._preflight(grid, to_run)
+        check(self._launcher, grid, to_run, is_single=self._is_single(grid))
         return self._run(grid, plan, sweep or fresh_sweep_folder(Path(first.output_root)))
 
     def _grid(self, words: Sequence[str]) -> Grid:
@@ -138,6 +135,24 @@ class GridSweeper(Sweeper):
             else each
             for each in plan
         ]
+
+    def _show(self, plan: Sequence[PlannedRun], sweep: SweepPaths | None) -> None:
+        from runmanager.app.plan_table import plan_table
+
+        workers = OmegaConf.select(self._master, "hydra.launcher.workers", default=1)
+        self._console.print(plan_table(plan, sweep, workers=workers))
+
+    def _is_single(self, grid: Grid) -> bool:
+        return len(grid.cells) == 1 and not self._multirun
+
+    def _refuse_folders(self) -> None:
+        """Hydra's folders follow from `output_root` and `name`, and from the cells."""
+        given = [each.partition("=")[0].lstrip("+") for each in self._master.hydra.overrides.hydra]
+        if folders := [name for name in given if name in _FOLDERS]:
+            raise ConfigurationError(
+                f"`{name}` must be left to this application, got a value; `output_root` and `name` say where runs lie."
+                for name in folders
+            )
 
     def _refuse_hidden_grid(self, words: Sequence[str]) -> None:
         if self._multirun or self._params:
@@ -176,37 +191,6 @@ class GridSweeper(Sweeper):
             return [*words, "resume=auto"] if number > 1 and watcher.has_claimed(key) else words
 
         launcher.overrides_for = overrides_for
-
-    def _preflight(self, grid: Grid, to_run: Sequence[PlannedRun]) -> None:
-        """Ask in a process of its own what needs torch. Raises `ConfigurationError`."""
-        signatures = {each.cell.signature for each in to_run}
-        configs = [
-            config for cell, config in zip(grid.cells, grid.configs, strict=True) if cell.signature in signatures
-        ]
-        if not configs:
-            return
-        if isinstance(self._launcher, LocalLauncher):
-            for device in _distinct([config.device for config in configs]):
-                self._launcher.wish_for(device)  # refuses one that its settings rule out
-        # Slurm's nodes have other devices than the host that hands the cells over.
-        is_single = len(grid.cells) == 1 and not self._multirun and not isinstance(self._launcher, SlurmLauncher)
-        questions = Questions(
-            parts=_distinct([(config.dataset, config.model) for config in configs]),
-            devices=[configs[0].device] if is_single else [],
-            data_root=Path(configs[0].data_root),
-        )
-        ending = call(self._engine(), preflight, questions)
-        if isinstance(ending.answer, Returned):
-            if ending.answer.value:
-                raise ConfigurationError(ending.answer.value)
-            return
-        said = ending.answer.message if ending.answer else f"the process ended with exit code {ending.exit_code}"
-        raise RunManagerError(f"The checks before the first run could not be made: {said}")
-
-    def _engine(self) -> LocalEngine:
-        if isinstance(self._launcher, LocalLauncher):
-            return self._launcher.engine
-        return LocalEngine(preload=["torch"])
 
     def _run(self, grid: Grid, plan: Sequence[PlannedRun], sweep: SweepPaths) -> Any:
         driver = ProcessIdentity.current()
@@ -282,10 +266,6 @@ class GridSweeper(Sweeper):
             self._launcher.listener, self._launcher.runs = watcher, batch
             self._launcher.when_ended = "runmanager.app.watching:write_tables_alone"
         return self._launcher.launch([_words(each, sweep) for each in batch], initial_job_idx=first)
-
-
-def _distinct(values: Sequence[Any]) -> list[Any]:
-    return [value for index, value in enumerate(values) if value not in values[:index]]
 
 
 def _folder_for(config: Config) -> SweepPaths | None:

@@ -1,14 +1,12 @@
 """A sweep's driver while its runs run: the display, ends that no run could write itself, the tables, the status."""
 
-import contextlib
 import datetime
 import shlex
 import signal
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from types import FrameType, TracebackType
+from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -21,6 +19,7 @@ from runmanager.launching.child import Raised, Returned
 from runmanager.launching.engine import Ending, Job, Listener
 from runmanager.launching.jobs import outcome_of_ending
 from runmanager.launching.plan import Action, PlannedRun, is_left_undone, still_to_run
+from runmanager.launching.signals import signals_call
 from runmanager.records.files import replace_file
 from runmanager.records.paths import SweepPaths
 from runmanager.records.run import RunRecord
@@ -163,7 +162,7 @@ class SweepWatcher(Listener):
         followed, running = self._elsewhere, list(self._elsewhere)
         self._elsewhere = []
         shown: set[str] = set()
-        with _stopped_by_sigterm():
+        with signals_call([signal.SIGTERM], _interrupt):  # SIGTERM does what Ctrl-C does
             while running:
                 for run in list(running):
                     record = _stored(run)
@@ -280,18 +279,5 @@ def _is_anothers(run: PlannedRun, ending: Ending, pid: int) -> bool:
     return isinstance(ending.answer, Returned) if lives is None else lives
 
 
-@contextlib.contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    earlier = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, earlier)
+def _interrupt() -> None:
+    raise KeyboardInterrupt

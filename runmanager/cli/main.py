@@ -11,6 +11,7 @@ from runmanager import __version__
 from runmanager.cli.doctor import doctor
 from runmanager.cli.duel import duel
 from runmanager.cli.launch import PASS_THROUGH, demo, run, sweep
+from runmanager.cli.once import OnceEach
 from runmanager.cli.stored import compare, table
 from runmanager.cli.tensorboard import tensorboard
 from runmanager.cli.watch import watch
@@ -22,11 +23,8 @@ app = typer.Typer(name="runmanager", add_completion=False, pretty_exceptions_ena
 
 for _launching in (sweep, run, demo, duel):
     app.command(context_settings=PASS_THROUGH, options_metavar="[OVERRIDES]...")(_launching)
-app.command()(table)
-app.command()(compare)
-app.command()(watch)
-app.command()(tensorboard)
-app.command()(doctor)
+for _other in (table, compare, watch, tensorboard, doctor):
+    app.command(cls=OnceEach)(_other)
 
 
 def _show_version(wanted: bool) -> None:
@@ -79,7 +77,7 @@ def _explain(error: Exception) -> int:
     if isinstance(error, RunManagerError):
         return _say(str(error).splitlines(), status=2)
     if isinstance(error, typer.TyperException):
-        message = " ".join(error.format_message().split())
+        message = " ".join(error.format_message().split()).replace("Value error, ", "")
         return _say([f"{message.rstrip('.?')}; see runmanager --help."], status=error.exit_code)
     if isinstance(error, OSError):
         return _say([str(error)], status=1)

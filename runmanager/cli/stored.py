@@ -141,7 +141,10 @@ def compare(
         console = _console()
         limit = None if show_all else _SHOWN_ROWS
         said = [*why(matches), *crossed, *answers(result_rows(contents, plan), pairs)]
-        _print(_rendered(console, comparison_table(pairs, limit=limit, width=console.width), *said))
+        if pairs.rows:
+            _print(_rendered(console, comparison_table(pairs, limit=limit, width=console.width), *said))
+        else:  # a legend would explain columns that are not there
+            _print("\n".join([*pairs.notes, *said, ""]))
     elif format_ is ComparisonFormat.MARKDOWN:
         _print(formats.to_markdown(dataclasses.replace(pairs, notes=(*pairs.notes, *why(matches), *crossed))))
     else:

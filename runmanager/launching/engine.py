@@ -4,16 +4,14 @@ import contextlib
 import os
 import pickle
 import signal
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from runmanager.launching.child import Raised, Request, Returned
@@ -23,6 +21,7 @@ from runmanager.launching.jobs import Ending, Job, Listener
 from runmanager.launching.limits import LimitWatch
 from runmanager.launching.options import RETRIED
 from runmanager.launching.queueing import JobQueue, Try
+from runmanager.launching.signals import signals_call
 from runmanager.launching.slots import EVERY_GPU, GpuSlots, Lease
 from runmanager.launching.turns import TurnKeeper
 from runmanager.records.states import Outcome, Reason, Status
@@ -109,7 +108,7 @@ class LocalEngine:
         queue = JobQueue(jobs, self._slots)
         children: list[_Child] = []
         self._is_halted = False
-        with self._signals_counted():
+        with signals_call((signal.SIGINT, signal.SIGTERM), self._count_interrupt):
             try:
                 while True:
                     self._fill(children, queue, listener)
@@ -246,21 +245,8 @@ class LocalEngine:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child.process.pid, signal.SIGTERM)
 
-    @contextlib.contextmanager
-    def _signals_counted(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def count(number: int, frame: FrameType | None) -> None:
-            self._interrupts += 1
-
-        earlier = {number: signal.signal(number, count) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in earlier.items():
-                signal.signal(number, handler)
+    def _count_interrupt(self) -> None:
+        self._interrupts += 1
 
 
 class _Answer(Listener):

@@ -57,7 +57,25 @@ class LocalOptions:
             *_below("retries", self.retries, 0),
             *_bad_reasons(self.retry_on),
             *_bad_choice("on_error", self.on_error),
+            *self._idle(),
         ]
+
+    def _idle(self) -> list[str]:
+        """The settings that others leave nothing to do."""
+        faults = []
+        if self.runs_per_gpu > max(self.workers, 1):
+            rule = f"be at most `hydra.launcher.workers`={self.workers}, the runs at once"
+            faults.append(_fault("runs_per_gpu", rule, self.runs_per_gpu))
+        if self.timeout is not None and self.stall_timeout is not None and self.stall_timeout >= self.timeout > 0:
+            faults.append(
+                _fault("stall_timeout", f"be below `hydra.launcher.timeout`={self.timeout:g}", self.stall_timeout)
+            )
+        if self.retries == 0 and not _bad_reasons(self.retry_on) and set(self.retry_on) != set(RETRIED):
+            reasons = f"[{','.join(self.retry_on)}]"
+            faults.append(_fault("retry_on", "be given with `hydra.launcher.retries` of at least 1", reasons))
+        if self.retries > 0 and not self.retry_on:
+            faults.append(_fault("retry_on", "hold at least one reason with `hydra.launcher.retries`", "[]"))
+        return faults
 
 
 def _fault(key: str, rule: str, value: object) -> str:

@@ -21,6 +21,7 @@ class Action(StrEnum):
     START_ANEW = "start anew"
     KEEP = "keep"
     LEAVE = "leave"  # another living process is at it
+    SKIP = "skip"  # the device that it asks for is not here; only foretold: the run itself looks again
 
 
 class Resume(StrEnum):

@@ -1,14 +1,11 @@
 """A driver that waits for its jobs: it sees them begin and end, and hands a cell in again that Slurm has stopped."""
 
-import contextlib
 import pickle
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import msgspec
@@ -18,6 +15,7 @@ from runmanager.launching.child import Raised
 from runmanager.launching.endings import write_missing_end
 from runmanager.launching.jobs import Ending, Job, Listener, outcome_of_ending
 from runmanager.launching.plan import PlannedRun
+from runmanager.launching.signals import signals_call
 from runmanager.launching.slurm_job import Report, owner_note
 from runmanager.launching.slurm_options import SlurmOptions
 from runmanager.launching.slurm_queue import JobEnd, SlurmQueue
@@ -98,7 +96,7 @@ class _Follower:
         for each in self._open:
             each.epochs_before = each.num_epochs
         due = 0.0
-        with self._signals_counted():
+        with signals_call((signal.SIGINT, signal.SIGTERM), self._count_interrupt):
             while self._open or self._to_submit:
                 if self._interrupts > self._heeded:
                     self._stop()
@@ -205,21 +203,8 @@ class _Follower:
         self._queue.cancel(jobs)
         self._queue.signal([each.job for each in self._open if each.has_begun], "TERM")
 
-    @contextlib.contextmanager
-    def _signals_counted(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def count(number: int, frame: FrameType | None) -> None:
-            self._interrupts += 1
-
-        earlier = {number: signal.signal(number, count) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in earlier.items():
-                signal.signal(number, handler)
+    def _count_interrupt(self) -> None:
+        self._interrupts += 1
 
 
 def _as_job(each: Submitted) -> Job:

@@ -89,6 +89,16 @@ class SlurmOptions:
                 "`hydra.launcher.gpus_per_node` must be given without `hydra.launcher.gres`, got both; keep the one "
                 "that the cluster's pages name."
             )
+        if self.timeout is not None and self.stall_timeout is not None and self.stall_timeout >= self.timeout > 0:
+            faults.append(
+                f"`hydra.launcher.stall_timeout` must be below `hydra.launcher.timeout`={self.timeout:g}, got "
+                f"{self.stall_timeout:g}."
+            )
+        if not self.wait and self.resubmissions not in (0, SlurmOptions.resubmissions):
+            faults.append(
+                f"`hydra.launcher.resubmissions` must be left out with `hydra.launcher.wait=false`, got "
+                f"{self.resubmissions}; nobody is there to submit again."
+            )
         for name in self.additional_parameters:
             instead = _OURS.get(name.replace("_", "-"))
             if instead:

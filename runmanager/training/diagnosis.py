@@ -67,8 +67,8 @@ def _wrong_classes(
     )
 
 
-def _outputs(layer: torch.nn.Module) -> int:
-    return layer.out_features if isinstance(layer, torch.nn.Linear) else layer.out_channels  # type: ignore[return-value]
+def _outputs(layer: torch.nn.Linear | torch.nn.Conv2d) -> int:
+    return layer.out_features if isinstance(layer, torch.nn.Linear) else layer.out_channels
 
 
 def _wrong_shape(network: torch.nn.Module, images: torch.Tensor, error: Exception) -> str | None:

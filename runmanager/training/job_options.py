@@ -100,9 +100,6 @@ class TrainingOptions:
         if getattr(self.loader, "name", "") == "resident" and self.num_workers > 0:
             way_out = "there is nothing for workers to load; use `loader=dataloader`"
             faults.append(fault("num_workers", "be 0 with `loader=resident`", self.num_workers, way_out))
-        if getattr(self.loader, "pin_memory", None) and self.device == "cpu":
-            way_out = "nothing is sent to a device; null pins where it helps"
-            faults.append(fault("loader.pin_memory", "be false or null with `device=cpu`", "true", way_out))
         least = getattr(self.scheduler, "min_lr", None)
         if least is not None and least >= self.lr:
             faults.append(fault("scheduler.min_lr", f"be below `lr`={self.lr}", least))

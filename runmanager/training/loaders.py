@@ -63,7 +63,7 @@ def build_loaders(
     """Loaders for training on `device`: a resident one gives batches on it, the other on the CPU.
 
     Both give the same batches, bit for bit, whatever `num_workers` is. Raises `ConfigurationError` for workers of a
-    resident loader, and for pinned memory where there is no accelerator to pin it for.
+    resident loader. On the CPU nothing is pinned, whatever the options say.
     """
     if isinstance(options, ResidentOptions):
         if num_workers > 0:
@@ -87,12 +87,9 @@ def build_loaders(
 
 
 def _pinned(options: DataLoaderOptions, device: torch.device) -> bool:
-    if options.pin_memory is None:
-        return device.type in _PINNING_DEVICES
-    if options.pin_memory and not torch.accelerator.is_available():
-        rule = "be false or null on a machine without an accelerator"
-        raise ConfigurationError([fault("loader.pin_memory", rule, "true", "null pins where it helps")])
-    return options.pin_memory
+    if device.type == "cpu":
+        return False  # nothing is sent anywhere: pinning would copy each batch once more, for nothing
+    return device.type in _PINNING_DEVICES if options.pin_memory is None else options.pin_memory
 
 
 class _EpochSampler(Sampler[int]):

@@ -111,8 +111,8 @@ def _fit_channels(network: nn.Module, channels: int) -> None:
         channels,
         first.out_channels,
         kernel_size=first.kernel_size,  # type: ignore[arg-type]  # a pair, typed as a tuple of any length
-        stride=first.stride,  # type: ignore[arg-type]
-        padding=first.padding,  # type: ignore[arg-type]
+        stride=first.stride,  # type: ignore[arg-type]  # so is this one
+        padding=first.padding,  # type: ignore[arg-type]  # and this
         bias=first.bias is not None,
     )
     with torch.no_grad():

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -114,6 +115,25 @@ def _without_main_module(name: str) -> dict[str, Any]:
     return {key: value for key, value in data.items() if not key.startswith("init_main")}
 
 
+@contextlib.contextmanager
+def stopped_at_a_deadline() -> Iterator[None]:
+    """Two Ctrl-C, as a user's who has waited long enough: the command ends with 130, and the test fails."""
+
+    def stop() -> None:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)  # between the two, or they count as one
+
+    timer = threading.Timer(2 * DEADLINE_SECONDS, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
 def carry_out(folder: Path, *words: str, **variables: str) -> Done:
     """A command of the application in this process, from `folder`; its runs have processes of their own as ever."""
     out, err = io.StringIO(), io.StringIO()
@@ -122,6 +142,7 @@ def carry_out(folder: Path, *words: str, **variables: str) -> Done:
     os.chdir(folder)
     try:
         with (
+            stopped_at_a_deadline(),
             # The forkserver is to find the package, to preload it, where it is not installed too.
             mock.patch.dict(os.environ, {**VARIABLES, "PYTHONPATH": str(ROOT), **variables}),
             mock.patch.object(multiprocessing.spawn, "get_preparation_data", _without_main_module),
@@ -173,12 +194,12 @@ def end_of(process: subprocess.Popen[str]) -> Done:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def start(tmp_path: Path, mortal: Callable[..., Any]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts commands as processes of their own, from `tmp_path`; what is left of them goes with the test."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(*words: str, **variables: str) -> subprocess.Popen[str]:
-        started.append(start_process(tmp_path, *words, **variables))
+        started.append(mortal(start_process(tmp_path, *words, **variables)))
         return started[-1]
 
     yield begin

@@ -34,6 +34,28 @@ REFUSED = {
     ),
     "no target": (["model=custom"], ["`model._target_` must be given, got nothing;"]),
     "a name that leaves the folder": (["name=../up"], ["`name` must be the name of one folder"]),
+    "a setting without use": (
+        ["loader.prefetch_factor=4"],
+        ["`loader.prefetch_factor` must be given with workers, got"],
+    ),
+    "a setting without use in a mapping": (
+        ["early_stop={patience:5}"],
+        ["`early_stop.patience` must be given with `early_stop.metric`, got no metric;"],
+    ),
+    "a setting without use in any cell": (
+        ["-m", "device=cpu", "loader.pin_memory=true,null"],
+        ["`loader.pin_memory` must be false or null with `device=cpu`, got true;"],
+    ),
+    "a limit behind a limit": (
+        ["hydra.launcher.timeout=5", "hydra.launcher.stall_timeout=10"],
+        ["`hydra.launcher.stall_timeout` must be below `hydra.launcher.timeout`=5, got 10.0."],
+    ),
+    "Hydra's own folder": (["hydra.sweep.dir=there"], ["`hydra.sweep.dir` must be left to this application"]),
+    "rerun what, without a name": (["rerun_changed=true"], ["`name` must be given with `rerun_changed=true`"]),
+    "rerun anew what runs anew": (
+        ["name=x", "resume=never", "rerun_changed=true"],
+        ["`rerun_changed` must be false with `resume=never`"],
+    ),
     "must resume, but what": (["resume=must"], ["`name` must be given with `resume=must`"]),
 }
 
@@ -81,7 +103,8 @@ def test_debug_shows_where(command: Callable[..., Any]) -> None:
 
 
 def test_choices_are_named_without_their_schemas(command: Callable[..., Any]) -> None:
-    for group in ("dataset", "model", "optimizer", "scheduler", "loader", "measure", "experiment"):
-        (line,) = command(f"{group}=nothing").faults
+    groups = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
+    lines = command(*(f"{group}=nothing" for group in groups)).faults + command("experiment=nothing").faults
+    for group, line in zip((*groups, "experiment"), lines, strict=True):
         assert line.startswith(f"error: `{group}` must be one of ")
         assert "schema" not in line

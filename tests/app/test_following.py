@@ -243,14 +243,14 @@ def test_the_state_at_once(disk: Callable[[int], Disk]) -> None:
 
 
 @pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+def sleeper(mortal: Callable[..., subprocess.Popen[bytes]]) -> Iterator[subprocess.Popen[bytes]]:
     """A process to be killed."""
-    process = subprocess.Popen([sys.executable, "-c", "print(flush=True); input()"], stdin=-1, stdout=-1)
+    process = mortal(subprocess.Popen([sys.executable, "-c", "print(flush=True); input()"], stdin=-1, stdout=-1))
     assert process.stdout is not None and process.stdin is not None
     process.stdout.readline()
     yield process
     process.kill()
-    process.wait()
+    process.wait(60)
     process.stdin.close()
     process.stdout.close()
 

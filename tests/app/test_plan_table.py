@@ -1,7 +1,7 @@
 """`--dry-run`: what is said of changed code, and how long the rest will take."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from runmanager.records.paths import SweepPaths
 from runmanager.records.run import RunRecord
 from runmanager.records.states import Status
 from runmanager.records.store import claim_run
+from runmanager.tracking.provenance import commit_of
 
 
 @pytest.mark.parametrize(
@@ -35,18 +36,29 @@ def test_the_estimate_counts_workers(tmp_path: Path, workers: int, said: str) ->
     assert said in out.getvalue()
 
 
+@pytest.fixture
+def at_commit(command: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """Carries out a command as if the code were at a commit, which a process otherwise asks for once."""
+
+    def run(commit: str, *words: str) -> Any:
+        commit_of.cache_clear()
+        return command(*words, RUNMANAGER_COMMIT=commit * 40)
+
+    yield run
+    commit_of.cache_clear()
+
+
 def test_changed_code_is_named_and_rerun_where_that_is_asked_for(
-    start: Callable[..., Any], finish: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
+    at_commit: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
     words = ("-m", *tiny, "lr=0.1", "name=changed")
-    assert finish(start(*words, RUNMANAGER_COMMIT="a" * 40)).status == 0
-    now = {"RUNMANAGER_COMMIT": "b" * 40}
-    wider = finish(start(*words, "lr=0.1,0.2,0.3", "hydra.launcher.workers=2", "--dry-run", **now))
+    assert at_commit("a", *words).status == 0
+    wider = at_commit("b", *words, "lr=0.1,0.2,0.3", "hydra.launcher.workers=2", "--dry-run")
     assert "finished, with other versions: commit aaaaaaaa, now bbbbbbbb" in wider.out
     assert "3 cells: 1 keep, 2 start" in wider.out
     assert " s with 2 at once, at " in wider.out
-    assert finish(start(*words, **now)).status == 0
+    assert at_commit("b", *words).status == 0
     assert sweep("changed").records[0].attempt == 1
-    assert finish(start(*words, "rerun_changed=true", **now)).status == 0
+    assert at_commit("b", *words, "rerun_changed=true").status == 0
     (record,) = sweep("changed").records
     assert (record.attempt, record.environment.commit) == (2, "b" * 40)

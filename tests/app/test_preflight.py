@@ -16,6 +16,11 @@ REFUSED = {
     "no architecture": (["model=torchvision", "model.architecture=resnet17"], "'resnet18'"),
     "no dataset": (["dataset=custom", "dataset._target_=own.Data"], "own has no 'Data'"),
     "no device": (["device=cuda"], "Device 'cuda' was asked for but PyTorch sees no CUDA device; use `device=cpu`"),
+    "no device, only planned": (["device=cuda", "--dry-run"], "Device 'cuda' was asked for but PyTorch sees no CUDA"),
+    "nothing to pin for": (
+        ["device=auto", "loader.pin_memory=true"],
+        "`loader.pin_memory` must be false or null where `device=auto` finds no accelerator, got true;",
+    ),
     "no such device": (["device=gpu"], "gpu"),
     "more samples than there are": (["dataset=digits", "dataset.size=100", "dataset.holdout=2000"], "`dataset"),
     "too small for the model": (["dataset.in_shape=[1,8,8]", "model=cnn"], "must be given images"),
@@ -57,3 +62,11 @@ def test_missing_data_without_a_network(command: Callable[..., Any], tmp_path: P
     assert "could not be downloaded" in line
     assert "Traceback" not in done.out + done.err
     assert not (tmp_path / "outputs").exists()
+
+
+def test_a_grid_may_pin_for_the_cells_that_gain_by_it(
+    command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
+) -> None:
+    done = command("-m", *tiny, "epochs=1", "device=cpu,cuda", "loader.pin_memory=true", "name=pinned")
+    assert done.status == 0, done.err
+    assert [each.status for each in sweep("pinned").records] == ["finished", "skipped"]

@@ -6,11 +6,15 @@ import re
 import select
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+DEADLINE_SECONDS = 120
+LONGEST = 4096  # characters that a text which is looked for takes at most, with all the movements of the cursor in it
 
 
 def test_a_pipe_gets_a_plain_line_when_a_run_starts_and_when_it_ends(grid: Any) -> None:
@@ -45,34 +49,42 @@ class Terminal:
         self.shown = ""
 
     def read_until(self, text: str) -> None:
-        while text not in self.plain and self._read():
-            pass
-        assert text in self.plain
+        until, unseen = time.monotonic() + DEADLINE_SECONDS, 0
+        while text not in plain(self.shown[unseen:]):
+            unseen = max(0, len(self.shown) - LONGEST)
+            assert self._read(until), f"{text!r} was not shown:\n{self.plain}"
 
     @property
     def plain(self) -> str:
-        """What was shown, without colours and movements of the cursor."""
-        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self.shown)
+        return plain(self.shown)
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
 
     def end(self) -> int:
-        while self._read():
+        until = time.monotonic() + DEADLINE_SECONDS
+        while self._read(until):
             pass
         os.close(self._master)
-        return self.process.wait()
+        return self.process.wait(60)
 
-    def _read(self) -> bool:
-        if not select.select([self._master], [], [], 60)[0]:
+    def _read(self, until: float) -> bool:
+        """Whether something more is shown; a bar that lives on shows something for ever, so there is a deadline."""
+        left = until - time.monotonic()
+        if left <= 0 or not select.select([self._master], [], [], left)[0]:
             self.process.kill()
-            pytest.fail(f"nothing more was shown:\n{self.shown}")
+            pytest.fail(f"the command came to no end:\n{self.plain}")
         try:
             data = os.read(self._master, 65536)
         except OSError:  # the other side is closed
             return False
         self.shown += data.decode(errors="replace")
         return bool(data)
+
+
+def plain(shown: str) -> str:
+    """What was shown, without colours and movements of the cursor."""
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def test_a_killed_driver_takes_its_run_along_and_the_next_goes_on(
     record = running(sweep("killed"))
     assert sweep("killed").num_epochs(record) == 1
     driver.kill()
-    driver.wait()
+    driver.wait(60)
     owner = record.owner
     wait(lambda: owner.is_alive() is False, "the run's death after its driver's")
     assert sweep("killed").states() == {"lr=0.1": ("crashed", "vanished")}

@@ -65,6 +65,7 @@ def process(tmp_path: Path) -> Callable[..., Done]:
             capture_output=True,
             text=True,
             check=False,
+            timeout=120,
         )
         return Done(done.returncode, done.stdout, done.stderr)
 

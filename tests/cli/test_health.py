@@ -109,8 +109,9 @@ def test_shown_with_cures_and_a_status_of_errors_only(capsys: pytest.CaptureFixt
     ]
 
 
-def test_doctor_looks_at_everything(process: Callable, tmp_path: Path) -> None:
-    done = process("doctor", "--output-root", "elsewhere")
+def test_doctor_looks_at_everything(command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = command("doctor", "--output-root", "elsewhere")
     assert done.status == 0, done.out
     for subject in ("python", "libraries", "cpu", "load", "outputs", "disk", "cache", "data", "torch", "torchvision"):
         assert f" {subject} " in done.out

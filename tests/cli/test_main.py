@@ -36,12 +36,29 @@ def test_version(command: Callable) -> None:
     [
         (["tabel", "x"], "No such command 'tabel'. Did you mean 'table'; see runmanager --help."),
         (["table"], "Missing argument 'SWEEP'; see runmanager --help."),
+        (
+            ["table", "x", "--format", "xml"],
+            "Invalid value for '--format': 'xml' is not one of 'text', 'csv', 'json', "
+            "'markdown', 'html'; see runmanager --help.",
+        ),
         (["doctor", "--nosuch"], "No such option: --nosuch; see runmanager --help."),
     ],
 )
 def test_usage_error_is_one_line_and_status_2(command: Callable, words: list[str], said: str) -> None:
     done = command(*words)
     assert (done.status, done.out, done.err) == (2, "", f"error: {said}\n")
+
+
+@pytest.mark.parametrize(
+    "words", [["compare", "x", "--axis", "lr", "--axis", "seed"], ["watch", "x", "--once", "--once"]]
+)
+def test_an_option_with_a_value_may_stand_once(command: Callable, sweep: SweepPaths, words: list[str]) -> None:
+    done = command(*words)
+    assert done.status == 2
+    if "--axis" in words:
+        assert done.err == "error: `--axis` must be given once, got it 2 times; give one value.\n"
+    else:  # a flag means no other thing the second time
+        assert done.err.startswith("error: 'x' must be a sweep's folder")
 
 
 def test_error_of_ours_is_one_line_and_status_2(command: Callable, sweep: SweepPaths) -> None:

@@ -141,19 +141,27 @@ def test_comparison_that_cannot_be_is_refused(
     assert said in done.err
 
 
+def test_where_there_is_nothing_to_compare_only_that_is_said(command: Callable, sweep: SweepPaths) -> None:
+    said = command("compare", "grid", "--axis", "num_workers").out
+    assert "Nothing to compare" in said.splitlines()[0]
+    assert "speedup" not in said
+
+
 def test_comparison_formats(command: Callable, sweep: SweepPaths) -> None:
     assert len(json.loads(command("compare", "grid", "--format", "json").out)) == 2
     assert "| verdict |" in command("compare", "grid", "--format", "markdown").out
 
 
-def test_reader_that_leaves_early_is_no_error(sweep: SweepPaths) -> None:
-    with subprocess.Popen(
-        process_words("table", "grid", "--format", "csv"),
-        env=process_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+def test_reader_that_leaves_early_is_no_error(sweep: SweepPaths, mortal: Callable) -> None:
+    with mortal(
+        subprocess.Popen(
+            process_words("table", "grid", "--format", "csv"),
+            env=process_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait() == 0
+        assert process.wait(60) == 0

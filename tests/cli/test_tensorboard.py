@@ -33,15 +33,17 @@ def written(sweep: SweepPaths) -> str:
 
 
 @pytest.fixture
-def server(sweep: SweepPaths, written: str) -> Iterator[subprocess.Popen[str]]:
+def server(sweep: SweepPaths, written: str, mortal: Callable) -> Iterator[subprocess.Popen[str]]:
     words = process_words("tensorboard", "grid", "--port", "0")
-    with subprocess.Popen(
-        words,
-        cwd=sweep.root.parents[1],
-        env=process_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    with mortal(
+        subprocess.Popen(
+            words,
+            cwd=sweep.root.parents[1],
+            env=process_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     ) as process:
         yield process
         process.kill()

@@ -1,5 +1,6 @@
 """Tests of what the doctor sees in PyTorch: builds that do not fit together, devices that do not answer."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,9 +18,13 @@ def write_module(folder: Path, name: str, code: str) -> None:
     (folder / name / "__init__.py").write_text(code)
 
 
-def test_torchvision_of_another_index_is_an_error_with_its_cure(process: Callable, tmp_path: Path) -> None:
+def test_torchvision_of_another_index_is_an_error_with_its_cure(
+    command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_module(tmp_path, "torchvision", "raise RuntimeError('operator torchvision::nms does not exist')\n")
-    done = process("doctor", before=f"sys.path.insert(0, {str(tmp_path)!r})")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "torchvision", raising=False)
+    done = command("doctor")
     assert done.status == 1
     lines = done.out.splitlines()
     (at,) = [number for number, line in enumerate(lines) if line.startswith("error")]

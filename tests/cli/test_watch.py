@@ -48,8 +48,8 @@ def test_loads_neither_torch_nor_hydra(process: Callable, sweep: SweepPaths) -> 
     assert process("watch", "grid", after=after).out.endswith("[]\n")
 
 
-def test_a_killed_run_reads_crashed_in_every_command(command: Callable, sweep: SweepPaths) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as owner:
+def test_a_killed_run_reads_crashed_in_every_command(command: Callable, sweep: SweepPaths, mortal: Callable) -> None:
+    with mortal(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)) as owner:
         words = Path(f"/proc/{owner.pid}/stat").read_text().rpartition(")")[2].split()
         identity = msgspec.structs.replace(ProcessIdentity.current(), pid=owner.pid, start_ticks=int(words[19]))
         set_running(sweep, identity)
@@ -64,14 +64,16 @@ def test_a_killed_run_reads_crashed_in_every_command(command: Callable, sweep: S
             assert done.status == (0 if words[0] == "table" else 1)
 
 
-def test_ctrl_c_leaves_with_130(sweep: SweepPaths) -> None:
+def test_ctrl_c_leaves_with_130(sweep: SweepPaths, mortal: Callable) -> None:
     set_running(sweep, ProcessIdentity.current())
-    with subprocess.Popen(
-        process_words("watch", "grid"),
-        env=process_environment(PYTHONUNBUFFERED="1"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    with mortal(
+        subprocess.Popen(
+            process_words("watch", "grid"),
+            env=process_environment(PYTHONUNBUFFERED="1"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         for line in process.stdout:

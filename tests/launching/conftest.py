@@ -97,7 +97,7 @@ def is_gone() -> Callable[[int], bool]:
 
 
 @pytest.fixture
-def start_driver(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def start_driver(tmp_path: Path, mortal: Callable[..., Any]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start a script as a driver of its own in tmp_path; its output is collected, and it does not outlive the test."""
     started: list[subprocess.Popen[str]] = []
 
@@ -112,13 +112,13 @@ def start_driver(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]
             stderr=subprocess.PIPE,
             text=True,
         )
-        started.append(process)
+        started.append(mortal(process))
         return process
 
     yield start
     for each in started:
         each.kill()
-        each.wait()
+        each.wait(60)
         for stream in (each.stdout, each.stderr):
             assert stream is not None
             stream.close()  # not read to its end: what outlived its driver, to a test's shame, may hold the other side

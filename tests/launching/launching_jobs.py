@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 
 from runmanager.launching.turns import own_seat
 
+PATIENCE_SECONDS = 100  # after which a job that nobody ends dies of SIGALRM
+
 
 def wait_until(path: Path) -> None:
     """Wait for a file to appear; a deadline ends what would hang, it measures nothing."""
@@ -118,7 +120,7 @@ def loader_sum() -> int:
 
 
 def leave_a_grandchild() -> int:
-    return subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]).pid
+    return subprocess.Popen([sys.executable, "-c", "import signal; signal.alarm(100); signal.pause()"]).pid
 
 
 def leave_a_grandchild_and_die(told: Path) -> None:
@@ -128,6 +130,7 @@ def leave_a_grandchild_and_die(told: Path) -> None:
 
 def kill_the_forkserver() -> None:
     os.kill(os.getppid(), signal.SIGKILL)
+    signal.alarm(PATIENCE_SECONDS)
     signal.pause()
 
 
@@ -143,6 +146,7 @@ def stay(told: Path, *, heed: bool) -> str:
     signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
     pids = f"{os.getpid()} {leave_a_grandchild()}"
     write_whole(told, pids)
+    signal.alarm(PATIENCE_SECONDS)
     while not (heed and stopped):
         signal.pause()
         write_whole(told.with_suffix(".signalled"), str(stopped))
@@ -183,8 +187,9 @@ def append(path: Path, line: str) -> None:
 def hang(told: Path) -> NoReturn:
     """Say who is here, leave a grandchild, and do nothing more."""
     write_whole(told, f"{os.getpid()} {leave_a_grandchild()}")
-    while True:
-        signal.pause()
+    signal.alarm(PATIENCE_SECONDS)
+    signal.pause()
+    raise AssertionError
 
 
 def stop_making_steps(heartbeat: Path, told: Path) -> NoReturn:
@@ -194,11 +199,12 @@ def stop_making_steps(heartbeat: Path, told: Path) -> NoReturn:
 
     beating = Heartbeat(heartbeat, seconds=0.05).start()
     beating.progress = 7
+    signal.alarm(PATIENCE_SECONDS)
     while read_beat(heartbeat).counter < 5:
         time.sleep(0.01)
     write_whole(told, f"{os.getpid()} {os.getpid()}")
-    while True:
-        signal.pause()
+    signal.pause()
+    raise AssertionError
 
 
 def die_so_often(tries: Path, times: int) -> int:

@@ -70,5 +70,5 @@ def test_nothing_there_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_finding_gpus_loads_no_torch() -> None:
     script = "import sys; from runmanager.launching.gpus import find_gpus; find_gpus(); print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout == "False\n"

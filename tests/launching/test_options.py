@@ -14,6 +14,7 @@ def test_what_is_left_alone_has_no_fault() -> None:
         == []
     )
     assert LocalOptions(gpus=[], gpus_per_run=0).faults() == []
+    assert LocalOptions(workers=2, runs_per_gpu=2, timeout=60, stall_timeout=59).faults() == []
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,22 @@ def test_what_is_left_alone_has_no_fault() -> None:
         ({"retries": -1}, "`hydra.launcher.retries` must be at least 0, got -1."),
         ({"retry_on": ["signal", "bad luck"]}, "`hydra.launcher.retry_on` must hold only exception, exit,"),
         ({"retry_on": ["early_stopped"]}, "got early_stopped."),
+        (
+            {"retry_on": ["exception"]},
+            "`hydra.launcher.retry_on` must be given with `hydra.launcher.retries` of at least 1, got [exception].",
+        ),
+        (
+            {"retries": 1, "retry_on": []},
+            "`hydra.launcher.retry_on` must hold at least one reason with `hydra.launcher.retries`, got [].",
+        ),
+        (
+            {"runs_per_gpu": 2},
+            "`hydra.launcher.runs_per_gpu` must be at most `hydra.launcher.workers`=1, the runs at once, got 2.",
+        ),
+        (
+            {"timeout": 60.0, "stall_timeout": 60.0},
+            "`hydra.launcher.stall_timeout` must be below `hydra.launcher.timeout`=60, got 60.0.",
+        ),
         ({"on_error": "cry"}, "`hydra.launcher.on_error` must be one of continue, stop, got cry."),
     ],
 )

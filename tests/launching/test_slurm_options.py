@@ -22,3 +22,12 @@ def test_every_fault_is_said_at_once() -> None:
     assert "`hydra.launcher.resubmissions` must be at least 0, got -1." in faults
     assert any("gpus_per_node" in each and "gres" in each for each in faults)
     assert any("got cpus_per_task; that is hydra.launcher.cpus_per_task" in each for each in faults)
+
+
+def test_what_has_no_effect_is_refused() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        SlurmOptions.checked(wait=False, resubmissions=3, timeout=60.0, stall_timeout=90.0)
+    assert [line.split(",")[0] for line in caught.value.faults] == [
+        "`hydra.launcher.stall_timeout` must be below `hydra.launcher.timeout`=60",
+        "`hydra.launcher.resubmissions` must be left out with `hydra.launcher.wait=false`",
+    ]

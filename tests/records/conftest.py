@@ -17,8 +17,9 @@ from runmanager.records.run import RunRecord
 from runmanager.records.states import Status
 
 SAY_WHO = """
-import sys, msgspec
+import signal, sys, msgspec
 from runmanager.records.process import ProcessIdentity
+signal.alarm(120)  # nobody waits for its word for ever
 print(msgspec.json.encode(ProcessIdentity.current()).decode(), flush=True)
 sys.stdin.read()
 """
@@ -106,7 +107,8 @@ def race(tmp_path: Path, wait_for: Callable[..., None]) -> Iterator[Callable[...
     all have answered.
     """
     frame = """
-import sys
+import signal, sys
+signal.alarm(120)
 {script}
 print("ready", flush=True)
 sys.stdin.readline()

@@ -78,7 +78,7 @@ replace_file(Path("run.json"), "new")
 def test_a_kill_at_any_step_leaves_one_of_the_two_whole(tmp_path: Path, step: str, left: str) -> None:
     path = tmp_path / "run.json"
     replace_file(path, "old")
-    killed = subprocess.run([sys.executable, "-c", KILLED_AT, step], cwd=tmp_path, check=False)
+    killed = subprocess.run([sys.executable, "-c", KILLED_AT, step], cwd=tmp_path, check=False, timeout=120)
     assert killed.returncode == -signal.SIGKILL
     assert path.read_text() == left
     replace_file(path, "newer")  # what the dead one left beside is in nobody's way
@@ -169,13 +169,13 @@ def test_a_locked_folder_is_ones_own_and_may_be_locked_again_by_the_same(tmp_pat
         with locked_folder(tmp_path):
             entered.set()
 
-    other = threading.Thread(target=enter)
+    other = threading.Thread(target=enter, daemon=True)
     with locked_folder(tmp_path):
         other.start()
         with locked_folder(tmp_path):
             assert not entered.is_set()
         assert not entered.is_set()
-    other.join()
+    other.join(60)
     assert entered.is_set()
 
 
@@ -197,6 +197,8 @@ appender.close()
 
 
 def test_a_line_that_finds_no_room_is_an_error_and_spoils_no_other(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", FULL_DISK], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+    )
     assert done.stdout.strip() == os.strerror(errno.EFBIG)
     assert (tmp_path / "epochs.jsonl").read_bytes() == b"a" * 50 + b"\n" + b"c" * 10 + b"\n"

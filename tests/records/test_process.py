@@ -1,6 +1,7 @@
 """Who owns a run, and whether it still lives: pids come again, and zombies are dead."""
 
 import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ def test_a_fork_is_somebody_else() -> None:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
+        signal.alarm(60)
         os.write(writing, msgspec.json.encode(ProcessIdentity.current()))
         os._exit(0)
     os.waitpid(pid, 0)
@@ -64,6 +66,7 @@ def test_a_name_with_spaces_and_parentheses_is_no_obstacle(start_process: Callab
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
+        signal.alarm(60)
         before = ProcessIdentity.current()
         exec(renames)
         os.write(writing, b"same" if before == ProcessIdentity.current() and before.is_alive() else b"lost")

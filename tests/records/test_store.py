@@ -108,7 +108,7 @@ def test_a_run_that_another_finished_meanwhile_is_not_run_again(
         seen = read(paths)
         looks.append(seen.status)
         if len(looks) == 1:
-            subprocess.run([sys.executable, "-c", FINISH], cwd=tmp_path, check=True)
+            subprocess.run([sys.executable, "-c", FINISH], cwd=tmp_path, check=True, timeout=120)
         return seen
 
     monkeypatch.setattr(store, "read_record", read_and_lose_time)
@@ -186,7 +186,7 @@ def test_a_claimant_that_dies_at_it_blocks_nobody(
 ) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
     left_by(paths, record(name="a", owner=dead))
-    died = subprocess.run([sys.executable, "-c", DIE_WHILE_CLAIMING, step], cwd=tmp_path, check=False)
+    died = subprocess.run([sys.executable, "-c", DIE_WHILE_CLAIMING, step], cwd=tmp_path, check=False, timeout=120)
     assert died.returncode == -9
     assert claim_run(paths, record(name="a")).record.attempt == attempt
 

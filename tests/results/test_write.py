@@ -115,5 +115,5 @@ def test_tables_are_made_without_what_is_slow_to_import(sweep):
         "slow = {'torch', 'pandas', 'numpy', 'matplotlib', 'rich', 'jinja2', 'hydra'} & set(sys.modules);"
         "print(*slow)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "\n", "")

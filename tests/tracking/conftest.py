@@ -46,7 +46,7 @@ def loader() -> DataLoader[Any]:
 Body = Callable[..., None]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def train() -> Body:
     """The body of a tracked run: trains, and evaluates where there is something to evaluate on."""
 

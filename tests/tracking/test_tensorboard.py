@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,35 +57,10 @@ def one_run(folder: Path, train: Body, *, settings: dict[str, Any], **options: b
 
 
 @pytest.fixture(scope="module")
-def train_body() -> Body:
-    """`train` of the conftest, for fixtures of a whole module."""
-    import torch.nn.functional as F
-
-    def carry_out(run: Any, network: torch.nn.Module, loader: Any, *, validation: Any) -> None:
-        optimizer = torch.optim.SGD(network.parameters(), lr=0.05)
-        for epoch in run.epochs(2):
-            network.train()
-            for inputs, labels in epoch.batches(loader):
-                optimizer.zero_grad()
-                preds = network(inputs)
-                loss = F.cross_entropy(preds, labels)
-                loss.backward()
-                optimizer.step()
-                epoch.track(loss, preds, labels)
-            network.eval()
-            with torch.no_grad():
-                for inputs, labels in epoch.eval_batches(validation):
-                    preds = network(inputs)
-                    epoch.track_eval(F.cross_entropy(preds, labels), preds, labels)
-
-    return carry_out
-
-
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory, train_body: Body) -> StoredRun:
+def stored(tmp_path_factory: pytest.TempPathFactory, train: Body) -> StoredRun:
     """A run of two epochs with everything that can be written."""
     folder = tmp_path_factory.mktemp("everything") / "sweep"
-    return one_run(folder, train_body, settings=SETTINGS, histograms=True)
+    return one_run(folder, train, settings=SETTINGS, histograms=True)
 
 
 def accumulated(run: StoredRun) -> EventAccumulator:
@@ -219,16 +194,16 @@ def test_at_most_64_images_are_shown(
 
 
 @pytest.mark.parametrize("part", ["images", "graph", "histograms"])
-def test_parts_can_be_left_out(tmp_path: Path, train_body: Body, part: str) -> None:
+def test_parts_can_be_left_out(tmp_path: Path, train: Body, part: str) -> None:
     chosen = {name: name == part for name in ("images", "graph", "histograms")}
-    run = one_run(tmp_path / "sweep", train_body, settings={"lr": 1}, **chosen)
+    run = one_run(tmp_path / "sweep", train, settings={"lr": 1}, **chosen)
     tags = accumulated(run).Tags()
     assert {name: bool(tags[name]) for name in chosen} == chosen
     assert run.record.notes == ()
 
 
-def test_nothing_is_written_where_it_is_turned_off(tmp_path: Path, train_body: Body) -> None:
-    run = one_run(tmp_path / "sweep", train_body, settings={"lr": 1}, enabled=False)
+def test_nothing_is_written_where_it_is_turned_off(tmp_path: Path, train: Body) -> None:
+    run = one_run(tmp_path / "sweep", train, settings={"lr": 1}, enabled=False)
     assert event_files(run.paths) == []
 
 
@@ -315,16 +290,19 @@ def ask(address: str, deadline: float = 60.0) -> Any:
 
 
 @pytest.fixture
-def served(tmp_path: Path, train_body: Body) -> Iterator[tuple[str, list[StoredRun]]]:
+def served(
+    tmp_path: Path, train: Body, mortal: Callable[..., subprocess.Popen[str]]
+) -> Iterator[tuple[str, list[StoredRun]]]:
     """TensorBoard on two runs: its address, and the runs."""
     folder = tmp_path / "sweep"
     for lr in (0.1, 0.2):
-        one_run(folder, train_body, settings={"lr": lr, "device": "cpu"}, graph=False)
+        one_run(folder, train, settings={"lr": lr, "device": "cpu"}, graph=False)
     words = [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder / "runs"), "--port", "0"]
     # Its answer to "where?" goes to standard error; it reads anew every second until all is there.
-    process = subprocess.Popen(
-        [*words, "--host", "localhost", "--reload_interval", "1"], stderr=subprocess.PIPE, text=True
+    process = mortal(
+        subprocess.Popen([*words, "--host", "localhost", "--reload_interval", "1"], stderr=subprocess.PIPE, text=True)
     )
+    drained = threading.Thread(target=process.stderr.read, daemon=True)
     try:
         assert process.stderr is not None
         found = None
@@ -333,13 +311,13 @@ def served(tmp_path: Path, train_body: Body) -> Iterator[tuple[str, list[StoredR
             if found:
                 break
         assert found, "TensorBoard did not start"
-        drained = threading.Thread(target=process.stderr.read, daemon=True)
         drained.start()
         yield found.group(), list(stored_runs(folder))
     finally:
         process.kill()
-        process.wait()
-        drained.join()
+        process.wait(60)
+        if drained.ident is not None:
+            drained.join(60)
         process.stderr.close()
 
 

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import http.server
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar
@@ -49,14 +50,14 @@ def server(tmp_path, monkeypatch):
     Handler.served.clear()
     handler = functools.partial(Handler, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         for kind in (torchvision.datasets.MNIST, torchvision.datasets.FashionMNIST):
             monkeypatch.setattr(kind, "mirrors", [f"http://127.0.0.1:{running.server_port}/"])
             monkeypatch.setattr(kind, "resources", resources)
         yield folder
         running.shutdown()
-        thread.join()
+        thread.join(60)
 
 
 @pytest.mark.parametrize(("options", "name"), [(MnistOptions(), "MNIST"), (FashionMnistOptions(), "FashionMNIST")])
@@ -97,14 +98,15 @@ def test_a_waiting_process_says_so(server, tmp_path, capsys):
     root.mkdir()
     with (root / ".download.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        thread = threading.Thread(target=download, args=("mnist",), kwargs={"data_root": root})
+        thread = threading.Thread(target=download, args=("mnist",), kwargs={"data_root": root}, daemon=True)
         thread.start()
-        said = ""
+        said, until = "", time.monotonic() + 60
         while "Waiting for another process" not in said:
+            assert time.monotonic() < until, said
             said += capsys.readouterr().err
         assert not Handler.served
         fcntl.flock(held, fcntl.LOCK_UN)
-        thread.join()
+        thread.join(60)
     assert (root / "MNIST/raw/train-images-idx3-ubyte").is_file()
 
 

@@ -87,4 +87,4 @@ def test_what_goes_together_is_let_through():
 
 def test_reading_the_options_loads_no_torch():
     code = "import sys, runmanager.training.job_options; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0

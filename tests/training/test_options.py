@@ -51,7 +51,7 @@ def schemas(monkeypatch):
 
 def test_importing_the_options_does_not_load_torch():
     code = "import sys, runmanager.training.options; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0
 
 
 @pytest.mark.parametrize(("group", "name"), CHOICES)

@@ -1,0 +1,88 @@
+"""The driver's side of the checks before the first run: what to ask of which cells. A process with torch answers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hydra.plugins.launcher import Launcher
+
+from runmanager.app.cells import Grid
+from runmanager.app.preflight import Questions, missing_devices, preflight
+from runmanager.errors import ConfigurationError, RunManagerError
+from runmanager.launching.child import Returned
+from runmanager.launching.engine import LocalEngine, call
+from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.launching.plan import Action, PlannedRun
+from runmanager.launching.slurm import SlurmLauncher
+
+__all__ = ["check", "foretold"]
+
+_EVERYWHERE = ("auto", "cpu")
+
+
+def check(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, is_single: bool) -> None:
+    """Ask all that can be known of the cells `to_run` before one of them begins; fetch the data that are missing.
+
+    Raises `ConfigurationError` with every fault, a missing device among them where the command `is_single`.
+    """
+    signatures = {each.cell.signature for each in to_run}
+    configs = [config for cell, config in zip(grid.cells, grid.configs, strict=True) if cell.signature in signatures]
+    if not configs:
+        return
+    devices = _distinct([config.device for config in configs])
+    _refuse_gpus(launcher, devices)
+    pinned = [config.device for config in configs if getattr(config.loader, "pin_memory", None)]
+    questions = Questions(
+        parts=_distinct([(config.dataset, config.model) for config in configs]),
+        devices=devices if _runs_here(launcher) and is_single else [],
+        pinned=_distinct(pinned) if _runs_here(launcher) and "loader.pin_memory" in grid.given else [],
+        data_root=Path(configs[0].data_root),
+    )
+    if faults := _ask(launcher, preflight, questions):
+        raise ConfigurationError(faults)
+
+
+def foretold(launcher: Launcher, plan: Sequence[PlannedRun], *, is_single: bool) -> Sequence[PlannedRun]:
+    """The plan with the cells that this host will skip for want of their device.
+
+    Raises `ConfigurationError` where the command `is_single`, as running it would.
+    """
+    devices = _distinct([str(each.cell.config["device"]) for each in plan if each.is_to_run])
+    _refuse_gpus(launcher, devices)
+    asked = [name for name in devices if name not in _EVERYWHERE]
+    missing: dict[str, str] = _ask(launcher, missing_devices, asked) if asked and _runs_here(launcher) else {}
+    if missing and is_single:
+        raise ConfigurationError(missing.values())
+    return [
+        replace(each, action=Action.SKIP, why=f"no {each.cell.config['device']} here")
+        if each.is_to_run and each.cell.config["device"] in missing
+        else each
+        for each in plan
+    ]
+
+
+def _runs_here(launcher: Launcher) -> bool:
+    """Slurm's nodes have other devices than the host that hands the cells over."""
+    return not isinstance(launcher, SlurmLauncher)
+
+
+def _refuse_gpus(launcher: Launcher, devices: Sequence[str]) -> None:
+    """Raises `ConfigurationError` for a device that the launcher's own settings rule out."""
+    if isinstance(launcher, LocalLauncher):
+        for device in devices:
+            launcher.wish_for(device)
+
+
+def _ask(launcher: Launcher, question: Callable[..., Any], *arguments: Any) -> Any:
+    """The answer of a process of its own, so that the driver never loads torch."""
+    engine = launcher.engine if isinstance(launcher, LocalLauncher) else LocalEngine(preload=["torch"])
+    ending = call(engine, question, *arguments)
+    if isinstance(ending.answer, Returned):
+        return ending.answer.value
+    said = ending.answer.message if ending.answer else f"the process ended with exit code {ending.exit_code}"
+    raise RunManagerError(f"The checks before the first run could not be made: {said}")
+
+
+def _distinct(values: Sequence[Any]) -> list[Any]:
+    return [value for index, value in enumerate(values) if value not in values[:index]]

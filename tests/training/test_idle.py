@@ -1,0 +1,99 @@
+"""The settings that a cell does not heed: which they are, and when a grid is refused for them."""
+
+import dataclasses
+
+import pytest
+
+from runmanager.tracking.early_stop import EarlyStopOptions
+from runmanager.tracking.options import TensorBoardOptions
+from runmanager.training.idle import idle_settings, unheeded
+from runmanager.training.job_options import TrainingOptions
+from runmanager.training.options import (
+    AdamOptions,
+    ConstantOptions,
+    CosineOptions,
+    DataLoaderOptions,
+    DigitsOptions,
+    DiscOptions,
+    LogisticOptions,
+    MnistOptions,
+    MultistepOptions,
+    ResidentOptions,
+)
+
+CELL = TrainingOptions(
+    dataset=MnistOptions(),
+    model=LogisticOptions(),
+    optimizer=AdamOptions(),
+    scheduler=ConstantOptions(),
+    loader=DataLoaderOptions(),
+    num_workers=1,
+    early_stop=EarlyStopOptions(metric="loss"),
+)
+
+
+def cell(**changes):
+    return dataclasses.replace(CELL, **changes)
+
+
+LATE = MultistepOptions(milestones=[2, 5, 9])
+HIDDEN = TensorBoardOptions(enabled=False, images=False, graph=True, histograms=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({}, set()),
+        ({"num_workers": 0}, {"loader.prefetch_factor", "loader.persistent_workers"}),
+        ({"num_workers": 0, "loader": ResidentOptions()}, set()),
+        ({"device": "cpu", "loader": DataLoaderOptions(pin_memory=True)}, {"loader.pin_memory"}),
+        ({"device": "cpu", "loader": DataLoaderOptions(pin_memory=False)}, set()),
+        ({"device": "auto", "loader": DataLoaderOptions(pin_memory=True)}, set()),
+        ({"early_stop": EarlyStopOptions()}, {"early_stop.patience", "early_stop.min_delta"}),
+        ({"epochs": 3}, {"early_stop.metric", "early_stop.patience", "early_stop.min_delta"}),
+        ({"epochs": 4}, set()),
+        ({"scheduler": LATE}, {"scheduler.milestones"}),
+        ({"scheduler": LATE, "epochs": 10}, set()),
+        (
+            {"scheduler": MultistepOptions(milestones=[5])},
+            {"scheduler.milestones", "scheduler", "scheduler.gamma"},
+        ),
+        (
+            {"scheduler": CosineOptions(), "epochs": 1, "early_stop": EarlyStopOptions(metric="loss", patience=0)},
+            {"scheduler", "scheduler.min_lr"},
+        ),
+        ({"tensorboard": HIDDEN}, {"tensorboard.graph", "tensorboard.histograms"}),
+        ({"tensorboard": HIDDEN, "log_every": 5}, {"tensorboard.graph", "tensorboard.histograms", "log_every"}),
+        ({"dataset": DigitsOptions()}, {"data_root"}),
+        ({"dataset": DiscOptions()}, {"data_root", "tensorboard.images"}),
+        ({"dataset": {"_target_": "mine.Data"}}, set()),
+    ],
+)
+def test_what_a_cell_does_not_heed(changes, names):
+    idle = idle_settings(cell(**changes))
+    assert set(idle) == names
+    assert all(line.startswith("`") and " must " in line and line.endswith(".") for line in idle.values())
+
+
+def test_what_nobody_gave_may_lie_idle():
+    assert unheeded([cell(num_workers=0)], ["lr", "num_workers"]) == []
+
+
+def test_a_grid_may_hold_cells_without_use_for_a_setting():
+    loaders = [DataLoaderOptions(prefetch_factor=factor) for factor in (2, 4)]
+    cells = [cell(num_workers=workers, loader=loader) for workers in (0, 1) for loader in loaders]
+    assert unheeded(cells, ["num_workers", "loader.prefetch_factor"]) == []
+
+
+def test_each_value_must_be_heeded_by_a_cell():
+    schedulers = [MultistepOptions(milestones=[milestone]) for milestone in (3, 50)]
+    cells = [cell(scheduler=scheduler, epochs=epochs) for scheduler in schedulers for epochs in (5, 10)]
+    faults = unheeded(cells, ["scheduler.milestones", "epochs"])
+    assert [line.split(", got")[0] for line in faults] == [
+        "`scheduler.milestones` must be below `epochs`=5",
+        "`scheduler.milestones` must be below `epochs`=10",
+    ]
+
+
+def test_one_fault_of_two_settings_is_said_once():
+    assert len(unheeded([cell(epochs=2)], ["early_stop.metric", "early_stop.patience"])) == 1
