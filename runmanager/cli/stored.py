@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from runmanager.records.store import SweepContents
+    from runmanager.results.columns import Table
 
 __all__ = ["ComparisonFormat", "TableFormat", "compare", "table"]
 
@@ -130,26 +132,30 @@ def compare(
         raise UsageError(f"`--crossover` must go with --format text or markdown, got {format_}; it is a sentence.")
     contents, plan = read_results(find_sweep(sweep))
     options = comparison.CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift)
-    pairs = comparison.compare(contents, plan, options)
     matches = match_sides(contents, plan, options)
-    crossed = [] if crossover is None else crossing_answers(matches, crossover, options)
+    pairs = comparison.compare_matches(contents, matches, options)
+    explained = [*why(matches), *(crossing_answers(matches, crossover, options) if crossover is not None else [])]
     if format_ is ComparisonFormat.TEXT:
         from runmanager.results.sentences import answers
         from runmanager.results.table import result_rows
-        from runmanager.results.terminal import comparison_table
 
-        console = _console()
-        limit = None if show_all else _SHOWN_ROWS
-        said = [*why(matches), *crossed, *answers(result_rows(contents, plan), pairs)]
-        if pairs.rows:
-            _print(_rendered(console, comparison_table(pairs, limit=limit, width=console.width), *said))
-        else:  # a legend would explain columns that are not there
-            _print("\n".join([*pairs.notes, *said, ""]))
+        _show_pairs(pairs, [*explained, *answers(result_rows(contents, plan), pairs)], show_all=show_all)
     elif format_ is ComparisonFormat.MARKDOWN:
-        _print(formats.to_markdown(dataclasses.replace(pairs, notes=(*pairs.notes, *why(matches), *crossed))))
+        _print(formats.to_markdown(dataclasses.replace(pairs, notes=(*pairs.notes, *explained))))
     else:
         _warn_of_damage(contents)
         _print(formats.to_csv(pairs) if format_ is ComparisonFormat.CSV else formats.to_json(pairs))
+
+
+def _show_pairs(pairs: "Table", said: Sequence[str], *, show_all: bool) -> None:
+    from runmanager.results.terminal import comparison_table
+
+    console = _console()
+    if pairs.rows:
+        limit = None if show_all else _SHOWN_ROWS
+        _print(_rendered(console, comparison_table(pairs, limit=limit, width=console.width), *said))
+    else:  # a legend would explain columns that are not there
+        _print("\n".join([*pairs.notes, *said, ""]))
 
 
 def _warn_of_damage(contents: "SweepContents") -> None:

@@ -12,7 +12,7 @@ from runmanager.results.metrics import THROUGHPUT, Metric
 from runmanager.results.options import CompareOptions
 from runmanager.results.table import damage_notes
 
-__all__ = ["CompareOptions", "compare"]
+__all__ = ["CompareOptions", "compare", "compare_matches"]
 
 
 def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None) -> Table:
@@ -27,7 +27,11 @@ def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOpti
     be.
     """
     options = options or CompareOptions()
-    matches = match_sides(sweep, plan, options)
+    return compare_matches(sweep, match_sides(sweep, plan, options), options)
+
+
+def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOptions) -> Table:
+    """The same rows of pairs that are matched already."""
     shared_host = {run.paths.root: causes for run, causes in zip(sweep.runs, contention(sweep.runs), strict=True)}
     settings = {name: column_of(name) for name in matches.names}
     rows = [_row(match, settings, matches.metric, shared_host, options) for match in matches.pairs]

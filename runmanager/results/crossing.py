@@ -66,8 +66,8 @@ def _mean_variance_freedom(side: Sequence[Sequence[float]]) -> tuple[float, floa
         return (*_mean_and_variance_of_mean(medians), len(medians) - 1.0)
     (epochs,) = side
     _, variance = _mean_and_variance_of_mean(epochs)
-    # Of normal noise the median of n has pi / 2 times the variance of their mean (Kendall and Stuart, The Advanced
-    # Theory of Statistics 1, 1977, section 10.10).
+    # Of much normal noise the median has pi / 2 times the variance of the mean (David and Nagaraja, Order Statistics,
+    # 2003).
     return medians[0], math.pi / 2 * variance, max(len(epochs) - 1.0, 1.0)
 
 
@@ -84,13 +84,13 @@ def _mean_and_variance_of_mean(values: Sequence[float]) -> tuple[float, float]:
 def find_crossing(points: tuple[CurvePoint, ...], *, resamples: int = _RESAMPLES, seed: int = 0) -> Crossing:
     """Where the log ratio of the two curves passes through 0 over log x, and the 95% interval of that place.
 
-    `points` are at least two, in ascending order of `x` > 0. Between them the log ratio follows a monotone cubic
-    (Fritsch and Carlson, *SIAM Journal on Numerical Analysis* 17, 1980): straight lines would misplace the crossing of
-    curves that bend, by a third for points a factor of 16 apart. The interval is made by a parametric bootstrap: each
-    point's log ratio is drawn anew from Student's t about it, `resamples` times, and the crossing found anew; 2.5% of
-    these lie below it and 2.5% above. Where the points are far apart what lies between them is drawn too, see
-    `_between`. Where noise makes the curves cross several times, the crossing is the place that leaves as much of the
-    range ahead as they do together. A point's `tolerance` moves the curve both ways, and the interval reaches over
+    `points` are at least two, in ascending order of `x` > 0. Between them the log ratio follows a natural cubic spline
+    (de Boor, *A Practical Guide to Splines*, 1978, chapter IV): straight lines would misplace the crossing of curves
+    that bend, by a tenth for points a factor of 4 apart and by a third for 16. The interval is made by a parametric
+    bootstrap: each point's log ratio is drawn anew from Student's t about it, `resamples` times, and the crossing found
+    anew; 2.5% of these lie below it and 2.5% above. Where the points are far apart what lies between them is drawn too,
+    see `_between`. Where noise makes the curves cross several times, the crossing is the place that leaves as much of
+    the range ahead as they do together. A point's `tolerance` moves the curve both ways, and the interval reaches over
     both. The same points and the same `seed` give the same interval.
     """
     import numpy as np
@@ -133,10 +133,12 @@ def _crossings(x: "Floats", ratios: "Floats", bends: "Floats") -> "Floats":
     grid, curves = _between(x, ratios, bends)
     left, right = curves[:, :-1], curves[:, 1:]
     steps = np.abs(right - left)
-    # The part of each piece on which the curve is above 0; pieces of one sign are above with all or nothing.
-    part = np.where(
-        left * right < 0, np.maximum(left, right) / np.where(steps > 0, steps, 1.0), (left + right >= 0).astype(float)
-    )
+    crossed = np.maximum(left, right) / np.where(steps > 0, steps, 1.0)
+    ahead = np.repeat(ratios[:, :-1] >= 0, _PIECES, axis=1)
+    # The part of each piece on which the curve is above 0. Between two points of one sign it never leaves that sign:
+    # a spline may swing there, and what is measured says nothing of it.
+    changes = ahead != np.repeat(ratios[:, 1:] >= 0, _PIECES, axis=1)
+    part = np.where(changes, np.where(left * right < 0, crossed, left + right >= 0), ahead)
     places: Floats = x[-1] - part @ np.diff(grid)
     places[(ratios >= 0).all(axis=1)] = -np.inf
     places[(ratios < 0).all(axis=1)] = np.inf
@@ -144,21 +146,21 @@ def _crossings(x: "Floats", ratios: "Floats", bends: "Floats") -> "Floats":
 
 
 def _between(x: "Floats", ratios: "Floats", bends: "Floats") -> "tuple[Floats, Floats]":
-    """The curves on a finer grid: monotone cubics, bent towards straight lines by `bends`, a number for each row.
+    """The curves on a finer grid: natural cubic splines, bent towards straight lines by `bends`, a number for each row.
 
     How a curve runs between its points is a guess, and the worse the further they are apart: on curves of latency plus
-    work (`benchmarks/compare_truth.py`) the cubic errs by a third of its distance from the straight line for points a
-    factor of 16 apart, and by a twentieth for a factor of 2. So it is bent by a fifth of that distance times a normal
-    number from a factor of 16 on, and by the square of the log distance less below.
+    work (`benchmarks/compare_truth.py`) the spline's crossing errs by a sixth of its distance from that of straight
+    lines for points a factor of 16 apart, and by a thirtieth for a factor of 4. So it is bent by a fifth of that
+    distance times a normal number from a factor of 16 on, and by the square of the log distance less below.
     """
     import numpy as np
-    from scipy.interpolate import PchipInterpolator
+    from scipy.interpolate import CubicSpline
 
     grid = np.append(np.linspace(x[:-1], x[1:], _PIECES, endpoint=False).T.ravel(), x[-1])
-    cubic: Floats = PchipInterpolator(x, ratios, axis=1)(grid)
+    unit = np.eye(len(x))  # both ways of interpolating are linear in the points, so a matrix holds each
+    straight = np.array([np.interp(grid, x, row) for row in unit])
+    spline = straight if len(x) == 2 else CubicSpline(x, unit, bc_type="natural")(grid).T
     piece = np.minimum(np.arange(len(grid)) // _PIECES, len(x) - 2)
-    within = (grid - x[piece]) / (x[piece + 1] - x[piece])
-    straight = ratios[:, piece] * (1 - within) + ratios[:, piece + 1] * within
     unsure = _UNSURE_SHARE * np.minimum(1.0, (np.diff(x)[piece] / _UNSURE_FROM) ** 2)
-    curves: Floats = cubic + bends * unsure * (straight - cubic)
+    curves: Floats = ratios @ spline + bends * (ratios @ ((straight - spline) * unsure))
     return grid, curves

@@ -10,7 +10,7 @@ from runmanager.errors import UsageError
 from runmanager.results.cells import Cell, Cells
 from runmanager.results.sides import label_of
 
-__all__ = ["JOINT", "SEED", "Axis", "Pair", "find_axis", "pair_cells", "usual_baseline", "varying_axes"]
+__all__ = ["JOINT", "SEED", "Axis", "Pair", "find_axis", "frozen", "pair_cells", "usual_baseline", "varying_axes"]
 
 JOINT = "+"
 """Between the names of settings that are compared together, as `device+num_workers`."""
@@ -84,7 +84,7 @@ def varying_axes(cells: Cells) -> list[Axis]:
 
 def _numbered(name: str, members: Sequence[str], cells: Cells, values: Sequence[Any]) -> Axis:
     places: dict[Hashable, int] = {}
-    value_at = [places.setdefault(_frozen(value), len(places)) for value in values]
+    value_at = [places.setdefault(frozen(value), len(places)) for value in values]
     distinct: dict[int, Any] = {}
     for at, value in zip(value_at, values, strict=True):
         distinct.setdefault(at, value)
@@ -117,7 +117,7 @@ def _group_values(cells: Cells, group: str, members: Sequence[str]) -> list[str]
 
 def _telling(variants: Sequence[dict[str, Any]]) -> list[str]:
     first = variants[0]
-    return [key for key in first if any(_frozen(variant[key]) != _frozen(first[key]) for variant in variants)]
+    return [key for key in first if any(frozen(variant[key]) != frozen(first[key]) for variant in variants)]
 
 
 def _text(value: Any) -> str:
@@ -144,7 +144,7 @@ def pair_cells(cells: Cells, axis: Axis, baseline: int) -> list[Pair]:
     matched = [name for name in cells.varying if name not in axis.members and name != SEED]
     groups: dict[Hashable, dict[int, list[Cell]]] = {}
     for cell, at in zip(cells.cells, axis.value_at, strict=True):
-        key = tuple(_frozen(cells.value(cell, name, _ABSENT)) for name in matched)
+        key = tuple(frozen(cells.value(cell, name, _ABSENT)) for name in matched)
         groups.setdefault(key, {}).setdefault(at, []).append(cell)
     shown = [name for name in cells.columns if name not in axis.members and name != SEED]
     pairs = []
@@ -157,7 +157,7 @@ def pair_cells(cells: Cells, axis: Axis, baseline: int) -> list[Pair]:
     return pairs
 
 
-def _frozen(value: Any) -> Hashable:
+def frozen(value: Any) -> Hashable:
     """A value that can be looked up; 1, 1.0 and True are three of them."""
     if isinstance(value, list | dict):
         return json.dumps(value, sort_keys=True)

@@ -1,15 +1,14 @@
 """Runs that differ in the seed alone, as one row: mean ± standard deviation, and of how many."""
 
 import dataclasses
-import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from runmanager.records.states import Status
 from runmanager.results.columns import RESULT_COLUMNS, Table
-from runmanager.results.pairing import SEED
+from runmanager.results.pairing import SEED, frozen
 
 __all__ = ["SEEDS", "Spread", "collapse_seeds"]
 
@@ -47,9 +46,9 @@ def collapse_seeds(table: Table) -> Table:
     if SEED not in table.settings:
         return table
     settings = [name for name in table.settings if name != SEED]
-    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    groups: dict[Hashable, list[dict[str, Any]]] = {}
     for row in table.rows:
-        groups.setdefault(tuple(_frozen(row[name]) for name in settings), []).append(row)
+        groups.setdefault(tuple(frozen(row[name]) for name in settings), []).append(row)
     if len(groups) == len(table.rows):
         return table
     rows = [_collapsed(runs) for runs in groups.values()]
@@ -64,10 +63,6 @@ def collapse_seeds(table: Table) -> Table:
         shown=tuple(shown if len(shown) > 1 else ("run", *shown)),
         legend=f"{_LEGEND} {table.legend}",
     )
-
-
-def _frozen(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
 
 
 def _collapsed(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -151,11 +151,11 @@ def _interval(baseline: _Side, candidate: _Side, resamples: int, seed: int, is_r
 def _stretch(spreads: Sequence[float], runs: Sequence[int]) -> float:
     """How much wider than the percentiles an interval must be; `spreads` are the bootstrap variances of the sides.
 
-    Of two to four runs the plain percentiles cover the truth in 73 to 91% of cases only (docs/measurement.md): drawing
-    n of n leaves out a share 1/n of the variance, and the few values know the variance itself badly. Both are made
-    good as in Hesterberg, *What Teachers Should Know About the Bootstrap*, The American Statistician 69, 2015, section
-    4.3: n/(n-1), and Student's t for the normal quantile, here with the degrees of freedom of Welch and Satterthwaite.
-    The stretched interval errs on the wide side. From five runs on the percentiles of a median err nowhere.
+    Of two to four runs the plain percentiles cover the truth in 70 to 95% of cases only (docs/measurement.md): drawing
+    n of n leaves out a share 1/n of the variance, and the few values know the variance itself badly. Both are made good
+    as Hesterberg proposes (*What Teachers Should Know About the Bootstrap*, The American Statistician 69, 2015): by
+    n/(n-1), and Student's t for the normal quantile, here with the degrees of freedom of Welch and Satterthwaite. The
+    stretched interval errs on the wide side. From five runs on the percentiles of a median need nothing.
     """
     if not any(1 < count < _ENOUGH_RUNS for count in runs) or not any(spreads):
         return 1.0

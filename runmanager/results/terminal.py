@@ -35,7 +35,7 @@ def results_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) 
     rows = table.rows[:limit]
     names = human_columns(table)
     columns = _columns(table, rows, names)
-    if _least(columns, without=_LEFT_OUT_FIRST) > width:
+    if _tightest(columns) > width:
         names = ["run", *(name for name in names if name not in ("run", *table.settings))]
         columns = _columns(table, rows, names)
     return _rendered(
@@ -110,14 +110,30 @@ class _Column:
         widest = max(map(len, texts), default=0)
         self.liked = max(widest, *map(len, words))
         self.least = min(self.liked, _FOLDED_AT) if self.folds else max(widest, min(self.liked, _FOLDED_AT))
+        # A mean may stand above its deviation where all else fails; no number is broken.
+        parts = [len(part) for text in texts for part in _parts(text)]
+        self.tight = max(*parts, *map(len, words)) if any(" ± " in text for text in texts) else self.least
 
     def heading(self, width: int) -> str:
         return textwrap.fill(self.name.replace("_", " "), width)
 
+    def fields(self, width: int) -> list[str]:
+        """The texts, those of a mean and its deviation in two lines where one has no room."""
+        return [text if len(text) <= width else "\n".join(_parts(text)) for text in self.texts]
 
-def _least(columns: Sequence[_Column], *, without: Sequence[str] = ()) -> int:
-    kept = [column for column in columns if column.name not in without]
-    return sum(column.least for column in kept) + _GAP * (len(kept) - 1)
+
+def _parts(text: str) -> list[str]:
+    return text.replace(" ± ", "\n± ").split("\n")
+
+
+def _least(columns: Sequence[_Column]) -> int:
+    return sum(column.least for column in columns) + _GAP * (len(columns) - 1)
+
+
+def _tightest(columns: Sequence[_Column]) -> int:
+    """The room for those columns that never give way."""
+    kept = [column.tight for column in columns if column.name not in _LEFT_OUT_FIRST]
+    return sum(kept) + _GAP * (len(kept) - 1)
 
 
 def _rendered(columns: Sequence[_Column], legend: Sequence[str], width: int) -> "RenderableType":
@@ -130,10 +146,12 @@ def _rendered(columns: Sequence[_Column], legend: Sequence[str], width: int) -> 
     if left_out:
         legend = [*legend, f"Left out for want of room: {', '.join(left_out)}."]
     shown = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for column, room in zip(kept, _widths(kept, width), strict=True):
+    widths = _widths(kept, width)
+    for column, room in zip(kept, widths, strict=True):
         justify: Literal["right", "left"] = "right" if column.is_number else "left"
         shown.add_column(Text(column.heading(room)), justify=justify, width=room, overflow="fold")
-    for fields in zip(*(column.texts for column in kept), strict=True):
+    texts = (column.fields(room) for column, room in zip(kept, widths, strict=True))
+    for fields in zip(*texts, strict=True):
         shown.add_row(*(Text(field, style=_STYLES.get(field, "")) for field in fields))
     return Group(shown, "", *(Text(line, style="dim") for line in legend))
 
@@ -147,6 +165,9 @@ def _fitting(columns: Sequence[_Column], width: int) -> tuple[list[_Column], lis
         if any(column.name == name for column in kept):
             kept = [column for column in kept if column.name != name]
             left_out.append(name)
+    if _least(kept) > width:
+        for column in kept:
+            column.least = column.tight
     return kept, left_out
 
 

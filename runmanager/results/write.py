@@ -7,7 +7,7 @@ from pathlib import Path
 from runmanager.records.files import locked_folder, replace_file
 from runmanager.records.paths import SweepPaths
 from runmanager.records.store import StoredRun, SweepContents
-from runmanager.results.comparison import CompareOptions, compare
+from runmanager.results.comparison import CompareOptions, compare_matches
 from runmanager.results.crossover import crossover_lines, crossovers_worth_saying
 from runmanager.results.formats import to_csv, to_html, to_json, to_markdown
 from runmanager.results.matching import match_sides
@@ -28,8 +28,8 @@ def write_tables(paths: SweepPaths, *, report: bool = True, options: CompareOpti
         sweep, plan = read_results(paths)
         results = result_rows(sweep, plan)
         options = options or CompareOptions()
-        comparison = compare(sweep, plan, options)
         matches = match_sides(sweep, plan, options)
+        comparison = compare_matches(sweep, matches, options)
         crossings = crossovers_worth_saying(matches, options)
         noted = dataclasses.replace(comparison, notes=(*comparison.notes, *crossover_lines(crossings)))
         texts = {

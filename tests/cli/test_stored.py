@@ -3,13 +3,17 @@
 import csv
 import io
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from runmanager.records.paths import RunPaths, SweepPaths
+from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.records.signature import signature
 
 from .conftest import process_environment, process_words, write_sweep
 
@@ -124,6 +128,51 @@ def test_drift_decides_what_is_a_difference(command: Callable, tmp_path: Path) -
     assert verdicts == ["faster", "no difference"]
 
 
+def test_comparison_by_another_metric_and_along_any_axis(command: Callable, sweep: SweepPaths) -> None:
+    words = ["compare", "grid", "--axis", "any", "--metric", "epoch_seconds", "--format", "csv"]
+    rows = rows_of(command(*words).out)
+    assert {row["axis"] for row in rows} == {"batch_size", "device"}
+    assert {row["metric"] for row in rows} == {"epoch_seconds"}
+    (row,) = [row for row in rows if row["device"] == "cpu"]
+    assert (row["baseline_value"], row["candidate_value"], row["speedup"]) == ("1.0", "0.1", "10.0")
+    text = command(*words[:-2]).out
+    assert "batch_size=100 is 10.0 times faster than batch_size=1000 by epoch_seconds" in " ".join(text.split())
+
+
+def test_crossover_that_was_asked_for_is_answered(command: Callable, sweep: SweepPaths) -> None:
+    for format_ in ("text", "markdown"):
+        text = " ".join(command("compare", "grid", "--crossover", "batch_size", "--format", format_).out.split())
+        assert "No crossover along batch_size: no two sides were both measured at two of its values." in text
+
+
+def test_what_bounds_the_compared_runs_stands_below_the_table(command: Callable, sweep: SweepPaths) -> None:
+    for path in sweep.runs.glob("*/epochs.jsonl"):
+        epochs = [msgspec.json.decode(line, type=EpochRecord) for line in path.read_bytes().splitlines()]
+        slow = [msgspec.structs.replace(epoch, data_seconds=0.75 * (epoch.epoch_seconds or 0)) for epoch in epochs]
+        path.write_bytes(b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in slow))
+    said = "cpu (input): 75% of the epoch waits for data; at most 4 times faster."
+    assert said in " ".join(command("compare", "grid").out.split())
+    assert said in command("compare", "grid", "--format", "markdown").out
+
+
+def test_seeds_are_one_row_unless_each_is_asked_for(command: Callable, tmp_path: Path) -> None:
+    paths = write_sweep(tmp_path / "s", batch_sizes=(1000,))
+    (cpu,) = paths.runs.glob("*device=cpu*")
+    record = msgspec.json.decode((cpu / "run.json").read_bytes(), type=RunRecord)
+    config = record.config | {"seed": 1}
+    other = msgspec.structs.replace(record, name="other", signature=signature(config), config=config)
+    folder = shutil.copytree(cpu, cpu.with_name("other"))
+    (folder / "run.json").write_bytes(msgspec.json.encode(other))
+    text = command("table", str(paths.root)).out
+    assert "0.7900" in text
+    assert "± 0.0000" in text
+    assert "--each shows the runs" in " ".join(text.split())
+    each = command("table", str(paths.root), "--each").out
+    assert "±" not in each
+    assert each.count("finished") == 2
+    assert len(rows_of(command("table", str(paths.root), "--format", "csv").out)) == 3
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -131,6 +180,10 @@ def test_drift_decides_what_is_a_difference(command: Callable, tmp_path: Path) -
         (["--baseline", "mps"], "cpu, cuda"),
         (["--drift", "2"], "drift"),
         (["--format", "html"], "format"),
+        (["--metric", "epoch_secs"], "did you mean epoch_seconds"),
+        (["--axis", "any", "--baseline", "cpu"], "name the axis"),
+        (["--crossover", "lr", "--format", "csv"], "it is a sentence"),
+        (["--crossover", "device"], "that is not compared itself"),
     ],
 )
 def test_comparison_that_cannot_be_is_refused(

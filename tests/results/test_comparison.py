@@ -3,6 +3,7 @@
 import dataclasses
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -295,12 +296,13 @@ def test_a_side_that_is_set_to_nothing_has_a_name(contents, steady):
 
 def test_options_that_cannot_be_are_refused_together(contents):
     with pytest.raises(UsageError) as caught:
-        compare(contents(), None, CompareOptions(drift=-0.1, paired_drift=1, min_epochs=0, min_runs=0))
+        compare(contents(), None, CompareOptions(drift=-0.1, paired_drift=1, min_epochs=0, min_runs=0, min_seeds=1))
     assert [line.split("`")[1] for line in str(caught.value).splitlines()] == [
         "compare.drift",
         "compare.paired_drift",
         "compare.min_epochs",
         "compare.min_runs",
+        "compare.min_seeds",
     ]
 
 
@@ -310,3 +312,122 @@ def test_an_unknown_axis_or_baseline_is_refused(contents, steady):
         compare(sweep, None, CompareOptions(axis="devise"))
     with pytest.raises(UsageError, match="got 'tpu'; its values are cpu"):
         compare(sweep, None, CompareOptions(baseline="tpu"))
+
+
+def seeded(config, seconds, steady, seeds=range(5), **fields):
+    return [(config | {"seed": seed}, steady(seconds), fields) for seed in seeds]
+
+
+def test_sides_that_ran_one_after_the_other_must_differ_by_more_than_the_drift(contents, steady):
+    blocks = [*seeded(CPU, 1.0, steady), *seeded(CUDA, 0.97, steady)]
+    turns = [run for pair in zip(blocks[:5], blocks[5:], strict=True) for run in pair]
+    assert outcome(contents(*turns)) == ("faster", None)
+    assert outcome(contents(*blocks)) == (
+        "no difference",
+        "one side ran after the other: the interval knows no drift between them, "
+        "so a difference must lie outside 1 ± 10%",
+    )
+
+
+def test_two_to_four_runs_are_said_to_be_few(contents, steady):
+    said, reason = outcome(contents(*seeded(CPU, 1.0, steady, range(3)), *seeded(CUDA, 0.97, steady, range(3))))
+    assert said == "no difference"
+    assert "(3 of cpu, 3 of cuda): too few to know the noise between runs well" in reason
+
+
+def test_no_more_than_one_false_verdict_in_twenty(contents, timed):
+    """Two devices of one speed, 3% noise between runs and 2% between epochs, 1 to 5 runs a side."""
+    generator = np.random.default_rng(5)
+    false = 0
+    for _ in range(100):
+        runs = []
+        for seed in range(int(generator.integers(1, 6))):
+            for config in (CPU, CUDA):
+                level = generator.normal(0, 0.03)
+                seconds = np.exp(level + generator.normal(0, 0.02, 6)).tolist()
+                runs.append((config | {"seed": seed}, timed([9.0, *seconds]), {}))
+        false += only_row(contents(*runs))["verdict"] != "no difference"
+    assert false <= 5
+
+
+def test_another_metric_has_columns_of_its_own(contents, steady):
+    table = compare(
+        contents((CPU, steady(2.0), {}), (CUDA, steady(0.5), {})), None, CompareOptions(metric="epoch_seconds")
+    )
+    assert to_csv(table) == (
+        "lr,batch_size,num_workers,axis,baseline,candidate,metric,baseline_value,candidate_value,speedup,ci_low,"
+        "ci_high,verdict,reason,baseline_epochs,candidate_epochs\n"
+        f'0.01,100,0,device,cpu,cuda,epoch_seconds,2.0,0.5,4.0,4.0,4.0,faster,"{FEW_RUNS}",5,5\n'
+    )
+
+
+@pytest.fixture
+def learners(contents, timed):
+    """Three seeds a device; CUDA's accuracy is higher by 0.1, its memory twice as much."""
+
+    def run(device, seed):
+        gain = 0.1 if device == "cuda" else 0.0
+        epochs = timed([9.0, 1.0, 1.0])
+        epochs = [
+            msgspec.structs.replace(epoch, val_accuracy=0.2 * epoch.epoch + gain + seed / 1000) for epoch in epochs
+        ]
+        memory = {"peak_memory_bytes": 200 if device == "cuda" else 100}
+        return CPU | {"device": device, "seed": seed}, epochs, memory
+
+    return contents(*(run(device, seed) for seed in range(3) for device in ("cpu", "cuda")))
+
+
+def test_accuracies_are_held_against_each_other_by_their_difference(learners):
+    row = only_row(learners, metric="val_accuracy")
+    assert (row["baseline_value"], row["candidate_value"]) == pytest.approx((0.601, 0.701))
+    assert row["difference"] == pytest.approx(0.1)
+    assert (row["verdict"], row["reason"], row["baseline_runs"], row["candidate_runs"]) == ("better", None, 3, 3)
+    assert row["ci_low"] < 0.1 < row["ci_high"]
+
+
+def test_what_is_better_when_less_is_worse_when_more(learners):
+    row = only_row(learners, metric="peak_memory_bytes")
+    assert (row["ratio"], row["verdict"]) == (2.0, "worse")
+
+
+def test_time_to_accuracy_is_a_speedup(learners):
+    # On CPU 0.45 is reached in the third epoch, after 11 seconds, on CUDA in the second, after 10.
+    row = only_row(learners, metric="time_to_accuracy=0.45")
+    assert (row["baseline_value"], row["candidate_value"], row["speedup"]) == (11, 10, pytest.approx(1.1))
+    assert row["verdict"] == "no difference"  # within 10%, and few runs
+
+
+def test_a_side_with_a_run_that_never_got_there_is_not_measured(learners):
+    assert outcome(learners, metric="time_to_accuracy=0.602") == ("not measured", "cpu: 2 of 3 never reached 0.602")
+
+
+def test_one_value_a_run_needs_seeds(contents, steady):
+    said = "too few runs: 1 of cpu, 1 of cuda, 3 needed; add seeds, as in seed=1,2,3"
+    runs = contents((CPU, steady(1.0), {}), (CUDA, steady(0.5), {}))
+    row = only_row(runs, metric="val_accuracy")
+    assert (row["verdict"], row["reason"], row["difference"]) == ("not measured", said, None)
+    assert row["baseline_value"] == row["candidate_value"] == 0.875
+
+
+def test_any_axis_compares_each_that_varies(contents, steady):
+    cells = [
+        CPU | {"device": d, "batch_size": b, "seed": s} for d in ("cuda", "cpu") for b in (1, 2, 3) for s in (0, 1)
+    ]
+    table = compare(contents(*((cell, steady(1.0), {}) for cell in cells)), None, CompareOptions(axis="any"))
+    rows = [(row["axis"], row["device"], row["batch_size"], row["baseline"], row["candidate"]) for row in table.rows]
+    assert rows == [
+        *(("batch_size", device, None, 1, size) for device in ("cuda", "cpu") for size in (2, 3)),
+        *(("device", None, size, "cpu", "cuda") for size in (1, 2, 3)),
+    ]
+    assert table.columns[:4] == ["lr", "batch_size", "num_workers", "device"]
+    assert table.columns.count("device") == 1
+
+
+def test_any_axis_of_runs_that_differ_in_nothing_but_the_seed(contents, steady):
+    table = compare(contents(*seeded(CPU, 1.0, steady)), None, CompareOptions(axis="any"))
+    assert (table.rows, table.notes) == ([], ("Nothing to compare: no setting but the seed varies.",))
+
+
+def test_a_baseline_belongs_to_one_axis(contents, steady):
+    with pytest.raises(UsageError, match="`--baseline` must belong to one axis, got 'cpu' with `--axis any`"):
+        compare(contents((CPU, steady(1.0), {})), None, CompareOptions(axis="any", baseline="cpu"))

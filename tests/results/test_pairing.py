@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from runmanager.errors import UsageError
 from runmanager.records.grid import flatten
 from runmanager.results.cells import gather_cells
-from runmanager.results.pairing import find_axis, pair_cells
+from runmanager.results.matching import match_sides
+from runmanager.results.options import CompareOptions
+from runmanager.results.pairing import find_axis, pair_cells, varying_axes
 
 configs = st.fixed_dictionaries(
     {
@@ -103,3 +105,31 @@ def test_a_baseline_is_found_by_value_or_text_and_an_unknown_one_lists_the_value
     assert axis.index(20) == axis.index("20") == 1
     with pytest.raises(UsageError, match=r"value of 'batch_size', got 7; its values are 1, 20"):
         axis.index(7)
+
+
+@settings(max_examples=40, deadline=None)
+@given(cells=st.lists(configs, min_size=1, max_size=10))
+def test_along_any_axis_no_two_sides_differ_in_two_settings(contents, cells):
+    matches = match_sides(contents(*((config, [], {}) for config in cells)), None, CompareOptions(axis="any"))
+    for match in matches.pairs:
+        sides = [[cell.stored.record.config for cell in side.cells] for side in match.sides]
+        axis = match.axis.name.removesuffix(".name")
+        assert len({frozenset(identity(config, axis)) for side in sides for config in side}) == 1
+        values = [{repr(config.get(axis)) for config in side} for side in sides if side]
+        assert all(len(each) == 1 for each in values)
+        assert len(values) == 1 or values[0] != values[1]
+    assert {match.axis.name for match in matches.pairs} <= {axis.name for axis in matches.axes}
+
+
+def test_a_group_whose_kind_varies_is_one_axis_and_the_seed_none(contents):
+    models = [{"name": "mlp", "hidden": [32]}, {"name": "mlp", "hidden": [8]}, {"name": "cnn", "channels": 6}]
+    cells = [
+        {"device": device, "seed": seed, "model": model, "optimizer": {"name": "sgd", "momentum": momentum}}
+        for device in ("cpu", "cuda")
+        for seed in (0, 1)
+        for model in models
+        for momentum in (0.0, 0.9)
+    ]
+    axes = varying_axes(cells_of(contents, *cells))
+    assert [axis.name for axis in axes] == ["device", "model.name", "optimizer.momentum"]
+    assert axes[1].values == ["mlp(hidden=[32])", "mlp(hidden=[8])", "cnn"]

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from runmanager.errors import UsageError
-from runmanager.results.statistics import iqr, median, speedup_interval
+from runmanager.results.statistics import difference_interval, iqr, median, speedup_interval
 
 # Survival of 16 mice in days: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, table 2.1.
 TREATED = [94.0, 197.0, 16.0, 38.0, 99.0, 141.0, 23.0]
@@ -131,3 +132,55 @@ def test_sides_that_say_nothing_are_refused(baseline, candidate, words):
 def test_no_resamples_are_refused():
     with pytest.raises(UsageError, match="`resamples` must be at least 1, got 0"):
         speedup_interval([[1.0]], [[1.0]], resamples=0)
+
+
+def test_two_to_four_runs_stretch_the_percentiles_by_welch_and_student():
+    """Runs of one epoch each, so that the bootstrap variance of a median of two is known: that of two of two draws."""
+    baseline, candidate = [1.0, 1.2], [2.0, 2.2]
+    found = difference_interval([[value] for value in baseline], [[value] for value in candidate], resamples=100_000)
+    # A median of two drawn from a, b is a, (a + b) / 2, b with 1/4, 1/2, 1/4; the difference of two such has its
+    # lowest 6% at a' - b and its next 25% half a step above: 2.5% lie at the lowest, 1 less 0.2.
+    welch = stats.ttest_ind(candidate, baseline, equal_var=False)
+    stretch = math.sqrt(2) * stats.t.ppf(0.975, welch.df) / stats.norm.ppf(0.975)
+    assert found.value == pytest.approx(1.0)
+    assert (found.low, found.high) == pytest.approx((1 - 0.2 * stretch, 1 + 0.2 * stretch), rel=0.02)
+
+
+def test_one_run_and_five_runs_stretch_nothing():
+    for runs in (1, 5):
+        side = [[1.0, 2.0, 3.0]] * runs
+        found = difference_interval([[0.0]], side, resamples=1000)
+        assert 1 <= found.low <= found.high <= 3
+
+
+def test_equal_values_give_themselves_whatever_the_stretch():
+    found = speedup_interval([[3.0]] * 3, [[7.0]] * 2)
+    assert found.value == found.low == found.high == 7 / 3
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.lists(st.floats(-100, 100), min_size=1, max_size=4), min_size=1, max_size=4),
+    st.lists(st.lists(st.floats(-100, 100), min_size=1, max_size=4), min_size=1, max_size=4),
+    st.floats(-50, 50),
+)
+def test_a_shift_of_both_sides_leaves_their_difference(baseline, candidate, shift):
+    plain = difference_interval(baseline, candidate, resamples=50)
+    moved = difference_interval(
+        [[value + shift for value in run] for run in baseline],
+        [[value + shift for value in run] for run in candidate],
+        resamples=50,
+    )
+    assert (moved.value, moved.low, moved.high) == pytest.approx((plain.value, plain.low, plain.high), abs=1e-9)
+    assert plain.low <= plain.high
+
+
+@pytest.mark.parametrize("runs", [2, 3])
+def test_the_interval_of_few_runs_covers_the_truth(runs):
+    generator = np.random.default_rng(runs)
+    covered = 0
+    for _ in range(150):
+        sides = [np.exp(generator.normal(0, 0.03, (runs, 1)) + generator.normal(0, 0.02, (runs, 6))) for _ in range(2)]
+        found = speedup_interval(sides[0].tolist(), sides[1].tolist(), resamples=400)
+        covered += found.low <= 1 <= found.high
+    assert covered >= 143

@@ -58,6 +58,14 @@ def test_a_notebook_shows_the_rounded_table(stored):
     assert repr(Sweep(stored.paths.root)).endswith("3 runs")
 
 
+def test_compare_takes_a_metric_and_any_axis(stored):
+    frame = Sweep(stored.paths.root).compare("any", metric="epoch_seconds")
+    assert set(frame["metric"]) == {"epoch_seconds"}
+    assert {"baseline_value", "speedup"} <= set(frame.columns)
+    with pytest.raises(UsageError, match="did you mean val_loss"):
+        Sweep(stored.paths.root).compare(metric="valloss")
+
+
 def test_frames_of_an_empty_sweep_have_their_columns(sweep):
     sweep.plan()
     read = Sweep(sweep.paths.root)

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from runmanager.records.states import Reason, Status
 from runmanager.results.comparison import compare
+from runmanager.results.seeds import collapse_seeds
 from runmanager.results.table import result_rows
 from runmanager.results.terminal import comparison_table, results_table
 
@@ -67,6 +68,23 @@ def test_the_comparison_fits_80_columns_and_says_each_reason_once(grid):
     assert text.count("cuda: skipped (device_unavailable)") == 1
     assert text.count("[1]") == 3
     assert "bootstrap" in text
+
+
+def test_means_and_deviations_stay_whole_in_80_columns(contents, timed):
+    failed = {"status": Status.FAILED, "reason": Reason.OUT_OF_MEMORY}
+    runs = [
+        (config | {"seed": seed}, timed([9.0] + [1.0 + seed / 10] * 5, samples=60000), failed if seed == 2 else {})
+        for config in CONFIGS
+        for seed in range(3)
+        if config["num_workers"] == 0
+    ]
+    text = printed(results_table(collapse_seeds(result_rows(contents(*runs), None))))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\nrun " not in text  # the settings have room
+    for whole in ("1.050", "± 0.071", "57,270", "± 3,857", "0.8750", "± 0.0000", "out_of_memory"):
+        assert whole in text
+    wide = printed(results_table(collapse_seeds(result_rows(contents(*runs), None)), width=200), width=200)
+    assert "57,270 ± 3,857" in wide
 
 
 def test_markup_in_a_setting_is_text(contents, timed):

@@ -35,6 +35,31 @@ def test_every_file_of_the_contract_is_written(sweep):
     assert files(sweep) == {*TABLES, "report.html"}
 
 
+def test_the_report_says_what_bounds_the_compared_runs(sweep, timed):
+    loader = {"loader": {"name": "dataloader"}}
+    for device, seconds in (("cpu", 1.6), ("cuda", 0.1)):
+        config = {"lr": 0.1, "num_workers": 0, "device": device, **loader}
+        sweep.run(config, timed([9.0] + [2.0] * 6, data_seconds=seconds))
+    write_tables(sweep.paths)
+    page = sweep.paths.report.read_text()
+    assert page.index("<h2>Comparison</h2>") < page.index("<h2>What bounds these runs</h2>")
+    assert "cpu (input): 80% of the epoch waits for data: `loader=resident`; at most 5 times faster." in page
+    assert "cuda (" not in page
+
+
+def test_files_keep_a_row_a_run_and_the_report_a_row_for_all_seeds(sweep):
+    for seed in (1, 2):
+        sweep.run({"lr": 0.1, "seed": seed})
+    write_tables(sweep.paths)
+    for kind in ("csv", "md"):
+        text = sweep.paths.results(kind).read_text()
+        assert text.count("finished") == 2
+        assert "±" not in text
+    page = sweep.paths.report.read_text()
+    assert "2.000 ± 0.000" in page
+    assert "2 runs: 2 finished." in page
+
+
 def test_csv_and_json_hold_the_same(sweep):
     sweep.run({"lr": 0.1, "device": "cpu"}, name="a")
     write_tables(sweep.paths, report=False)

@@ -1,0 +1,234 @@
+"""Comparisons of simulated runs whose truth is known: false verdicts, and how often intervals cover the truth.
+
+`python -m benchmarks.compare_truth --write` takes some minutes and writes its figures into docs/measurement.md.
+"""
+
+import argparse
+import datetime
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+
+from runmanager.records.paths import RunPaths, SweepPaths
+from runmanager.records.run import Environment, EpochRecord, RunRecord
+from runmanager.records.signature import signature
+from runmanager.records.states import Status
+from runmanager.records.store import StoredRun, SweepContents
+from runmanager.results.comparison import compare
+from runmanager.results.crossing import CurvePoint, find_crossing
+from runmanager.results.statistics import speedup_interval
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurement.md"
+MARKS = "<!-- compare_truth: begin -->", "<!-- compare_truth: end -->"
+RUN_NOISE, EPOCH_NOISE, DRIFT = 0.03, 0.02, 0.02
+EPOCHS = 10
+START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+Rates = list[list[float]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the page: what was simulated, in how many trials, what share came out and what it should be."""
+
+    what: str
+    trials: int
+    share: float
+    wanted: str
+
+    def __str__(self) -> str:
+        return f"| {self.what} | {self.trials:,} | {self.share:.1%} | {self.wanted} |"
+
+
+def epochs_of(level: float, generator: np.random.Generator, count: int = EPOCHS) -> list[float]:
+    """Throughputs of a run's epochs; `level` is the logarithm of their true median."""
+    return [float(rate) for rate in np.exp(level + generator.normal(0, EPOCH_NOISE, count))]
+
+
+def simulated_run(device: str, seed: int, place: int, rates: Sequence[float]) -> StoredRun:
+    """A finished run that began as number `place`, its first epoch warm-up."""
+    config = {"device": device, "seed": seed}
+    begun = START + datetime.timedelta(minutes=place)
+    record = RunRecord(
+        name=f"device={device},seed={seed}",
+        signature=signature(config),
+        status=Status.FINISHED,
+        config=config,
+        started_at=begun.isoformat(),
+        ended_at=(begun + datetime.timedelta(seconds=30)).isoformat(),
+        environment=Environment(host="simulated", torch_threads=1),
+    )
+    epochs = [EpochRecord(epoch=1, warmup=True, samples=1, epoch_seconds=9.0)]
+    epochs += [EpochRecord(epoch=2 + at, samples=1, epoch_seconds=1 / rate) for at, rate in enumerate(rates)]
+    return StoredRun(RunPaths(Path("runs") / record.name), record, epochs)
+
+
+def simulated_table(runs: Sequence[int], *, in_turns: bool, drift: float, generator: np.random.Generator) -> str:
+    """The verdict on two devices of equal speed, `runs` of each; the machine's speed walks by `drift` a run."""
+    cells = [(device, seed) for device, count in zip(("cpu", "cuda"), runs, strict=True) for seed in range(count)]
+    if in_turns:
+        cells.sort(key=lambda cell: cell[1])
+    walk = np.cumsum(generator.normal(0, drift, len(cells))) if drift else np.zeros(len(cells))
+    levels = walk + generator.normal(0, RUN_NOISE, len(cells))
+    stored = [
+        simulated_run(device, seed, place, epochs_of(float(level), generator))
+        for place, ((device, seed), level) in enumerate(zip(cells, levels, strict=True))
+    ]
+    (row,) = compare(SweepContents(SweepPaths(Path("simulated")), stored), None).rows
+    return str(row["verdict"])
+
+
+def false_verdicts(trials: int) -> Iterator[Row]:
+    """How often two devices of equal speed are called different."""
+    cases = (
+        ("1 to 5 runs a side in turns, no drift", None, True, 0.0),
+        ("1 to 5 runs a side in turns, drift", None, True, DRIFT),
+        ("1 to 5 runs a side, one side after the other, drift", None, False, DRIFT),
+        ("5 runs a side in turns, no drift", 5, True, 0.0),
+        ("5 runs a side in turns, drift", 5, True, DRIFT),
+        ("5 runs a side, one side after the other, drift", 5, False, DRIFT),
+        ("1 run a side, drift", 1, True, DRIFT),
+        ("3 runs a side, one side after the other, drift", 3, False, DRIFT),
+    )
+    for number, (what, runs, in_turns, drift) in enumerate(cases):
+        generator = np.random.default_rng(number)
+        false = 0
+        for _ in range(trials):
+            counts = [runs, runs] if runs else [int(count) for count in generator.integers(1, 6, 2)]
+            verdict = simulated_table(counts, in_turns=in_turns, drift=drift, generator=generator)
+            false += verdict in ("faster", "slower")
+        yield Row(f"false verdicts: {what}", trials, false / trials, "at most 5%")
+
+
+def plain_interval(sides: Sequence[Rates], generator: np.random.Generator) -> tuple[float, float]:
+    """The percentile interval without any correction, of 500 bootstrap samples in two levels."""
+    drawn = []
+    for side in sides:
+        rates = np.log(np.array(side))
+        runs = generator.integers(0, len(rates), (500, len(rates)))
+        epochs = generator.integers(0, rates.shape[1], (500, len(rates), rates.shape[1]))
+        drawn.append(np.median(np.median(rates[runs[:, :, None], epochs], axis=2), axis=1))
+    low, high = np.quantile(drawn[1] - drawn[0], [0.025, 0.975])
+    return float(low), float(high)
+
+
+def speedup_coverage(trials: int) -> Iterator[Row]:
+    """How often the interval of a speedup holds the true one, 1."""
+    for runs in (2, 3, 4, 5, 10):
+        generator = np.random.default_rng(runs)
+        ours = plain = 0
+        for _ in range(trials):
+            sides = [
+                [epochs_of(float(level), generator) for level in generator.normal(0, RUN_NOISE, runs)] for _ in range(2)
+            ]
+            found = speedup_interval(sides[0], sides[1])
+            ours += found.low <= 1 <= found.high
+            low, high = plain_interval(sides, generator)
+            plain += low <= 0 <= high
+        yield Row(f"speedup's interval covers the truth: {runs} runs a side", trials, ours / trials, "at least 95%")
+        yield Row(f"the same without the correction for few runs: {runs} runs a side", trials, plain / trials, "")
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Two simulated devices: the seconds that each takes for a model of so many parameters.
+
+    Each is measured at seven sizes, `factor` apart, of which the fourth is on average the true crossing.
+    """
+
+    what: str
+    factor: float
+    baseline: Callable[[float], float]
+    candidate: Callable[[float], float]
+    runs: int
+    tolerance: float
+    wanted: str
+
+    def crossing(self) -> float:
+        """Where the two truly take equally long."""
+        return float(brentq(lambda size: math.log(self.baseline(size) / self.candidate(size)), 1.0, 1e9))
+
+
+def _devices() -> Iterator[Devices]:
+    wide, window = "at least 95%", "93% to 97%"
+    for runs in (5, 10):
+        name = f"power laws, a factor of 4 apart, {runs} runs a side"
+        yield Devices(name, 4, _power(1e-6, 0.8), _power(1e-4, 0.4), runs, 0.0, window)
+        name = f"latency + work, a factor of 4 apart, {runs} runs a side"
+        yield Devices(name, 4, _linear(1e-3, 1e-8), _linear(2e-3, 3e-10), runs, 0.0, window)
+    name = "latency + work, a factor of 16 apart, 5 runs a side"
+    yield Devices(name, 16, _linear(1e-3, 1e-8), _linear(2e-3, 3e-10), 5, 0.0, window)
+    name = "latency + work, a factor of 4 apart, 1 run a side"
+    yield Devices(name, 4, _linear(1e-3, 1e-8), _linear(2e-3, 3e-10), 1, math.log(1.1), wide)
+
+
+def _power(scale: float, exponent: float) -> Callable[[float], float]:
+    return lambda size: scale * size**exponent
+
+
+def _linear(latency: float, each: float) -> Callable[[float], float]:
+    return lambda size: latency + each * size
+
+
+def crossover_coverage(trials: int) -> Iterator[Row]:
+    """How often the interval of a crossover holds the true one, wherever the measured sizes lie about it."""
+    for number, devices in enumerate(_devices()):
+        generator = np.random.default_rng(number)
+        truth = devices.crossing()
+        covered = sum(_covers(devices, truth, generator) for _ in range(trials))
+        yield Row(f"crossover's interval covers the truth: {devices.what}", trials, covered / trials, devices.wanted)
+
+
+def _covers(devices: Devices, truth: float, generator: np.random.Generator) -> bool:
+    middle = truth * devices.factor ** generator.uniform(-0.5, 0.5)
+    points = tuple(
+        CurvePoint.of(
+            size,
+            _logs(-math.log(devices.baseline(size)), devices.runs, generator),
+            _logs(-math.log(devices.candidate(size)), devices.runs, generator),
+            tolerance=devices.tolerance,
+        )
+        for size in (middle * devices.factor**step for step in range(-3, 4))
+    )
+    found = find_crossing(points)
+    return found.low <= truth <= found.high
+
+
+def _logs(level: float, runs: int, generator: np.random.Generator) -> Rates:
+    """Logarithms of the throughputs of a side's runs and their epochs."""
+    levels = level + generator.normal(0, RUN_NOISE, (runs, 1))
+    rates: npt.NDArray[np.float64] = levels + generator.normal(0, EPOCH_NOISE, (runs, EPOCHS))
+    return [list(map(float, run)) for run in rates]
+
+
+def main() -> None:
+    """Simulate everything, print each line, and write the page if asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=2000, help="of each line (default: 2000)")
+    parser.add_argument("--write", action="store_true", help=f"write the figures into {PAGE.name}")
+    options = parser.parse_args()
+    lines = ["| simulated | trials | share | wanted |", "| --- | ---: | ---: | --- |"]
+    for part in (false_verdicts, speedup_coverage, crossover_coverage):
+        for row in part(options.trials):
+            print(row, flush=True)
+            lines.append(str(row))
+    if options.write:
+        write("\n".join(lines))
+
+
+def write(table: str) -> None:
+    """Put the table between its marks in the page."""
+    text = PAGE.read_text()
+    begin, end = MARKS
+    block = f"{begin}\n{table}\n{end}"
+    PAGE.write_text(re.sub(f"{begin}.*{end}", lambda _: block, text, flags=re.DOTALL))
+
+
+if __name__ == "__main__":
+    main()

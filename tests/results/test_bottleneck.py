@@ -1,0 +1,134 @@
+"""What bounds a run: each kind on a record built to be so bound, and silence wherever it is not clear."""
+
+import msgspec
+import pytest
+
+from runmanager.records.ceilings import Ceilings
+from runmanager.records.measurements import Measurements
+from runmanager.results.bottleneck import find_bottleneck
+from runmanager.results.matching import match_sides
+from runmanager.results.options import CompareOptions
+from runmanager.results.why import why
+
+CONFIG = {
+    "batch_size": 100,
+    "num_workers": 0,
+    "device": "cpu",
+    "loader": {"name": "dataloader"},
+    "dataset": {"name": "mnist"},
+}
+# Ten steps of 100 samples in an epoch of a second, of which 0.9 are compute unless a test says otherwise.
+CEILINGS = Ceilings(
+    device_name="Zen 4",
+    threads=2,
+    flops_per_second={"fp32": 1e12},
+    copy_bytes_per_second=1e11,
+    dispatch_seconds=1e-5,
+)
+LITTLE = Measurements(
+    steps_per_epoch=10,
+    precision="fp32",
+    flop_per_step=10**9,  # 0.01 s an epoch
+    operations_per_step=100,  # 0.01 s
+    bytes_per_step=10**9,  # 0.1 s, 10 MB an operation
+    ceilings=CEILINGS,
+)
+
+
+@pytest.fixture
+def run(contents, timed, host):
+    """A run whose epochs take a second, so much of it data and transfer, with what was measured of its work."""
+
+    def make(data=0.05, transfer=0.05, *, config=CONFIG, environment=host, **facts):
+        phases = {"data_seconds": data, "transfer_seconds": transfer, "compute_seconds": 1 - data - transfer}
+        fields = {"measurements": msgspec.structs.replace(LITTLE, **facts), "environment": environment}
+        return contents((config, timed([9.0] + [1.0] * 5, **phases), fields)).runs[0]
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("facts", "kind", "share", "at_most"),
+    [
+        ({"data": 0.38}, "input", 0.38, 1 / 0.62),
+        ({"transfer": 0.5}, "transfer", 0.5, 2),
+        ({"operations_per_step": 6000}, "launch", 0.6, 2.5),
+        ({"flop_per_step": 8 * 10**10}, "compute", 0.8, 1.25),
+        ({"bytes_per_step": 7 * 10**9}, "memory", 0.7, 1 / 0.7),
+    ],
+)
+def test_each_kind_is_named_with_its_share_and_the_bound_of_amdahl(run, facts, kind, share, at_most):
+    found = find_bottleneck(run(**facts))
+    assert (found.kind, found.share, found.at_most) == (kind, pytest.approx(share), pytest.approx(at_most))
+
+
+def test_the_largest_share_is_the_one_that_is_named(run):
+    assert find_bottleneck(run(data=0.3, flop_per_step=6 * 10**10)).kind == "compute"
+    assert find_bottleneck(run(data=0.6, flop_per_step=3 * 10**10)).kind == "input"
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        {"data": 0.19},
+        {"flop_per_step": 4 * 10**10},  # less than half of the compute time
+        {"flop_per_step": 6 * 10**10, "operations_per_step": 5000},  # 0.6 and 0.5 seconds: not clearly ahead
+        {"flop_per_step": 2 * 10**11},  # twice the time there was: the ceiling is not this run's
+        {"bytes_per_step": 7 * 10**8, "operations_per_step": 1000},  # small operations, their data in caches
+        {"flop_per_step": 8 * 10**10, "precision": "bf16"},  # no ceiling of that precision
+        {"flop_per_step": 8 * 10**10, "ceilings": None},
+        {"flop_per_step": 8 * 10**10, "steps_per_epoch": None},
+        {"flop_per_step": 8 * 10**10, "ceilings": msgspec.structs.replace(CEILINGS, device_name="H200")},
+        {"flop_per_step": 8 * 10**10, "ceilings": msgspec.structs.replace(CEILINGS, threads=1)},
+    ],
+)
+def test_what_is_not_clear_is_not_said(run, facts):
+    assert find_bottleneck(run(**facts)) is None
+
+
+def test_a_run_without_phases_or_measured_epochs_says_nothing(contents, timed):
+    for epochs in (timed([9.0, 1.0]), timed([9.0], data_seconds=8.0), []):
+        assert find_bottleneck(contents((CONFIG, epochs, {})).runs[0]) is None
+
+
+def test_the_last_smaller_batch_counts_as_the_part_that_it_is(run):
+    # 1000 samples are two batches of 400 and one of 200: 2.5 full ones, not 3.
+    found = find_bottleneck(run(config=CONFIG | {"batch_size": 400}, steps_per_epoch=3, flop_per_step=24 * 10**10))
+    assert found.share == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize(
+    ("config", "cure"),
+    [
+        ({}, "`loader=resident`"),
+        ({"num_workers": 2}, "`loader=resident` with `num_workers=0`"),
+        ({"loader": {"name": "resident"}}, ""),
+        ({"dataset": {"name": "custom"}}, "a larger `num_workers` than 0"),
+        ({"dataset": {"name": "custom"}, "num_workers": 2}, ""),
+    ],
+)
+def test_the_cure_for_waiting_fits_the_run(run, host, config, cure):
+    two_cores = msgspec.structs.replace(host, num_cores=2)
+    assert find_bottleneck(run(data=0.5, config=CONFIG | config, environment=two_cores)).cure == cure
+
+
+def test_a_loop_of_ones_own_gets_the_evidence_without_a_setting_that_it_lacks(run):
+    found = find_bottleneck(run(data=0.5, config={"lr": 0.1}))
+    assert (found.kind, found.cure) == ("input", "")
+
+
+def test_the_lines_are_of_the_compared_runs_and_alike_ones_share_one(contents, timed):
+    phases = {"transfer_seconds": 0.0, "compute_seconds": 0.6}
+    runs = [
+        (CONFIG | {"lr": lr, "device": device}, timed([9.0] + [1.0] * 5, data_seconds=data, **phases), {})
+        for lr, data in ((1, 0.31), (2, 0.38), (3, 0.1))
+        for device in ("cpu", "cuda")
+        if (lr, device) != (1, "cuda")
+    ]
+    lines = why(match_sides(contents(*runs), None, CompareOptions()))
+    assert lines == [
+        "cpu, 2 of 3 runs (input): 31 to 38% of the epoch waits for data: `loader=resident`; at most 1.6 times faster.",
+        "cuda, 1 of 2 runs (input): 38% of the epoch waits for data: `loader=resident`; at most 1.6 times faster.",
+    ]
+    assert why(match_sides(contents(*runs), None, CompareOptions(metric="val_accuracy"))) == []
