@@ -37,6 +37,7 @@ from runmanager.results.statistics import Estimate
 
 BEGIN, END = "<!-- paired_truth: begin -->", "<!-- paired_truth: end -->"
 _PRELOAD = ("torch", "runmanager.training.job", "benchmarks.paired_truth")
+_BLOCK_STEPS = 30  # of less than a millisecond each: short turns make many rounds of the few seconds
 _SAME_SECONDS = 4.0  # of turns, so that a trial with its processes' start stays within ten seconds
 _SLOWED_SECONDS = 50.0  # and within a minute
 _SLOWDOWNS = {0.03: 0.005, 0.10: 0.02}  # each with the half width to stop at: small beside what is to be found
@@ -109,15 +110,15 @@ def train_side(folder: str, slowdown: float) -> None:
 
     paths = RunPaths(Path(folder))
     options = TrainingOptions(
-        batch_size=250,
+        batch_size=100,
         device="cpu",
         epochs=1,
-        dataset=FakeOptions(size=20_000, val_size=250),
-        model=MlpOptions(hidden=[64]),
+        dataset=FakeOptions(size=10_000, val_size=100),
+        model=MlpOptions(hidden=[16]),
         optimizer=AdamOptions(),
         scheduler=ConstantOptions(),
         loader=ResidentOptions(),
-        measure=PairedOptions(),
+        measure=PairedOptions(block_steps=_BLOCK_STEPS),
         checkpoint=CheckpointOptions(every=0),
     )
     manager = RunManager(

@@ -35,7 +35,7 @@ class Epoch:
         self.number = number
         self.num_steps = steps_before
         self.resolved_at = 0.0  # on the host's clock; what comes after, bringing home first, is tracking
-        self._timer = timer
+        self.timer = timer
         self._device = device
         self._log_every = log_every
         self._when_first_batch = when_first_batch
@@ -49,7 +49,7 @@ class Epoch:
         """The loader's batches on the run's device; waiting, moving and what the loop does with each are timed."""
         self._sees_training = True
         self._open_loops += 1
-        mark, heartbeat = self._timer.mark, self._heartbeat
+        mark, heartbeat = self.timer.mark, self._heartbeat
         iterator = iter(loader)
         while True:
             batch = next(iterator, _END)
@@ -78,7 +78,7 @@ class Epoch:
             if not self._sees_training:
                 self._mark_unseen()  # a batch that somebody took by hand: it was waited for before it was shown
             show(batch)
-            self._timer.mark("tracking")
+            self.timer.mark("tracking")
 
     def eval_batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The loader's batches on the run's device; all the time they take counts as evaluation."""
@@ -135,7 +135,7 @@ class Epoch:
 
     def _mark_unseen(self) -> None:
         # What follows the training batches is evaluation; where nobody handed out batches, the whole time is training.
-        self._timer.mark("eval" if self._sees_training or self._sees_eval or self.number == 0 else "epoch")
+        self.timer.mark("eval" if self._sees_training or self._sees_eval or self.number == 0 else "epoch")
 
     def close(self) -> tuple[EpochRecord, Sequence[tuple[int, float]]]:
         """Stop the clock and bring everything home, waiting for the device once.
@@ -144,7 +144,7 @@ class Epoch:
         the run knows (`warmup`, `run_seconds`). With it come (step, loss) of the steps that were to be logged.
         """
         self._mark_unseen()
-        seconds = self._timer.resolve()
+        seconds = self.timer.resolve()
         self.resolved_at = time.perf_counter()
         train, evaluated = self._train.averages(), self._eval.averages()
         record = _record(self.number, train, evaluated, seconds, seen=self._sees_training)

@@ -30,7 +30,7 @@ from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.outcomes import outcome_of, traceback_of
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.tracking.timer import PhaseTimer, clock_for
-from runmanager.tracking.turns import Turns
+from runmanager.tracking.turns import turns_of
 from runmanager.tracking.unheard import children_unheard
 from runmanager.tracking.warmup import is_warmup
 
@@ -87,9 +87,7 @@ class ActiveRun:
         self._begun_at = time.perf_counter()
         self._epoch_begun_at = 0.0
         self._interruption: Outcome | None = None
-        self._turns: Turns | None = None
-        if options.turns is not None:
-            self._turns = Turns(options.turns, folder.paths.turns, is_cancelled=lambda: self._interruption is not None)
+        self.turns = turns_of(options, folder.paths, is_cancelled=lambda: self._interruption is not None)
         self._load_at_start = self._load_sample()
         self._heartbeat = Heartbeat(folder.paths.heartbeat).start()
         weakref.finalize(self, self._heartbeat.stop)  # a run that was dropped without an end beats no more
@@ -120,7 +118,7 @@ class ActiveRun:
         if self.is_resumed:
             self._restore()
         self.folder.write(
-            num_parameters=_num_parameters(network), session=None if self._turns is None else self._turns.session
+            num_parameters=_num_parameters(network), session=self.turns and self.turns.session
         )
         batch = peek(loader)
         if batch is not None or self.is_resumed:
@@ -175,21 +173,12 @@ class ActiveRun:
                 self.end_epoch(epoch)
 
     def _await_turn(self) -> None:
-        if self._turns is not None and self._stop is None:
-            self._turns.wait()
+        if self.turns is not None and self._stop is None:
+            self.turns.wait()
 
-    def take_turns(
-        self, batches: Iterator[Any], *, num_steps: int | None, most_steps: int, leads_in: bool
-    ) -> tuple[Epoch, Iterator[Any]]:
-        """An epoch that is not recorded, and `batches` in measured turns for it (`Turns.blocks`).
-
-        Raises `UsageError` for a run that takes no turns.
-        """
-        if self._turns is None:
-            raise UsageError("A run must take turns to be measured in them, got none; give RunOptions(turns=…).")
-        epoch = Epoch(self._next_number(), timer=self._timer, device=self.device, heartbeat=self._heartbeat)
-        blocks = self._turns.blocks(batches, self._timer, num_steps=num_steps, most_steps=most_steps, leads_in=leads_in)
-        return epoch, blocks
+    def unrecorded_epoch(self) -> Epoch:
+        """An epoch for steps that only `turns` tell of."""
+        return Epoch(self._next_number(), timer=self._timer, device=self.device, heartbeat=self._heartbeat)
 
     def _next_number(self) -> int:
         return max(self.history[-1].epoch + 1, 1) if self.history else 1
@@ -272,7 +261,7 @@ class ActiveRun:
             self.stop_early(reason)
 
     def _run_seconds(self) -> float:
-        waited = 0.0 if self._turns is None else self._turns.waited_seconds
+        waited = self.turns.waited_seconds if self.turns else 0.0
         return self._seconds_before + time.perf_counter() - self._begun_at - waited
 
     def stop_early(self, message: str) -> None:
@@ -317,7 +306,7 @@ class ActiveRun:
         if done == 0 and self._stop is None:
             # Nothing that could be kept: another time it is begun anew.
             return Outcome(Status.KILLED, Reason.INTERRUPTED, "left before its first epoch had ended")
-        if self._interruption is not None and self._turns is not None and not self._turns.is_over:
+        if self._interruption is not None and self.turns is not None and not self.turns.is_over:
             return self._interruption  # however many epochs it has, it is not measured yet
         if self._stop is not None and (done != self._planned or self._stop.status is Status.FAILED):
             return self._stop  # asked to stop after what was the last epoch anyway, it has run them all
@@ -332,7 +321,7 @@ class ActiveRun:
 
     def _load_sample(self) -> LoadSample:
         # Those with which it takes turns are no outside load: all of them are children of one process.
-        return LoadSample.now(of=None if self._turns is None else os.getppid())
+        return LoadSample.now(of=os.getppid() if self.turns else None)
 
     def _environment_at_end(self) -> Any:
         load = Load.between(self._load_at_start, self._load_sample())

@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 
 from runmanager.records.files import LineAppender
+from runmanager.records.paths import RunPaths
 from runmanager.records.turns import Grant, Turn
-from runmanager.tracking.options import TurnTaker
+from runmanager.tracking.options import RunOptions, TurnTaker
 from runmanager.tracking.timer import PhaseTimer
 
-__all__ = ["Turns"]
+__all__ = ["Turns", "turns_of"]
 
 _BLOCK_SECONDS = 0.1
 """How long a turn is to take: long beside the millisecond of passing it on, short beside the machine's drift."""
@@ -77,3 +78,8 @@ class Turns:
         )
         self.waited_seconds += time.perf_counter() - began
         return grant
+
+
+def turns_of(options: RunOptions, paths: RunPaths, *, is_cancelled: Callable[[], bool]) -> Turns | None:
+    """The turns of a run with these options; None where it takes none."""
+    return None if options.turns is None else Turns(options.turns, paths.turns, is_cancelled=is_cancelled)

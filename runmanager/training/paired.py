@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from runmanager.errors import UsageError
 from runmanager.tracking.run import ActiveRun
 from runmanager.training.loaders import EpochLoader
 from runmanager.training.loop import train_epoch
@@ -26,10 +27,15 @@ def measure_in_turns(
 
     A turn is `block_steps` steps, with None as many as take a tenth of a second. With workers it is a whole epoch: they
     load ahead, and in the middle of one they would do so while others have the machine. The learning rate stays.
+
+    Raises `UsageError` for a run that takes no turns.
     """
-    batches = _endless(loader, first_epoch)
-    epoch, blocks = run.take_turns(
-        batches,
+    if run.turns is None:
+        raise UsageError("A run must take turns to be measured in them, got none; give RunOptions(turns=…).")
+    epoch = run.unrecorded_epoch()
+    blocks = run.turns.blocks(
+        _endless(loader, first_epoch),
+        epoch.timer,
         num_steps=len(loader) if num_workers else block_steps,
         most_steps=len(loader),
         leads_in=not num_workers,

@@ -110,7 +110,8 @@ def train(folder: RunPaths, taker: Taker, *, interrupt_after: int | None = None)
         for epoch in run.epochs(2):
             for images, labels in epoch.batches(data):
                 epoch.track(network(images).sum(), network(images), labels)
-        epoch, blocks = run.take_turns(iter(data * 100), num_steps=2, most_steps=3, leads_in=False)
+        epoch = run.unrecorded_epoch()
+        blocks = run.turns.blocks(iter(data * 100), epoch.timer, num_steps=2, most_steps=3, leads_in=False)
         for number, (images, labels) in enumerate(epoch.batches(blocks)):
             epoch.track(network(images).sum(), network(images), labels)
             if number == interrupt_after:
