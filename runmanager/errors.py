@@ -10,6 +10,7 @@ __all__ = [
     "RunBusyError",
     "RunExistsError",
     "RunManagerError",
+    "SweepError",
     "TensorMismatchError",
     "UsageError",
 ]
@@ -29,6 +30,10 @@ class ConfigurationError(RunManagerError):
 
 class UsageError(RunManagerError):
     """A call or a command that cannot be carried out as it was given."""
+
+
+class SweepError(RunManagerError):
+    """What went wrong beside the runs of a sweep once they had begun; their records tell how each ended."""
 
 
 class DeviceUnavailableError(RunManagerError):

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from runmanager.app.schema import plain_config, read_config
 from runmanager.errors import RunBusyError
@@ -16,6 +16,7 @@ from runmanager.launching.child import GOES_ON_VARIABLE, OWN_PROCESS_VARIABLE
 from runmanager.launching.plan import Resume
 from runmanager.launching.signals import signals_call
 from runmanager.launching.turns import own_seat
+from runmanager.records.heartbeat import SILENT_AFTER_SECONDS
 from runmanager.records.paths import RunPaths
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.provenance import DRIVEN_VARIABLE
@@ -41,6 +42,9 @@ def run_cell(cfg: DictConfig) -> None:
         tensorboard=options.tensorboard,
         console=False,
         owns_sweep=DRIVEN_VARIABLE not in os.environ,  # another sweeper than ours writes neither record nor tables
+        heartbeat_timeout=OmegaConf.select(
+            HydraConfig.get().sweeper, "heartbeat_timeout", default=SILENT_AFTER_SECONDS
+        ),
     )
     runs: list[ActiveRun] = []
 

@@ -1,8 +1,7 @@
 """Following a sweep from its files alone: its cells as they stand, and their progress until the last has ended."""
 
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -10,6 +9,7 @@ from rich.console import Console
 from runmanager.app.progress import RunDisplay, run_line
 from runmanager.app.summary import show_results
 from runmanager.errors import RecordError
+from runmanager.records.heartbeat import HeartbeatObserver, last_heard, read_beat
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.run import RunRecord
 from runmanager.records.states import Status
@@ -20,7 +20,6 @@ __all__ = ["CellState", "SweepReader", "SweepState", "epochs_of", "follow_sweep"
 
 LOOK_SECONDS = 0.5
 _NOT_ENDED = object()
-_SILENT_SECONDS = 60.0  # a driver on another host that lets nothing be seen for so long is taken to be gone
 
 
 @dataclass(frozen=True)
@@ -69,22 +68,26 @@ class SweepState:
 
 
 class SweepReader:
-    """Reads a sweep's state again and again; files that did not change are not read again."""
+    """Reads a sweep's state again and again; files that did not change are not read again.
 
-    def __init__(self, paths: SweepPaths, *, clock: Callable[[], float] = time.monotonic) -> None:
+    What is on another host is judged by `observer`: a run by its heartbeat, and a driver is taken to be gone when it
+    has let no record change for the same time.
+    """
+
+    def __init__(self, paths: SweepPaths, *, observer: HeartbeatObserver | None = None) -> None:
         self._paths = paths
-        self._clock = clock
+        self._observer = observer or HeartbeatObserver()
         self._known: dict[str, tuple[tuple[int, int], CellState]] = {}
-        self._last: tuple[object, ...] = ()
-        self._changed_at = clock()
+        self._last: dict[str, tuple[int, int]] = {}
+        self._changed_at = self._observer.clock()
 
     def read(self) -> SweepState:
         """The state now. Raises `RecordError` where sweep.json is damaged."""
         plan = read_sweep_record(self._paths)
         cells = _in_order(plan.planned if plan else (), self._runs(), self._paths)
-        seen = tuple(cell.record for cell in cells)
-        if seen != self._last:
-            self._last, self._changed_at = seen, self._clock()
+        stored = {name: mark for name, (mark, _) in self._known.items()}
+        if stored != self._last:
+            self._last, self._changed_at = stored, self._observer.clock()
         return SweepState(cells, self._is_driven(plan))
 
     def _runs(self) -> list[CellState]:
@@ -103,13 +106,13 @@ class SweepReader:
         except RecordError:
             return CellState(paths, None, is_damaged=True)
         record = known[1].record
-        return CellState(paths, record.observed() if record else None)
+        return CellState(paths, self._observer.observed(paths, record) if record else None)
 
     def _is_driven(self, plan: SweepRecord | None) -> bool | None:
         lives = [driver.is_alive() for driver in (plan.drivers if plan else ())]
         if True in lives:
             return True
-        is_silent = self._clock() - self._changed_at >= _SILENT_SECONDS
+        is_silent = self._observer.clock() - self._changed_at >= self._observer.limit_seconds
         return None if None in lives and not is_silent else False
 
 
@@ -141,16 +144,20 @@ def show_state(sweep: SweepPaths, console: Console) -> int:
         line = run_line(cell.paths, cell.record, epochs, counted=counted)
         if cell.is_running:
             line.append(f"  epoch {epochs[-1].epoch if epochs else 0}/{epochs_of(cell.record)}")
+        if cell.record.is_out_of_sight:
+            line.append(f"  on another host, {last_heard(read_beat(cell.paths.heartbeat))}")
         console.print(line, soft_wrap=not console.is_terminal)
     return state.status
 
 
-def follow_sweep(sweep: SweepPaths, console: Console, *, wait: Callable[[float], object] = time.sleep) -> int:
+def follow_sweep(sweep: SweepPaths, console: Console, *, observer: HeartbeatObserver | None = None) -> int:
     """Show the sweep's runs until every cell has ended, then its tables; return its exit status.
 
-    Only files are read, so it serves beside the driver, after it, and without one.
+    Only files are read, so it serves beside the driver, after it, and without one. `observer` tells of runs of other
+    hosts whether they are gone, and how to wait between two looks.
     """
-    reader = SweepReader(sweep)
+    observer = observer or HeartbeatObserver()
+    reader = SweepReader(sweep, observer=observer)
     state = reader.read()
     display = RunDisplay(console, num_runs=len(state.cells))
     display.say(f"{sweep.root}: {state.in_words()}")
@@ -161,9 +168,9 @@ def follow_sweep(sweep: SweepPaths, console: Console, *, wait: Callable[[float],
             follower.look(state)
             if state.is_ended:
                 break
-            wait(LOOK_SECONDS)
+            observer.wait(LOOK_SECONDS)
             state = reader.read()
-    show_results(sweep, console)
+    show_results(sweep, console, observer=observer)
     return state.status
 
 
@@ -185,7 +192,7 @@ class _Follower:
             self._display.counted(cell.paths)
         for cell in ended:
             if cell.record is None or not cell.record.status.is_success:
-                self._display.ended(cell.paths)
+                self._display.ended(cell.paths, cell.record)
 
     def look(self, state: SweepState) -> None:
         self._display.count_to(len(state.cells))
@@ -203,7 +210,7 @@ class _Follower:
             ):
                 self._running.pop(name, None)
                 self._ended[name] = cell.record
-                self._display.ended(cell.paths)
+                self._display.ended(cell.paths, cell.record)
         self._display.follow(list(self._running.values()))
         self._say_if_nobody_runs(state)
 

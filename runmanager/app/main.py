@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runmanager.errors import ConfigurationError, RunManagerError
+from runmanager.errors import ConfigurationError, RunManagerError, SweepError
 
 __all__ = ["main", "task"]
 
+_BROKEN_STATUS = 1
 _USAGE_STATUS = 2
 _INTERRUPTED = 130
 _FLAGS = ("--dry-run", "--debug", "--quiet", "--yes")
@@ -91,8 +92,9 @@ def task(cfg: Any) -> None:
 def main(argv: Sequence[str] | None = None, *, program: Sequence[str] = ("python", "-m", "runmanager")) -> int:
     """Run the command `argv` (the process's own by default) and return its exit status.
 
-    0: every cell is finished or skipped; 1: one failed, was killed or crashed; 2: nothing was run, for the reasons
-    said; 130: interrupted. `program` is how the command was called, for the record.
+    0: every cell is finished or skipped; 1: one failed, was killed or crashed, or the launcher or the tables failed
+    once runs had begun; 2: nothing was run, for the reasons said; 130: interrupted. `program` is how the command was
+    called, for the record.
     """
     given = list(sys.argv[1:] if argv is None else argv)
     command = _Command.read(given)
@@ -108,7 +110,7 @@ def main(argv: Sequence[str] | None = None, *, program: Sequence[str] = ("python
             traceback.print_exc()
         for line in _faults(error, command):
             print(f"error: {line}", file=sys.stderr)
-        return _USAGE_STATUS
+        return _BROKEN_STATUS if isinstance(error, SweepError) else _USAGE_STATUS
     return 0
 
 

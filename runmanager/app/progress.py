@@ -92,12 +92,12 @@ class RunDisplay:
         self._seen[paths.name] = mark
         return changed
 
-    def ended(self, paths: RunPaths) -> None:
-        """A run is over: one line that stays."""
+    def ended(self, paths: RunPaths, record: RunRecord | None = None) -> None:
+        """A run is over: one line that stays. `record` is how the caller sees it; else it is read."""
         self.dropped(paths)
         self.counted(paths)
         try:
-            record, epochs = read_record(paths).observed(), read_epochs(paths)
+            record, epochs = record or read_record(paths).observed(), read_epochs(paths)
         except RecordError as error:
             self.say(str(error))
             return

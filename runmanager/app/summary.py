@@ -9,13 +9,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.paths import SweepPaths
 
 __all__ = ["command_name", "show_results"]
 
 
-def show_results(sweep: SweepPaths, console: Console) -> None:
-    """Print the results, the comparison if there is one, and the answers."""
+def show_results(sweep: SweepPaths, console: Console, *, observer: HeartbeatObserver | None = None) -> None:
+    """Print the results, the comparison if there is one, and the answers; `observer` may have seen runs vanish."""
     from runmanager.results.comparison import compare
     from runmanager.results.reading import read_results
     from runmanager.results.seeds import collapse_seeds
@@ -23,7 +24,7 @@ def show_results(sweep: SweepPaths, console: Console) -> None:
     from runmanager.results.table import result_rows
     from runmanager.results.terminal import comparison_table, results_table
 
-    contents, plan = read_results(sweep)
+    contents, plan = read_results(sweep, observer=observer)
     results, comparison = result_rows(contents, plan), compare(contents, plan)
     console.print()
     console.print(results_table(collapse_seeds(results), width=console.width))

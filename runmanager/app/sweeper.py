@@ -1,5 +1,6 @@
 """Hydra's side of a command: `hydra/sweeper=grid` checks every cell, plans, and runs what is missing."""
 
+import contextlib
 import os
 import shlex
 import sys
@@ -19,13 +20,15 @@ from rich.console import Console
 from runmanager.app.cells import Grid, prepare_cells, split
 from runmanager.app.checks import check, foretold
 from runmanager.app.composition import CellLoader
+from runmanager.app.elsewhere import end_silent_runs
 from runmanager.app.paired import axis_to_compare, pairing_of
 from runmanager.app.schema import Config
 from runmanager.app.watching import SweepWatcher
-from runmanager.errors import ConfigurationError, UsageError
+from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
 from runmanager.launching.plan import Action, PlannedRun, Resume, plan_runs
 from runmanager.launching.slurm import SlurmLauncher
+from runmanager.records.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment
@@ -44,7 +47,8 @@ _FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
 class GridSweeperOptions:
     """`params`: the axes of a preset. `sides`: what stands against each other in a duel, each a line of overrides.
 
-    The others are this application's flags, and `multirun` whether -m was given.
+    `heartbeat_timeout`: seconds without a heartbeat after which a run on another host is taken for gone. The others are
+    this application's flags, and `multirun` whether -m was given.
     """
 
     _target_: str = "hydra_plugins.runmanager.GridSweeper"
@@ -54,6 +58,7 @@ class GridSweeperOptions:
     dry_run: bool = False
     quiet: bool = False
     yes: bool = False
+    heartbeat_timeout: float = SILENT_AFTER_SECONDS
 
 
 class GridSweeper(Sweeper):
@@ -71,13 +76,18 @@ class GridSweeper(Sweeper):
         dry_run: bool,
         quiet: bool,
         yes: bool,
+        heartbeat_timeout: float,
     ) -> None:
+        if faults := timeout_faults("hydra.sweeper.heartbeat_timeout", heartbeat_timeout):
+            raise ConfigurationError(faults)
         self._params = params or {}
         self._sides = [shlex.split(side) for side in sides or ()]
         self._multirun = multirun
         self._dry_run = dry_run
         self._quiet = quiet
         self._yes = yes
+        self._observer = HeartbeatObserver(limit_seconds=heartbeat_timeout)
+        self._queued: dict[str, str] = {}
         self._console = Console()
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
@@ -99,12 +109,12 @@ class GridSweeper(Sweeper):
         self._pairing = pairing_of(grid, self._launcher)
         first = grid.configs[0]
         sweep = _folder_for(first)
-        plan = _plan(grid, sweep, first)
-        if isinstance(self._launcher, SlurmLauncher) and sweep is not None:
-            plan = self._with_queue(self._launcher, grid, plan, sweep)
+        plan = self._planned(grid, sweep)
         if self._dry_run:
             self._show(foretold(self._launcher, plan, is_single=self._is_single(grid)), sweep)
             return []
+        if end_silent_runs(plan, self._observer, apart_from=self._queued, say=self._say):
+            plan = self._planned(grid, sweep)
         to_run = [each for each in plan if each.is_to_run]
         self._confirm(len(to_run))
         check(self._launcher, grid, to_run, is_single=self._is_single(grid))
@@ -118,6 +128,16 @@ class GridSweeper(Sweeper):
             return grid
         return prepare_cells(self._loader, self._master, [*words, f"measure.axis={_quoted(axis)}"], sides=self._sides)
 
+    def _say(self, line: str) -> None:
+        if not self._quiet:
+            self._console.print(line, markup=False, soft_wrap=not self._console.is_terminal)
+
+    def _planned(self, grid: Grid, sweep: SweepPaths | None) -> list[PlannedRun]:
+        plan = _plan(grid, sweep, grid.configs[0])
+        if isinstance(self._launcher, SlurmLauncher) and sweep is not None:
+            plan = self._with_queue(self._launcher, grid, plan, sweep)
+        return plan
+
     def _with_queue(
         self, launcher: SlurmLauncher, grid: Grid, plan: list[PlannedRun], sweep: SweepPaths
     ) -> list[PlannedRun]:
@@ -127,7 +147,7 @@ class GridSweeper(Sweeper):
         """
         if launcher.settle(plan, sweep):
             plan = _plan(grid, sweep, grid.configs[0])
-        queued = launcher.queued(sweep)
+        self._queued = queued = launcher.queued(sweep)
         action = Action.GO_ON if launcher.options.wait and not self._dry_run else Action.LEAVE
         return [
             replace(each, action=action, why=f"Slurm job {queued[each.paths.name]}")
@@ -208,14 +228,17 @@ class GridSweeper(Sweeper):
                 epochs=grid.configs[0].epochs,
                 console=self._console,
                 quiet=self._quiet,
+                observer=self._observer,
             )
             returns, interrupted = self._launch(watcher, to_run, sweep)
             if self._is_detached:
                 watcher.leave()
-                return returns
-            status = watcher.finish(interrupted=interrupted)
+            status = 0 if self._is_detached else watcher.finish(interrupted=interrupted)
         finally:
-            leave_sweep(sweep, driver)
+            with contextlib.suppress(OSError):  # a full disk: who looks next sees that this driver is gone
+                leave_sweep(sweep, driver)
+        if watcher.faults:
+            raise SweepError("\n".join(watcher.faults)) from watcher.error
         if status:
             raise SystemExit(status)
         return returns
@@ -230,7 +253,8 @@ class GridSweeper(Sweeper):
     ) -> tuple[Sequence[JobReturn], bool]:
         """Run the cells and wait for those that another driver runs; what it leaves undone is run too.
 
-        Returns what the launcher returned, and whether the user asked to stop.
+        Returns what the launcher returned, and whether the user asked to stop. An error of the launcher's is the
+        watcher's to keep once a run has begun.
         """
         returns: list[JobReturn] = []
         first = 0
@@ -248,6 +272,11 @@ class GridSweeper(Sweeper):
                     first = watcher.take(to_run)
             except KeyboardInterrupt:
                 return returns, True
+            except (Exception, SystemExit) as error:
+                if not watcher.has_begun:
+                    raise
+                watcher.failed("The launcher broke off", error)
+                return returns, False
 
     def _batches(self, runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
         """What is handed to the launcher in one call: everything, or one group after another of those in turns."""

@@ -1,26 +1,26 @@
 """A sweep's driver while its runs run: the display, ends that no run could write itself, the tables, the status."""
 
+import contextlib
 import datetime
 import shlex
-import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 
-from runmanager.app.following import epochs_of
+from runmanager.app.elsewhere import follow_elsewhere, stored_record
 from runmanager.app.progress import RunDisplay
 from runmanager.app.summary import command_name, show_results
-from runmanager.errors import RecordError
+from runmanager.errors import RecordError, RunManagerError
 from runmanager.launching.child import Raised, Returned
 from runmanager.launching.engine import Ending, Job, Listener
 from runmanager.launching.jobs import outcome_of_ending
-from runmanager.launching.plan import Action, PlannedRun, is_left_undone, still_to_run
-from runmanager.launching.signals import signals_call
+from runmanager.launching.plan import Action, PlannedRun, still_to_run
 from runmanager.records.files import replace_file
+from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.paths import SweepPaths
 from runmanager.records.run import RunRecord
 from runmanager.records.states import Outcome, Status
@@ -31,13 +31,14 @@ __all__ = ["SweepWatcher", "command_name", "outcome_of_ending", "write_tables_al
 
 _TABLES_SHARE = 0.05  # of the driver's time goes into tables while runs run, however many there are
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
-_LOOK_SECONDS = 0.2
 
 
 class SweepWatcher(Listener):
     """Is told by the engine what happens to the runs, in the order in which they were handed to the launcher.
 
-    Another driver may be at the same sweep. A cell that it has taken is left to it, and followed to its end.
+    Another driver may be at the same sweep. A cell that it has taken is left to it, and followed to its end; `observer`
+    tells whether one on another host lives. `faults` are readable lines about what went wrong beside the runs, once
+    they had begun, and `error` the first such error.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class SweepWatcher(Listener):
         epochs: int,
         console: Console,
         quiet: bool,
+        observer: HeartbeatObserver | None = None,
     ) -> None:
         self._sweep = sweep
         self._plan = plan
@@ -57,11 +59,14 @@ class SweepWatcher(Listener):
         self._epochs = epochs
         self._console = console
         self._quiet = quiet
+        self._observer = observer or HeartbeatObserver()
         self._running: dict[int, PlannedRun] = {}
         self._pids: dict[int, int] = {}
         self._went_well: dict[int, bool] = {}
         self.is_halted = False
         self._tables_due = 0.0
+        self.faults: list[str] = []
+        self.error: BaseException | None = None
         self._display = RunDisplay(console, num_runs=len(to_run) + len(self._elsewhere), quiet=quiet)
 
     def __enter__(self) -> Self:
@@ -83,7 +88,7 @@ class SweepWatcher(Listener):
 
     def wants(self, key: int) -> bool:
         run = self._to_run[key]
-        record = _stored(run)
+        record = stored_record(run)
         if still_to_run(run, record):
             return True
         if record is not None and record.status.is_ended:
@@ -152,30 +157,15 @@ class SweepWatcher(Listener):
         if not is_recorded:
             self._display.say(f"  this time: {outcome.status} ({outcome.reason}): {outcome.message}")
         if time.monotonic() >= self._tables_due:
-            self._write_tables(report=False)
+            self._write_tables_meanwhile()
 
-    def follow_elsewhere(self, *, wait: Callable[[float], object] = time.sleep) -> list[PlannedRun]:
+    def follow_elsewhere(self) -> list[PlannedRun]:
         """Follow the cells that another driver runs to their ends; return those that it left undone.
 
         Raises `KeyboardInterrupt` if the user asks to stop.
         """
-        followed, running = self._elsewhere, list(self._elsewhere)
-        self._elsewhere = []
-        shown: set[str] = set()
-        with signals_call([signal.SIGTERM], _interrupt):  # SIGTERM does what Ctrl-C does
-            while running:
-                for run in list(running):
-                    record = _stored(run)
-                    if record is None or record.status.is_ended:
-                        running.remove(run)
-                        self._display.ended(run.paths)
-                    elif run.paths.name not in shown:
-                        shown.add(run.paths.name)
-                        self._display.started(run.paths, epochs_of(record))
-                self._display.follow([run.paths for run in running])
-                if running:
-                    wait(_LOOK_SECONDS)
-        return [run for run in followed if (record := _stored(run)) is None or is_left_undone(record)]
+        followed, self._elsewhere = self._elsewhere, []
+        return follow_elsewhere(followed, self._display, self._observer)
 
     def take(self, runs: Sequence[PlannedRun]) -> int:
         """Expect more runs; return the key of the first."""
@@ -190,6 +180,32 @@ class SweepWatcher(Listener):
             return False
         return owner is not None and owner.pid == self._pids.get(key)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether any run has begun that was to be run."""
+        before = [(0 if run.stored is None else run.stored.attempt, stored_record(run)) for run in self._to_run]
+        return bool(self._pids) or any(record is not None and record.attempt > attempt for attempt, record in before)
+
+    def failed(self, what: str, error: BaseException) -> None:
+        """Keep what went wrong beside the runs, for they have begun and what they did is not to be lost."""
+        first = next((line for line in str(error).splitlines() if line.strip()), "")
+        said = first if isinstance(error, RunManagerError) else f"{type(error).__name__}: {first} (--debug shows where)"
+        self.faults.append(f"{what}: {said}")
+        self.error = self.error or error
+
+    @contextlib.contextmanager
+    def _kept_as_fault(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self.failed(what, error)
+
+    def _write_tables_meanwhile(self) -> None:
+        try:
+            self._write_tables(report=False)
+        except Exception as error:  # no run is to end for that: what they did is in their records
+            self._display.say(f"The tables could not be written ({type(error).__name__}: {error}); tried again later.")
+
     def _write_tables(self, *, report: bool) -> None:
         from runmanager.results.write import write_tables
 
@@ -201,18 +217,21 @@ class SweepWatcher(Listener):
     def finish(self, *, interrupted: bool) -> int:
         """Show the tables, write them with the report, and return the command's exit status."""
         if not self._quiet:
-            show_results(self._sweep, self._console)
-        self._write_tables(report=True)
+            with self._kept_as_fault("The results could not be shown"):
+                show_results(self._sweep, self._console)
+        with self._kept_as_fault("The tables could not be written"):
+            self._write_tables(report=True)
         if interrupted:
             self._display.say(f"Interrupted. To go on:  {self._resuming_command()}")
             return _INTERRUPTED
-        records = [_stored(run) for run in self._plan]
+        records = [stored_record(run) for run in self._plan]
         is_good = all(record is not None and record.status.is_success for record in records)
         return 0 if is_good and all(self._went_well.values()) else 1
 
     def leave(self) -> None:
         """Write the tables as they stand, and say how to follow runs that go on without this driver."""
-        self._write_tables(report=False)
+        with self._kept_as_fault("The tables could not be written"):
+            self._write_tables(report=False)
         if not self._quiet:
             sweep = shlex.quote(str(self._sweep.root))
             self._display.say("The cells are Slurm's now. To follow them:")
@@ -259,17 +278,9 @@ def _never_begun(run: PlannedRun) -> RunRecord:
     )
 
 
-def _stored(run: PlannedRun) -> RunRecord | None:
-    """What is stored of a cell now; None where there is nothing, or nothing that can be read."""
-    try:
-        return read_record(run.paths).observed()
-    except RecordError:
-        return None
-
-
 def _is_anothers(run: PlannedRun, ending: Ending, pid: int) -> bool:
     """Whether another process than the one that ended, `pid`, has the run: that one had come too late."""
-    record = _stored(run)
+    record = stored_record(run)
     if record is None or record.owner is None or record.status is not Status.RUNNING:
         return False
     if record.owner.pid == pid and record.owner.host == socket.gethostname():
@@ -277,7 +288,3 @@ def _is_anothers(run: PlannedRun, ending: Ending, pid: int) -> bool:
     lives = record.owner.is_alive()
     # On another host nobody can see whether it lives: then ours has lost, unless it died of something.
     return isinstance(ending.answer, Returned) if lives is None else lives
-
-
-def _interrupt() -> None:
-    raise KeyboardInterrupt

@@ -5,6 +5,8 @@ from typing import Annotated
 import typer
 
 from runmanager.cli.location import find_sweep
+from runmanager.errors import UsageError
+from runmanager.records.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
 
 __all__ = ["watch"]
 
@@ -14,6 +16,10 @@ _INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
 def watch(
     sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="The sweep's folder, or its name under outputs/.")],
     once: Annotated[bool, typer.Option("--once", help="Print how it stands now, and leave.")] = False,
+    heartbeat_timeout: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", help="After so long without a heartbeat a run on another host is crashed."),
+    ] = SILENT_AFTER_SECONDS,
 ) -> int:
     """Follow a sweep while it runs, and show its tables when every cell has ended. Ctrl-C leaves; the sweep goes on.
 
@@ -23,11 +29,13 @@ def watch(
 
     from runmanager.app.following import follow_sweep, show_state
 
+    if faults := timeout_faults("--heartbeat-timeout", heartbeat_timeout):
+        raise UsageError(faults[0])
     paths = find_sweep(sweep)
     console = Console(highlight=False)
     if once:
         return show_state(paths, console)
     try:
-        return follow_sweep(paths, console)
+        return follow_sweep(paths, console, observer=HeartbeatObserver(limit_seconds=heartbeat_timeout))
     except KeyboardInterrupt:
         return _INTERRUPTED

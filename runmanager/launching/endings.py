@@ -7,13 +7,16 @@ from runmanager.launching.plan import PlannedRun
 from runmanager.records.files import replace_file
 from runmanager.records.run import RunRecord
 from runmanager.records.states import Outcome, Status
-from runmanager.records.store import encode_record, read_record
+from runmanager.records.store import encode_record, last_moment, read_record
 
 __all__ = ["write_missing_end"]
 
 
 def write_missing_end(run: PlannedRun, outcome: Outcome) -> None:
-    """Write the end of a run whose process is gone without having written it."""
+    """Write the end of a run whose process is gone without having written it, as of its last sign of life.
+
+    That it is gone may be noticed long afterwards, and it did not run meanwhile.
+    """
     now = datetime.datetime.now(datetime.UTC).isoformat()
     try:
         record = read_record(run.paths)
@@ -29,5 +32,6 @@ def write_missing_end(run: PlannedRun, outcome: Outcome) -> None:
             started_at=now,
         )
     if not record.status.is_ended:
-        replace_file(run.paths.record, encode_record(record.ended(outcome, at=now)))
+        at = last_moment(run.paths, record) or now
+        replace_file(run.paths.record, encode_record(record.ended(outcome, at=at)))
         run.paths.heartbeat.unlink(missing_ok=True)

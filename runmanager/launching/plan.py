@@ -112,7 +112,7 @@ def _decide(run: StoredRun, resume: Resume, rerun_changed: bool, changes: str) -
     record = run.record
     state = f"{record.status}" + (f" ({record.reason})" if record.reason else "")
     if record.status is Status.RUNNING:
-        return Action.LEAVE, f"running in process {record.owner.pid if record.owner else '?'}"
+        return Action.LEAVE, _where_it_runs(record)
     if resume is Resume.NEVER:
         return Action.START_ANEW, f"{state}; resume=never"
     match record.status:
@@ -122,11 +122,19 @@ def _decide(run: StoredRun, resume: Resume, rerun_changed: bool, changes: str) -
             return Action.KEEP, state + (f", with other versions: {changes}" if changes else "")
         case Status.KILLED | Status.CRASHED if run.paths.checkpoint.exists():
             last = run.epochs[-1].epoch if run.epochs else 0
-            return Action.GO_ON, f"{state} after epoch {last}"
+            why = f"{state} after epoch {last}"
+            return Action.GO_ON, why + (f", made with other versions: {changes}" if changes else "")
         case Status.SKIPPED:
             return Action.START, f"{state}; tried again"
         case _:
             return Action.START_ANEW, state
+
+
+def _where_it_runs(record: RunRecord) -> str:
+    where = f"running in process {record.owner.pid if record.owner else '?'}"
+    if record.owner is None or not record.is_out_of_sight:
+        return where
+    return f"{where} on {record.owner.host}, as it says; taken over if it shows no sign of life"
 
 
 def changes_since(then: Environment, now: Environment) -> str:

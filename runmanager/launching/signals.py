@@ -10,11 +10,17 @@ __all__ = ["signals_call"]
 
 @contextmanager
 def signals_call(numbers: Sequence[int], act: Callable[[], None]) -> Iterator[None]:
-    """Let each of these signals call `act`. In another thread than the main one they are not ours: nothing changes."""
+    """Let each of these signals call `act`. In another thread than the main one they are not ours: nothing changes.
+
+    Ctrl-C stays ignored where this process was started to ignore it, as by a shell's `&` in a script: it is meant for
+    what runs in the foreground.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    earlier = {number: signal.signal(number, lambda number, frame: act()) for number in numbers}
+    is_deaf = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    heard = [number for number in numbers if not (is_deaf and number == signal.SIGINT)]
+    earlier = {number: signal.signal(number, lambda number, frame: act()) for number in heard}
     try:
         yield
     finally:

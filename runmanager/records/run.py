@@ -10,7 +10,7 @@ from runmanager.records.process import ProcessIdentity
 from runmanager.records.signature import UNSIGNED
 from runmanager.records.states import Outcome, Reason, Status
 
-__all__ = ["PHASES", "SCHEMA_VERSION", "Environment", "EpochRecord", "RunRecord"]
+__all__ = ["PHASES", "SCHEMA_VERSION", "Attempt", "Environment", "EpochRecord", "RunRecord"]
 
 SCHEMA_VERSION = 1
 """Version of run.json and sweep.json; raised when an older reader could misread a newer file."""
@@ -77,12 +77,26 @@ class Environment(msgspec.Struct, frozen=True):
     outside_cpu_share: float | None = None
 
 
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """An earlier stretch of a run that a later one went on from: when and where, and the last epoch kept of it.
+
+    A stretch that nobody saw the end of ends with its last sign of life. `last_epoch` is 0 where nothing was kept.
+    """
+
+    started_at: str
+    ended_at: str
+    last_epoch: int
+    environment: Environment
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One run, as kept in its run.json.
 
     `config` holds the settings as asked, resolved and nested. `attempt` counts from 1 the times the run was begun
-    or gone on with. Times of day are ISO 8601 in UTC. `notes` are readable lines about what could not be done. Runs of
-    one `session` took turns on their machine (`measure=paired`); what a run waited for its turns is in no time of it.
+    or gone on with; where it was gone on with, `earlier` has the stretches before, and `resumed_at` is when this one
+    began. `started_at` is the first one's start, `environment` the last one's. Times of day are ISO 8601 in UTC.
+    `notes` are readable lines about what could not be done. Runs of one `session` took turns on their machine
+    (`measure=paired`); what a run waited for its turns is in no time of it.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -95,12 +109,14 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     epochs_planned: int | None = None
     attempt: int = 1
     started_at: str | None = None
+    resumed_at: str | None = None
     ended_at: str | None = None
     run_seconds: float | None = None
     num_parameters: int | None = None
     peak_memory_bytes: int | None = None
     owner: ProcessIdentity | None = None
     environment: Environment = Environment()
+    earlier: tuple[Attempt, ...] = ()
     measurements: Measurements = Measurements()
     session: str | None = None
     notes: tuple[str, ...] = ()
@@ -113,6 +129,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def outcome(self) -> Outcome:
         return Outcome(self.status, self.reason, self.message)
+
+    @property
+    def is_out_of_sight(self) -> bool:
+        """Whether it says `running`, and only its own host could see whether its process lives."""
+        return self.status is Status.RUNNING and self.owner is not None and self.owner.is_alive() is None
 
     def ended(self, outcome: Outcome, *, at: str | None) -> "RunRecord":
         """This record with its end written in."""

@@ -1,28 +1,27 @@
-"""The run folder on disk: claiming and writing it as its one owner, reading it and whole sweeps as anybody."""
+"""The run folder on disk: writing it as its one owner, reading it and whole sweeps as anybody."""
 
-import errno
 import os
 import shutil
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from runmanager.errors import RecordError, RunBusyError
+from runmanager.errors import RecordError
+from runmanager.records.attempts import last_sign
+from runmanager.records.claims import give_back
 from runmanager.records.files import LineAppender, complete_lines, replace_file
+from runmanager.records.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.paths import RunPaths, SweepPaths
-from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import SCHEMA_VERSION, EpochRecord, RunRecord
+from runmanager.records.states import Status
 from runmanager.records.turns import Turn, read_turns
 
-__all__ = ["Damage", "RunFolder", "StoredRun", "SweepContents", "claim_run", "read_record", "read_run", "read_sweep"]
+__all__ = ["Damage", "RunFolder", "StoredRun", "SweepContents", "last_moment", "read_record", "read_run", "read_sweep"]
 
 _T = TypeVar("_T")
-
-_OWNER = "owner.json"
 
 
 class RunFolder:
@@ -40,18 +39,31 @@ class RunFolder:
         replace_file(self.paths.record, encode_record(self.record))
         return self.record
 
+    def is_lost(self) -> bool:
+        """Whether another process, which took this one for gone, has ended the run or taken it over."""
+        try:
+            stored = read_record(self.paths)
+        except RecordError:
+            return False  # the next writing says what is wrong
+        is_ended = stored.status.is_ended and not self.record.status.is_ended
+        return is_ended or (stored.owner, stored.attempt) != (self.record.owner, self.record.attempt)
+
     def append(self, epoch: EpochRecord) -> None:
         """Add an epoch to epochs.jsonl; it survives a kill from here on."""
         if self._appender is None:
             self._appender = LineAppender(self.paths.epochs)
         self._appender.append(msgspec.json.encode(epoch))
 
-    def cut_epochs(self, last: EpochRecord | None) -> list[EpochRecord]:
-        """Keep the epochs up to `last`, adding it where its line is missing; None keeps none. Returns what is kept."""
+    def cut_epochs(self, last: EpochRecord | None, *, unmeasured: Container[int] = ()) -> list[EpochRecord]:
+        """Keep the epochs up to `last`, adding it where its line is missing; None keeps none. Returns what is kept.
+
+        Those with a number in `unmeasured` are marked as warm-up, so that nobody takes their times for the run's.
+        """
         kept: list[EpochRecord] = []
         if last is not None:
             kept = [epoch for epoch in read_epochs(self.paths) if epoch.epoch < last.epoch]
             kept.append(next((e for e in read_epochs(self.paths) if e.epoch == last.epoch), last))
+        kept = [msgspec.structs.replace(each, warmup=True) if each.epoch in unmeasured else each for each in kept]
         self.close()
         replace_file(self.paths.epochs, b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in kept))
         return kept
@@ -78,7 +90,7 @@ class RunFolder:
     def give_back(self) -> None:
         """Let go of a folder that was there before, unwritten: the next process may claim it while this one lives."""
         if self._claim is not None:
-            _give_back(self._claim)
+            give_back(self._claim)
             self._claim = None
 
     def close(self) -> None:
@@ -89,82 +101,6 @@ class RunFolder:
 
 def encode_record(record: msgspec.Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
-
-
-def claim_run(paths: RunPaths, record: RunRecord) -> RunFolder:
-    """Become the one writer of a run folder, new or left by a process that is gone.
-
-    `record` is written at once for a new folder. For one that exists, the folder's own record comes back unchanged
-    but for its owner and a raised `attempt`, and the caller decides what to keep.
-    Raises `RunBusyError` when a living process owns it.
-    """
-    paths.root.parent.mkdir(parents=True, exist_ok=True)
-    if not paths.record.exists():
-        beside = Path(tempfile.mkdtemp(dir=paths.root.parent, prefix=".new-"))
-        beside.chmod(0o755)
-        (beside / paths.record.name).write_bytes(encode_record(record))
-        try:
-            # An empty folder gives way, one that holds files does not: one of two claimants wins.
-            os.rename(beside, paths.root)
-            return RunFolder(paths, record)
-        except OSError:
-            shutil.rmtree(beside)
-            if not paths.record.exists():
-                raise RunBusyError(
-                    f"Folder {paths.root} must be empty or hold a run.json, got other files; move them away."
-                ) from None
-    return _take_over(paths, record)
-
-
-def _take_over(paths: RunPaths, record: RunRecord) -> RunFolder:
-    assert record.owner is not None
-    while True:
-        stored = read_record(paths)
-        if stored.owner is not None and not stored.status.is_ended and stored.owner.is_alive() is not False:
-            raise RunBusyError(f"Run {paths.name} is being run by process {stored.owner.pid} on {stored.owner.host}.")
-        claim = _claim_attempt(paths, stored.attempt + 1, record.owner)
-        if read_record(paths) == stored:
-            attempt = int(claim.name.rpartition("-")[2])
-            return RunFolder(paths, msgspec.structs.replace(stored, attempt=attempt, owner=record.owner), claim=claim)
-        _give_back(claim)  # somebody took over, ran and ended between the reading and the claiming: look again
-
-
-def _claim_attempt(paths: RunPaths, attempt: int, owner: ProcessIdentity) -> Path:
-    """Set up the claim on the first attempt from `attempt` on that no process, or only a dead one, has claimed."""
-    beside = Path(tempfile.mkdtemp(dir=paths.root, prefix=".claiming-"))
-    try:
-        replace_file(beside / _OWNER, msgspec.json.encode(owner))
-        while True:
-            try:
-                # A claim appears with its owner in it, or not at all: a kill never leaves one of nobody's.
-                os.rename(beside, paths.claim(attempt))
-                return paths.claim(attempt)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-            claimant_lives = _claimant_lives(paths.claim(attempt))
-            if claimant_lives:
-                raise RunBusyError(f"Run {paths.name} is being taken over by another process.")
-            attempt += claimant_lives is False
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
-
-
-def _claimant_lives(claim: Path) -> bool | None:
-    """Whether the process behind a claim lives, or may; None where the claim was just given back."""
-    try:
-        return msgspec.json.decode((claim / _OWNER).read_bytes(), type=ProcessIdentity).is_alive() is not False
-    except FileNotFoundError:
-        return None
-    except msgspec.MsgspecError:
-        return False  # it was whole when it appeared, so this is damage from after its time
-
-
-def _give_back(claim: Path) -> None:
-    gone = Path(tempfile.mkdtemp(dir=claim.parent, prefix=".claiming-"))
-    os.rename(claim, gone)
-    shutil.rmtree(gone)
 
 
 def decode_file(path: Path, kind: type[_T]) -> _T:
@@ -206,11 +142,15 @@ def read_epochs(paths: RunPaths) -> list[EpochRecord]:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as read: its record, states made true (see `RunRecord.observed`), its epochs and its turns in order."""
+    """A run as read: its record, states made true (see `RunRecord.observed`), its epochs and its turns in order.
+
+    `beat` is the last one of a run whose process has written no end.
+    """
 
     paths: RunPaths
     record: RunRecord
     epochs: Sequence[EpochRecord] = ()
+    beat: Beat | None = None
     turns: Sequence[Turn] = ()
 
 
@@ -231,10 +171,23 @@ class SweepContents:
     damaged: Sequence[Damage] = ()
 
 
+def last_moment(paths: RunPaths, record: RunRecord) -> str | None:
+    """The last moment (ISO 8601) at which the process of a run without an end is known to have lived.
+
+    None for a run that never started.
+    """
+    try:
+        epochs = read_epochs(paths)
+    except RecordError:
+        epochs = []
+    return last_sign(record, epochs, read_beat(paths.heartbeat))
+
+
 def read_run(paths: RunPaths) -> StoredRun:
     """One run with its epochs. Raises `RecordError`."""
-    record = read_record(paths).observed()
-    return StoredRun(paths, record, read_epochs(paths), _turns_of(paths, record))
+    record = read_record(paths)
+    epochs, turns = read_epochs(paths), _turns_of(paths, record)
+    return StoredRun(paths, record.observed(), epochs, _last_beat(paths, record), turns)
 
 
 def _turns_of(paths: RunPaths, record: RunRecord) -> Sequence[Turn]:
@@ -247,13 +200,16 @@ def _turns_of(paths: RunPaths, record: RunRecord) -> Sequence[Turn]:
         raise RecordError(f"{paths.turns} is damaged: {error}") from error
 
 
-def read_sweep(paths: SweepPaths) -> SweepContents:
-    """Every run of a sweep. A damaged run is reported and drops no other; its epochs alone damaged, it stays."""
+def read_sweep(paths: SweepPaths, *, observer: HeartbeatObserver | None = None) -> SweepContents:
+    """Every run of a sweep. A damaged run is reported and drops no other; its epochs alone damaged, it stays.
+
+    `observer` is one that has watched runs of other hosts, and may know that they are gone.
+    """
     runs, damaged = [], []
     for folder in run_folders(paths):
         run = RunPaths(folder)
         try:
-            record = read_record(run).observed()
+            stored = read_record(run)
         except RecordError as error:
             damaged.append(Damage(run.root, str(error)))
             continue
@@ -261,12 +217,17 @@ def read_sweep(paths: SweepPaths) -> SweepContents:
         turns: Sequence[Turn] = ()
         try:
             epochs = read_epochs(run)
-            turns = _turns_of(run, record)
+            turns = _turns_of(run, stored)
         except RecordError as error:
             damaged.append(Damage(run.root, str(error)))
-        runs.append(StoredRun(run, record, epochs, turns))
+        record = stored.observed() if observer is None else observer.observed(run, stored)
+        runs.append(StoredRun(run, record, epochs, _last_beat(run, stored), turns))
     runs.sort(key=lambda run: (run.record.started_at or "~", run.record.name))
     return SweepContents(paths, runs, damaged)
+
+
+def _last_beat(paths: RunPaths, stored: RunRecord) -> Beat | None:
+    return read_beat(paths.heartbeat) if stored.status is Status.RUNNING else None
 
 
 def run_folders(paths: SweepPaths) -> list[Path]:

@@ -1,10 +1,10 @@
 """Which runs did not have their host to themselves."""
 
-import datetime
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
-from runmanager.records.states import Status
+from runmanager.records.attempts import spans
+from runmanager.records.run import Environment
 from runmanager.records.store import StoredRun
 
 __all__ = ["OUTSIDE_CPU_SHARE", "OVERLAP", "STEAL_SHARE", "contention"]
@@ -23,50 +23,48 @@ OUTSIDE_LOAD = "outside load on the host"
 def contention(runs: Sequence[StoredRun]) -> list[tuple[str, ...] | None]:
     """What each run had to share its host with: nothing seen is `()`, None where it never started.
 
-    Runs overlap that ran at one time on one host; a skipped run ran at no time. Those that took turns did not meet each
-    other.
+    Runs overlap whose processes lived at one time on one host. Between its attempts a run did not run, and a skipped
+    one ran at no time. Those that took turns did not meet each other.
     """
-    spans = [_span(run) for run in runs]
-    parties = [run.record.session or at for at, run in enumerate(runs)]
-    hosts = [run.record.environment.host for run in runs]
-    overlapping = _overlapping(list(zip(hosts, spans, parties, strict=True)))
+    lived = [spans(run.record, run.epochs, run.beat) for run in runs]
+    parties = _parties(runs)
+    overlapping = _overlapping([(*span, parties[at]) for at, of_run in enumerate(lived) for span in of_run])
     return [
-        None if span is None else (*((OVERLAP,) if parties[at] in overlapping else ()), *_outside_load(run))
-        for at, (run, span) in enumerate(zip(runs, spans, strict=True))
+        (*((OVERLAP,) if parties[at] in overlapping else ()), *_outside_load(run)) if lived[at] else None
+        for at, run in enumerate(runs)
     ]
 
 
 def _outside_load(run: StoredRun) -> tuple[str, ...]:
-    environment = run.record.environment
-    loaded = (environment.outside_cpu_share or 0.0) > OUTSIDE_CPU_SHARE
-    return (OUTSIDE_LOAD,) if loaded or (environment.steal_share or 0.0) > STEAL_SHARE else ()
+    environments = [run.record.environment, *(attempt.environment for attempt in run.record.earlier)]
+    return (OUTSIDE_LOAD,) if any(map(_is_loaded, environments)) else ()
 
 
-def _span(run: StoredRun) -> tuple[float, float] | None:
-    """When the run began and ended, in seconds since 1970; one that still runs has no end."""
-    record = run.record
-    if record.started_at is None or record.status is Status.SKIPPED:
-        return None
-    start = _seconds(record.started_at)
-    if record.ended_at is not None:
-        return start, _seconds(record.ended_at)
-    if not record.status.is_ended:
-        return start, float("inf")
-    # Nobody saw the end of a run that vanished: it lived until its last epoch at least.
-    return start, start + max((epoch.run_seconds or 0.0 for epoch in run.epochs), default=0.0)
+def _is_loaded(environment: Environment) -> bool:
+    outside, stolen = environment.outside_cpu_share or 0.0, environment.steal_share or 0.0
+    return outside > OUTSIDE_CPU_SHARE or stolen > STEAL_SHARE
 
 
-def _seconds(time_of_day: str) -> float:
-    time = datetime.datetime.fromisoformat(time_of_day)
-    return (time if time.tzinfo else time.replace(tzinfo=datetime.UTC)).timestamp()
+def _parties(runs: Sequence[StoredRun]) -> list[Hashable]:
+    """Whom each run belongs to: those with which it took turns, in whichever of its attempts, or itself alone."""
+    known: dict[str, Hashable] = {}
+    parties: list[Hashable] = []
+    for at, run in enumerate(runs):
+        sessions = {turn.session for turn in run.turns} | ({run.record.session} if run.record.session else set())
+        party = next((known[each] for each in sorted(sessions) if each in known), at)
+        known |= dict.fromkeys(sessions, party)
+        parties.append(party)
+    return parties
 
 
-def _overlapping(spans: Sequence[tuple[str, tuple[float, float] | None, Hashable]]) -> set[Hashable]:
-    """The parties with spans that overlap one of another party on their host; a common end and start is no overlap."""
+def _overlapping(lived: Iterable[tuple[str, float, float, Hashable]]) -> set[Hashable]:
+    """The parties of those spans of time (host, from, to, party) that overlap another party's on their host.
+
+    A common end and start is no overlap.
+    """
     hosts: defaultdict[str, list[tuple[float, float, Hashable]]] = defaultdict(list)
-    for host, span, party in spans:
-        if span is not None:
-            hosts[host].append((*span, party))
+    for host, start, end, party in lived:
+        hosts[host].append((start, end, party))
     found: set[Hashable] = set()
     for host_spans in hosts.values():
         host_spans.sort(key=lambda span: span[:2])

@@ -5,6 +5,8 @@ from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
 
+from runmanager.records.attempts import said_of_attempts
+from runmanager.records.heartbeat import last_heard
 from runmanager.records.run import EpochRecord
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun, SweepContents
@@ -64,7 +66,13 @@ def result_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
         rows=rows,
         settings=settings,
         shown=(*_shown_settings(cells), *_SHOWN_RESULTS),
-        notes=(*_warmup_notes(sweep.runs), *_contention_notes(rows), *damage_notes(sweep)),
+        notes=(
+            *_warmup_notes(sweep.runs),
+            *_attempt_notes(sweep.runs),
+            *_contention_notes(rows),
+            *_sight_notes(sweep.runs),
+            *damage_notes(sweep),
+        ),
         legend=LEGEND,
     )
 
@@ -170,3 +178,25 @@ def _warmup_notes(runs: Sequence[StoredRun]) -> list[str]:
     names = [run.record.name for run in unmeasured[:_MAX_NAMED]]
     more = len(unmeasured) - len(names)
     return [f"{what}, so there are no times: {', '.join(names)}{f' and {more} more runs' if more else ''}."]
+
+
+def _attempt_notes(runs: Sequence[StoredRun]) -> list[str]:
+    """Which epochs were made elsewhere than the record says, so that nobody wonders why they do not count."""
+    lines = [f"{run.record.name}: {line}." for run in runs for line in said_of_attempts(run.record)]
+    more = len(lines) - _MAX_NAMED
+    return [*lines[:_MAX_NAMED], *([f"So it is of {more} more runs or stretches of epochs."] if more > 0 else [])]
+
+
+def _sight_notes(runs: Sequence[StoredRun]) -> list[str]:
+    """Which runs say `running` where nobody here can see whether they do."""
+    unseen = [run for run in runs if run.record.is_out_of_sight]
+    if not unseen:
+        return []
+    names = ", ".join(map(_heard_of, unseen[:_MAX_NAMED]))
+    more = f" and {len(unseen) - _MAX_NAMED} more runs" if len(unseen) > _MAX_NAMED else ""
+    return [f"Running on another host, as they say: {names}{more}. `runmanager watch` sees whether they live."]
+
+
+def _heard_of(run: StoredRun) -> str:
+    assert run.record.owner is not None
+    return f"{run.record.name} on {run.record.owner.host} ({last_heard(run.beat)})"

@@ -54,7 +54,8 @@ def write_tables(paths: SweepPaths, *, report: bool = True, options: CompareOpti
 
 
 def write_epochs_table(runs: Sequence[StoredRun], stem: Path) -> None:
-    """Write `<stem>.csv` and `<stem>.json`: one row an epoch of `runs`, in their order."""
+    """Write `<stem>.csv` and `<stem>.json`: one row an epoch of `runs`, in their order; makes the folder."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
     table = epoch_rows(SweepContents(SweepPaths(stem.parent), runs))
     for kind, text in (("csv", to_csv(table)), ("json", to_json(table))):
         replace_file(stem.with_name(f"{stem.name}.{kind}"), text)

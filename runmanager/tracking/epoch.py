@@ -35,21 +35,26 @@ class Epoch:
         self.number = number
         self.num_steps = steps_before
         self.resolved_at = 0.0  # on the host's clock; what comes after, bringing home first, is tracking
-        self.timer = timer
+        self._timer = timer
         self._device = device
         self._log_every = log_every
         self._when_first_batch = when_first_batch
         self._heartbeat = heartbeat or Heartbeat()
         self._train, self._eval = Meter(), Meter()
-        self._sees_training = self._sees_eval = False
+        self._sees_training = self._sees_eval = self._is_evaluated = False
         self._open_loops = 0
         self._step_losses: list[tuple[int, torch.Tensor]] = []
+
+    @property
+    def timer(self) -> PhaseTimer:
+        """The clock of its phases."""
+        return self._timer
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The loader's batches on the run's device; waiting, moving and what the loop does with each are timed."""
         self._sees_training = True
         self._open_loops += 1
-        mark, heartbeat = self.timer.mark, self._heartbeat
+        mark, heartbeat = self._timer.mark, self._heartbeat
         iterator = iter(loader)
         while True:
             batch = next(iterator, _END)
@@ -76,20 +81,21 @@ class Epoch:
         if self._when_first_batch is not None:
             show, self._when_first_batch = self._when_first_batch, None
             if not self._sees_training:
-                self._mark_unseen()  # a batch that somebody took by hand: it was waited for before it was shown
+                self._timer.mark("epoch")  # a batch that somebody took by hand: it was waited for before it was shown
             show(batch)
-            self.timer.mark("tracking")
+            self._timer.mark("tracking")
 
     def eval_batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The loader's batches on the run's device; all the time they take counts as evaluation."""
-        self._mark_unseen()
+        # Where somebody took the training batches by hand, all that came before is training.
+        self._timer.mark("eval" if self._sees_training or self._sees_eval or self.number == 0 else "epoch")
         self._sees_eval = True
         self._open_loops += 1
         for batch in loader:
             self._heartbeat.progress += 1
             yield to_device(batch, self._device)
         self._open_loops -= 1
-        self._mark_unseen()
+        self._timer.mark("eval")
 
     def track(
         self,
@@ -129,22 +135,29 @@ class Epoch:
         samples: int | None = None,
     ) -> None:
         """Count one evaluated batch, as `track` does for training."""
+        self._is_evaluated = True
         self._eval.add_loss(loss, _count(preds, labels, samples))
         if preds is not None and labels is not None:
             self._eval.add_predictions(preds, labels)
 
-    def _mark_unseen(self) -> None:
-        # What follows the training batches is evaluation; where nobody handed out batches, the whole time is training.
-        self.timer.mark("eval" if self._sees_training or self._sees_eval or self.number == 0 else "epoch")
+    def _last_phase(self) -> str:
+        """Whose time it is since the last mark, at the epoch's end."""
+        if self._sees_eval or self.number == 0:
+            return "eval"
+        if not self._sees_training:
+            return "epoch"  # nobody handed out batches: the whole time is training
+        # What follows the training batches is evaluation where one was tracked; else it is what the loop does besides.
+        return "eval" if self._is_evaluated else "tracking"
 
     def close(self) -> tuple[EpochRecord, Sequence[tuple[int, float]]]:
         """Stop the clock and bring everything home, waiting for the device once.
 
+        Without an evaluation there are no `eval_seconds`: what follows the last training batch then counts as tracking.
         The record lacks what comes after (`wall_seconds`, sinks and checkpoint in `tracking_seconds`) and what only
         the run knows (`warmup`, `run_seconds`). With it come (step, loss) of the steps that were to be logged.
         """
-        self._mark_unseen()
-        seconds = self.timer.resolve()
+        self._timer.mark(self._last_phase())
+        seconds = self._timer.resolve()
         self.resolved_at = time.perf_counter()
         train, evaluated = self._train.averages(), self._eval.averages()
         record = _record(self.number, train, evaluated, seconds, seen=self._sees_training)

@@ -2,13 +2,12 @@
 
 import contextlib
 import threading
+import time
 from pathlib import Path
 
-from runmanager.records.heartbeat import Beat, write_beat
+from runmanager.records.heartbeat import BEAT_SECONDS, Beat, write_beat
 
-__all__ = ["BEAT_SECONDS", "Heartbeat"]
-
-BEAT_SECONDS = 2.0
+__all__ = ["Heartbeat"]
 
 
 class Heartbeat:
@@ -33,12 +32,17 @@ class Heartbeat:
             self._thread.start()
         return self
 
-    def stop(self) -> None:
-        """Beat no more, and take the file away: the run's record tells its end."""
+    def stop(self, *, keeps_file: bool = False) -> None:
+        """Beat no more, and take the file away: the run's record tells its end.
+
+        `keeps_file` where it is another process's by now.
+        """
         self._stopped.set()
         if self._thread is not None and self._path is not None:
             self._thread.join()
             self._thread = None
+            if keeps_file:
+                return
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
 
@@ -50,7 +54,7 @@ class Heartbeat:
         self._counter += 1
         try:
             if self._path is not None:
-                write_beat(self._path, Beat(self._counter, self.progress))
+                write_beat(self._path, Beat(self._counter, self.progress, int(time.time())))
         except FileNotFoundError:
             return False  # the folder is gone, and with it whoever could read
         except OSError:

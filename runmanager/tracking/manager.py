@@ -13,12 +13,13 @@ import yaml
 from runmanager.errors import DeviceUnavailableError, RunExistsError, UsageError
 from runmanager.records.files import replace_file
 from runmanager.records.grid import differing, flatten, plain_settings, readable_name
+from runmanager.records.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import RunRecord
 from runmanager.records.signature import UNSIGNED, short_signature, signature
 from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import RunFolder, encode_record, read_record, read_run, read_sweep
+from runmanager.records.store import RunFolder, encode_record, last_moment, read_record, read_run, read_sweep
 from runmanager.records.sweep import PlannedCell, fresh_sweep_folder, plan_cell, write_cells
 from runmanager.tracking.devices import resolve_device
 from runmanager.tracking.environment import capture_environment
@@ -50,7 +51,9 @@ class RunManager:
     `root` is the sweep's folder; without one a fresh dated folder under `outputs/` is taken. `overwrite` runs finished
     runs again, their old files kept in attempts/. `sinks` replaces all sinks by one's own; else each run logs to
     TensorBoard as `tensorboard` says, to its run.log, and to standard output if `console`. `owns_sweep` is for
-    launchers: False leaves sweep.json and the tables to somebody else.
+    launchers: False leaves sweep.json and the tables to somebody else. `heartbeat_timeout`: a run that says `running`
+    on another host is taken over when it has shown no sign of life for so many seconds.
+    Raises `UsageError` for a timeout that a living run could miss.
     """
 
     def __init__(
@@ -62,13 +65,17 @@ class RunManager:
         console: bool = True,
         sinks: Sequence[Sink] | None = None,
         owns_sweep: bool = True,
+        heartbeat_timeout: float = SILENT_AFTER_SECONDS,
     ) -> None:
+        if faults := timeout_faults("heartbeat_timeout", heartbeat_timeout):
+            raise UsageError(faults[0])
         self.paths = fresh_sweep_folder(Path("outputs")) if root is None else SweepPaths(Path(root))
         self._overwrite = overwrite
         self._tensorboard = tensorboard
         self._console = console
         self._own_sinks = sinks
         self._owns_sweep = owns_sweep
+        self._heartbeat_timeout = heartbeat_timeout
         self._folders: dict[str, RunPaths] | None = None
         self._cells: list[PlannedCell] = []
         self._begun: list[RunPaths] = []
@@ -96,7 +103,7 @@ class RunManager:
         A missing device is recorded as `skipped`, and a run that is finished is kept, unless overwritten: then the run
         yields no epochs. `optimizer` lets the learning rate be logged. `folder` is where the run is kept; by default
         it is named after its settings. `can_resume` promises that `begin` will get a checkpointer, and lets a killed
-        run go on.
+        run go on. A run that says `running` on another host is watched for up to `heartbeat_timeout` first.
         Raises `UsageError` for settings that are none, `RunBusyError` if a living process has the run.
         """
         settings = plain_settings(params)
@@ -111,7 +118,9 @@ class RunManager:
             return self._skip(paths, record, error)
         record = msgspec.structs.replace(record, environment=capture_environment(device))
         _end_abandoned(paths)
-        opened = open_run(paths, record, can_resume=can_resume, overwrite=self._overwrite)
+        self._say_if_watched(paths)
+        observer = HeartbeatObserver(limit_seconds=self._heartbeat_timeout)
+        opened = open_run(paths, record, can_resume=can_resume, overwrite=self._overwrite, observer=observer)
         self._begun.append(paths)
         if opened.is_kept:
             self._say(f"{paths.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
@@ -189,6 +198,15 @@ class RunManager:
         if self._console and self._own_sinks is None:
             print(line, flush=True)
 
+    def _say_if_watched(self, paths: RunPaths) -> None:
+        """Say why the next moment may take long."""
+        stored = read_record(paths) if paths.record.exists() else None
+        if stored is not None and stored.is_out_of_sight and stored.owner is not None:
+            self._say(
+                f"{paths.name}: says running on {stored.owner.host}; taken over if it shows no sign of life for "
+                f"{self._heartbeat_timeout:g} s"
+            )
+
     def _write_tables(self) -> None:
         if self._owns_sweep:
             from runmanager.results.write import write_tables
@@ -196,7 +214,10 @@ class RunManager:
             write_tables(self.paths, report=False)
 
     def save(self, file_name: str | Path) -> None:
-        """Write `file_name`.csv and .json: one row an epoch of this manager's runs, in order of start."""
+        """Write `file_name`.csv and .json: one row an epoch of this manager's runs, in order of start.
+
+        A folder that the name has and that is not there is made.
+        """
         from runmanager.results.write import write_epochs_table
 
         runs = [read_run(paths) for paths in dict.fromkeys(self._begun)]
@@ -293,9 +314,8 @@ def _end_abandoned(paths: RunPaths) -> None:
         return
     stored = read_record(paths)
     if stored.status is Status.RUNNING and stored.owner == ProcessIdentity.current():
-        now = datetime.datetime.now(datetime.UTC).isoformat()
         outcome = Outcome(Status.KILLED, Reason.INTERRUPTED, "begun and never ended")
-        replace_file(paths.record, encode_record(stored.ended(outcome, at=now)))
+        replace_file(paths.record, encode_record(stored.ended(outcome, at=last_moment(paths, stored))))
 
 
 def _refuse_unsigned(settings: dict[str, Any]) -> None:

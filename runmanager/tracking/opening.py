@@ -4,10 +4,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from runmanager.errors import RecordError
+from runmanager.records.heartbeat import HeartbeatObserver
+from runmanager.records.ownership import claim_run
 from runmanager.records.paths import RunPaths
-from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.records.run import Attempt, EpochRecord, RunRecord
 from runmanager.records.states import Status
-from runmanager.records.store import RunFolder, claim_run, read_record
+from runmanager.records.store import RunFolder, last_moment, read_epochs, read_record
 
 __all__ = ["OpenedRun", "open_run"]
 
@@ -24,14 +27,21 @@ class OpenedRun:
     history: Sequence[EpochRecord] = field(default_factory=tuple)
 
 
-def open_run(paths: RunPaths, record: RunRecord, *, can_resume: bool, overwrite: bool) -> OpenedRun:
-    """Claim the folder for `record`.
+def open_run(
+    paths: RunPaths,
+    record: RunRecord,
+    *,
+    can_resume: bool,
+    overwrite: bool,
+    observer: HeartbeatObserver | None = None,
+) -> OpenedRun:
+    """Claim the folder for `record`, watching one that says `running` on another host by `observer` (see `claim_run`).
 
     A finished run is kept as it is, unless `overwrite`; a killed or crashed one with a checkpoint is to be gone on
     with where the caller can; any other is begun anew, its old files in attempts/.
     Raises `RunBusyError` when a living process owns it.
     """
-    folder = claim_run(paths, record)
+    folder = claim_run(paths, record, observer=observer)
     stored = folder.record
     if stored is record:
         return OpenedRun(folder)
@@ -41,7 +51,16 @@ def open_run(paths: RunPaths, record: RunRecord, *, can_resume: bool, overwrite:
         return OpenedRun(RunFolder(paths, read_record(paths)), is_kept=True)
     if can_resume and not overwrite and _was_broken_off(status) and paths.checkpoint.exists():
         _put_error_aside(paths, stored.attempt - 1)
-        folder.write(status=Status.RUNNING, reason=None, message="", ended_at=None, environment=record.environment)
+        assert record.started_at is not None
+        folder.write(
+            status=Status.RUNNING,
+            reason=None,
+            message="",
+            resumed_at=record.started_at,
+            ended_at=None,
+            environment=record.environment,
+            earlier=(*stored.earlier, _attempt_of(paths, stored, now=record.started_at)),
+        )
         return OpenedRun(folder, is_resumed=True)
     if status is Status.SKIPPED:  # nothing was done that could be kept
         folder.record = record
@@ -49,6 +68,20 @@ def open_run(paths: RunPaths, record: RunRecord, *, can_resume: bool, overwrite:
     else:
         folder.begin_anew(record)
     return OpenedRun(folder)
+
+
+def _attempt_of(paths: RunPaths, stored: RunRecord, *, now: str) -> Attempt:
+    """The attempt that is to be gone on from; what the checkpoint lacks of its epochs is cut later."""
+    try:
+        epochs = read_epochs(paths)
+    except RecordError:
+        epochs = []  # said when they are to be gone on with
+    return Attempt(
+        started_at=stored.resumed_at or stored.started_at or now,
+        ended_at=stored.ended_at or last_moment(paths, stored) or now,
+        last_epoch=epochs[-1].epoch if epochs else 0,
+        environment=stored.environment,
+    )
 
 
 def _put_error_aside(paths: RunPaths, attempt: int) -> None:

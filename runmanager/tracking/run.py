@@ -12,7 +12,8 @@ from typing import Any, Self
 import msgspec
 import torch
 
-from runmanager.errors import UsageError
+from runmanager.errors import RunBusyError, UsageError
+from runmanager.records.attempts import attempts_up_to, epochs_made_elsewhere
 from runmanager.records.files import replace_file
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Outcome, Reason, Status
@@ -117,9 +118,7 @@ class ActiveRun:
         reset_peak_memory(self.device)
         if self.is_resumed:
             self._restore()
-        self.folder.write(
-            num_parameters=_num_parameters(network), session=self.turns and self.turns.session
-        )
+        self.folder.write(num_parameters=_num_parameters(network), session=self.turns and self.turns.session)
         batch = peek(loader)
         if batch is not None or self.is_resumed:
             self._begin_sinks(batch)
@@ -127,7 +126,8 @@ class ActiveRun:
     def _restore(self) -> None:
         assert self._checkpointer is not None
         progress = self._checkpointer.load(self.folder.paths.checkpoint)
-        self.history = self.folder.cut_epochs(progress.record)
+        record = self.folder.write(earlier=attempts_up_to(self.record.earlier, progress.record.epoch))
+        self.history = self.folder.cut_epochs(progress.record, unmeasured=epochs_made_elsewhere(record))
         self.num_steps = progress.num_steps
         self._seconds_before = progress.record.run_seconds or 0.0
         events = self.folder.paths.events
@@ -202,7 +202,12 @@ class ActiveRun:
         )
 
     def end_epoch(self, epoch: Epoch) -> EpochRecord:
-        """Stop the clock, write the epoch down, and return its record."""
+        """Stop the clock, write the epoch down, and return its record.
+
+        Raises `RunBusyError` where another process has taken the run over meanwhile: then nothing is written any more.
+        """
+        if self.folder.is_lost():
+            raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
         record, step_losses = epoch.close()
         self.num_steps = epoch.num_steps
         record = msgspec.structs.replace(
@@ -275,7 +280,11 @@ class ActiveRun:
 
     @children_unheard()
     def end(self, error: BaseException | None = None) -> RunRecord:
-        """Write the run's end: as `error` says, or as the epochs say."""
+        """Write the run's end: as `error` says, or as the epochs say; nothing where another process has the run now."""
+        if self.folder.is_lost():
+            self._heartbeat.stop(keeps_file=True)
+            self.folder.close()
+            return self.record
         if self._begun_sinks is None and self._network is not None:
             self._begin_sinks(None)
         outcome = self._outcome() if error is None else self._outcome_of(error)

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TextIO
 
 import torch
 
+from runmanager.records.attempts import said_of_attempts
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import EpochRecord, RunRecord
 
@@ -134,7 +135,7 @@ class LogSink:
         return ()
 
     def end(self, record: RunRecord) -> None:
-        for note in record.notes:
+        for note in (*record.notes, *said_of_attempts(record)):
             self._write(f"note: {note}")
         self._write(f"{record.ended_at}  {end_line(record)}")
         if self._file is not None:

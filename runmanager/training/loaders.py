@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import BatchSampler, DataLoader, Dataset
 
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.tracking.randomness import preserved
@@ -14,8 +15,9 @@ from runmanager.training.arrays import ArrayDataset, collate_pairs
 from runmanager.training.datasets import Data
 from runmanager.training.faults import fault
 from runmanager.training.options import DataLoaderOptions, ResidentOptions
-from runmanager.training.orders import epoch_order, epoch_seed
+from runmanager.training.orders import EpochSampler
 from runmanager.training.resident import ResidentLoader
+from runmanager.training.worker_seeds import SeededBatches, SeededSamples
 
 __all__ = ["EpochLoader", "Loaders", "WorkerLoader", "build_loaders"]
 
@@ -62,8 +64,9 @@ def build_loaders(
 ) -> Loaders:
     """Loaders for training on `device`: a resident one gives batches on it, the other on the CPU.
 
-    Both give the same batches, bit for bit, whatever `num_workers` is. Raises `ConfigurationError` for workers of a
-    resident loader. On the CPU nothing is pinned, whatever the options say.
+    Both give the same batches, bit for bit, whatever `num_workers` is, unless a dataset draws random numbers.
+    Raises `ConfigurationError` for workers of a resident loader. On the CPU nothing is pinned, whatever the options
+    say.
     """
     if isinstance(options, ResidentOptions):
         if num_workers > 0:
@@ -92,26 +95,13 @@ def _pinned(options: DataLoaderOptions, device: torch.device) -> bool:
     return device.type in _PINNING_DEVICES if options.pin_memory is None else options.pin_memory
 
 
-class _EpochSampler(Sampler[int]):
-    """The indices of one epoch: those that PyTorch's RandomSampler draws from a generator with the epoch's seed."""
-
-    def __init__(self, num_samples: int, *, shuffle: bool, seed: int) -> None:
-        self.epoch = 1
-        self._num_samples = num_samples
-        self._shuffle = shuffle
-        self._seed = seed
-
-    def __len__(self) -> int:
-        return self._num_samples
-
-    def __iter__(self) -> Iterator[int]:
-        if not self._shuffle:
-            return iter(range(self._num_samples))
-        return iter(epoch_order(self._num_samples, seed=self._seed, epoch=self.epoch).tolist())
-
-
 class WorkerLoader:
-    """PyTorch's DataLoader as an `EpochLoader`: workers are seeded from the run's seed, nothing global is drawn."""
+    """PyTorch's DataLoader as an `EpochLoader`: nothing global is drawn, but by a dataset that does so itself.
+
+    Without workers such a dataset draws in the run's own process, whose random states the checkpoint holds. In workers
+    it draws from states that depend on seed, epoch and worker alone (see `worker_seeds`). Either way a resumed run
+    draws the same; another number of workers draws other numbers.
+    """
 
     def __init__(
         self,
@@ -126,17 +116,17 @@ class WorkerLoader:
     ) -> None:
         self.num_samples: int = len(dataset)  # type: ignore[arg-type]  # datasets here have a length
         self._dataset = dataset
-        self._seed = seed
-        self._sampler = _EpochSampler(self.num_samples, shuffle=shuffle, seed=seed)
+        self._sampler = EpochSampler(self.num_samples, shuffle=shuffle, seed=seed)
+        # The DataLoader draws the first seeds of its workers from a generator, which is not to be the global one.
         self._generator = torch.Generator()
-        collate = ArrayDataset.collate if isinstance(dataset, ArrayDataset) else collate_pairs
-        # The DataLoader seeds torch, random and NumPy in each worker from this generator.
+        # Our own sets draw nothing. Somebody's may, in workers that outlive an epoch too.
+        is_seeded = num_workers > 0 and not isinstance(dataset, ArrayDataset)
+        batches: Any = SeededBatches if is_seeded else partial(BatchSampler, drop_last=False)
         self._loader: DataLoader[Any] = DataLoader(
-            dataset,
-            batch_size=batch_size,
-            sampler=self._sampler,
+            SeededSamples(dataset) if is_seeded else dataset,
+            batch_sampler=batches(self._sampler, batch_size),
             num_workers=num_workers,
-            collate_fn=collate,
+            collate_fn=ArrayDataset.collate if isinstance(dataset, ArrayDataset) else collate_pairs,
             pin_memory=pinned,
             persistent_workers=options.persistent_workers and num_workers > 0,
             prefetch_factor=options.prefetch_factor if num_workers > 0 else None,
@@ -147,11 +137,11 @@ class WorkerLoader:
         return len(self._loader)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        self._generator.manual_seed(epoch_seed(self._seed, self._sampler.epoch))
+        self._generator.manual_seed(self._sampler.epoch_seed)
         return iter(self._loader)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of epoch number `epoch`, and the seed of workers that start in it."""
+        """Choose the order of epoch number `epoch`, and the seed of its workers."""
         self._sampler.epoch = epoch
 
     def first_samples(self, count: int) -> tuple[Tensor, Tensor]:

@@ -13,11 +13,13 @@ import pytest
 from rich.console import Console
 
 from runmanager.app.following import SweepReader, follow_sweep, show_state
+from runmanager.records.heartbeat import Beat, HeartbeatObserver, write_beat
+from runmanager.records.ownership import claim_run
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import RunFolder, claim_run
+from runmanager.records.store import RunFolder
 from runmanager.records.sweep import leave_sweep, plan_cell, write_cells
 
 ME = ProcessIdentity.current()
@@ -73,15 +75,18 @@ def disk(tmp_path: Path) -> Callable[[int], Disk]:
     return of
 
 
-def follow(disk: Disk, *moments: Callable[[], object]) -> tuple[int, list[str]]:
-    """Follow to the end, the disk changing at each of the looks as `moments` say."""
+def follow(disk: Disk, *moments: Callable[[], object], seconds: float = 1.0) -> tuple[int, list[str]]:
+    """Follow to the end, the disk changing at each of the looks, `seconds` apart, as `moments` say."""
     out = io.StringIO()
     coming = iter(moments)
+    now = [0.0]
 
-    def wait(seconds: float) -> None:
+    def wait(_: float) -> None:
         next(coming)()  # StopIteration: the follower should have left
+        now[0] += seconds
 
-    status = follow_sweep(disk.paths, Console(file=out, width=200), wait=wait)
+    observer = HeartbeatObserver(clock=lambda: now[0], wait=wait)
+    status = follow_sweep(disk.paths, Console(file=out, width=200), observer=observer)
     assert next(coming, None) is None, "it left too early"
     return status, out.getvalue().splitlines()
 
@@ -185,7 +190,7 @@ def test_a_driver_on_another_host_is_believed_until_it_is_silent(disk: Callable[
     leave_sweep(sweep.paths, ME)
     sweep.plan(driver=ELSEWHERE)
     now = [0.0]
-    reader = SweepReader(sweep.paths, clock=lambda: now[0])
+    reader = SweepReader(sweep.paths, observer=HeartbeatObserver(clock=lambda: now[0]))
     sweep.begin(0, owner=ELSEWHERE)
     sweep.end(0)
     assert not reader.read().is_ended
@@ -193,6 +198,40 @@ def test_a_driver_on_another_host_is_believed_until_it_is_silent(disk: Callable[
     assert not reader.read().is_ended
     now[0] = 61.0
     assert reader.read().is_ended
+
+
+def test_a_run_that_died_with_its_host_and_its_driver_reads_crashed_after_a_minute(
+    disk: Callable[[int], Disk],
+) -> None:
+    sweep = disk(2)
+    leave_sweep(sweep.paths, ME)
+    sweep.plan(driver=ELSEWHERE)
+    for number in (0, 1):
+        sweep.begin(number, owner=ELSEWHERE)
+        write_beat(sweep.folders[number].paths.heartbeat, Beat(1, 1, 1795262400))
+    heartbeat = sweep.folders[1].paths.heartbeat
+    moments = [
+        *(lambda beat=beat: write_beat(heartbeat, Beat(beat, 1, 1795262400)) for beat in range(2, 5)),
+        lambda: sweep.end(1),
+        *[lambda: None] * 3,  # nothing happens any more
+    ]
+    status, lines = follow(sweep, *moments, seconds=20.0)
+    assert status == 1
+    gone = "crashed (vanished)  no sign of life from process 1 on elsewhere for 60 s"
+    assert [line for line in lines if line[:1] in "✗✓"][:2] == [f"✗ 1/2  lr=0  {gone}", "✓ 2/2  lr=1  finished"]
+    assert "2 runs: 1 finished, 1 crashed." in lines, "the tables say so too"
+    assert not list(sweep.paths.root.glob("results.*")) and "running" in sweep.folders[0].paths.record.read_text()
+
+
+def test_one_look_at_a_run_of_another_host_says_when_it_was_last_heard_of(disk: Callable[[int], Disk]) -> None:
+    sweep = disk(1)
+    sweep.begin(0, owner=ELSEWHERE)
+    write_beat(sweep.folders[0].paths.heartbeat, Beat(3, 1, 1795262410))
+    out = io.StringIO()
+    assert show_state(sweep.paths, Console(file=out, width=200)) == 0
+    assert out.getvalue().splitlines()[1] == (
+        "> 1/1  lr=0  running  epoch 0/3  on another host, last heartbeat 2026-11-21 12:00:10 UTC"
+    )
 
 
 def test_a_folder_that_is_not_claimed_yet_is_pending_and_a_damaged_one_has_ended_badly(

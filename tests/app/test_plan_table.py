@@ -10,10 +10,10 @@ from rich.console import Console
 
 from runmanager.app.plan_table import plan_table
 from runmanager.launching.plan import Action, Cell, PlannedRun
+from runmanager.records.ownership import claim_run
 from runmanager.records.paths import SweepPaths
 from runmanager.records.run import RunRecord
 from runmanager.records.states import Status
-from runmanager.records.store import claim_run
 from runmanager.tracking.provenance import commit_of
 
 

@@ -1,21 +1,25 @@
 """Two drivers on one sweep: they share its cells, run none twice, and both show the whole."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from runmanager.app.elsewhere import end_silent_runs
 from runmanager.app.watching import SweepWatcher
 from runmanager.launching.child import Returned
 from runmanager.launching.engine import Ending, Job
 from runmanager.launching.plan import Action, Cell, PlannedRun
+from runmanager.records.heartbeat import Beat, HeartbeatObserver, write_beat
+from runmanager.records.ownership import claim_run
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import RunRecord
 from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import RunFolder, claim_run, read_record
+from runmanager.records.store import RunFolder, read_record
 
 RATES = tuple(number / 10 for number in range(1, 6))
 OWN = ("model=custom", "model._target_=own.Net")
@@ -82,9 +86,17 @@ def run(tmp_path: Path) -> PlannedRun:
     return PlannedRun(Cell("a" * 64, "lr=1-aaaaaaaa", {"lr": 1}, ()), Action.START, "new", paths.run("lr=1-aaaaaaaa"))
 
 
-def watcher(run: PlannedRun) -> SweepWatcher:
+def watcher(run: PlannedRun, wait: Callable[[float], object] = lambda seconds: None) -> SweepWatcher:
+    """A driver's watcher whose clock stands still but for a minute in each wait."""
     sweep = SweepPaths(run.paths.root.parents[1])
-    return SweepWatcher(sweep, [run], [run], epochs=1, console=Console(quiet=True), quiet=True)
+    now = [0.0]
+
+    def pass_a_minute(seconds: float) -> None:
+        wait(seconds)
+        now[0] += 60.0
+
+    observer = HeartbeatObserver(clock=lambda: now[0], wait=pass_a_minute)
+    return SweepWatcher(sweep, [run], [run], epochs=1, console=Console(quiet=True), quiet=True, observer=observer)
 
 
 def taken(run: PlannedRun, owner: ProcessIdentity) -> RunFolder:
@@ -101,15 +113,15 @@ ELSEWHERE = ProcessIdentity(pid=7, start_ticks=1, boot_id="other", host="elsewhe
 
 @pytest.mark.parametrize("owner", [LIVING, ELSEWHERE], ids=["here", "elsewhere"])
 def test_a_process_that_lost_its_cell_changes_nothing_of_the_winner_s(run: PlannedRun, owner: ProcessIdentity) -> None:
-    watching = watcher(run)
+    ends = iter([lambda: folder.write(status=Status.FINISHED)])
+    watching = watcher(run, lambda seconds: next(ends)())
     assert watching.wants(0)
     watching.started(Job(0, print), 4_000_000)
     folder = taken(run, owner)
     before = run.paths.record.read_bytes()
     watching.ended(Ending(Job(0, print), 0, Returned(None)))
     assert run.paths.record.read_bytes() == before
-    ends = iter([lambda: folder.write(status=Status.FINISHED)])
-    assert watching.follow_elsewhere(wait=lambda seconds: next(ends)()) == []
+    assert watching.follow_elsewhere() == []
     assert watching.finish(interrupted=False) == 0
     assert (run.paths.root.parents[1] / "results.csv").read_text().count("finished") == 1
 
@@ -118,12 +130,53 @@ def test_a_process_that_lost_its_cell_changes_nothing_of_the_winner_s(run: Plann
 def test_what_another_driver_left_undone_comes_back(
     run: PlannedRun, state: tuple[Status, Reason | None], left: bool
 ) -> None:
-    watching = watcher(run)
+    ends = iter([lambda: folder.write(status=state[0], reason=state[1])])
+    watching = watcher(run, lambda seconds: next(ends)())
     folder = taken(run, LIVING)
     assert not watching.wants(0)
-    ends = iter([lambda: folder.write(status=state[0], reason=state[1])])
-    assert watching.follow_elsewhere(wait=lambda seconds: next(ends)()) == ([run] if left else [])
+    assert watching.follow_elsewhere() == ([run] if left else [])
     assert watching.take([run]) == 1
+
+
+def test_what_vanished_with_another_host_comes_back_when_it_has_been_silent_for_long(run: PlannedRun) -> None:
+    beats = iter(range(2, 4))
+
+    def beat(seconds: float) -> None:
+        if (number := next(beats, None)) is not None:
+            write_beat(run.paths.heartbeat, Beat(number, 1, 1795262400 + number))
+
+    watching = watcher(run, beat)
+    folder = taken(run, ELSEWHERE)
+    folder.write(started_at="2026-11-21T12:00:00+00:00")
+    write_beat(run.paths.heartbeat, Beat(1, 1, 1795262400))
+    assert not watching.wants(0)
+    assert watching.follow_elsewhere() == [run]
+    record = read_record(run.paths)
+    assert (record.outcome.status, record.outcome.reason) == (Status.CRASHED, Reason.VANISHED)
+    assert record.ended_at == "2026-11-21T12:00:03+00:00", "its last beat"
+    assert claim_run(run.paths, record.ended(Outcome(Status.RUNNING), at=None)).record.attempt == 2
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_plan_takes_over_what_it_has_not_seen_alive(run: PlannedRun, lives: bool) -> None:
+    taken(run, ELSEWHERE)
+    left = replace(run, action=Action.LEAVE, stored=read_record(run.paths))
+    now, said = [0.0], []
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+        assert now[0] < 100
+        if lives:
+            write_beat(run.paths.heartbeat, Beat(int(now[0]), 1))
+
+    observer = HeartbeatObserver(clock=lambda: now[0], wait=wait)
+    assert end_silent_runs([left], observer, say=said.append) is not lives
+    assert said[0] == "1 run says `running` on elsewhere: watched for a sign of life for up to 60 s."
+    gone = f"{run.paths.name}: no sign of life from process 7 on elsewhere for 60 s; taken over."
+    assert said[1:] == ([] if lives else [gone])
+    assert (now[0] < 5) if lives else (now[0] == 60)
+    assert read_record(run.paths).status is (Status.RUNNING if lives else Status.CRASHED)
+    assert not end_silent_runs([left], observer, apart_from=[run.paths.name], say=said.append)
 
 
 def test_a_run_of_ours_that_died_is_written_down(run: PlannedRun) -> None:

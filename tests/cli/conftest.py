@@ -11,12 +11,12 @@ import pytest
 
 from runmanager.cli.main import run_command
 from runmanager.records.grid import expand_grid
+from runmanager.records.ownership import claim_run
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment, EpochRecord, RunRecord
 from runmanager.records.signature import short_signature, signature
 from runmanager.records.states import Reason, Status
-from runmanager.records.store import claim_run
 from runmanager.records.sweep import plan_cell, write_cells
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -43,6 +43,12 @@ def test_a_sweep_that_is_none_is_refused(command: Callable, sweep: SweepPaths) -
     assert "Did you mean grid?" in done.err
 
 
+def test_a_heartbeat_timeout_that_a_living_run_could_miss_is_refused(command: Callable, sweep: SweepPaths) -> None:
+    done = command("watch", "grid", "--heartbeat-timeout", "0")
+    assert (done.status, done.out) == (2, "")
+    assert "`--heartbeat-timeout` must be a number of seconds of at least 10, got 0" in done.err
+
+
 def test_loads_neither_torch_nor_hydra(process: Callable, sweep: SweepPaths) -> None:
     after = "print(sorted({name.split('.')[0] for name in sys.modules} & {'torch', 'hydra', 'omegaconf', 'pandas'}))"
     assert process("watch", "grid", after=after).out.endswith("[]\n")

@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 from runmanager.launching.plan import Action, Cell, PlannedRun, Resume, plan_runs, still_to_run
+from runmanager.records.ownership import claim_run
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment, EpochRecord, RunRecord
 from runmanager.records.signature import signature
 from runmanager.records.states import Reason, Status
-from runmanager.records.store import StoredRun, claim_run, read_sweep
+from runmanager.records.store import StoredRun, read_sweep
 
 THEN = Environment(commit="0123456789abcdef", libraries={"torch": "2.15.0", "numpy": "2.3"})
 
@@ -111,6 +112,23 @@ def test_what_another_process_is_at_is_left_to_it(
     planned = plan_one(sweep, run, resume=resume)
     assert (planned.action, planned.is_to_run) == (Action.LEAVE, False)
     assert planned.why == f"running in process {ProcessIdentity.current().pid}"
+
+
+def test_what_runs_out_of_sight_is_left_too_and_said_to_be(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:
+    run = store(Status.RUNNING, checkpoint=True)
+    far = ProcessIdentity(pid=7, start_ticks=1, boot_id="other", host="elsewhere")
+    planned = plan_one(sweep, StoredRun(run.paths, msgspec.structs.replace(run.record, owner=far), run.epochs))
+    assert planned.action is Action.LEAVE
+    assert planned.why == "running in process 7 on elsewhere, as it says; taken over if it shows no sign of life"
+
+
+def test_a_run_that_goes_on_with_other_versions_says_so(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:
+    now = Environment(libraries={"torch": "2.15.0"})
+    run = store(Status.KILLED, Reason.SIGNAL, epochs=2, checkpoint=True)
+    then = msgspec.structs.replace(run.record, environment=Environment(libraries={"torch": "2.14.0"}))
+    planned = plan_one(sweep, StoredRun(run.paths, then, run.epochs), now=now)
+    said = "killed (signal) after epoch 2, made with other versions: torch 2.14.0, now 2.15.0"
+    assert (planned.action, planned.why) == (Action.GO_ON, said)
 
 
 def test_every_status_is_planned_for(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:

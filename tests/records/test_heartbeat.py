@@ -6,7 +6,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from runmanager.records.heartbeat import Beat, HeartbeatObserver, judged_by_heartbeat, read_beat, write_beat
+from runmanager.records.heartbeat import (
+    Beat,
+    HeartbeatObserver,
+    judged_by_heartbeat,
+    read_beat,
+    timeout_faults,
+    write_beat,
+)
 from runmanager.records.paths import RunPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import RunRecord
@@ -24,14 +31,14 @@ def record(owner: ProcessIdentity | None, status: Status = Status.RUNNING, attem
 def test_a_beat_comes_back_and_the_file_keeps_its_size(tmp_path: Path) -> None:
     path = tmp_path / "heartbeat"
     sizes = set()
-    for beat in (Beat(1, 0), Beat(12, 345678), Beat(10**19, 10**19)):
+    for beat in (Beat(1, 0), Beat(12, 345678, 1795262410), Beat(10**19, 10**19, 10**10)):
         write_beat(path, beat)
         sizes.add(path.stat().st_size)
         assert read_beat(path) == beat
     assert len(sizes) == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"12 13", b"\x00" * 42, b"word " * 8, b"0" * 20])
+@pytest.mark.parametrize("content", [b"", b"12 13", b"\x00" * 63, b"word " * 8, b"0" * 20])
 def test_what_is_no_beat_reads_as_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "heartbeat").write_bytes(content)
     assert read_beat(tmp_path / "heartbeat") is None
@@ -48,13 +55,20 @@ def test_on_the_runs_own_machine_its_process_decides_at_once() -> None:
 def test_elsewhere_silence_decides() -> None:
     far = record(ELSEWHERE)
     assert judged_by_heartbeat(far, silent_seconds=59.9, limit_seconds=60) is far
-    gone = judged_by_heartbeat(far, silent_seconds=60, limit_seconds=60)
+    gone = judged_by_heartbeat(far, silent_seconds=3600, limit_seconds=60)
     assert (gone.status, gone.reason) == (Status.CRASHED, Reason.VANISHED)
     assert gone.message == f"no sign of life from process {os.getpid()} on another-host for 60 s"
     ended = record(ELSEWHERE, Status.FINISHED)
     assert judged_by_heartbeat(ended, silent_seconds=1e9, limit_seconds=60) is ended
     nobodys = record(None)
     assert judged_by_heartbeat(nobodys, silent_seconds=1e9, limit_seconds=60) is nobodys
+
+
+@pytest.mark.parametrize("seconds", [0.0, -60.0, 9.9, float("nan"), float("inf")])
+def test_a_timeout_that_would_declare_living_runs_dead_is_refused(seconds: float) -> None:
+    (fault,) = timeout_faults("heartbeat_timeout", seconds)
+    assert fault.startswith("`heartbeat_timeout` must be a number of seconds of at least 10, got ")
+    assert timeout_faults("heartbeat_timeout", 10.0) == timeout_faults("heartbeat_timeout", 3600.0) == []
 
 
 class Reader:

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runmanager.errors import RecordError
+from runmanager.records.ownership import claim_run
 from runmanager.records.paths import RunPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import PHASES, SCHEMA_VERSION, Environment, EpochRecord, RunRecord
 from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import claim_run, encode_record, read_record
+from runmanager.records.store import encode_record, read_record
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)

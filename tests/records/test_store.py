@@ -1,54 +1,24 @@
-"""The run folder: one writer however many want it, and readers that lose no run to another's damage."""
+"""The run folder: what its one writer leaves, and readers that lose no run to another's damage."""
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runmanager.errors import RecordError, RunBusyError
-from runmanager.records import store
+from runmanager.errors import RecordError
+from runmanager.records.ownership import claim_run
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import SCHEMA_VERSION, EpochRecord, RunRecord
 from runmanager.records.states import Status
-from runmanager.records.store import RunFolder, claim_run, encode_record, read_record, read_run, read_sweep
+from runmanager.records.store import RunFolder, encode_record, read_record, read_run, read_sweep
 
 MakeRecord = Callable[..., RunRecord]
-Race = Callable[..., list[list[str]]]
-
-CLAIM = """
-from pathlib import Path
-from runmanager.errors import RunBusyError
-from runmanager.records.paths import RunPaths
-from runmanager.records.process import ProcessIdentity
-from runmanager.records.run import RunRecord
-from runmanager.records.states import Status
-from runmanager.records.store import claim_run
-
-def record(name):
-    return RunRecord(
-        name=name, signature="s", status=Status.RUNNING, config={"lr": 0.1}, owner=ProcessIdentity.current()
-    )
-"""
-TAKE = f"""
-{CLAIM}
-def take(number):
-    name = f"run-{{number}}"
-    try:
-        folder = claim_run(RunPaths(Path("runs") / name), record(name))
-    except RunBusyError:
-        return "busy"
-    folder.write(status=Status.RUNNING)
-    return f"won {{folder.record.attempt}}"
-"""
 
 
 def left_by(paths: RunPaths, record: RunRecord) -> RunFolder:
@@ -57,162 +27,6 @@ def left_by(paths: RunPaths, record: RunRecord) -> RunFolder:
     folder.append(EpochRecord(epoch=1, loss=0.5))
     folder.close()
     return folder
-
-
-def test_a_new_folder_holds_its_record_at_once(tmp_path: Path, record: MakeRecord) -> None:
-    mine = record()
-    folder = claim_run(RunPaths(tmp_path / "runs" / "a"), mine)
-    assert folder.record is mine
-    assert read_record(folder.paths) == mine
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "run.json", "runs"]
-    assert folder.paths.root.stat().st_mode & 0o777 == 0o755
-
-
-def test_of_eight_processes_that_want_a_new_folder_exactly_one_gets_it(race: Race, tmp_path: Path) -> None:
-    answers = race(TAKE)
-    for number, words in enumerate(zip(*answers, strict=True)):
-        assert sorted(words) == ["busy"] * 7 + ["won 1"], f"run-{number}"
-    assert not list((tmp_path / "runs").glob(".*"))  # the losers took their own folders away
-
-
-def test_of_eight_processes_that_want_a_crashed_run_exactly_one_gets_it(
-    race: Race, tmp_path: Path, record: MakeRecord, dead: ProcessIdentity
-) -> None:
-    for number in range(20):
-        left_by(RunPaths(tmp_path / "runs" / f"run-{number}"), record(name=f"run-{number}", owner=dead))
-    answers = race(TAKE)
-    for number, words in enumerate(zip(*answers, strict=True)):
-        assert sorted(words) == ["busy"] * 7 + ["won 2"], f"run-{number}"
-        paths = RunPaths(tmp_path / "runs" / f"run-{number}")
-        assert read_run(paths).record.status is Status.RUNNING
-        assert [path.name for path in sorted(paths.root.glob(".*"))] == [".claim-2"]
-
-
-FINISH = f"""
-{CLAIM}
-folder = claim_run(RunPaths(Path("runs/a")), record("a"))
-assert folder.record.attempt == 2
-folder.write(status=Status.FINISHED)
-"""
-
-
-def test_a_run_that_another_finished_meanwhile_is_not_run_again(
-    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between our look at a crashed run and our claim, another process takes it over, finishes it, and is gone."""
-    paths = RunPaths(tmp_path / "runs" / "a")
-    left_by(paths, record(name="a", owner=dead))
-    read, looks = store.read_record, []
-
-    def read_and_lose_time(paths: RunPaths) -> RunRecord:
-        seen = read(paths)
-        looks.append(seen.status)
-        if len(looks) == 1:
-            subprocess.run([sys.executable, "-c", FINISH], cwd=tmp_path, check=True, timeout=120)
-        return seen
-
-    monkeypatch.setattr(store, "read_record", read_and_lose_time)
-    folder = claim_run(paths, record(name="a"))
-    assert looks[0] is Status.RUNNING
-    assert folder.record.status is Status.FINISHED  # the caller sees that there is nothing to do
-    assert folder.record.attempt == 3
-    assert read(paths).attempt == 2
-
-
-def test_a_living_owner_keeps_its_run(tmp_path: Path, record: MakeRecord, start_process: Callable[[], Any]) -> None:
-    paths = RunPaths(tmp_path / "runs" / "a")
-    other = start_process()
-    left_by(paths, record(owner=other.identity))
-    before = sorted(paths.root.iterdir())
-    with pytest.raises(RunBusyError, match=rf"being run by process {other.identity.pid} on "):
-        claim_run(paths, record())
-    assert sorted(paths.root.iterdir()) == before
-    other.end()
-    folder = claim_run(paths, record())
-    assert (folder.record.attempt, folder.record.owner) == (2, ProcessIdentity.current())
-
-
-def test_an_owner_on_another_host_may_live(tmp_path: Path, record: MakeRecord, dead: ProcessIdentity) -> None:
-    paths = RunPaths(tmp_path / "runs" / "a")
-    left_by(paths, record(owner=msgspec.structs.replace(dead, host="elsewhere")))
-    with pytest.raises(RunBusyError, match="on elsewhere"):
-        claim_run(paths, record())
-
-
-def test_the_record_of_a_run_taken_over_comes_back_unchanged_and_unwritten(
-    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity
-) -> None:
-    paths = RunPaths(tmp_path / "runs" / "a")
-    old = record(owner=dead, status=Status.FAILED, message="why", config={"lr": 7.0})
-    left_by(paths, old)
-    folder = claim_run(paths, record(config={"lr": 0.1}))
-    assert folder.record == msgspec.structs.replace(old, owner=ProcessIdentity.current(), attempt=2)
-    assert read_record(paths) == old
-
-
-def test_a_folder_with_others_files_is_left_alone(tmp_path: Path, record: MakeRecord) -> None:
-    paths = RunPaths(tmp_path / "runs" / "a")
-    paths.root.mkdir(parents=True)
-    (paths.root / "thesis.tex").write_text("mine")
-    with pytest.raises(RunBusyError, match=r"must be empty or hold a run\.json, got other files"):
-        claim_run(paths, record())
-    assert [path.name for path in paths.root.iterdir()] == ["thesis.tex"]
-    (paths.root / "thesis.tex").unlink()
-    assert claim_run(paths, record()).record.attempt == 1
-
-
-DIE_WHILE_CLAIMING = f"""
-{CLAIM}
-import os, signal, sys
-
-step = sys.argv[1]
-real = getattr(os, step, None)
-
-def die(*arguments):
-    if ".claim" in str(arguments[0]):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return real(*arguments)
-
-if real:
-    setattr(os, step, die)
-claim_run(RunPaths(Path("runs/a")), record("a"))
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.parametrize(("step", "attempt"), [("replace", 2), ("rename", 2), ("after it", 3)])
-def test_a_claimant_that_dies_at_it_blocks_nobody(
-    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity, step: str, attempt: int
-) -> None:
-    paths = RunPaths(tmp_path / "runs" / "a")
-    left_by(paths, record(name="a", owner=dead))
-    died = subprocess.run([sys.executable, "-c", DIE_WHILE_CLAIMING, step], cwd=tmp_path, check=False, timeout=120)
-    assert died.returncode == -9
-    assert claim_run(paths, record(name="a")).record.attempt == attempt
-
-
-def test_a_damaged_claim_blocks_nobody(tmp_path: Path, record: MakeRecord, dead: ProcessIdentity) -> None:
-    paths = RunPaths(tmp_path / "runs" / "a")
-    left_by(paths, record(owner=dead))
-    paths.claim(2).mkdir()
-    (paths.claim(2) / "owner.json").write_bytes(b"\0" * 80)  # as a power cut leaves it
-    assert claim_run(paths, record()).record.attempt == 3
-
-
-def test_a_run_that_is_only_looked_at_can_be_given_back(
-    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity
-) -> None:
-    paths = RunPaths(tmp_path / "runs" / "a")
-    left_by(paths, record(owner=dead, status=Status.FINISHED))
-    before = sorted(path.name for path in paths.root.iterdir())
-    for _ in range(3):  # a notebook's cell, run again and again by one living process
-        folder = claim_run(paths, record())
-        assert folder.record.status is Status.FINISHED
-        folder.give_back()
-    assert sorted(path.name for path in paths.root.iterdir()) == before
-    claim_run(paths, record())
-    with pytest.raises(RunBusyError, match="being taken over"):
-        claim_run(paths, record())
 
 
 def taken_over(folder: RunFolder, record: RunRecord) -> RunFolder:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.grid import expand_grid
+from runmanager.records.ownership import claim_run
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import RunRecord
 from runmanager.records.signature import signature
-from runmanager.records.store import claim_run
 from runmanager.records.sweep import (
     PlannedCell,
     SweepRecord,

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from runmanager.records.grid import differing, flatten, readable_name
+from runmanager.records.ownership import claim_run
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment, EpochRecord, RunRecord
 from runmanager.records.signature import short_signature, signature
 from runmanager.records.states import Status
-from runmanager.records.store import StoredRun, SweepContents, claim_run
+from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import plan_cell, write_cells
 
 HOST = Environment(
@@ -67,6 +68,7 @@ def in_memory(
         "started_at": begun.isoformat(),
         "ended_at": (begun + datetime.timedelta(seconds=30)).isoformat(),
         "run_seconds": 30.0,
+        "owner": ProcessIdentity.current(),
     }
     name = name or run_name(config, list(flatten(config)))
     record = RunRecord(
@@ -74,7 +76,6 @@ def in_memory(
         signature=signature(config),
         status=status,
         config=dict(config),
-        owner=ProcessIdentity.current(),
         environment=environment,
         **{**times, **fields},
     )

@@ -75,7 +75,7 @@ def test_the_largest_share_is_the_one_that_is_named(run):
         {"flop_per_step": 4 * 10**10},  # less than half of the compute time
         {"flop_per_step": 6 * 10**10, "operations_per_step": 5000},  # 0.6 and 0.5 seconds: not clearly ahead
         {"flop_per_step": 2 * 10**11},  # twice the time there was: the ceiling is not this run's
-        {"bytes_per_step": 7 * 10**8, "operations_per_step": 1000},  # small operations, their data in caches
+        {"bytes_per_step": 7 * 10**9, "operations_per_step": 4000},  # 1.75 MB an operation: in caches
         {"flop_per_step": 8 * 10**10, "precision": "bf16"},  # no ceiling of that precision
         {"flop_per_step": 8 * 10**10, "ceilings": None},
         {"flop_per_step": 8 * 10**10, "steps_per_epoch": None},

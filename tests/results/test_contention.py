@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runmanager.records.run import Environment
+from runmanager.records.run import Attempt, Environment
 from runmanager.records.states import Reason, Status
 from runmanager.results.contention import OUTSIDE_CPU_SHARE, STEAL_SHARE, contention
 
@@ -31,6 +31,27 @@ def test_runs_one_after_the_other_have_the_host_to_themselves(contents):
 
 def test_a_run_within_another_marks_both_and_spares_the_third(contents):
     assert flags(contents, span(0, 10), span(2, 3), span(11, 12)) == [True, True, False]
+
+
+def test_a_run_meets_nobody_between_its_attempts(contents, host):
+    def attempt(start, end, environment=host):
+        times = span(start, end)
+        return Attempt(**times, last_epoch=1, environment=environment)
+
+    resumed = span(0, 60) | {"resumed_at": span(50, None)["started_at"]}
+    broken = resumed | {"earlier": (attempt(0, 10), attempt(20, 30))}
+    assert flags(contents, broken, span(10, 20), span(30, 50)) == [False, False, False]
+    assert flags(contents, broken, span(12, 18), span(29, 31)) == [True, False, True]
+    assert flags(contents, broken, span(55, 56)) == [True, True]
+    bellows = msgspec.structs.replace(host, host="bellows")
+    was_elsewhere = resumed | {"earlier": (attempt(0, 10, bellows),)}
+    assert flags(contents, was_elsewhere, span(0, 10), span(5, 6) | {"environment": bellows}) == [True, False, True]
+
+
+def test_outside_load_in_an_earlier_attempt_counts(contents, host):
+    loaded = msgspec.structs.replace(host, outside_cpu_share=0.9)
+    earlier = Attempt(**span(0, 10), last_epoch=2, environment=loaded)
+    assert flags(contents, span(0, 30) | {"earlier": (earlier,)}) == [True]
 
 
 def test_runs_on_two_hosts_do_not_meet(contents, host):

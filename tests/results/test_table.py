@@ -1,8 +1,11 @@
 """The results and epochs tables, to the letter of the files that others read."""
 
+import msgspec
 import pytest
 
-from runmanager.records.run import Environment, EpochRecord
+from runmanager.records.heartbeat import Beat, write_beat
+from runmanager.records.process import ProcessIdentity
+from runmanager.records.run import Attempt, Environment, EpochRecord
 from runmanager.records.states import Reason, Status
 from runmanager.results.formats import to_csv
 from runmanager.results.reading import read_results
@@ -165,4 +168,32 @@ def test_contention_is_told_below_the_table_too(contents, timed):
     sweep = contents(({"lr": 1}, timed([1.0, 1.0]), loaded), ({"lr": 2}, timed([1.0, 1.0]), {}))
     assert result_rows(sweep, None).notes == (
         "1 of 2 runs were contended: other load was on the machine, so times may be too long.",
+    )
+
+
+def test_epochs_that_were_made_elsewhere_are_named_below_the_table(contents, timed, host):
+    elsewhere = Attempt(
+        started_at="2026-11-21T12:00:00+00:00",
+        ended_at="2026-11-21T12:00:10+00:00",
+        last_epoch=2,
+        environment=msgspec.structs.replace(host, torch_threads=8),
+    )
+    runs = [({"lr": at}, timed([1.0, 1.0, 1.0]), {"earlier": (elsewhere,)}) for at in range(7)]
+    notes = result_rows(contents(*runs), None).notes
+    assert [note.partition(": ")[2] for note in notes[:5]] == [
+        "epochs 1 to 2 were made in another environment (torch threads 8, now 2); they count as warm-up."
+    ] * 5
+    assert notes[5] == "So it is of 2 more runs or stretches of epochs."
+
+
+def test_a_run_that_cannot_be_seen_from_here_is_said_to_say_so_itself(sweep):
+    elsewhere = ProcessIdentity(pid=7, start_ticks=1, boot_id="other", host="elsewhere")
+    unseen = {"status": Status.RUNNING, "owner": elsewhere, "ended_at": None}
+    beating, silent = sweep.run(CONFIG, name="a", **unseen), sweep.run(CONFIG | {"lr": 1}, name="b", **unseen)
+    write_beat(sweep.paths.run(beating).heartbeat, Beat(5, 5, 1795262410))
+    table = result_rows(*read_results(sweep.paths))
+    assert [row["status"] for row in table.rows] == ["running", "running"]
+    assert table.notes[-1] == (
+        f"Running on another host, as they say: {beating} on elsewhere (last heartbeat 2026-11-21 12:00:10 UTC), "
+        f"{silent} on elsewhere (no heartbeat). `runmanager watch` sees whether they live."
     )

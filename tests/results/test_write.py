@@ -119,11 +119,11 @@ def test_writers_take_turns(sweep, monkeypatch):
 
 def test_save_writes_one_row_an_epoch_beside_each_other(sweep, tmp_path, timed):
     sweep.run({"lr": 0.1}, timed([3.0, 2.0]), name="a")
-    stem = tmp_path / "my.table"
+    stem = tmp_path / "not" / "there" / "my.table"
     write_epochs_table(read_sweep(sweep.paths).runs, stem)
-    rows = json.loads((tmp_path / "my.table.json").read_text())
+    rows = json.loads(stem.with_name("my.table.json").read_text())
     assert [(row["run"], row["epoch"], row["lr"]) for row in rows] == [("a", 1, 0.1), ("a", 2, 0.1)]
-    lines = (tmp_path / "my.table.csv").read_text().splitlines()
+    lines = stem.with_name("my.table.csv").read_text().splitlines()
     assert lines[0].startswith("run,epoch,loss,")
     assert len(lines) == 3
 

@@ -80,6 +80,19 @@ def test_an_evaluation_that_is_broken_off_is_timed_too(clock: Clock) -> None:
     assert record.epoch_seconds == 1.0 and record.eval_seconds == 4.0
 
 
+@pytest.mark.parametrize("evaluates", [True, False])
+def test_what_follows_training_is_evaluation_only_where_there_was_one(clock: Clock, evaluates: bool) -> None:
+    epoch = begin(clock)
+    for _, labels in epoch.batches(slow(clock, 0.5)):
+        epoch.track(LOSS, torch.zeros(4, 3), labels)
+    clock.now += 0.25  # by hand
+    if evaluates:
+        epoch.track_eval(LOSS, samples=4)
+    record, _ = epoch.close()
+    assert (record.eval_seconds, record.tracking_seconds) == ((0.25, 0.0) if evaluates else (None, 0.25))
+    assert record.epoch_seconds == 1.0
+
+
 def test_batches_that_are_left_early_are_timed_to_the_end_of_their_step(clock: Clock) -> None:
     epoch = begin(clock)
     for _, labels in epoch.batches(slow(clock, 0.5)):

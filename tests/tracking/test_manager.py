@@ -7,6 +7,7 @@ import threading
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,11 @@ from torch.utils.data import DataLoader
 from runmanager import RunManager, expand_grid
 from runmanager.errors import DeviceUnavailableError, RunBusyError, RunExistsError, UsageError
 from runmanager.records.files import replace_file
+from runmanager.records.heartbeat import HeartbeatObserver
+from runmanager.records.process import ProcessIdentity
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun, encode_record
+from runmanager.tracking import manager as manager_module
 from runmanager.tracking.early_stop import EarlyStopOptions
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.tracking.sinks import ConsoleSink, LogSink, MemorySink
@@ -501,6 +505,51 @@ def test_a_running_run_belongs_to_its_process(tmp_path: Path, network: nn.Module
 class Params:
     lr: float
     batch_size: int
+
+
+def test_a_run_that_was_taken_over_meanwhile_writes_nothing_more(
+    tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
+) -> None:
+    """Its host was cut off for long, and another one has gone on with it."""
+    other = ProcessIdentity(pid=7, start_ticks=1, boot_id="other", host="elsewhere")
+    with (
+        pytest.raises(RunBusyError, match="was taken over by another process"),
+        RunManager(tmp_path / "sweep", sinks=[]).run({"lr": 1}, network, loader) as run,
+    ):
+        for epoch in run.epochs(3):
+            epoch.track(torch.tensor(1.0), samples=5)
+            if epoch.number == 2:
+                taken = msgspec.structs.replace(run.record, owner=other, attempt=2)
+                replace_file(run.folder.paths.record, encode_record(taken))
+    stored = only_run()
+    assert (stored.record, [epoch.epoch for epoch in stored.epochs]) == (taken, [1])
+    assert not stored.paths.error.exists() and stored.paths.heartbeat.exists()
+
+
+def test_a_run_of_another_host_is_watched_before_it_is_run_here(
+    tmp_path: Path,
+    network: nn.Module,
+    loader: Any,
+    train: Body,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    only_run: Callable[[], StoredRun],
+) -> None:
+    other = ProcessIdentity(pid=7, start_ticks=1, boot_id="other", host="elsewhere")
+    with RunManager(tmp_path / "sweep").run({"lr": 1}, network, loader):
+        pass
+    left = msgspec.structs.replace(only_run().record, status=Status.RUNNING, owner=other)
+    replace_file(only_run().paths.record, encode_record(left))
+    waits: list[float] = []
+    observer = partial(HeartbeatObserver, clock=lambda: sum(waits), wait=waits.append)
+    monkeypatch.setattr(manager_module, "HeartbeatObserver", observer)
+    with RunManager(tmp_path / "sweep", heartbeat_timeout=30.0).run({"lr": 1}, network, loader) as run:
+        train(run, network, loader)
+    assert sum(waits) == 30.0
+    assert only_run().record.status is Status.FINISHED
+    assert "says running on elsewhere; taken over if it shows no sign of life for 30 s" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="`heartbeat_timeout` must be a number of seconds of at least 10, got 1"):
+        RunManager(tmp_path / "sweep", heartbeat_timeout=1)
 
 
 def test_settings_come_as_mappings_tuples_and_dataclasses(tmp_path: Path, network: nn.Module, loader: Any) -> None:

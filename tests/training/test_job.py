@@ -1,14 +1,18 @@
 """The built-in job: the same numbers for the same seed, and for a run that was broken off."""
 
+import datetime
 import json
 
+import msgspec
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from runmanager.errors import RecordError, TensorMismatchError
+from runmanager.records.files import replace_file
+from runmanager.records.heartbeat import Beat, write_beat
 from runmanager.records.paths import SweepPaths
-from runmanager.records.store import RunFolder, read_run
+from runmanager.records.store import RunFolder, encode_record, read_run
 from runmanager.tracking.early_stop import EarlyStopOptions
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.sinks import LogSink, MemorySink
@@ -220,6 +224,48 @@ def test_events_that_a_power_cut_lost_do_not_spoil_the_file(job):
     resumed = job("broken")
     assert resumed.record.status == "finished"
     assert [step for step, _ in scalars(resumed)["train/loss"]][-2:] == [3, 4]
+
+
+def moved(stopped):
+    """A stopped run as it would be, had it been made on another machine."""
+    environment = msgspec.structs.replace(stopped.record.environment, host="elsewhere", torch_threads=64)
+    replace_file(stopped.paths.record, encode_record(msgspec.structs.replace(stopped.record, environment=environment)))
+    return stopped
+
+
+def test_epochs_that_were_made_elsewhere_do_not_count_and_are_named(job):
+    moved(job("broken", stop_after=3, epochs=6))
+    resumed = job("broken", epochs=6)
+    assert [each.warmup for each in resumed.epochs] == [True, True, True, True, False, False]
+    said = "epochs 1 to 3 were made in another environment (host elsewhere, now "
+    assert said in resumed.paths.log.read_text()
+    assert (resumed.record.environment.torch_threads, resumed.record.earlier[0].environment.torch_threads) == (1, 64)
+
+
+def test_each_attempt_is_a_span_of_its_own(job):
+    first = job("broken", stop_after=2)
+    second = job("broken", stop_after=3)
+    third = job("broken")
+    assert third.record.started_at == first.record.started_at
+    assert [(each.started_at, each.ended_at, each.last_epoch) for each in third.record.earlier] == [
+        (first.record.started_at, first.record.ended_at, 2),
+        (second.record.resumed_at, second.record.ended_at, 3),
+    ]
+    assert first.record.ended_at < second.record.resumed_at < second.record.ended_at < third.record.resumed_at
+    assert [each.warmup for each in third.epochs] == [True, False, True, True], "each process warms up, and no more"
+    assert "another environment" not in third.paths.log.read_text()
+
+
+def test_an_attempt_whose_end_nobody_saw_ends_with_its_last_sign(job):
+    stopped = job("broken", stop_after=2)
+    begun = datetime.datetime.fromisoformat(stopped.record.started_at)
+    gone = msgspec.structs.replace(stopped.record.owner, start_ticks=1)
+    vanished = msgspec.structs.replace(stopped.record, status="running", reason=None, ended_at=None, owner=gone)
+    replace_file(stopped.paths.record, encode_record(vanished))
+    last_beat = int(begun.timestamp()) + 3600
+    write_beat(stopped.paths.heartbeat, Beat(1800, 6, last_beat))
+    (attempt,) = job("broken").record.earlier
+    assert datetime.datetime.fromisoformat(attempt.ended_at).timestamp() == last_beat
 
 
 def test_a_damaged_checkpoint_fails_the_run_and_the_next_time_it_begins_anew(job):

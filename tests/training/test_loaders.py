@@ -158,12 +158,17 @@ def test_workers_are_seeded():
     assert len(noise[0].unique()) == 23  # no two workers draw the same
 
 
-def test_workers_that_start_in_an_epoch_are_seeded_by_it():
-    custom = Data(Samples(noise=1.0), Samples(), (1,), 3)
-    options = DataLoaderOptions(persistent_workers=False)
-    whole, resumed = (build(options, custom, num_workers=1).train for _ in range(2))
-    epoch(whole, 1)
-    assert same(epoch(whole, 2), epoch(resumed, 2))
+@pytest.mark.parametrize("persistent", [True, False])
+def test_what_a_dataset_draws_in_workers_depends_on_the_epoch_and_not_on_those_before(persistent):
+    custom = Data(Samples(noise=1.0), Samples(noise=1.0), (1,), 3)
+    options = DataLoaderOptions(persistent_workers=persistent)
+    whole, resumed = (build(options, custom, num_workers=2) for _ in range(2))
+    first = epoch(whole.train, 1)
+    second = epoch(whole.train, 2)
+    assert same(second, epoch(resumed.train, 2)), "workers that lived through the first epoch draw as new ones do"
+    assert not same(first, second)
+    validations = [list(whole.validation) for _ in range(2)]  # nobody tells it the epoch
+    assert same(validations[0], validations[1]) and same(validations[1], list(resumed.validation))
 
 
 def test_work_in_place_does_not_change_the_resident_set():

@@ -1,0 +1,91 @@
+"""What goes wrong beside the runs: before they begin nothing is run, afterwards the sweep is finished all the same."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.results import write
+
+
+@pytest.fixture
+def broken_launcher(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, BaseException], None]:
+    """Lets the launcher break off after so many cells."""
+    launch = LocalLauncher.launch
+
+    def set_up(cells: int, error: BaseException) -> None:
+        def broken(self: LocalLauncher, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Any:
+            launch(self, job_overrides[:cells], initial_job_idx)
+            raise error
+
+        monkeypatch.setattr(LocalLauncher, "launch", broken)
+
+    return set_up
+
+
+def test_a_launcher_that_breaks_off_leaves_a_finished_sweep(
+    broken_launcher: Callable[..., None],
+    command: Callable[..., Any],
+    sweep: Callable[[str], Any],
+    tiny: tuple[str, ...],
+) -> None:
+    broken_launcher(1, RuntimeError("the cluster is gone\nin two lines"))
+    done = command("-m", *tiny, "lr=0.1,0.2", "name=broken")
+    assert done.status == 1
+    assert done.faults == ["error: The launcher broke off: RuntimeError: the cluster is gone (--debug shows where)"]
+    assert [(row["lr"], row["status"]) for row in sweep("broken").rows()] == [("0.1", "finished"), ("0.2", "pending")]
+    assert sweep("broken").paths.report.exists()
+    assert "2 runs: 1 finished, 1 pending." in done.out
+
+
+def test_a_launcher_that_never_begins_a_run_is_a_usage_error(
+    broken_launcher: Callable[..., None],
+    command: Callable[..., Any],
+    sweep: Callable[[str], Any],
+    tiny: tuple[str, ...],
+) -> None:
+    broken_launcher(0, RuntimeError("no cluster"))
+    done = command("-m", *tiny, "lr=0.1,0.2", "name=none", "--debug")
+    assert done.status == 2
+    assert done.faults[-1].startswith("error: RuntimeError: no cluster")
+    assert "Traceback" in done.err and not sweep("none").records
+
+
+@pytest.mark.parametrize("times", [1, 99])
+def test_tables_that_cannot_be_written_end_no_run(
+    times: int,
+    command: Callable[..., Any],
+    sweep: Callable[[str], Any],
+    tiny: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    really, failures = write.write_tables, iter(range(times))
+
+    def full(*arguments: Any, **options: Any) -> None:
+        if next(failures, None) is not None:
+            raise OSError(28, "No space left on device")
+        really(*arguments, **options)
+
+    monkeypatch.setattr(write, "write_tables", full)
+    done = command("-m", *tiny, "lr=0.1,0.2", "name=full")
+    assert sweep("full").states() == {"lr=0.1": ("finished", None), "lr=0.2": ("finished", None)}
+    assert "The tables could not be written (OSError: [Errno 28] No space left on device); tried again" in done.out
+    assert "2 runs: 2 finished." in done.out
+    if times == 1:
+        assert (done.status, done.err) == (0, "") and len(sweep("full").rows()) == 2
+    else:
+        fault = "error: The tables could not be written: OSError: [Errno 28] No space left on device"
+        assert (done.status, done.faults) == (1, [f"{fault} (--debug shows where)"])
+
+
+def test_a_heartbeat_timeout_that_a_living_run_could_miss_is_refused(
+    command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
+) -> None:
+    done = command(*tiny, "name=hasty", "hydra.sweeper.heartbeat_timeout=1")
+    assert (done.status, done.out) == (2, "")
+    assert done.faults == [
+        "error: `hydra.sweeper.heartbeat_timeout` must be a number of seconds of at least 10, got 1; "
+        "a run beats every 2 s."
+    ]
+    assert not sweep("hasty").paths.root.exists()
