@@ -1,7 +1,6 @@
 """One run while it is running: its epochs, timed and tracked, and its end, written whatever happens."""
 
 import datetime
-import math
 import os
 import time
 import weakref
@@ -28,7 +27,7 @@ from runmanager.tracking.heartbeat import Heartbeat
 from runmanager.tracking.idle import IdleRun
 from runmanager.tracking.load import Load, LoadSample
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
-from runmanager.tracking.outcomes import outcome_of, traceback_of
+from runmanager.tracking.outcomes import divergence, outcome_of, outcome_of_epochs, traceback_of
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.tracking.timer import PhaseTimer, clock_for
 from runmanager.tracking.turns import turns_of
@@ -176,6 +175,11 @@ class ActiveRun:
         if self.turns is not None and self._stop is None:
             self.turns.wait()
 
+    @property
+    def is_to_fail(self) -> bool:
+        """Whether its end is known already, and is none that a measurement could be of use to."""
+        return self._stop is not None and self._stop.status is Status.FAILED
+
     def unrecorded_epoch(self) -> Epoch:
         """An epoch for steps that only `turns` tell of."""
         return Epoch(self._next_number(), timer=self._timer, device=self.device, heartbeat=self._heartbeat)
@@ -255,14 +259,11 @@ class ActiveRun:
 
     def _look_back(self) -> None:
         """Let the last epoch be the last one, if it diverged or nothing gets better any more."""
-        last = self.history[-1]
-        for name, loss in (("loss", last.loss), ("val_loss", last.val_loss)):
-            if loss is not None and not math.isfinite(loss):
-                message = f"{name} is {loss} in epoch {last.epoch}; try a smaller lr"
-                self._stop = Outcome(Status.FAILED, Reason.DIVERGED, message)
-                return
+        diverged = divergence(self.history[-1])
         reason = reason_to_stop(self.history, self._options.early_stop)
-        if reason is not None:
+        if diverged is not None:
+            self._stop = diverged
+        elif reason is not None:
             self.stop_early(reason)
 
     def _run_seconds(self) -> float:
@@ -311,18 +312,10 @@ class ActiveRun:
         return record
 
     def _outcome(self) -> Outcome:
-        done = self.history[-1].epoch if self.history else 0
-        if done == 0 and self._stop is None:
-            # Nothing that could be kept: another time it is begun anew.
-            return Outcome(Status.KILLED, Reason.INTERRUPTED, "left before its first epoch had ended")
         if self._interruption is not None and self.turns is not None and not self.turns.is_over:
             return self._interruption  # however many epochs it has, it is not measured yet
-        if self._stop is not None and (done != self._planned or self._stop.status is Status.FAILED):
-            return self._stop  # asked to stop after what was the last epoch anyway, it has run them all
-        if self._planned is not None and done < self._planned:
-            message = f"the loop was left after {done} of {self._planned} epochs"
-            return Outcome(Status.FINISHED, Reason.EARLY_STOPPED, message)
-        return Outcome(Status.FINISHED)
+        done = self.history[-1].epoch if self.history else 0
+        return outcome_of_epochs(done, planned=self._planned, stop=self._stop)
 
     def _outcome_of(self, error: BaseException) -> Outcome:
         batch_size = self.record.config.get("batch_size")
