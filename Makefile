@@ -11,13 +11,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | tr ' ' '-')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kill lint clean FORCE
+.PHONY: help demo test test-kill test-deaths lint clean FORCE
 
 help:
 	@echo "make demo    a small grid on the built-in digits, with its tables, in under a minute"
 	@echo "make test    everything that must hold: lint, types, layers, tests"
 	@echo "make lint    the same without the tests"
 	@echo "make test-kill  200 kills of running sweeps, each gone on with; takes a quarter of an hour"
+	@echo "make test-deaths  eight ways to die under five launchers; takes half an hour"
 	@echo "make clean   remove .venv and caches (never outputs/)"
 
 demo: $(STAMP)
@@ -28,6 +29,9 @@ test: lint
 
 test-kill: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/kills.py --kills 200 --write docs/reliability.md
+
+test-deaths: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/deaths.py --write docs/reliability.md
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,14 +1,17 @@
 """Following a sweep from its files alone: its cells as they stand, and their progress until the last has ended."""
 
+import contextlib
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 
 from runmanager.app.progress import RunDisplay, run_line
+from runmanager.app.queued import QueuedCells
 from runmanager.app.summary import show_results
 from runmanager.errors import RecordError
+from runmanager.launching.slurm_queue import WAITING_STATES, SlurmQueue
 from runmanager.records.heartbeat import HeartbeatObserver, last_heard, read_beat
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.run import RunRecord
@@ -24,11 +27,17 @@ _NOT_ENDED = object()
 
 @dataclass(frozen=True)
 class CellState:
-    """A cell's run: its record, states made true; None before it has begun, and where its file is damaged."""
+    """A cell's run: its record, states made true; None before it has begun, and where its file is damaged.
+
+    `is_queued` is whether Slurm has a job for it; None where it was given one and cannot be asked. `is_put_back` is
+    whether Slurm has put the job of a run that it had stopped back into its queue.
+    """
 
     paths: RunPaths
     record: RunRecord | None
     is_damaged: bool = False
+    is_queued: bool | None = False
+    is_put_back: bool = False
 
     @property
     def is_ended(self) -> bool:
@@ -39,8 +48,18 @@ class CellState:
         return self.record is not None and self.record.status is Status.RUNNING
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether it is still to begin, or to go on."""
+        return self.is_put_back or not (self.is_ended or self.is_running)
+
+    @property
     def word(self) -> str:
-        return "damaged" if self.is_damaged else str(self.record.status if self.record else Status.PENDING)
+        if self.is_waiting:
+            return _WAITING_WORDS[self.is_queued]
+        return "damaged" if self.record is None else str(self.record.status)
+
+
+_WAITING_WORDS = {True: "queued", False: str(Status.PENDING), None: "handed to Slurm"}
 
 
 @dataclass(frozen=True)
@@ -53,12 +72,12 @@ class SweepState:
     @property
     def is_ended(self) -> bool:
         """Whether every cell has ended and nobody is about to begin one again."""
-        return self.is_driven is False and all(cell.is_ended for cell in self.cells)
+        return self.is_driven is False and all(cell.is_ended and not cell.is_queued for cell in self.cells)
 
     @property
     def status(self) -> int:
         """The sweep's exit status as far as it is known: 1 as soon as a run has ended badly."""
-        ended = [cell for cell in self.cells if cell.is_ended]
+        ended = [cell for cell in self.cells if cell.is_ended and not cell.is_put_back]
         return int(any(cell.record is None or not cell.record.status.is_success for cell in ended))
 
     def in_words(self) -> str:
@@ -71,24 +90,36 @@ class SweepReader:
     """Reads a sweep's state again and again; files that did not change are not read again.
 
     What is on another host is judged by `observer`: a run by its heartbeat, and a driver is taken to be gone when it
-    has let no record change for the same time.
+    has let no record change for the same time. `queue` is asked for the cells that were handed to Slurm; None asks
+    nobody.
     """
 
-    def __init__(self, paths: SweepPaths, *, observer: HeartbeatObserver | None = None) -> None:
+    def __init__(
+        self, paths: SweepPaths, *, observer: HeartbeatObserver | None = None, queue: SlurmQueue | None = None
+    ) -> None:
         self._paths = paths
         self._observer = observer or HeartbeatObserver()
+        self._queued = QueuedCells(paths, queue, clock=self._observer.clock)
         self._known: dict[str, tuple[tuple[int, int], CellState]] = {}
-        self._last: dict[str, tuple[int, int]] = {}
+        self._last: dict[str, tuple[int, int]] | None = None
         self._changed_at = self._observer.clock()
 
     def read(self) -> SweepState:
         """The state now. Raises `RecordError` where sweep.json is damaged."""
         plan = read_sweep_record(self._paths)
+        jobs = self._queued.look()  # first: a job that is over by now has left its run's end behind
         cells = _in_order(plan.planned if plan else (), self._runs(), self._paths)
         stored = {name: mark for name, (mark, _) in self._known.items()}
-        if stored != self._last:
-            self._last, self._changed_at = stored, self._observer.clock()
-        return SweepState(cells, self._is_driven(plan))
+        if self._last is not None and stored != self._last:
+            self._changed_at = self._observer.clock()
+        self._last = stored
+        return SweepState([self._with_job(cell, jobs) for cell in cells], self._is_driven(plan))
+
+    def _with_job(self, cell: CellState, jobs: Mapping[str, str | None]) -> CellState:
+        job = jobs.get(cell.paths.name, "")
+        # A job that waited before its run ended says nothing of the time after it.
+        is_put_back = cell.is_ended and job in WAITING_STATES and self._queued.asked_at >= self._changed_at
+        return replace(cell, is_queued=None if job is None else bool(job), is_put_back=is_put_back)
 
     def _runs(self) -> list[CellState]:
         return [self._run(RunPaths(folder)) for folder in run_folders(self._paths)]
@@ -129,9 +160,9 @@ def _in_order(planned: Sequence[PlannedCell], runs: Sequence[CellState], sweep: 
     return cells + [run for run in others if run.is_damaged or run.record is not None]
 
 
-def show_state(sweep: SweepPaths, console: Console) -> int:
+def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None = None) -> int:
     """Print the sweep's state, with a line for each run that is running or has ended badly; return its status."""
-    state = SweepReader(sweep).read()
+    state = SweepReader(sweep, queue=queue).read()
     console.print(f"{sweep.root}: {state.in_words()}", markup=False, highlight=False)
     for number, cell in enumerate(state.cells, start=1):
         if cell.record is None or cell.record.status.is_success:
@@ -150,14 +181,21 @@ def show_state(sweep: SweepPaths, console: Console) -> int:
     return state.status
 
 
-def follow_sweep(sweep: SweepPaths, console: Console, *, observer: HeartbeatObserver | None = None) -> int:
+def follow_sweep(
+    sweep: SweepPaths,
+    console: Console,
+    *,
+    queue: SlurmQueue | None = None,
+    observer: HeartbeatObserver | None = None,
+) -> int:
     """Show the sweep's runs until every cell has ended, then its tables; return its exit status.
 
-    Only files are read, so it serves beside the driver, after it, and without one. `observer` tells of runs of other
-    hosts whether they are gone, and how to wait between two looks.
+    Only files are read, so it serves beside the driver, after it, and without one; of cells that were handed to Slurm
+    its `queue` is asked too, where there is one. Where nobody else has written their report, it is written at the end.
+    `observer` tells of runs of other hosts whether they are gone, and how to wait between two looks.
     """
     observer = observer or HeartbeatObserver()
-    reader = SweepReader(sweep, observer=observer)
+    reader = SweepReader(sweep, observer=observer, queue=queue)
     state = reader.read()
     display = RunDisplay(console, num_runs=len(state.cells))
     display.say(f"{sweep.root}: {state.in_words()}")
@@ -170,8 +208,23 @@ def follow_sweep(sweep: SweepPaths, console: Console, *, observer: HeartbeatObse
                 break
             observer.wait(LOOK_SECONDS)
             state = reader.read()
+    _write_missing_report(sweep, state)
     show_results(sweep, console, observer=observer)
     return state.status
+
+
+def _write_missing_report(sweep: SweepPaths, state: SweepState) -> None:
+    """Do what the last of Slurm's jobs would have done, had it not been killed as a whole."""
+    if not sweep.slurm_jobs.exists():
+        return  # its driver has done so, or will
+    written = sweep.report.stat().st_mtime_ns if sweep.report.exists() else 0
+    ends = [cell.paths.record.stat().st_mtime_ns for cell in state.cells if cell.record is not None]
+    if max(ends, default=0) <= written:
+        return
+    from runmanager.results.write import write_tables
+
+    with contextlib.suppress(OSError):  # somebody who may only read here
+        write_tables(sweep)
 
 
 class _Follower:
@@ -182,7 +235,7 @@ class _Follower:
         self._running: dict[str, RunPaths] = {}
         self._ended: dict[str, RunRecord | None] = {}
         self._gone: set[str] = set()
-        self._has_said_that_nobody_runs = False
+        self._said_whom: set[str] = set()
 
     def begin(self, state: SweepState) -> None:
         """Show of what has ended already only what ended badly."""
@@ -212,7 +265,7 @@ class _Follower:
                 self._ended[name] = cell.record
                 self._display.ended(cell.paths, cell.record)
         self._display.follow(list(self._running.values()))
-        self._say_if_nobody_runs(state)
+        self._say_who_waits(state)
 
     def _is_in_doubt(self, cell: CellState, state: SweepState) -> bool:
         """Whether a run's process has just gone, and its driver may be about to write how."""
@@ -221,18 +274,26 @@ class _Follower:
         self._gone.add(cell.paths.name)
         return True
 
-    def _say_if_nobody_runs(self, state: SweepState) -> None:
-        pending = sum(not cell.is_ended for cell in state.cells)
-        if state.is_driven is False and pending and not self._running:
-            if not self._has_said_that_nobody_runs:
-                self._display.say(f"{pending} cells wait for somebody to run them; Ctrl-C leaves.")
-            self._has_said_that_nobody_runs = True
-        else:
-            self._has_said_that_nobody_runs = False
+    def _say_who_waits(self, state: SweepState) -> None:
+        """Say for whom the cells wait while none runs and no driver is at work; once, until that changes."""
+        is_nobody_at_it = state.is_driven is False and not self._running
+        waiting = [cell for cell in state.cells if cell.is_waiting] if is_nobody_at_it else []
+        whom = Counter(_WAITS_FOR[cell.is_queued] for cell in waiting)
+        if whom and whom.keys() != self._said_whom:
+            self._display.say("; ".join(f"{number} {words}" for words, number in whom.items()) + "; Ctrl-C leaves.")
+        self._said_whom = set(whom)
+
+
+_WAITS_FOR = {
+    True: "cells wait in Slurm's queue",
+    False: "cells wait for somebody to run them",
+    None: "cells were handed to Slurm, which cannot be asked from here",
+}
 
 
 def _has_just_gone(cell: CellState, state: SweepState) -> bool:
-    return cell.record is not None and cell.record.status is Status.CRASHED and state.is_driven is True
+    is_attended = state.is_driven is True or cell.is_queued is True
+    return cell.record is not None and cell.record.status is Status.CRASHED and is_attended
 
 
 def epochs_of(record: RunRecord) -> int:

@@ -12,6 +12,7 @@ from typing import Self
 from rich.console import Console
 
 from runmanager.app.elsewhere import follow_elsewhere, stored_record
+from runmanager.app.following import SweepReader
 from runmanager.app.progress import RunDisplay
 from runmanager.app.summary import command_name, show_results
 from runmanager.errors import RecordError, RunManagerError
@@ -245,10 +246,10 @@ class SweepWatcher(Listener):
 
 
 def write_tables_alone(sweep: SweepPaths) -> None:
-    """Write the tables of a sweep that has no driver."""
+    """Write the tables of a sweep that has no driver, and its report if the last of its cells has just ended."""
     from runmanager.results.write import write_tables
 
-    write_tables(sweep, report=False)
+    write_tables(sweep, report=all(cell.is_ended for cell in SweepReader(sweep).read().cells))
 
 
 def _record_of(run: PlannedRun, pid: int) -> tuple[RunRecord | None, bool]:

@@ -28,14 +28,17 @@ def watch(
     from rich.console import Console
 
     from runmanager.app.following import follow_sweep, show_state
+    from runmanager.app.queued import slurm_here
 
     if faults := timeout_faults("--heartbeat-timeout", heartbeat_timeout):
         raise UsageError(faults[0])
     paths = find_sweep(sweep)
     console = Console(highlight=False)
     if once:
-        return show_state(paths, console)
+        return show_state(paths, console, queue=slurm_here())
     try:
-        return follow_sweep(paths, console, observer=HeartbeatObserver(limit_seconds=heartbeat_timeout))
+        return follow_sweep(
+            paths, console, queue=slurm_here(), observer=HeartbeatObserver(limit_seconds=heartbeat_timeout)
+        )
     except KeyboardInterrupt:
         return _INTERRUPTED

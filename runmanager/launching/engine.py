@@ -17,11 +17,11 @@ from typing import Any
 from runmanager.launching.child import Raised, Request, Returned
 from runmanager.launching.forking import Started, Starter, kill_group
 from runmanager.launching.gpus import VISIBLE_VARIABLE
+from runmanager.launching.interrupts import Interrupts
 from runmanager.launching.jobs import Ending, Job, Listener
 from runmanager.launching.limits import LimitWatch
 from runmanager.launching.options import RETRIED
 from runmanager.launching.queueing import JobQueue, Try
-from runmanager.launching.signals import signals_call
 from runmanager.launching.slots import EVERY_GPU, GpuSlots, Lease
 from runmanager.launching.turns import TurnKeeper
 from runmanager.records.states import Outcome, Reason, Status
@@ -89,14 +89,13 @@ class LocalEngine:
         self._retries = retries or Retries()
         self._stop_on_error = stop_on_error
         self._starter = Starter(preload=preload, environment=_server_environment(self._at_work))
-        self._interrupts = 0
-        self._heeded = 0
+        self._interrupts = Interrupts()
         self._is_halted = False
 
     @property
     def was_interrupted(self) -> bool:
         """Whether the user asked to stop."""
-        return self._interrupts > 0
+        return bool(self._interrupts)
 
     @property
     def _at_work(self) -> int:
@@ -108,7 +107,7 @@ class LocalEngine:
         queue = JobQueue(jobs, self._slots)
         children: list[_Child] = []
         self._is_halted = False
-        with signals_call((signal.SIGINT, signal.SIGTERM), self._count_interrupt):
+        with self._interrupts.counted():
             try:
                 while True:
                     self._fill(children, queue, listener)
@@ -226,17 +225,17 @@ class LocalEngine:
             child.process.exitcode,
             child.answer,
             # One that had no handler yet dies of the SIGTERM that should have let its epoch end.
-            was_stopped=self._heeded > 1 or (self._heeded == 1 and child.process.exitcode == -signal.SIGTERM),
+            was_stopped=self._interrupts.is_at_once
+            or (self._interrupts.heeded == 1 and child.process.exitcode == -signal.SIGTERM),
             verdict=child.verdict,
         )
         child.process.close()
         return ending
 
     def _heed_interrupts(self, children: Sequence[_Child], listener: Listener) -> None:
-        if self._interrupts == self._heeded:
+        if not self._interrupts.heed():
             return
-        self._heeded = self._interrupts
-        at_once = self._heeded > 1
+        at_once = self._interrupts.is_at_once
         listener.stopping(at_once=at_once)
         for child in children:
             if at_once:
@@ -244,9 +243,6 @@ class LocalEngine:
             elif child.process.exitcode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child.process.pid, signal.SIGTERM)
-
-    def _count_interrupt(self) -> None:
-        self._interrupts += 1
 
 
 class _Answer(Listener):

@@ -35,7 +35,9 @@ __all__ = [
     "JobFacts",
     "LocalLauncher",
     "LocalLauncherOptions",
+    "ProcessLauncher",
     "Recorder",
+    "refuse_stall_timeout",
     "register",
     "register_plugin",
     "run_hydra_job",
@@ -60,7 +62,33 @@ class JobFacts:
     heartbeat: Path
 
 
-class LocalLauncher(Launcher):
+class ProcessLauncher(Launcher):
+    """What our launchers share: each job has a process of its own, here or on a cluster's node."""
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Called by Hydra."""
+        self._context = hydra_context
+        self._task = task_function
+        self._config = config
+
+    def _composed(self, overrides: Sequence[str], key: int) -> DictConfig:
+        """The configuration of the job of this key."""
+        config = self._context.config_loader.load_sweep_config(self._config, list(overrides))
+        with open_dict(config):
+            config.hydra.job.id = str(key)
+            config.hydra.job.num = key
+        return config
+
+
+def refuse_stall_timeout(seconds: float | None) -> None:
+    """Raise `ConfigurationError` for a `stall_timeout` where nobody has told the launcher what a step is."""
+    if seconds is not None:
+        raise ConfigurationError(
+            ["`hydra.launcher.stall_timeout` must be null where nobody says what a step is; use timeout."]
+        )
+
+
+class LocalLauncher(ProcessLauncher):
     """Runs each job in a fresh process on this machine; one that dies takes no other with it.
 
     A sweeper may set `listener`, `facts` (one a job), `overrides_for`, which is asked for a job's overrides just before
@@ -111,12 +139,6 @@ class LocalLauncher(Launcher):
         per_run = self.options.gpus_per_run
         return GpuWish(1 if per_run is None else per_run)
 
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Called by Hydra."""
-        self._context = hydra_context
-        self._task = task_function
-        self._config = config
-
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run the jobs; a job that died is a failed return, and the others run all the same."""
         setup_globals()
@@ -131,10 +153,8 @@ class LocalLauncher(Launcher):
         return returns
 
     def _jobs(self, job_overrides: Sequence[Sequence[str]], first: int) -> Iterator[Job]:
-        if self.options.stall_timeout is not None and not self.facts:
-            raise ConfigurationError(
-                ["`hydra.launcher.stall_timeout` must be null where nobody says what a step is; use timeout."]
-            )
+        if not self.facts:
+            refuse_stall_timeout(self.options.stall_timeout)
         for place, overrides in enumerate(job_overrides):
             if not self.listener.wants(first + place):
                 continue
@@ -150,11 +170,7 @@ class LocalLauncher(Launcher):
     def _arguments(self, index: int, overrides: Sequence[str], number: int) -> tuple[Any, ...]:
         if self.overrides_for is not None:
             overrides = self.overrides_for(index, number)
-        config = self._context.config_loader.load_sweep_config(self._config, list(overrides))
-        with open_dict(config):
-            config.hydra.job.id = str(index)
-            config.hydra.job.num = index
-        return self._task.__module__, self._task.__qualname__, config
+        return self._task.__module__, self._task.__qualname__, self._composed(overrides, index)
 
 
 def _checked(options: LocalOptions) -> LocalOptions:

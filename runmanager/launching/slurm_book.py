@@ -1,15 +1,16 @@
 """Which job of Slurm's each cell was last handed to, kept in the sweep's folder so that no cell is submitted twice."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import msgspec
 
 from runmanager.errors import RecordError
+from runmanager.launching.slurm_queue import SlurmQueue
 from runmanager.records.files import locked_folder, replace_file
 from runmanager.records.paths import SweepPaths
 
-__all__ = ["locked_book", "read_book"]
+__all__ = ["locked_book", "read_book", "states_in_queue"]
 
 
 def read_book(sweep: SweepPaths) -> dict[str, str]:
@@ -20,6 +21,12 @@ def read_book(sweep: SweepPaths) -> dict[str, str]:
         return {}
     except msgspec.MsgspecError as error:
         raise RecordError(f"{sweep.slurm_jobs} is damaged: {error}; remove it when no job is queued.") from error
+
+
+def states_in_queue(book: Mapping[str, str], queue: SlurmQueue) -> dict[str, str] | None:
+    """The state of each cell's job that is in Slurm's queue, waiting or running; None where Slurm does not answer."""
+    states = queue.states(book.values())
+    return None if states is None else {name: states[job] for name, job in book.items() if job in states}
 
 
 @contextmanager

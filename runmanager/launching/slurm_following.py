@@ -1,7 +1,6 @@
 """A driver that waits for its jobs: it sees them begin and end, and hands a cell in again that Slurm has stopped."""
 
 import pickle
-import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,12 +12,12 @@ import msgspec
 from runmanager.errors import RecordError
 from runmanager.launching.child import Raised
 from runmanager.launching.endings import write_missing_end
+from runmanager.launching.interrupts import Interrupts
 from runmanager.launching.jobs import Ending, Job, Listener, outcome_of_ending
 from runmanager.launching.plan import PlannedRun
-from runmanager.launching.signals import signals_call
 from runmanager.launching.slurm_job import Report, owner_note
 from runmanager.launching.slurm_options import SlurmOptions
-from runmanager.launching.slurm_queue import JobEnd, SlurmQueue
+from runmanager.launching.slurm_queue import WAITING_STATES, JobEnd, SlurmQueue
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.states import Outcome, Reason, Status
 from runmanager.records.store import read_epochs, read_record
@@ -88,17 +87,16 @@ class _Follower:
         self._submit_again = submit_again
         self._open: list[Submitted] = []
         self._to_submit: list[Submitted] = []
-        self._interrupts = 0
-        self._heeded = 0
+        self._interrupts = Interrupts()
 
     def follow(self, submitted: Sequence[Submitted]) -> bool:
         self._open = list(submitted)
         for each in self._open:
             each.epochs_before = each.num_epochs
         due = 0.0
-        with signals_call((signal.SIGINT, signal.SIGTERM), self._count_interrupt):
+        with self._interrupts.counted():
             while self._open or self._to_submit:
-                if self._interrupts > self._heeded:
+                if self._interrupts.heed():
                     self._stop()
                     due = 0.0
                 if time.monotonic() >= due:
@@ -106,7 +104,7 @@ class _Follower:
                     due = time.monotonic() + self._options.poll_seconds
                 self._listener.tick()
                 time.sleep(_TICK_SECONDS)
-        return self._interrupts > 0
+        return bool(self._interrupts)
 
     def _look(self) -> None:
         """Ask Slurm once, and see what has begun, ended, or is to be submitted again."""
@@ -117,7 +115,7 @@ class _Follower:
             state = states.get(each.job)
             if state is not None:
                 each.looks_in_vain = 0
-                if state not in ("PENDING", "CONFIGURING", "REQUEUED"):
+                if state not in WAITING_STATES:
                     self._see_begun(each)
                 continue
             each.looks_in_vain += 1
@@ -136,11 +134,11 @@ class _Follower:
             return
         each.has_begun = True
         self._listener.started(_as_job(each), pid or 0)
-        if self._heeded and not is_over:
+        if self._interrupts.heeded and not is_over:
             self._queue.signal([each.job], "TERM")  # it slipped out of the queue just before
 
     def _see_gone(self, each: Submitted, report: Report | None, end: JobEnd) -> None:
-        if self._heeded and report is None and not each.has_begun and not _has_a_record(each):
+        if self._interrupts.heeded and report is None and not each.has_begun and not _has_a_record(each):
             return  # taken out of the queue: it stays pending
         self._see_begun(each, is_over=True)
         ending = self._ending(each, report, end)
@@ -160,7 +158,7 @@ class _Follower:
         job = _as_job(each)
         if report is not None:
             return Ending(job, report.exit_code, report.answer, report.was_stopped, report.verdict)
-        if self._heeded:
+        if self._interrupts.heeded:
             stopped = Outcome(Status.KILLED, Reason.INTERRUPTED, "interrupted")
             return Ending(job, end.exit_code, None, verdict=stopped)
         log = self._folder / f"{each.job}_0_log.out"
@@ -172,7 +170,7 @@ class _Follower:
             write_missing_end(each.run, outcome)
 
     def _is_worth_another_try(self, each: Submitted, report: Report | None, end: JobEnd) -> bool:
-        if self._heeded or end.state == "CANCELLED" or each.num_resubmissions >= self._options.resubmissions:
+        if self._interrupts.heeded or end.state == "CANCELLED" or each.num_resubmissions >= self._options.resubmissions:
             return False
         by_slurm = end.state in _STOPPED_BY_SLURM if report is None else report.was_told
         if not by_slurm or _has_done_its_work(each):
@@ -193,18 +191,14 @@ class _Follower:
             self._open.append(each)
 
     def _stop(self) -> None:
-        self._heeded = self._interrupts
         self._to_submit.clear()  # their records say that they were stopped, which is how they stay
         jobs = [each.job for each in self._open]
-        self._listener.stopping(at_once=self._heeded > 1)
-        if self._heeded > 1:
+        self._listener.stopping(at_once=self._interrupts.is_at_once)
+        if self._interrupts.is_at_once:
             self._queue.kill(jobs)
             return
         self._queue.cancel(jobs)
         self._queue.signal([each.job for each in self._open if each.has_begun], "TERM")
-
-    def _count_interrupt(self) -> None:
-        self._interrupts += 1
 
 
 def _as_job(each: Submitted) -> Job:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from runmanager.errors import RunManagerError
 
-__all__ = ["JobEnd", "SlurmQueue", "read_end", "read_states"]
+__all__ = ["WAITING_STATES", "JobEnd", "SlurmQueue", "read_end", "read_states"]
+
+WAITING_STATES = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})
+"""States in which a job is in the queue and does nothing yet, or nothing any more."""
 
 _PATIENCE_SECONDS = 60.0
 

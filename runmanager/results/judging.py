@@ -134,10 +134,11 @@ def _took_turns(baseline: Side, candidate: Side) -> bool:
     """Whether neither side as a whole began before the other: then a drift of the machine hits both alike.
 
     Judged by the share of all pairs of runs in which the baseline's began first (the statistic of Mann and Whitney
-    1947, over the product of the counts): 0.5 for sides that take turns, 0 or 1 where one comes after the other.
+    1947, over the product of the counts): 0.5 for sides that take turns, 0 or 1 where one comes after the other. Runs
+    that began at one time count half for either.
     """
     begun = [[run.record.started_at or "" for run in side.finished] for side in (baseline, candidate)]
-    first = sum(one < other for one in begun[0] for other in begun[1])
+    first = sum(0.5 * (one <= other) + 0.5 * (one < other) for one in begun[0] for other in begun[1])
     return _IN_TURNS[0] <= first / (len(begun[0]) * len(begun[1])) <= _IN_TURNS[1]
 
 

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -13,6 +13,9 @@ import pytest
 from rich.console import Console
 
 from runmanager.app.following import SweepReader, follow_sweep, show_state
+from runmanager.app.watching import write_tables_alone
+from runmanager.launching.slurm_book import locked_book
+from runmanager.launching.slurm_queue import SlurmQueue
 from runmanager.records.heartbeat import Beat, HeartbeatObserver, write_beat
 from runmanager.records.ownership import claim_run
 from runmanager.records.paths import SweepPaths
@@ -279,6 +282,143 @@ def test_the_state_at_once(disk: Callable[[int], Disk]) -> None:
     assert lines[1:3] == ["> 1/4  lr=0  running  loss 0.250 20/s  epoch 1/3", "> 3/4  lr=2  running  epoch 0/3"]
     assert lines[3].endswith("grid: 4 cells: 1 running, 1 finished, 1 killed, 1 pending")
     assert lines[5] == "✗ 3/4  lr=2  killed (signal)"
+
+
+class Queue(SlurmQueue):
+    """What Slurm says of each job; None where it does not answer."""
+
+    def __init__(self, states: dict[str, str] | None) -> None:
+        self.now = states
+
+    def states(self, jobs: Iterable[str]) -> dict[str, str] | None:
+        return None if self.now is None else {job: self.now[job] for job in jobs if job in self.now}
+
+
+def hand_over(sweep: Disk) -> None:
+    """As a driver that does not wait: each cell has a job, `7_0`, `7_1`, …, and the driver is gone."""
+    with locked_book(sweep.paths) as book:
+        book.update((name, f"7_{number}") for number, name in enumerate(sweep.names))
+    leave_sweep(sweep.paths, ME)
+
+
+@pytest.fixture
+def clock() -> list[float]:
+    """The time, to be moved by a test."""
+    return [100.0]
+
+
+def reader_of(sweep: Disk, queue: SlurmQueue | None, clock: list[float]) -> SweepReader:
+    return SweepReader(sweep.paths, queue=queue, observer=HeartbeatObserver(clock=lambda: clock[0]))
+
+
+def test_what_waits_in_slurm_is_queued_and_what_is_gone_from_it_is_not(
+    disk: Callable[[int], Disk], clock: list[float]
+) -> None:
+    sweep = disk(3)
+    hand_over(sweep)
+    queue = Queue({"7_0": "RUNNING", "7_1": "PENDING"})
+    reader = reader_of(sweep, queue, clock)
+    sweep.begin(0)
+    assert reader.read().in_words() == "3 cells: 1 running, 1 queued, 1 pending"
+    queue.now = None
+    clock[0] += 10
+    assert reader.read().in_words() == "3 cells: 1 running, 1 queued, 1 pending", "no answer says nothing"
+    queue.now = {}
+    clock[0] += 10
+    assert reader.read().in_words() == "3 cells: 1 running, 2 pending"
+
+
+def test_where_slurm_cannot_be_asked_nothing_is_claimed(disk: Callable[[int], Disk], clock: list[float]) -> None:
+    sweep = disk(2)
+    hand_over(sweep)
+    assert reader_of(sweep, None, clock).read().in_words() == "2 cells: 2 handed to Slurm"
+    assert reader_of(sweep, Queue(None), clock).read().in_words() == "2 cells: 2 handed to Slurm"
+
+
+def test_slurm_is_not_asked_all_the_time(disk: Callable[[int], Disk], clock: list[float]) -> None:
+    sweep = disk(1)
+    hand_over(sweep)
+    queue = Queue({"7_0": "PENDING"})
+    reader = reader_of(sweep, queue, clock)
+    reader.read()
+    queue.now = {}
+    clock[0] += 1
+    assert reader.read().in_words() == "1 cells: 1 queued"
+
+
+def test_a_sweep_has_not_ended_while_slurm_may_go_on_with_a_run(
+    disk: Callable[[int], Disk], clock: list[float]
+) -> None:
+    sweep = disk(1)
+    hand_over(sweep)
+    queue = Queue({"7_0": "RUNNING"})
+    reader = reader_of(sweep, queue, clock)
+    sweep.begin(0)
+    assert not reader.read().is_ended
+    sweep.end(0, Status.KILLED, Reason.INTERRUPTED)
+    clock[0] += 1
+    state = reader.read()
+    assert (state.is_ended, state.in_words()) == (False, "1 cells: 1 killed")
+    queue.now = {"7_0": "PENDING"}
+    clock[0] += 10
+    state = reader.read()
+    assert (state.is_ended, state.status, state.in_words()) == (False, 0, "1 cells: 1 queued")
+    sweep.begin(0, attempt=2)
+    assert reader.read().in_words() == "1 cells: 1 running"
+    sweep.end(0)
+    clock[0] += 1
+    assert reader.read().in_words() == "1 cells: 1 finished", "the job that waited had not begun its run then"
+    queue.now = {}
+    clock[0] += 10
+    state = reader.read()
+    assert (state.is_ended, state.status) == (True, 0)
+
+
+def test_whom_the_cells_wait_for_is_said(disk: Callable[[int], Disk]) -> None:
+    sweep = disk(2)
+    hand_over(sweep)
+    out = io.StringIO()
+
+    def leave(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    def said(states: dict[str, str] | None) -> str:
+        with pytest.raises(KeyboardInterrupt):
+            follow_sweep(
+                sweep.paths,
+                Console(file=out, width=200),
+                queue=Queue(states),
+                observer=HeartbeatObserver(wait=leave),
+            )
+        return out.getvalue().splitlines()[-1]
+
+    queued = "cells wait in Slurm's queue"
+    assert said({"7_0": "PENDING", "7_1": "PENDING"}) == f"2 {queued}; Ctrl-C leaves."
+    assert said({"7_0": "PENDING"}) == f"1 {queued}; 1 cells wait for somebody to run them; Ctrl-C leaves."
+    assert said(None) == "2 cells were handed to Slurm, which cannot be asked from here; Ctrl-C leaves."
+
+
+def test_the_report_of_a_detached_sweep_is_written_if_no_job_could(disk: Callable[[int], Disk]) -> None:
+    sweep = disk(1)
+    hand_over(sweep)
+    sweep.begin(0)
+    sweep.end(0)
+    assert follow_sweep(sweep.paths, Console(file=io.StringIO()), queue=Queue({})) == 0
+    assert sweep.paths.report.exists()
+    written = sweep.paths.report.stat().st_mtime_ns
+    assert follow_sweep(sweep.paths, Console(file=io.StringIO()), queue=Queue({})) == 0
+    assert sweep.paths.report.stat().st_mtime_ns == written
+
+
+def test_the_last_job_writes_the_report(disk: Callable[[int], Disk]) -> None:
+    sweep = disk(2)
+    hand_over(sweep)
+    for number, is_last in ((0, False), (1, True)):
+        sweep.begin(number)
+        sweep.end(number)
+        write_tables_alone(sweep.paths)
+        assert sweep.paths.results("csv").exists()
+        assert sweep.paths.report.exists() is is_last
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
-"""The harness as a module, and its undisturbed sweeps, run once."""
+"""The harnesses as modules, and what they do only once."""
 
-import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,16 +8,23 @@ from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))  # as where they are started as commands
+
 
 @pytest.fixture(scope="session")
 def kills() -> ModuleType:
     """tests/reliability/kills.py."""
-    spec = importlib.util.spec_from_file_location("kills", Path(__file__).with_name("kills.py"))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["kills"] = module  # dataclasses look themselves up in here
-    spec.loader.exec_module(module)
-    return module
+    import kills
+
+    return kills
+
+
+@pytest.fixture(scope="session")
+def deaths() -> ModuleType:
+    """tests/reliability/deaths.py."""
+    import deaths
+
+    return deaths
 
 
 @pytest.fixture(scope="session")

@@ -7,31 +7,28 @@ import argparse
 import csv
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from commands import DEADLINE_SECONDS, LOOK_SECONDS, ended, start, wait_until
+from page import write_row
 
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Status
 from runmanager.records.store import read_epochs, read_sweep
 
-ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_SECONDS = 300  # of a sweep, on a machine that has much else to do
 TARGETS = ("driver", "run", "group")
 _LATEST = 0.6  # a kill comes at most so long after the sweep was seen to run, as a share of what one takes by itself
-_LOOK_SECONDS = 0.01
 
 # Somebody's own model. It notes the beginning of each epoch, so that one that runs twice is seen whatever the records
 # say, and dies where a file in the folder `deaths` says so. Its steps are counted in a buffer: a checkpoint has them.
@@ -105,17 +102,7 @@ class Sweep:
         """Give the command, in a process group of its own; what it says goes to a file beside the sweeps."""
         (self.folder / "killable.py").write_text(MODEL)
         words = ["-m", *_BASE, *VARIANTS[self.variant], f"name={self.name}"]
-        variables = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-        with (self.folder / f"{self.name}.log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "runmanager", *words],
-                cwd=self.folder,
-                env={**os.environ, **variables},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        return start(self.folder, *words, log=self.folder / f"{self.name}.log")
 
     def run(self) -> float:
         """Give the command and wait for its good end; return the seconds from its first run on.
@@ -123,7 +110,7 @@ class Sweep:
         Raises `RuntimeError` where it ends badly.
         """
         process = self.start()
-        with _ended(process):
+        with ended(process):
             wait_until(lambda: process.poll() is not None or self.running(), "a running run")
             began = time.monotonic()
             if process.wait(DEADLINE_SECONDS) != 0:
@@ -147,26 +134,6 @@ class Sweep:
         path = self.paths.root / "begun.txt"
         lines = path.read_text().splitlines() if path.exists() else []
         return [(name, int(epoch)) for name, epoch in (line.rsplit(" ", 1) for line in lines)]
-
-
-@contextmanager
-def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Nothing of the command outlives this, whatever went wrong."""
-    try:
-        yield
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def wait_until(condition: Callable[[], Any], what: str) -> None:
-    """Wait until it holds. Raises `TimeoutError`."""
-    until = time.monotonic() + DEADLINE_SECONDS
-    while not condition():
-        if time.monotonic() > until:
-            raise TimeoutError(f"{what}: waited for in vain")
-        time.sleep(_LOOK_SECONDS)
 
 
 def differences(one: Sweep, other: Sweep) -> list[str]:
@@ -262,7 +229,7 @@ class Killer:
         while True:
             driver = sweep.start()
             self.tally.commands += 1
-            with _ended(driver):
+            with ended(driver):
                 while targets and self._strike(sweep, driver, targets[-1], within=_LATEST * seconds):
                     self.tally.kills[targets.pop()] += 1
                 status = driver.wait(DEADLINE_SECONDS)
@@ -279,7 +246,7 @@ class Killer:
         wait_until(lambda: driver.poll() is not None or sweep.running(), "a running run")
         at = time.monotonic() + self._random.uniform(0, within)
         while time.monotonic() < at and driver.poll() is None:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(LOOK_SECONDS)
         victims = sweep.running()
         if driver.poll() is not None or not victims:
             return False
@@ -325,6 +292,10 @@ class Killer:
         return self._undisturbed[variant]
 
 
+ROW = r"\d+ SIGKILLs "
+"""How the row of docs/reliability.md begins."""
+
+
 def row(tally: Tally, *, seed: int) -> str:
     """The row of docs/reliability.md."""
     whom = ", ".join(f"{tally.kills[target]} of {words}" for target, words in _WORDS.items())
@@ -340,15 +311,6 @@ def row(tally: Tally, *, seed: int) -> str:
 _WORDS = {"driver": "the driver", "run": "a run", "group": "the driver's process group"}
 
 
-def write_row(path: Path, line: str) -> None:
-    """Put the row where the last one stood."""
-    text = path.read_text()
-    new = re.sub(r"^\| \d+ SIGKILLs .*$", lambda _: line, text, count=1, flags=re.MULTILINE)
-    if line not in new:
-        raise RuntimeError(f"{path} has no row of kills to replace")
-    path.write_text(new)
-
-
 def main() -> int:
     """Carry out the command line; status 1 where anything was lost, run twice or changed."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -362,7 +324,7 @@ def main() -> int:
     for difference in tally.differing:
         print(f"differs: {difference}")
     if options.write is not None:
-        write_row(options.write, row(tally, seed=options.seed))
+        write_row(options.write, ROW, row(tally, seed=options.seed))
     return 0 if tally.is_clean else 1
 
 

@@ -131,6 +131,12 @@ def timed() -> Callable[..., list[EpochRecord]]:
 
 
 @pytest.fixture(scope="session")
+def steady() -> Callable[..., list[EpochRecord]]:
+    """A warm-up epoch and `count` epochs of exactly so many seconds."""
+    return lambda seconds, count=5: timed_epochs([9.0] + [seconds] * count)
+
+
+@pytest.fixture(scope="session")
 def host() -> Environment:
     return HOST
 

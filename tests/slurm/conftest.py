@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,9 +19,12 @@ from runmanager.records.paths import SweepPaths
 from runmanager.records.run import RunRecord
 from runmanager.records.store import read_epochs, read_sweep
 
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "reliability")]
+from loopback import Slurm, running_slurm, what_lacks  # noqa: E402
+from sweeps import DYING  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 180
-NEEDED = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "squeue", "scontrol", "scancel", "sinfo")
 TINY = (
     "dataset=fake",
     "dataset.size=64",
@@ -36,113 +38,15 @@ TINY = (
 )
 SLURM = ("hydra/launcher=slurm", "hydra.launcher.poll_seconds=0.3", "hydra.launcher.time=10")
 
-# Two steps an epoch: the third is the first of the second epoch.
-OWN_MODULE = '''
-import os, signal, sys, time
-from pathlib import Path
-import torch
-
-class Net(torch.nn.Module):
-    """Does what `way` says in its first step of training."""
-
-    def __init__(self, in_shape, num_classes, way="fine"):
-        super().__init__()
-        self.linear = torch.nn.Linear(in_shape[0] * in_shape[1] * in_shape[2], num_classes)
-        self.way = way
-        self.steps = 0
-
-    def forward(self, images):
-        if self.training:
-            self.steps += 1
-            if self.steps == 1:
-                getattr(self, "_" + self.way)()
-            if self.steps == 3 and self.way == "gate":
-                self._wait()
-        scores = self.linear(images.flatten(1))
-        return scores * float("nan") if self.way == "diverges" and self.training else scores
-
-    def _wait(self):
-        stop = signal.getsignal(signal.SIGTERM)
-        def told(number, frame):
-            stop(number, frame)
-            Path("told").touch()
-        signal.signal(signal.SIGTERM, told)
-        while Path("gate").exists():
-            Path("waiting").touch()
-            time.sleep(0.05)
-
-    def _fine(self): pass
-    _one = _two = _three = _four = _fine
-    def _gate(self): pass
-    def _diverges(self): pass
-    def _raises(self): raise ValueError("this model wants no data")
-    def _exits(self): sys.exit(3)
-    def _memory(self): raise MemoryError("all is full")
-    def _killed(self): os.kill(os.getpid(), signal.SIGKILL)
-    def _segfaults(self): os.kill(os.getpid(), signal.SIGSEGV)
-    def _hangs(self):
-        while True: time.sleep(1)
-    def _loader(self):
-        import psutil
-        for worker in psutil.Process().children():
-            worker.kill()
-'''
-
-
-@dataclass(frozen=True)
-class Slurm:
-    """A running Slurm; its commands find it by `variables`."""
-
-    variables: dict[str, str]
-
-    def __call__(self, *command: str) -> str:
-        """What one of Slurm's commands prints."""
-        environment = {**os.environ, **self.variables}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-
-    def jobs(self) -> dict[str, str]:
-        """The state of each job in the queue."""
-        lines = self("squeue", "--noheader", "--array", "--format", "%i %T").splitlines()
-        return dict(line.split() for line in lines)
-
 
 @pytest.fixture(scope="session")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    """Starts slurmctld and slurmd, and stops them at the end."""
-    missing = [name for name in NEEDED if shutil.which(name) is None]
-    if missing:
-        pytest.skip(f"a real Slurm is wanted: {missing[0]} is not installed (Debian: apt install slurm-wlm munge)")
-    if os.geteuid() != 0:
-        pytest.skip("a real Slurm is wanted: only root can start its daemons")
-    pytest.importorskip(
-        "submitit", reason="a real Slurm is wanted, with submitit (pip install torch-runmanager[slurm])"
-    )
-    folder = tmp_path_factory.mktemp("slurm")
-    command = [str(Path(__file__).with_name("start_slurm.sh")), str(folder), *map(str, free_ports(2))]
-    # Its standard input is the lifeline: when this process is gone, however it went, Slurm goes too.
-    with (folder / "faults").open("w") as faults:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=faults, text=True)
-    assert process.stdin is not None and process.stdout is not None
-    try:
-        if process.stdout.readline().strip() != "ready":
-            process.wait(timeout=60)
-            pytest.fail(f"Slurm did not start:\n{(folder / 'faults').read_text()}")
-        yield Slurm({"SLURM_CONF": str(folder / "slurm.conf")})
-    finally:
-        process.stdin.close()
-        process.stdout.close()
-        process.wait(timeout=60)
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """A Slurm for all tests."""
+    lacking = what_lacks()
+    if lacking:
+        pytest.skip(f"a real Slurm is wanted: {lacking}")
+    with running_slurm(tmp_path_factory.mktemp("slurm")) as slurm:
+        yield slurm
 
 
 @dataclass(frozen=True)
@@ -259,7 +163,7 @@ class Bench:
 
 @pytest.fixture
 def bench(slurm: Slurm, tmp_path: Path) -> Iterator[Bench]:
-    (tmp_path / "own.py").write_text(OWN_MODULE)
+    shutil.copy(DYING, tmp_path / "own.py")
     bench = Bench(tmp_path, slurm, [])
     yield bench
     for process in bench.started:

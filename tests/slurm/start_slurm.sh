@@ -17,6 +17,8 @@ head -c 128 /dev/urandom > "$folder/munge/key"
 chmod 400 "$folder/munge/key"
 
 # cred_expire: how long a requeued job has to wait before it may begin again; 120 seconds by default.
+# urgent: a job in this partition takes the node from those in the other, which have GraceTime seconds to leave.
+# MaxArraySize: so few cells an array that a sweep of six takes two.
 # config_overrides: two small jobs at a time, however many cores there are.
 cat > "$SLURM_CONF" <<CONF
 ClusterName=loopback
@@ -43,9 +45,13 @@ AccountingStorageType=accounting_storage/none
 MpiDefault=none
 ReturnToService=2
 KillWait=5
+MaxArraySize=5
 SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=0
 NodeName=loopback NodeHostname=$host NodeAddr=127.0.0.1 Port=$node_port CPUs=2 RealMemory=4000 State=UNKNOWN
-PartitionName=tests Nodes=loopback Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=tests Nodes=loopback Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=100
+PartitionName=urgent Nodes=loopback MaxTime=INFINITE State=UP PriorityTier=2 PreemptMode=OFF
 CONF
 
 started=()

@@ -5,57 +5,26 @@ from typing import Any
 
 import psutil
 import pytest
-
-WAYS = {
-    "raises": (("failed", "exception"), "ValueError: this model wants no data"),
-    "exits": (("failed", "exit"), "sys.exit(3)"),
-    "killed": (("killed", "signal"), "SIGKILL"),
-    "segfaults": (("killed", "signal"), "SIGSEGV"),
-    "hangs": (("killed", "timeout"), "timeout="),
-    "memory": (("failed", "out_of_memory"), "MemoryError: all is full"),
-    "diverges": (("failed", "diverged"), "loss is nan"),
-    "loader": (("failed", "exception"), "Error: "),  # torch has several words for it
-}
-"""Each way to die: how the run reads, and what its message holds."""
+from deaths import DEATHS, LAUNCHERS, try_death
+from preempted import six_cells
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", DEATHS)
 def test_one_cell_dies_and_three_finish(way: str, bench: Any) -> None:
-    words = [f"+model.way={way},one,two,three", "epochs=1", "name=ways"]
-    if way == "hangs":
-        words.append("hydra.launcher.timeout=45")
-    if way == "loader":
-        words.append("num_workers=1")
-    done = bench.run("-m", *words)
-    assert done.status == 1, done.err
-    sweep = bench.sweep("ways")
-    state, message = WAYS[way]
-    fine = {f"model.way={each}": ("finished", None) for each in ("one", "two", "three")}
-    assert sweep.states() == {f"model.way={way}": state, **fine}
-    assert message in sweep.record(f"model.way={way}").message
-    assert [row["status"] for row in sweep.rows() if row["model.way"] == way] == [state[0]]
-    assert set(sweep.jobs()) == set(sweep.states())
+    folder = bench.folder / "deadly"
+    seen = try_death(folder, LAUNCHERS["slurm"], DEATHS[way], variables=bench.slurm.variables)
+    assert seen.is_as_promised, (seen, (folder / "log").read_text())
 
 
 def test_six_cells_of_which_one_is_killed_and_one_preempted(bench: Any) -> None:
     """Slurm signals every process of a job, a loader's workers too."""
-    bench.close_gate()
-    process = bench.start("-m", "+model.way=gate,killed,one,two,three,four", "num_workers=1", "name=six")
-    bench.wait_at_gate()
-    sweep = bench.sweep("six")
-    first = sweep.jobs()["model.way=gate"]
-    bench.tell(first, "TERM")
-    bench.open_gate()
-    done = bench.end_of(process)
-    assert done.status == 1, done.err
-    states = sweep.states()
-    assert states.pop("model.way=killed") == ("killed", "signal")
-    assert list(states.values()) == [("finished", None)] * 5
-    assert "6 runs: 5 finished, 1 killed." in done.out
-    record = sweep.record("model.way=gate")
-    assert sweep.epochs(record) == [1, 2, 3]
-    assert record.attempt == 2
-    assert sweep.jobs()["model.way=gate"] != first
+    six = six_cells(bench.folder, bench.slurm, is_detached=False)
+    assert six.is_as_promised, six
+    assert six.status == 1
+    jobs = bench.sweep("six").jobs()
+    arrays = {way: jobs[f"model.way={way}"].partition("_")[0] for way in ("killed", "one", "two", "three", "four")}
+    assert len({arrays[way] for way in ("killed", "one", "two")}) == 1
+    assert arrays["three"] == arrays["four"] != arrays["one"]  # Slurm here takes no more than four cells an array
 
 
 def test_a_run_whose_time_is_nearly_up_ends_after_its_epoch_and_goes_on(bench: Any) -> None:
@@ -127,7 +96,7 @@ def test_an_interrupted_driver_lets_the_epoch_be_finished_and_empties_the_queue(
     assert sweep.epochs(sweep.record("model.way=gate")) == [1, 2, 3]
 
 
-TABLE = "import sys; from runmanager.cli.main import run_command; sys.exit(run_command(['table', 'outputs/off']))"
+COMMAND = "import sys; from runmanager.cli.main import run_command; sys.exit(run_command(sys.argv[1:]))"
 
 
 def test_a_detached_sweep_goes_on_by_itself_and_is_submitted_once(bench: Any) -> None:
@@ -142,16 +111,22 @@ def test_a_detached_sweep_goes_on_by_itself_and_is_submitted_once(bench: Any) ->
     sweep = bench.sweep("off")
     jobs = sweep.jobs()
     assert len(jobs) == 3
-    table = bench.end_of(bench.start_python("-c", TABLE)).out
+    table = bench.end_of(bench.start_python("-c", COMMAND, "table", "outputs/off")).out
     assert table.count("running") == 1
     assert table.count("pending") == 2
     again = bench.run(*detached)  # nothing is submitted twice
     assert (again.status, sweep.jobs(), set(bench.slurm.jobs())) == (0, jobs, set(jobs.values()))
     plan = bench.run(*words, "--dry-run")
     assert f"Slurm job {jobs['model.way=one']}" in plan.out
+    assert "2 queued" in bench.end_of(bench.start_python("-c", COMMAND, "watch", "--once", "outputs/off")).out
+    watch = bench.start_python("-c", COMMAND, "watch", "outputs/off")
     # A job whose time is nearly up puts itself back into the queue, since nobody else would.
     bench.tell(jobs["model.way=gate"], "USR2")
     bench.open_gate()
+    watched = bench.end_of(watch)
+    assert (watched.status, watched.err) == (1, "")
+    assert "3 runs: 2 finished, 1 killed." in watched.out
+    assert sweep.paths.report.exists()
     bench.wait_until(lambda: not bench.slurm.jobs(), "an empty queue")
     finished = ("finished", None)
     expected = {"model.way=gate": finished, "model.way=one": finished, "model.way=killed": ("killed", "signal")}
@@ -208,6 +183,7 @@ def test_what_slurm_refuses_is_said_in_a_line(bench: Any) -> None:
     assert done.status == 2
     (line,) = done.err.splitlines()
     assert line.startswith("error: Slurm must take the jobs, got: sbatch: error:")
+    assert not list(bench.sweep("refused").paths.slurm.iterdir())
     done = bench.run("name=refused", "hydra.launcher.cpus_per_task=0", "+hydra.launcher.additional_parameters.mem=1G")
     assert done.status == 2
     assert done.err.splitlines() == [

@@ -80,7 +80,7 @@ def test_a_scheduler_that_counts_its_steps_rests_while_it_is_measured(tmp_path):
 
 
 def test_a_run_that_diverged_is_not_measured(tmp_path):
-    run = train(tmp_path, Taker(), lr=1e30, optimizer=SgdOptions())
+    run = train(tmp_path, Taker(), lr=1e38, epochs=3, optimizer=SgdOptions())
     assert (run.record.status, run.record.reason) == (Status.FAILED, Reason.DIVERGED)
     assert run.turns == []
 

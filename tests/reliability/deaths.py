@@ -1,0 +1,309 @@
+"""Lets the first of four cells die in each of eight ways under each launcher, and looks who finishes the grid.
+
+python tests/reliability/deaths.py --write docs/reliability.md
+"""
+
+import argparse
+import contextlib
+import importlib.util
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from commands import ROOT, ended, start
+from page import write_row
+from preempted import Six, six_cells
+from sweeps import DYING, TINY, states_of
+
+from runmanager.records.paths import SweepPaths
+from runmanager.records.store import read_sweep
+
+FINE = ("one", "two", "three")
+_LIMIT_SECONDS = 45  # of a run, where a launcher has such a limit; the fine ones must keep it on a busy machine, too
+_PATIENCE_SECONDS = 300  # for a command that does not end by itself
+NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Death:
+    """A way to die: its name in the model, its words on the page, how the run is to read, and what it needs."""
+
+    way: str
+    words: str
+    state: tuple[str, str]
+    message: str
+    needs: tuple[str, ...] = ()
+
+
+DEATHS = {
+    death.way: death
+    for death in (
+        Death("raises", "an exception", ("failed", "exception"), "ValueError: this model wants no data"),
+        Death("exits", "`sys.exit(3)`", ("failed", "exit"), "sys.exit(3)"),
+        Death("killed", "SIGKILL", ("killed", "signal"), "SIGKILL"),
+        Death("segfaults", "SIGSEGV", ("killed", "signal"), "SIGSEGV"),
+        Death("hangs", "a hang", ("killed", "timeout"), "timeout="),
+        Death("memory", "MemoryError", ("failed", "out_of_memory"), "MemoryError: all is full"),
+        Death("diverges", "a loss of NaN", ("failed", "diverged"), "loss is nan"),
+        # torch has several words for it
+        Death("loader", "a dead loader worker", ("failed", "exception"), "Error: ", ("num_workers=1",)),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """One of the launchers: its name in Hydra, what it needs always, and its own limit on the time of a run."""
+
+    name: str
+    needs: tuple[str, ...] = ()
+    limit: tuple[str, ...] = ()
+    distribution: str | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        return self.name in ("local", "slurm")
+
+    def words_for(self, death: Death) -> list[str]:
+        return [f"hydra/launcher={self.name}", *self.needs, *(self.limit if death.way == "hangs" else ())]
+
+
+_SECONDS = (f"hydra.launcher.timeout={_LIMIT_SECONDS}",)
+LAUNCHERS = {
+    launcher.name: launcher
+    for launcher in (
+        Launcher("local", limit=_SECONDS),
+        Launcher("slurm", ("hydra.launcher.poll_seconds=0.3",), _SECONDS),
+        Launcher("basic"),
+        # One at a time it would run them in the driver's own process.
+        Launcher("joblib", ("hydra.launcher.n_jobs=2",), _SECONDS, "hydra_joblib_launcher"),
+        Launcher("submitit_local", (), ("hydra.launcher.timeout_min=3",), "hydra_submitit_launcher"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What came of one such sweep: what the table says of each cell, the first one's message, the command's status.
+
+    The status is None where the command had to be ended, negative where a signal ended it.
+    """
+
+    death: Death
+    states: Mapping[str, tuple[str, str | None]]
+    message: str
+    status: int | None
+
+    @property
+    def num_finished(self) -> int:
+        return sum(self.states[way] == ("finished", None) for way in FINE)
+
+    @property
+    def is_as_promised(self) -> bool:
+        is_truthful = self.states[self.death.way] == self.death.state and self.death.message in self.message
+        return is_truthful and self.num_finished == 3 and self.status == 1
+
+    def in_words(self) -> str:
+        """For a cell of the page: who finished, what the table says of the others, how the command ended."""
+        others = Counter(self.states[way] for way in FINE if self.states[way] != ("finished", None))
+        said = [_state(self.states[self.death.way]), *(f"{number} {_state(state)}" for state, number in others.items())]
+        return f"{self.num_finished} finished; {', '.join(said)}; {self._end()}"
+
+    def _end(self) -> str:
+        if self.status is None:
+            return "never ended"
+        return f"status {self.status}" if self.status >= 0 else f"died of {signal.Signals(-self.status).name}"
+
+
+def _state(state: tuple[str, str | None]) -> str:
+    return f"`{state[0]}`" + (f" (`{state[1]}`)" if state[1] else "")
+
+
+def try_death(
+    folder: Path,
+    launcher: Launcher,
+    death: Death,
+    *,
+    variables: Mapping[str, str] | None = None,
+    patience_seconds: float = _PATIENCE_SECONDS,
+) -> Seen:
+    """Run the four cells from `folder`, which is to be a new one, and look at what is left."""
+    folder.mkdir()
+    shutil.copy(DYING, folder / "own.py")
+    words = [f"+model.way={','.join((death.way, *FINE))}", *death.needs, *launcher.words_for(death), "name=four"]
+    process = start(folder, "-m", *TINY, *words, log=folder / "log", variables=variables)
+    with ended(process):
+        try:
+            status: int | None = process.wait(patience_seconds)
+        except subprocess.TimeoutExpired:
+            status = None
+    _await_those_at(folder, patience_seconds=0 if status is None else patience_seconds)
+    sweep = SweepPaths(folder / "outputs" / "four")
+    messages = [run.record.message for run in read_sweep(sweep).runs if f"way={death.way}-" in run.record.name]
+    return Seen(death, states_of(sweep), "".join(messages), status)
+
+
+def _await_those_at(folder: Path, *, patience_seconds: float) -> None:
+    """Wait for jobs that outlive the command, and end those that do not end; they all stand in its folder.
+
+    Raises `TimeoutError` where one cannot be ended.
+    """
+    until = time.monotonic() + patience_seconds
+    while left := _those_at(folder):
+        if time.monotonic() >= until:
+            for each in left:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    each.kill()
+        if time.monotonic() >= until + _PATIENCE_SECONDS:
+            raise TimeoutError(f"{left} do not end")
+        time.sleep(0.1)  # between two looks
+
+
+def _those_at(folder: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.cwd() == str(folder.resolve()) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def what_lacks(launcher: Launcher) -> str | None:
+    """Why this launcher cannot be tried here."""
+    if launcher.distribution is not None and importlib.util.find_spec(f"hydra_plugins.{launcher.distribution}") is None:
+        return f"{launcher.distribution.replace('_', '-')} is not installed"
+    return None
+
+
+def row(death: Death, seen: Mapping[str, Seen]) -> str:
+    """The row of a death in docs/reliability.md."""
+    return (
+        f"| {death.words} | " + " | ".join(seen[n].in_words() if n in seen else NOT_MEASURED for n in LAUNCHERS) + " |"
+    )
+
+
+SUMMARY = "8 ways to die, each in cell 1 of 4"
+SIX = "6 cells on Slurm, one SIGKILLed and one preempted"
+_SIX_CELLS = "six"
+_COMMAND = "`python tests/reliability/deaths.py`"
+
+
+def summary(rows: Sequence[str]) -> str:
+    """The row of all deaths together, from their rows as they stand on the page."""
+    columns = zip(*(line.strip("| ").split(" | ")[1:] for line in rows), strict=True)
+    parts = []
+    for launcher, cells in zip(LAUNCHERS.values(), columns, strict=True):
+        if NOT_MEASURED in cells:
+            parts.append(f"`{launcher.name}`: {NOT_MEASURED}")
+        elif launcher.is_ours:
+            kept = sum(cell == _promised(death) for cell, death in zip(cells, DEATHS.values(), strict=True))
+            parts.append(f"`{launcher.name}`: {kept} of {len(cells)} times 3 finished and 1 truthful, status 1")
+        else:
+            whole = sum(cell.startswith("3 finished;") for cell in cells)
+            parts.append(f"`{launcher.name}`: {whole} of {len(cells)} times 3 finished")
+    return f"| {SUMMARY} | {'; '.join(parts)} ([each](#eight-ways-to-die)) | {_COMMAND} |"
+
+
+def _promised(death: Death) -> str:
+    states: dict[str, tuple[str, str | None]] = dict.fromkeys(FINE, ("finished", None))
+    return Seen(death, {death.way: death.state, **states}, death.message, 1).in_words()
+
+
+def six_row(waited: Six | None, detached: Six | None) -> str:
+    """The row of the six cells; None is what was not measured."""
+    if waited is None or detached is None:
+        return f"| {SIX} | {NOT_MEASURED} | {_COMMAND} |"
+    counts = Counter(_state(state) for state in waited.states.values())
+    said = ", ".join(f"{number} {state}" for state, number in counts.items())
+    same = "the same" if detached.states == waited.states else "not the same"
+    watched = "showed each end as it came" if detached.was_watched else "did not show each end as it came"
+    alone = f"detached: {same}, and `watch` {watched} and left with status {detached.status}"
+    return f"| {SIX} | {said}, status {waited.status}; {alone} | {_COMMAND} |"
+
+
+@contextlib.contextmanager
+def _slurm(folder: Path) -> Iterator[Any]:
+    """A Slurm on loopback, None where there can be none."""
+    sys.path.insert(0, str(ROOT / "tests" / "slurm"))
+    from loopback import running_slurm
+    from loopback import what_lacks as slurm_lacks
+
+    if lacking := slurm_lacks():
+        print(f"slurm: {NOT_MEASURED}: {lacking}")
+        yield None
+        return
+    folder.mkdir()
+    with running_slurm(folder) as slurm:
+        yield slurm
+
+
+def _all(
+    folder: Path, launchers: Sequence[Launcher], deaths: Sequence[Death], slurm: Any
+) -> Iterator[tuple[tuple[str, str], Seen]]:
+    for launcher in launchers:
+        if lacking := what_lacks(launcher):
+            print(f"{launcher.name}: {NOT_MEASURED}: {lacking}")
+        if lacking or (launcher.name == "slurm" and slurm is None):
+            continue
+        variables = slurm.variables if launcher.name == "slurm" else None
+        for death in deaths:
+            seen = try_death(folder / f"{launcher.name}-{death.way}", launcher, death, variables=variables)
+            print(f"{launcher.name}: {death.words}: {seen.in_words()}", flush=True)
+            yield (launcher.name, death.way), seen
+
+
+def _sixes(folder: Path, slurm: Any) -> tuple[Six, Six]:
+    for name in ("waited", "detached"):
+        (folder / name).mkdir()
+    return (
+        six_cells(folder / "waited", slurm, is_detached=False),
+        six_cells(folder / "detached", slurm, is_detached=True),
+    )
+
+
+def main() -> int:
+    """Carry out the command line; status 1 where one of our launchers did not keep its promise."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--launchers", default=",".join(LAUNCHERS), help="only these columns")
+    parser.add_argument("--rows", default=",".join((*DEATHS, _SIX_CELLS)), help="only these rows")
+    parser.add_argument("--write", type=Path, help="the page whose rows are to be replaced by what was seen")
+    options = parser.parse_args()
+    chosen = [LAUNCHERS[name] for name in options.launchers.split(",")]
+    names = options.rows.split(",")
+    deaths = [DEATHS[way] for way in names if way != _SIX_CELLS]
+    if options.write and len(chosen) != len(LAUNCHERS):
+        parser.error("--write must come with every launcher: a row is written as a whole")
+    with tempfile.TemporaryDirectory() as temporary, _slurm(Path(temporary) / "slurm") as slurm:
+        seen = dict(_all(Path(temporary), chosen, deaths, slurm))
+        sixes = _sixes(Path(temporary), slurm) if _SIX_CELLS in names and slurm else (None, None)
+    rows = {d.words: row(d, {n: each for (n, way), each in seen.items() if way == d.way}) for d in deaths}
+    if _SIX_CELLS in names:
+        rows[SIX] = six_row(*sixes)
+    for line in rows.values():
+        print(line)
+    if options.write:
+        _write(options.write, rows)
+    ours = [each.is_as_promised for (name, _), each in seen.items() if LAUNCHERS[name].is_ours]
+    return 0 if all(ours) and all(six is None or six.is_as_promised for six in sixes) else 1
+
+
+def _write(page: Path, rows: Mapping[str, str]) -> None:
+    for words, line in rows.items():
+        write_row(page, rf"{re.escape(words)} \|", line)
+    lines = page.read_text().splitlines()
+    of_deaths = [next(line for line in lines if line.startswith(f"| {d.words} |")) for d in DEATHS.values()]
+    write_row(page, rf"{re.escape(SUMMARY)} \|", summary(of_deaths))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

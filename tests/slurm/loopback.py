@@ -1,0 +1,72 @@
+"""A real Slurm of one node on loopback, for as long as somebody wants it."""
+
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+NEEDED = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "squeue", "scontrol", "scancel", "sinfo")
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """A running Slurm; its commands find it by `variables`."""
+
+    variables: dict[str, str]
+
+    def __call__(self, *command: str) -> str:
+        """What one of Slurm's commands prints."""
+        environment = {**os.environ, **self.variables}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    def jobs(self) -> dict[str, str]:
+        """The state of each job in the queue."""
+        lines = self("squeue", "--noheader", "--array", "--format", "%i %T").splitlines()
+        return dict(line.split() for line in lines)
+
+
+def what_lacks() -> str | None:
+    """Why no Slurm can be started here; None where one can."""
+    missing = [name for name in NEEDED if shutil.which(name) is None]
+    if missing:
+        return f"{missing[0]} is not installed (Debian: apt install slurm-wlm munge)"
+    if os.geteuid() != 0:
+        return "only root can start its daemons"
+    if importlib.util.find_spec("submitit") is None:
+        return "submitit is not installed (pip install torch-runmanager[slurm])"
+    return None
+
+
+@contextmanager
+def running_slurm(folder: Path) -> Iterator[Slurm]:
+    """Starts slurmctld and slurmd, and stops them at the end. Raises `RuntimeError` where they do not start."""
+    command = [str(Path(__file__).with_name("start_slurm.sh")), str(folder), *map(str, _free_ports(2))]
+    # Its standard input is the lifeline: when this process is gone, however it went, Slurm goes too.
+    with (folder / "faults").open("w") as faults:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=faults, text=True)
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        if process.stdout.readline().strip() != "ready":
+            process.wait(timeout=60)
+            raise RuntimeError(f"Slurm did not start:\n{(folder / 'faults').read_text()}")
+        yield Slurm({"SLURM_CONF": str(folder / "slurm.conf")})
+    finally:
+        process.stdin.close()
+        process.stdout.close()
+        process.wait(timeout=60)
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
