@@ -28,6 +28,7 @@ from runmanager.tracking.idle import IdleRun
 from runmanager.tracking.load import Load, LoadSample
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.outcomes import divergence, outcome_of, outcome_of_epochs, traceback_of
+from runmanager.tracking.parameters import num_parameters
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.tracking.timer import PhaseTimer, clock_for
 from runmanager.tracking.turns import turns_of
@@ -117,7 +118,7 @@ class ActiveRun:
         reset_peak_memory(self.device)
         if self.is_resumed:
             self._restore()
-        self.folder.write(num_parameters=_num_parameters(network), session=self.turns and self.turns.session)
+        self.folder.write(num_parameters=num_parameters(network), session=self.turns and self.turns.session)
         batch = peek(loader)
         if batch is not None or self.is_resumed:
             self._begin_sinks(batch)
@@ -174,11 +175,6 @@ class ActiveRun:
     def _await_turn(self) -> None:
         if self.turns is not None and self._stop is None:
             self.turns.wait()
-
-    @property
-    def is_to_fail(self) -> bool:
-        """Whether its end is known already, and is none that a measurement could be of use to."""
-        return self._stop is not None and self._stop.status is Status.FAILED
 
     def unrecorded_epoch(self) -> Epoch:
         """An epoch for steps that only `turns` tell of."""
@@ -298,7 +294,7 @@ class ActiveRun:
             message=outcome.message,
             ended_at=ended_at,
             run_seconds=self._run_seconds(),
-            num_parameters=None if self._network is None else _num_parameters(self._network),
+            num_parameters=None if self._network is None else num_parameters(self._network),
             peak_memory_bytes=peak_memory_bytes(self.device),
             environment=self._environment_at_end(),
             notes=tuple(dict.fromkeys(self._notes)),
@@ -347,14 +343,6 @@ class ActiveRun:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.end(error)
-
-
-def _num_parameters(network: torch.nn.Module) -> int | None:
-    """Frozen ones too; None while a lazy module does not know its shapes."""
-    parameters = list(network.parameters())
-    if any(torch.nn.parameter.is_lazy(parameter) for parameter in parameters):
-        return None
-    return sum(parameter.numel() for parameter in parameters)
 
 
 def _before_tracking(record: EpochRecord) -> EpochRecord:

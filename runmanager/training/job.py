@@ -92,7 +92,7 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
         evaluate_epoch(network, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
         if scheduler.step_interval == "epoch":
             scheduler.step()
-    if isinstance(options.measure, PairedOptions) and not run.is_to_fail:
+    if isinstance(options.measure, PairedOptions):
         measure_in_turns(
             run,
             network,

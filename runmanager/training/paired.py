@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from runmanager.errors import UsageError
+from runmanager.tracking.outcomes import divergence
 from runmanager.tracking.run import ActiveRun
 from runmanager.training.loaders import EpochLoader
 from runmanager.training.loop import train_epoch
@@ -23,7 +24,7 @@ def measure_in_turns(
     num_workers: int,
     block_steps: int | None,
 ) -> None:
-    """Train on in measured turns until it is enough; nothing of it is recorded but the turns.
+    """Train on in measured turns until it is enough; nothing of it is recorded but the turns. Not after a divergence.
 
     A turn is `block_steps` steps, with None as many as take a tenth of a second. With workers it is a whole epoch: they
     load ahead, and in the middle of one they would do so while others have the machine. The learning rate stays.
@@ -32,6 +33,8 @@ def measure_in_turns(
     """
     if run.turns is None:
         raise UsageError("A run must take turns to be measured in them, got none; give RunOptions(turns=…).")
+    if not run.history or divergence(run.history[-1]) is not None:
+        return
     epoch = run.unrecorded_epoch()
     blocks = run.turns.blocks(
         _endless(loader, first_epoch),
