@@ -1,1 +1,1 @@
-"""Every speed and truth figure that the documents quote: each module measures and writes its own."""
+"""Every speed that is quoted, as a ratio measured side by side: `python -m benchmarks.NAME`, all by `make bench`."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runmanager.cli.location import OUTPUT_ROOT
+from runmanager.errors import UsageError
 
 if TYPE_CHECKING:
     from runmanager.cli.health import Check
@@ -18,11 +19,23 @@ _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 def doctor(
     output_root: Annotated[Path, typer.Option(help="The folder that sweeps will be written to.")] = OUTPUT_ROOT,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Measure what the devices can do at most instead; a few seconds each.")
+    ] = False,
+    threads: Annotated[
+        int | None, typer.Option(help="With --calibrate: the CPU with so many threads; default: all cores, half, …")
+    ] = None,
 ) -> int:
     """Look at versions, devices, cores, folders and space; say what is wrong, and how to mend it.
 
     Status 0 if nothing is an error, else 1.
     """
+    if calibrate:
+        from runmanager.cli.calibrate import calibrate as measure_ceilings
+
+        return measure_ceilings(threads=threads)
+    if threads is not None:
+        raise UsageError(f"`--threads` must come with --calibrate, got {threads} without it; give both.")
     from runmanager.cli.health import machine_checks
     from runmanager.cli.torch_health import torch_checks
 

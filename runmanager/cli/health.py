@@ -13,6 +13,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from runmanager import __version__
+from runmanager.records.ceilings import read_ceilings
+from runmanager.records.paths import cache_folder, ceilings_file
 
 __all__ = ["Check", "Level", "machine_checks"]
 
@@ -49,7 +51,8 @@ def machine_checks(output_root: Path) -> list[Check]:
         load_check(os.getloadavg()[0], usable_cores()),
         folder_check("outputs", output_root, needed=True),
         space_check(output_root, free_bytes(output_root)),
-        folder_check("cache", cache_folder(), needed=False),
+        cache_check(cache_folder()),
+        ceilings_check(ceilings_file()),
         data_check(os.environ.get("RUNMANAGER_DATA")),
         *shared_memory_checks(Path("/dev/shm")),
     ]
@@ -128,9 +131,20 @@ def load_check(load: float, cores: int) -> Check:
     return Check("load", Level.OK, finding)
 
 
-def cache_folder() -> Path:
-    """Where the built digits are kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "runmanager"
+def cache_check(folder: Path | None) -> Check:
+    """Whether what was built or measured once can be kept for the next time."""
+    if folder is None:
+        return Check("cache", Level.WARNING, "this user has no home folder to keep a cache in", "set XDG_CACHE_HOME")
+    return folder_check("cache", folder, needed=False)
+
+
+def ceilings_check(path: Path | None) -> Check:
+    """Whether it is known what the devices can do at most; a run without that says less, and nothing wrong."""
+    days = [(each.measured_at or "")[:10] for each in (read_ceilings(path) if path else ())]
+    if days:
+        return Check("ceilings", Level.OK, f"{len(days)} measured, of devices and thread counts, last on {max(days)}")
+    finding = "none measured; `runmanager doctor --calibrate` measures what the devices can do at most"
+    return Check("ceilings", Level.OK, finding)
 
 
 def folder_check(subject: str, folder: Path, *, needed: bool) -> Check:

@@ -10,10 +10,18 @@ __all__ = ["Measurements"]
 class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about a whole run; None is what was not measured.
 
-    `first_batch_seconds` is the time from asking the loader anew to its first batch, in the first epoch. A step's work
-    is that of one full batch, forward and backward: `flop_per_step` counts a multiply-add as two, `operations_per_step`
-    the operators dispatched, `bytes_per_step` what these read and wrote, were nothing kept in caches. Shares are
-    fractions in [0, 1]; the accelerator's meters are means over the training, energy is a median over epochs.
+    `first_batch_seconds` is the time from asking the loader anew to its first batch, in the first epoch; workers are
+    started in it. `precision` is what the weights' products are computed in: `fp32`, `tf32`, `bf16`, `fp16`, `fp64`.
+
+    A step's work is that of one full batch: forward, backward and, where it can be followed, the optimiser's step; not
+    the loss. `flop_per_step` counts a multiply-add of a matrix product, convolution or attention as two, and no other
+    arithmetic; `operations_per_step` the operators dispatched, without views; `bytes_per_step` what these read and
+    wrote, were nothing kept in caches.
+
+    Peaks are of the training, and of the device's memory but for `peak_host_bytes`, which is what this process had in
+    the host's memory at most since it began. Shares are fractions in [0, 1]; the accelerator's meters are means over
+    looks during the epochs, `gpu_throttled_share` and `gpu_others_share` the share of looks that found it throttled or
+    other processes computing on it; energy is a median over measured epochs, with evaluation.
     """
 
     first_batch_seconds: float | None = None

@@ -1,9 +1,24 @@
-"""The one place where a file's name in a sweep or run folder is spelled."""
+"""The one place where the name of a file is spelled: in a sweep or run folder, or in the user's cache."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["RunPaths", "SweepPaths"]
+__all__ = ["RunPaths", "SweepPaths", "cache_folder", "ceilings_file"]
+
+
+def cache_folder() -> Path | None:
+    """Where what can be made again is kept for this user, None where the user has no home folder."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "runmanager"
+    except RuntimeError:
+        return None
+
+
+def ceilings_file() -> Path | None:
+    """Where the measured ceilings of this machine's devices are kept."""
+    folder = cache_folder()
+    return None if folder is None else folder / "ceilings.json"
 
 
 @dataclass(frozen=True)

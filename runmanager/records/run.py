@@ -51,7 +51,11 @@ class EpochRecord(msgspec.Struct, frozen=True):
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """Where and with what a run was made; None is what could not be found out."""
+    """Where and with what a run was made; None is what could not be found out.
+
+    `outside_cpu_share` and `steal_share` are the shares of all the cores' time that others and the hypervisor took,
+    means over the run; their `_p90` were met or exceeded during a tenth of it, and show who came for a part only.
+    """
 
     host: str = ""
     cpu_model: str | None = None
@@ -75,6 +79,8 @@ class Environment(msgspec.Struct, frozen=True):
     load_at_end: float | None = None
     steal_share: float | None = None
     outside_cpu_share: float | None = None
+    steal_share_p90: float | None = None
+    outside_cpu_share_p90: float | None = None
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from runmanager.records.attempts import spans
 from runmanager.records.run import Environment
 from runmanager.records.store import StoredRun
 
-__all__ = ["OUTSIDE_CPU_SHARE", "OVERLAP", "STEAL_SHARE", "contention"]
+__all__ = ["GPU_OTHERS_SHARE", "OUTSIDE_CPU_SHARE", "OVERLAP", "STEAL_SHARE", "contention"]
 
 OUTSIDE_CPU_SHARE = 0.25
 """Share of the host's CPU time used by others, above which a run counts as contended: beyond a quarter even a run that
@@ -15,9 +15,13 @@ leaves cores idle meets others on its caches and memory."""
 STEAL_SHARE = 0.10
 """Share of CPU time that the hypervisor gave to other guests, above which a run counts as contended: what is stolen is
 missing from every core, so it takes as much from the throughput as a speedup must show (`compare.drift`)."""
+GPU_OTHERS_SHARE = 0.10
+"""Share of the looks at the run's GPU that found other processes computing on it, above which it counts as contended:
+others that come for less than a tenth of the run leave its medians alone."""
 
 OVERLAP = "another run on the host at the same time"
 OUTSIDE_LOAD = "outside load on the host"
+GPU_OTHERS = "other processes on its GPU"
 
 
 def contention(runs: Sequence[StoredRun]) -> list[tuple[str, ...] | None]:
@@ -37,11 +41,14 @@ def contention(runs: Sequence[StoredRun]) -> list[tuple[str, ...] | None]:
 
 def _outside_load(run: StoredRun) -> tuple[str, ...]:
     environments = [run.record.environment, *(attempt.environment for attempt in run.record.earlier)]
-    return (OUTSIDE_LOAD,) if any(map(_is_loaded, environments)) else ()
+    shared = (run.record.measurements.gpu_others_share or 0.0) > GPU_OTHERS_SHARE
+    return (*((OUTSIDE_LOAD,) if any(map(_is_loaded, environments)) else ()), *((GPU_OTHERS,) if shared else ()))
 
 
 def _is_loaded(environment: Environment) -> bool:
-    outside, stolen = environment.outside_cpu_share or 0.0, environment.steal_share or 0.0
+    """By the means over an attempt, and by what was met in a tenth of it: a mean hides who came for a part only."""
+    outside = max(environment.outside_cpu_share or 0.0, environment.outside_cpu_share_p90 or 0.0)
+    stolen = max(environment.steal_share or 0.0, environment.steal_share_p90 or 0.0)
     return outside > OUTSIDE_CPU_SHARE or stolen > STEAL_SHARE
 
 

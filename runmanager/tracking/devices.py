@@ -14,7 +14,9 @@ __all__ = [
     "default_device",
     "device_facts",
     "is_available",
+    "peak_host_bytes",
     "peak_memory_bytes",
+    "peak_reserved_bytes",
     "reset_peak_memory",
     "resolve_device",
     "synchronize",
@@ -84,13 +86,23 @@ def peak_memory_bytes(device: torch.device) -> int | None:
 
     None where the backend keeps no such count.
     """
-    if device.type == "cpu":
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak * 1024
+    return peak_host_bytes() if device.type == "cpu" else _peak(device, "max_memory_allocated")
+
+
+def peak_reserved_bytes(device: torch.device) -> int | None:
+    """Most memory that PyTorch held of an accelerator at once, given out or not; None where nobody counts it."""
+    return None if device.type == "cpu" else _peak(device, "max_memory_reserved")
+
+
+def _peak(device: torch.device, count: str) -> int | None:
     module: Any = torch.get_device_module(device)
-    if not hasattr(module, "max_memory_allocated"):
-        return None
-    return int(module.max_memory_allocated(device))
+    return int(getattr(module, count)(device)) if hasattr(module, count) else None
+
+
+def peak_host_bytes() -> int:
+    """Most memory of the host that was resident in this process at once since it began."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def device_facts(device: torch.device, *, cpu_model: str | None) -> dict[str, Any]:

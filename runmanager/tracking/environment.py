@@ -8,11 +8,13 @@ from pathlib import Path
 
 import torch
 
+from runmanager.records.ceilings import Ceilings, find_ceilings
+from runmanager.records.paths import ceilings_file
 from runmanager.records.run import Environment
 from runmanager.tracking.devices import device_facts
 from runmanager.tracking.provenance import command_line, commit_of, library_versions
 
-__all__ = ["capture_environment", "load_average"]
+__all__ = ["capture_environment", "cpu_model", "known_ceilings", "load_average"]
 
 
 def capture_environment(device: torch.device) -> Environment:
@@ -20,7 +22,7 @@ def capture_environment(device: torch.device) -> Environment:
     commit, clean = commit_of(Path.cwd())
     return Environment(
         host=socket.gethostname(),
-        cpu_model=_cpu_model(),
+        cpu_model=cpu_model(),
         num_cores=_usable_cores(),
         torch_threads=torch.get_num_threads(),
         python=platform.python_version(),
@@ -29,7 +31,17 @@ def capture_environment(device: torch.device) -> Environment:
         commit_clean=clean,
         command=command_line(),
         load_at_start=load_average(),
-        **device_facts(device, cpu_model=_cpu_model()),
+        **device_facts(device, cpu_model=cpu_model()),
+    )
+
+
+def known_ceilings(device: torch.device, environment: Environment) -> Ceilings | None:
+    """What was measured of this device, with these threads, by `runmanager doctor --calibrate`; None if nothing was."""
+    return find_ceilings(
+        ceilings_file(),
+        device_name=environment.device_name or "",
+        threads=environment.torch_threads if device.type == "cpu" else None,
+        torch=str(torch.__version__),
     )
 
 
@@ -39,7 +51,8 @@ def load_average() -> float:
 
 
 @cache
-def _cpu_model() -> str | None:
+def cpu_model() -> str | None:
+    """What the processor calls itself, None where it has no name."""
     path = Path("/proc/cpuinfo")
     if path.exists():
         for line in path.read_text().splitlines():

@@ -34,6 +34,7 @@ class Epoch:
     ) -> None:
         self.number = number
         self.num_steps = steps_before
+        self.first_batch_seconds: float | None = None  # from asking the first loader to its first batch
         self.resolved_at = 0.0  # on the host's clock; what comes after, bringing home first, is tracking
         self._timer = timer
         self._device = device
@@ -55,10 +56,13 @@ class Epoch:
         self._sees_training = True
         self._open_loops += 1
         mark, heartbeat = self._timer.mark, self._heartbeat
+        asked_at = time.perf_counter()
         iterator = iter(loader)
         while True:
             batch = next(iterator, _END)
             mark("data")
+            if self.first_batch_seconds is None:
+                self.first_batch_seconds = time.perf_counter() - asked_at
             if batch is _END:
                 self._open_loops -= 1
                 return

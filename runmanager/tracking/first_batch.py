@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from runmanager.tracking.randomness import preserved
 from runmanager.tracking.transfer import DeviceDataLoader
 
-__all__ = ["images_of", "peek", "sample_of"]
+__all__ = ["batch_size_of", "images_of", "inputs_of", "peek", "sample_of"]
 
 _PEEKED_SAMPLES = 64
 
@@ -50,14 +50,29 @@ def _from_dataset(loader: DataLoader[Any]) -> Any | None:
     return loader.collate_fn([dataset[index] for index in range(count)])
 
 
-def _inputs(batch: Any) -> torch.Tensor | None:
+def batch_size_of(loader: Any) -> int | None:
+    """How many samples a full batch of a loader has that can be peeked into; None where it does not say."""
+    if isinstance(loader, DeviceDataLoader):
+        return batch_size_of(loader.dl)
+    if isinstance(loader, DataLoader) and loader.batch_sampler is not None:
+        size = getattr(loader.batch_sampler, "batch_size", None)
+        return min(size, len(loader.dataset)) if isinstance(size, int) else None  # type: ignore[arg-type]  # was peeked
+    if hasattr(loader, "first_samples"):
+        size, count = getattr(loader, "batch_size", None), getattr(loader, "num_samples", None)
+        return min(size, count) if isinstance(size, int) and isinstance(count, int) else None
+    inputs = inputs_of(peek(loader))  # whole batches are what it is made of
+    return None if inputs is None else len(inputs)
+
+
+def inputs_of(batch: Any) -> torch.Tensor | None:
+    """A batch's first part, (batch, …), None where that is no tensor."""
     first = batch[0] if isinstance(batch, Sequence) and len(batch) else batch
     return first if isinstance(first, torch.Tensor) and first.ndim > 0 else None
 
 
 def images_of(batch: Any, count: int) -> torch.Tensor | None:
     """The first images of a batch, (count, 1 or 3, height, width), None where it holds none."""
-    inputs = _inputs(batch)
+    inputs = inputs_of(batch)
     if inputs is None or inputs.ndim != 4 or inputs.shape[1] not in (1, 3):
         return None
     images = inputs[:count].detach().cpu()
@@ -74,5 +89,5 @@ def _visible(images: torch.Tensor) -> torch.Tensor:
 
 def sample_of(batch: Any) -> torch.Tensor | None:
     """The first input alone, (1, …), None where the batch's first part is no tensor."""
-    inputs = _inputs(batch)
+    inputs = inputs_of(batch)
     return None if inputs is None or not len(inputs) else inputs[:1].detach()

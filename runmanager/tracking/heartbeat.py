@@ -3,6 +3,7 @@
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from runmanager.records.heartbeat import BEAT_SECONDS, Beat, write_beat
@@ -13,14 +14,17 @@ __all__ = ["Heartbeat"]
 class Heartbeat:
     """Counts what a run does in `progress`, and shows it in a file while it beats.
 
-    `progress` is a plain integer that the run adds to: a step costs no more. The thread does nothing but write a few
-    bytes, and ends with the run, with its folder, or with the process.
+    `progress` is a plain integer that the run adds to: a step costs no more. The thread writes a few bytes, calls
+    `each_beat`, which must not raise, and ends with the run, with its folder, or with the process.
     """
 
-    def __init__(self, path: Path | None = None, *, seconds: float = BEAT_SECONDS) -> None:
+    def __init__(
+        self, path: Path | None = None, *, seconds: float = BEAT_SECONDS, each_beat: Callable[[], object] | None = None
+    ) -> None:
         self.progress = 0
         self._path = path
         self._seconds = seconds
+        self._each_beat = each_beat
         self._counter = 0
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -48,7 +52,8 @@ class Heartbeat:
 
     def _keep_beating(self) -> None:
         while not self._stopped.wait(self._seconds) and self._beat():
-            pass
+            if self._each_beat is not None:
+                self._each_beat()
 
     def _beat(self) -> bool:
         self._counter += 1

@@ -12,12 +12,16 @@ __all__ = ["Load", "LoadSample"]
 
 @dataclass(frozen=True)
 class LoadSample:
-    """CPU seconds since boot (`busy`, `steal`: the whole machine; `own`: a process and its children)."""
+    """CPU seconds since boot (`busy`, `steal`: the whole machine; `own`: a process and its children).
+
+    `own_processes` are the ids of those that are alive.
+    """
 
     at: float
     busy: float
     steal: float
     own: float
+    own_processes: frozenset[int] = frozenset()
 
     @classmethod
     def now(cls, *, of: int | None = None) -> Self:
@@ -27,7 +31,9 @@ class LoadSample:
         # Guests are counted in `user` already; waiting for a disk is not work.
         idle = times.idle + getattr(times, "iowait", 0.0)
         guests = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
-        return cls(at=time.monotonic(), busy=sum(times) - idle - guests - steal, steal=steal, own=_own_seconds(of))
+        own, processes = _own_seconds(of)
+        busy = sum(times) - idle - guests - steal
+        return cls(at=time.monotonic(), busy=busy, steal=steal, own=own, own_processes=processes)
 
 
 @dataclass(frozen=True)
@@ -48,8 +54,9 @@ def _share(seconds: float, capacity: float) -> float:
     return min(max(seconds / capacity, 0.0), 1.0)
 
 
-def _own_seconds(pid: int | None) -> float:
+def _own_seconds(pid: int | None) -> tuple[float, frozenset[int]]:
     process = psutil.Process(pid)
+    processes = {process.pid}
     own = process.cpu_times()
     total = own.user + own.system + own.children_user + own.children_system
     for child in process.children(recursive=True):
@@ -58,4 +65,5 @@ def _own_seconds(pid: int | None) -> float:
         except psutil.Error:
             continue
         total += times.user + times.system
-    return float(total)
+        processes.add(child.pid)
+    return float(total), frozenset(processes)

@@ -17,18 +17,16 @@ from runmanager.records.files import replace_file
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Outcome, Reason, Status
 from runmanager.records.store import RunFolder
-from runmanager.tracking.devices import peak_memory_bytes, reset_peak_memory
+from runmanager.tracking.devices import peak_memory_bytes
 from runmanager.tracking.early_stop import reason_to_stop
-from runmanager.tracking.environment import load_average
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.events import cut_events
-from runmanager.tracking.first_batch import peek
+from runmanager.tracking.first_batch import batch_size_of, inputs_of, peek
 from runmanager.tracking.heartbeat import Heartbeat
 from runmanager.tracking.idle import IdleRun
-from runmanager.tracking.load import Load, LoadSample
+from runmanager.tracking.measuring import Measuring, num_parameters
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.outcomes import divergence, outcome_of, outcome_of_epochs, traceback_of
-from runmanager.tracking.parameters import num_parameters
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.tracking.timer import PhaseTimer, clock_for
 from runmanager.tracking.turns import turns_of
@@ -71,6 +69,7 @@ class ActiveRun:
         self.history: list[EpochRecord] = []
         self.num_steps = 0
         self._timer = PhaseTimer(clock_for(device))
+        self._earlier_steps: Sequence[float] = ()
         self._network: torch.nn.Module | None = None
         self._optimizer: torch.optim.Optimizer | None = None
         self._checkpointer: Checkpointer | None = None
@@ -89,8 +88,9 @@ class ActiveRun:
         self._epoch_begun_at = 0.0
         self._interruption: Outcome | None = None
         self.turns = turns_of(options, folder.paths, is_cancelled=lambda: self._interruption is not None)
-        self._load_at_start = self._load_sample()
-        self._heartbeat = Heartbeat(folder.paths.heartbeat).start()
+        # Those with which it takes turns are no outside load: all of them are children of one process.
+        self._measuring = Measuring(device, family=os.getppid() if self.turns else None)
+        self._heartbeat = Heartbeat(folder.paths.heartbeat, each_beat=self._measuring.look).start()
         weakref.finalize(self, self._heartbeat.stop)  # a run that was dropped without an end beats no more
 
     @property
@@ -115,13 +115,19 @@ class ActiveRun:
             raise UsageError(f"`network` must be a torch.nn.Module, got {type(network).__name__}.")
         self._network = network.to(self.device)
         self._optimizer, self._checkpointer = optimizer, checkpointer
-        reset_peak_memory(self.device)
+        self._measuring.begin(self._network, self.record)
         if self.is_resumed:
             self._restore()
-        self.folder.write(num_parameters=num_parameters(network), session=self.turns and self.turns.session)
         batch = peek(loader)
-        if batch is not None or self.is_resumed:
-            self._begin_sinks(batch)
+        if batch is not None:
+            self._begin_with_batch(batch, batch_size_of(loader))
+        elif self.is_resumed:
+            self._begin_sinks(None)
+        self.folder.write(
+            num_parameters=num_parameters(network),
+            measurements=self._measuring.measurements(),
+            session=self.turns and self.turns.session,
+        )
 
     def _restore(self) -> None:
         assert self._checkpointer is not None
@@ -134,6 +140,17 @@ class ActiveRun:
         if events is not None:
             cut_events(events, progress.events_length)
         self._look_back()
+
+    def _begin_with_whole_batch(self, batch: Any) -> None:
+        inputs = inputs_of(batch)
+        self._begin_with_batch(batch, None if inputs is None else len(inputs))
+
+    def _begin_with_batch(self, batch: Any, batch_size: int | None) -> None:
+        """What is done once with the first batch, or with a part of it, where a full one has `batch_size` samples."""
+        assert self._network is not None
+        work_of = self._measuring.count_work
+        self._notes.extend(work_of(self._network, batch, optimizer=self._optimizer, batch_size=batch_size))
+        self._begin_sinks(batch)
 
     def _begin_sinks(self, batch: Any | None) -> None:
         """Tell every sink, once, that the run begins, with a first batch where there is one."""
@@ -187,6 +204,7 @@ class ActiveRun:
         """Start the clock of the next epoch, or of epoch `number`."""
         if self._network is None:
             raise UsageError("A run must have begun before its epochs, got no network; call begin(network, loader).")
+        self._measuring.epoch_begins()
         self._timer.start()
         self._epoch_begun_at = time.perf_counter()
         if self._optimizer is not None:
@@ -198,7 +216,7 @@ class ActiveRun:
             log_every=self._options.log_every,
             steps_before=self.num_steps,
             heartbeat=self._heartbeat,
-            when_first_batch=self._begin_sinks if self._begun_sinks is None else None,
+            when_first_batch=self._begin_with_whole_batch if self._begun_sinks is None else None,
         )
 
     def end_epoch(self, epoch: Epoch) -> EpochRecord:
@@ -209,10 +227,11 @@ class ActiveRun:
         if self.folder.is_lost():
             raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
         record, step_losses = epoch.close()
-        self.num_steps = epoch.num_steps
         record = msgspec.structs.replace(
             record, warmup=record.epoch == 0 or self._is_warmup(), run_seconds=self._run_seconds()
         )
+        self._measuring.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)
+        self.num_steps = epoch.num_steps
         if self._begun_sinks is None:
             self._begin_sinks(None)
         assert self._network is not None
@@ -228,6 +247,9 @@ class ActiveRun:
         self.folder.append(record)
         self.history.append(record)
         self._epochs_here += record.epoch > 0
+        self._earlier_steps = self._timer.step_seconds
+        if self._epochs_here == 1:
+            self.folder.write(measurements=self._measuring.measurements())  # a kill is not to take all of them
         self._heartbeat.progress += 1
         self._look_back()
         return record
@@ -238,6 +260,7 @@ class ActiveRun:
             least=self._options.warmup_epochs,
             previous=bool(self.history) and self.history[-1].warmup,
             step_seconds=self._timer.step_seconds,
+            earlier=self._earlier_steps,
         )
 
     def _with_walls(self, record: EpochRecord, resolved_at: float) -> EpochRecord:
@@ -296,7 +319,8 @@ class ActiveRun:
             run_seconds=self._run_seconds(),
             num_parameters=None if self._network is None else num_parameters(self._network),
             peak_memory_bytes=peak_memory_bytes(self.device),
-            environment=self._environment_at_end(),
+            environment=self._measuring.environment_at_end(self.record.environment),
+            measurements=self._measuring.measurements(),
             notes=tuple(dict.fromkeys(self._notes)),
         )
         self._heartbeat.stop()
@@ -316,19 +340,6 @@ class ActiveRun:
     def _outcome_of(self, error: BaseException) -> Outcome:
         batch_size = self.record.config.get("batch_size")
         return outcome_of(error, batch_size=batch_size, memory_bytes=peak_memory_bytes(self.device))
-
-    def _load_sample(self) -> LoadSample:
-        # Those with which it takes turns are no outside load: all of them are children of one process.
-        return LoadSample.now(of=os.getppid() if self.turns else None)
-
-    def _environment_at_end(self) -> Any:
-        load = Load.between(self._load_at_start, self._load_sample())
-        return msgspec.structs.replace(
-            self.record.environment,
-            load_at_end=load_average(),
-            outside_cpu_share=load.outside_cpu_share,
-            steal_share=load.steal_share,
-        )
 
     def __enter__(self) -> Self:
         if self._begin_with is not None:

@@ -6,6 +6,7 @@ from statistics import median
 __all__ = ["has_settled", "is_warmup"]
 
 _MIN_STEPS = 20  # fewer say nothing about a trend
+_STILL_FASTER = 0.95  # epochs of a settled run differ by two to four hundredths
 _SETTLED_WITHIN = 1.25  # a shared machine's noise within an epoch reaches a fifth; caches and autotuning cost more
 
 
@@ -17,11 +18,17 @@ def has_settled(step_seconds: Sequence[float]) -> bool:
     return median(step_seconds[:half]) <= _SETTLED_WITHIN * median(step_seconds[half:])
 
 
-def is_warmup(*, epochs_before: int, least: int, previous: bool, step_seconds: Sequence[float]) -> bool:
+def is_warmup(
+    *, epochs_before: int, least: int, previous: bool, step_seconds: Sequence[float], earlier: Sequence[float] = ()
+) -> bool:
     """Whether an epoch is warm-up, where `epochs_before` others ran in this process, the last one `previous`.
 
-    The first `least` always are; after them, as long as every epoch so far was, those that have not settled.
+    The first `least` always are; after them, as long as every epoch so far was, those that have not settled. Where the
+    typical step is no faster than that of the epoch before, whose steps are `earlier`, nothing gets warmer any more:
+    the steps differ because the batches do.
     """
     if epochs_before < least:
         return True
-    return previous and not has_settled(step_seconds)
+    if not previous or has_settled(step_seconds):
+        return False
+    return len(earlier) < _MIN_STEPS or median(step_seconds) < _STILL_FASTER * median(earlier)

@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import io
 import logging
-import os
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from runmanager.records.files import replace_file
+from runmanager.records.paths import cache_folder
 
 __all__ = ["Arrays", "cache_file", "cached"]
 
@@ -24,11 +24,8 @@ _log = logging.getLogger(__name__)
 def cache_file(kind: str, key: Mapping[str, object]) -> Path | None:
     """Where arrays of this kind and key lie, None where the user has no home folder."""
     digest = hashlib.blake2b(repr(sorted(key.items())).encode(), digest_size=8).hexdigest()
-    try:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:
-        return None
-    return base / "runmanager" / f"{kind}-{digest}.npz"
+    folder = cache_folder()
+    return None if folder is None else folder / f"{kind}-{digest}.npz"
 
 
 def cached(path: Path | None, build: Callable[[], Arrays]) -> Arrays:

@@ -31,6 +31,10 @@ class EpochLoader(Protocol):
     def num_samples(self) -> int:
         """Samples an epoch."""
 
+    @property
+    def batch_size(self) -> int:
+        """Samples of a full batch."""
+
     def __len__(self) -> int:
         """Steps an epoch."""
 
@@ -115,6 +119,7 @@ class WorkerLoader:
         seed: int,
     ) -> None:
         self.num_samples: int = len(dataset)  # type: ignore[arg-type]  # datasets here have a length
+        self.batch_size = batch_size
         self._dataset = dataset
         self._sampler = EpochSampler(self.num_samples, shuffle=shuffle, seed=seed)
         # The DataLoader draws the first seeds of its workers from a generator, which is not to be the global one.

@@ -29,24 +29,24 @@ class ResidentLoader:
         images, labels = _whole(dataset)
         self._images = images.to(device)
         self._labels = labels.to(device)
-        self._batch_size = batch_size
+        self.batch_size = batch_size
         self._shuffle = shuffle
         self._seed = seed
         self._epoch = 1
         self.num_samples = len(labels)
 
     def __len__(self) -> int:
-        return math.ceil(self.num_samples / self._batch_size)
+        return math.ceil(self.num_samples / self.batch_size)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         order = None
         if self._shuffle:
             drawn = epoch_order(self.num_samples, seed=self._seed, epoch=self._epoch)
             order = drawn.to(self._images.device)
-        length = self._batches_a_chunk() * self._batch_size
+        length = self._batches_a_chunk() * self.batch_size
         for start in range(0, self.num_samples, length):
             images, labels = self._samples(order, slice(start, start + length))
-            yield from zip(images.split(self._batch_size), labels.split(self._batch_size), strict=True)
+            yield from zip(images.split(self.batch_size), labels.split(self.batch_size), strict=True)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of epoch number `epoch`."""
@@ -71,7 +71,7 @@ class ResidentLoader:
         """
         if self._images.device.type == "cpu":
             return 1
-        batch_bytes = 4 * self._batch_size * math.prod(self._images.shape[1:])
+        batch_bytes = 4 * self.batch_size * math.prod(self._images.shape[1:])
         return max(1, _CHUNK_BYTES // batch_bytes)
 
 

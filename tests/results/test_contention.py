@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runmanager.records.measurements import Measurements
 from runmanager.records.run import Attempt, Environment
 from runmanager.records.states import Reason, Status
-from runmanager.results.contention import OUTSIDE_CPU_SHARE, STEAL_SHARE, contention
+from runmanager.results.contention import GPU_OTHERS_SHARE, OUTSIDE_CPU_SHARE, STEAL_SHARE, contention
 
 NOON = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC)
 
@@ -81,6 +82,22 @@ def test_outside_load_counts_above_its_limit(contents, share, limit):
     at_limit = {"environment": Environment(host="anvil", **{share: limit})}
     above = {"environment": Environment(host="anvil", **{share: limit + 0.01})}
     assert flags(contents, span(0, 1) | at_limit, span(2, 3) | above) == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("share", "limit"), [("outside_cpu_share_p90", OUTSIDE_CPU_SHARE), ("steal_share_p90", STEAL_SHARE)]
+)
+def test_load_that_came_for_a_part_of_the_run_counts_too(contents, share, limit):
+    at_limit = {"environment": Environment(host="anvil", outside_cpu_share=0.05, **{share: limit})}
+    above = {"environment": Environment(host="anvil", outside_cpu_share=0.05, **{share: limit + 0.01})}
+    assert flags(contents, span(0, 1) | at_limit, span(2, 3) | above) == [False, True]
+
+
+def test_others_on_the_runs_gpu_count_in_words_of_their_own(contents):
+    shared = {"measurements": Measurements(gpu_others_share=GPU_OTHERS_SHARE + 0.01)}
+    hardly = {"measurements": Measurements(gpu_others_share=GPU_OTHERS_SHARE)}
+    sweep = contents(({"lr": 1}, [], span(0, 1) | shared), ({"lr": 2}, [], span(2, 3) | hardly))
+    assert contention(sweep.runs) == [("other processes on its GPU",), ()]
 
 
 @given(spans=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), max_size=12))

@@ -1,10 +1,19 @@
 """Devices by name: found, or refused in words; never another one in their place."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from runmanager.errors import DeviceUnavailableError, UsageError
-from runmanager.tracking.devices import device_facts, peak_memory_bytes, resolve_device
+from runmanager.tracking.devices import (
+    device_facts,
+    peak_host_bytes,
+    peak_memory_bytes,
+    peak_reserved_bytes,
+    reset_peak_memory,
+    resolve_device,
+)
 
 
 def test_auto_takes_the_accelerator_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,3 +45,21 @@ def test_the_cpus_facts() -> None:
     assert {"cuda", "cudnn_benchmark", "tf32_matmul"} <= set(facts)
     peak = peak_memory_bytes(torch.device("cpu"))
     assert peak is not None and peak > 50 * 2**20
+    assert 50 * 2**20 < peak <= peak_host_bytes()
+    assert peak_reserved_bytes(torch.device("cpu")) is None
+
+
+def test_an_accelerators_memory_is_what_its_backend_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    counts = SimpleNamespace(
+        max_memory_allocated=lambda device: 3,
+        max_memory_reserved=lambda device: 4,
+        reset_peak_memory_stats=asked.append,
+    )
+    monkeypatch.setattr(torch, "get_device_module", lambda device: counts)
+    device = torch.device("cuda:1")
+    assert (peak_memory_bytes(device), peak_reserved_bytes(device)) == (3, 4)
+    reset_peak_memory(device)
+    assert asked == [device]
+    monkeypatch.setattr(torch, "get_device_module", lambda device: SimpleNamespace())
+    assert (peak_memory_bytes(device), peak_reserved_bytes(device)) == (None, None)

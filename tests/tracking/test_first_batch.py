@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Tens
 
 from runmanager import DeviceDataLoader
 from runmanager.tracking import first_batch
-from runmanager.tracking.first_batch import images_of, peek, sample_of
+from runmanager.tracking.first_batch import batch_size_of, images_of, peek, sample_of
 
 from .conftest import images
 
@@ -157,3 +157,30 @@ def test_one_sample_of_a_batch() -> None:
     assert torch.equal(sample_of((inputs, None)), inputs[:1])
     assert sample_of((torch.zeros(0, 8), None)) is None and sample_of({"a": inputs}) is None
     assert first_batch.__all__
+
+
+class Whole(Dataset[Any]):
+    """A dataset of whole batches."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.zeros(7, 2), torch.zeros(7)
+
+
+@pytest.mark.parametrize(
+    ("loader", "size"),
+    [
+        (DataLoader(images(), batch_size=20), 20),
+        (DataLoader(images(), batch_size=1000), 50),
+        (DataLoader(images(), batch_sampler=[[0, 1], [2]]), None),
+        (DeviceDataLoader(DataLoader(images(), batch_size=30), "cpu"), 30),
+        (DataLoader(Whole(), batch_size=None), 7),
+        ([(torch.zeros(9, 2), torch.zeros(9))], 9),
+        ([], None),
+        (iter([torch.zeros(9, 2)]), None),
+    ],
+)
+def test_a_full_batch_has_as_many_samples_as_the_loader_says(loader: Any, size: int | None) -> None:
+    assert batch_size_of(loader) == size

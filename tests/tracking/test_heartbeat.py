@@ -53,6 +53,17 @@ def test_it_shows_at_once_and_then_again_and_again(beating: Heartbeat, tmp_path:
     assert threads() == []
 
 
+def test_each_beat_of_its_thread_takes_a_look(tmp_path: Path) -> None:
+    looks: list[str] = []
+    heartbeat = Heartbeat(
+        tmp_path / "heartbeat", seconds=0.01, each_beat=lambda: looks.append(threading.current_thread().name)
+    )
+    heartbeat.start()
+    wait_for(lambda: len(looks) >= 3)
+    heartbeat.stop()
+    assert set(looks) == {"runmanager-heartbeat"}
+
+
 def test_it_ends_with_its_folder(beating: Heartbeat, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     beating.start()

@@ -39,3 +39,21 @@ def test_steps_settle(steps: list[float], settled: bool) -> None:
 )
 def test_which_epochs_are_warmup(before: int, least: int, previous: bool, steps: list[float], expected: bool) -> None:
     assert is_warmup(epochs_before=before, least=least, previous=previous, step_seconds=steps) is expected
+
+
+SLOWER_FIRST_HALF = [2.0] * 20 + [1.0] * 20
+
+
+@pytest.mark.parametrize(
+    ("earlier", "expected"),
+    [
+        ([4.0] * 20 + [2.0] * 20, True),  # still twice as fast as the epoch before
+        (SLOWER_FIRST_HALF, False),  # the same again: its batches differ, and nothing gets warmer
+        ([1.02 * seconds for seconds in SLOWER_FIRST_HALF], False),  # noise
+        ([1.0] * 40, False),
+        ([9.0] * 5, True),  # too few steps to hold it against
+    ],
+)
+def test_steps_that_differ_in_every_epoch_alike_are_no_warmup(earlier: list[float], expected: bool) -> None:
+    found = is_warmup(epochs_before=1, least=1, previous=True, step_seconds=SLOWER_FIRST_HALF, earlier=earlier)
+    assert found is expected

@@ -1,0 +1,139 @@
+"""The work of one training step, counted once on a copy that holds no data: FLOP, operators, bytes."""
+
+import contextlib
+import copy
+import io
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from runmanager.tracking.randomness import preserved
+
+__all__ = ["StepWork", "step_work"]
+
+_META = torch.device("meta")
+_ON_META: dict[str, Any] = {"device": _META}  # an argument that torch's types for lazy buffers leave out
+_FILLING = frozenset({"zero_", "fill_", "zeros_like", "ones_like", "full_like"})  # they read nothing of their argument
+
+
+@dataclass(frozen=True)
+class StepWork:
+    """What `Measurements` says of a step; None is what cannot be said of this model."""
+
+    flop: int | None = None
+    operations: int | None = None
+    bytes: int | None = None
+
+
+def step_work(
+    network: torch.nn.Module, inputs: torch.Tensor, *, optimizer: torch.optim.Optimizer | None = None
+) -> StepWork:
+    """The work of a step with `inputs`, of which only shape (batch, …) and type are looked at.
+
+    A deep copy of network and optimiser is made on the `meta` device, whose tensors have shapes but no data: a full
+    batch costs no memory and no arithmetic, and nothing about the run changes. In it PyTorch chooses the same
+    operators as on a real device, but for recurrent layers, which have one of their own there: of these only the FLOP
+    are said. The forward pass is followed, the backward pass from the outputs, and then the optimiser's second step
+    (the first one makes its state); an optimiser that cannot be followed is left out.
+
+    FLOP are counted by `torch.utils.flop_counter`. Raises whatever the model raises: one that looks at the values in
+    its tensors, or names a device itself, cannot be followed.
+    """
+    model = getattr(network, "_orig_mod", network)  # what torch.compile wrapped: compiled code cannot be followed
+    with preserved(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        twin, twin_optimizer = _without_data(model, optimizer)
+        twin.train()
+        without_data = torch.empty(inputs.shape, dtype=inputs.dtype, device=_META)
+        if any(map(torch.nn.parameter.is_lazy, twin.parameters())):
+            twin(without_data)  # to make its weights is no work of a step
+        counter = _Counter()
+        with FlopCounterMode(display=False) as flop, counter:
+            outputs = twin(without_data)
+            roots = [each for each in tree_leaves(outputs) if _has_gradient(each)]
+            if roots:
+                torch.autograd.backward(roots, [torch.empty_like(root) for root in roots])
+        if any(isinstance(module, torch.nn.RNNBase) for module in twin.modules()):
+            return StepWork(flop.get_total_flops())
+        if twin_optimizer is not None:
+            _count_step(twin_optimizer, counter, network)
+    return StepWork(flop.get_total_flops(), counter.operations, counter.bytes)
+
+
+def _without_data(
+    network: torch.nn.Module, optimizer: torch.optim.Optimizer | None
+) -> tuple[torch.nn.Module, torch.optim.Optimizer | None]:
+    """Deep copies whose parameters and buffers hold no data; the optimiser's copy has those of the network's."""
+    memo: dict[int, Any] = {}
+    for parameter in network.parameters():
+        memo[id(parameter)] = _parameter_without_data(parameter)
+    for buffer in network.buffers():
+        lazy = torch.nn.parameter.is_lazy(buffer)
+        memo[id(buffer)] = UninitializedBuffer(**_ON_META) if lazy else torch.empty_like(buffer, device=_META)
+    if optimizer is not None:
+        memo[id(optimizer.state)] = defaultdict(dict)  # moments are as large as the model
+    twins: tuple[torch.nn.Module, torch.optim.Optimizer | None] = copy.deepcopy((network, optimizer), memo)
+    return twins
+
+
+def _parameter_without_data(parameter: torch.nn.Parameter) -> torch.nn.Parameter:
+    if torch.nn.parameter.is_lazy(parameter):
+        return UninitializedParameter(requires_grad=parameter.requires_grad, device=_META)
+    return torch.nn.Parameter(torch.empty_like(parameter, device=_META), requires_grad=parameter.requires_grad)
+
+
+def _has_gradient(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _count_step(optimizer: torch.optim.Optimizer, counter: "_Counter", network: torch.nn.Module) -> None:
+    parameter = next(network.parameters(), None)
+    if parameter is not None and parameter.device.type in ("cuda", "xpu"):
+        # There PyTorch takes many parameters with one operator, unless it is told otherwise.
+        for group in optimizer.param_groups:
+            if group.get("foreach", False) is None and not group.get("fused"):
+                group["foreach"] = True
+    followed = _Counter()
+    with contextlib.suppress(Exception):  # a closure that is wanted, a fused kernel that has no shapes, …
+        optimizer.step()
+        with followed:
+            optimizer.step()
+        counter.operations += followed.operations
+        counter.bytes += followed.bytes
+
+
+class _Counter(TorchDispatchMode):
+    """Counts the operators that pass below autograd, and the bytes of the tensors that they take and give."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch gives it no types
+        self.operations = 0
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        outputs = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        if func.is_view or func.namespace in ("prim", "profiler") or name.startswith(("empty", "new_empty")):
+            return outputs  # nothing for the device to do
+        self.operations += 1
+        read = () if name in _FILLING else _tensors((args, kwargs))
+        self.bytes += sum(map(_bytes, read)) + sum(map(_bytes, _tensors(outputs)))
+        return outputs
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    """Each tensor once, however often it is given."""
+    return iter({id(each): each for each in tree_leaves(values) if isinstance(each, torch.Tensor)}.values())
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    """What is really there of it: an expanded one is smaller than it looks."""
+    return min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes())

@@ -1,0 +1,65 @@
+"""The truth of the phases, under a clock that the test moves on: every delay comes back in its own phase, exactly."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.phase_truth import DELAYS, Delayed, Deviation, deviations, section, train, write_section
+
+
+class Time:
+    """The process's clock, which stands still but for the delays."""
+
+    def __init__(self) -> None:
+        self.nanoseconds = 10**9
+
+    def wait(self, seconds: float) -> None:
+        self.nanoseconds += round(seconds * 1e9)
+
+    def seconds(self) -> float:
+        return self.nanoseconds * 1e-9
+
+
+@pytest.fixture
+def controlled(monkeypatch: pytest.MonkeyPatch) -> Time:
+    controlled = Time()
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: controlled.nanoseconds)
+    monkeypatch.setattr(time, "perf_counter", controlled.seconds)
+    return controlled
+
+
+def test_each_delay_comes_back_in_its_own_phase_and_all_sum_to_the_wall_time(tmp_path: Path, controlled: Time) -> None:
+    accounts = train(tmp_path / "sweep", Delayed(controlled.wait, controlled.seconds), num_epochs=3)
+    assert [record.epoch for _, record in accounts] == [2, 3], "the first one is warm-up"
+    for waited, record in accounts:
+        assert set(waited) == set(DELAYS)
+        for phase, seconds in waited.items():
+            assert getattr(record, f"{phase}_seconds") == pytest.approx(seconds, abs=1e-6)
+        assert record.wall_seconds == pytest.approx(sum(waited.values()), abs=1e-6)
+        training = waited["data"] + waited["transfer"] + waited["compute"]
+        assert record.epoch_seconds == pytest.approx(training, abs=1e-6)
+    found = deviations(accounts)
+    assert [each.phase for each in found] == [*DELAYS, "wall"]
+    assert all(each.is_met and abs(each.share) < 1e-6 for each in found)
+
+
+def test_a_phase_that_is_off_is_not_met() -> None:
+    assert Deviation("data", 1.0, 1.02, 0.02).is_met and Deviation("data", 1.0, 0.98, -0.02).is_met
+    assert not Deviation("data", 1.0, 1.03, 0.03).is_met
+    assert not Deviation("wall", 1.0, 0.98, -0.02).is_met
+
+
+def test_the_table_stands_between_its_marks(tmp_path: Path) -> None:
+    found = [Deviation("data", 0.5, 0.505, 0.01), Deviation("wall", 1.0, 1.0, 0.0)]
+    text = section(found, num_epochs=3, machine="a machine", command="python -m benchmarks.phase_truth")
+    assert "| `data_seconds` | 0.5000 s | 0.5050 s | +1.00% | 2% | yes |" in text
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- begin phase_truth -->\nold\n<!-- end phase_truth -->\nafter\n")
+    write_section(page, text)
+    lines = page.read_text().splitlines()
+    assert lines[:3] == ["before", "<!-- begin phase_truth -->", text.splitlines()[0]]
+    assert lines[-2:] == ["<!-- end phase_truth -->", "after"] and "old" not in lines
+    page.write_text("a page without marks")
+    with pytest.raises(RuntimeError, match="must have the marks"):
+        write_section(page, text)

@@ -1,0 +1,101 @@
+"""No step of the loop waits for the device: nothing is read back from one from which nothing can be read.
+
+The stand-in is PyTorch's `meta` device: its tensors have no data, so whatever would wait for a value raises.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+
+from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.timer import PhaseTimer
+from runmanager.training.loop import evaluate_epoch, train_epoch
+
+META = torch.device("meta")
+NUM_BATCHES = 20
+
+
+class CountingClock:
+    """A device's timeline that counts how often it is waited for."""
+
+    def __init__(self) -> None:
+        self.waits = 0
+        self.marks = 0
+
+    def synchronize(self) -> None:
+        self.waits += 1
+
+    def mark(self) -> int:
+        self.marks += 1
+        return self.marks
+
+    def has_passed(self, mark: int) -> bool:
+        return mark < self.marks - 100  # the device lags behind
+
+    def seconds(self, earlier: int, later: int) -> float:
+        return float(later - earlier)
+
+
+@pytest.fixture
+def clock() -> CountingClock:
+    return CountingClock()
+
+
+@pytest.fixture
+def epoch(clock: CountingClock) -> Epoch:
+    timer = PhaseTimer(clock)
+    timer.start()
+    return Epoch(1, timer=timer, device=META, log_every=2)
+
+
+@pytest.fixture
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 3)).to(META)
+
+
+def batches(count: int = NUM_BATCHES) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    for _ in range(count):
+        yield torch.zeros(2, 4), torch.zeros(2, dtype=torch.int64)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
+def test_training_waits_for_nothing(
+    epoch: Epoch, clock: CountingClock, network: nn.Module, optimizer: type[torch.optim.Optimizer]
+) -> None:
+    waits_before = clock.waits
+    train_epoch(network, epoch.batches(batches()), optimizer(network.parameters(), lr=0.1), track=epoch.track)
+    assert epoch.num_steps == NUM_BATCHES
+    assert clock.waits == waits_before
+
+
+def test_evaluation_waits_for_nothing(epoch: Epoch, clock: CountingClock, network: nn.Module) -> None:
+    waits_before = clock.waits
+    evaluate_epoch(network, epoch.eval_batches(batches()), track=epoch.track_eval)
+    assert clock.waits == waits_before
+
+
+@pytest.mark.parametrize("read", [torch.Tensor.item, torch.Tensor.cpu, torch.Tensor.tolist, bool, print, torch.nonzero])
+def test_a_step_that_waits_would_be_seen(epoch: Epoch, network: nn.Module, read: object) -> None:
+    def track(loss: torch.Tensor, preds: torch.Tensor, labels: torch.Tensor) -> None:
+        epoch.track(loss, preds, labels)
+        if read is not print:
+            read(loss)  # type: ignore[operator]  # all of them take a tensor
+        else:
+            float(loss)
+
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        train_epoch(network, epoch.batches(batches(2)), torch.optim.SGD(network.parameters(), lr=0.1), track=track)
+
+
+def test_the_epochs_end_waits_once(clock: CountingClock) -> None:
+    timer = PhaseTimer(clock)
+    timer.start()
+    epoch = Epoch(1, timer=timer, device=torch.device("cpu"))
+    network = nn.Sequential(nn.Linear(4, 3))
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    train_epoch(network, epoch.batches(batches(5)), optimizer, track=epoch.track)
+    assert clock.waits == 1
+    record, _ = epoch.close()
+    assert clock.waits == 2 and record.samples == 10
