@@ -10,8 +10,10 @@ BIN := $(VENV)/bin
 # The stamp's name is the content of what decides the installation, so a fresh checkout's new file times change nothing.
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | tr ' ' '-')
 
+BENCHMARKS := sweep_overhead two_workers driver_memory tracking_overhead table
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kill test-deaths lint clean FORCE
+.PHONY: help demo test test-kill test-deaths bench lint clean FORCE
 
 help:
 	@echo "make demo    a small grid on the built-in digits, with its tables, in under a minute"
@@ -19,6 +21,7 @@ help:
 	@echo "make lint    the same without the tests"
 	@echo "make test-kill  200 kills of running sweeps, each gone on with; takes a quarter of an hour"
 	@echo "make test-deaths  eight ways to die under five launchers; takes half an hour"
+	@echo "make bench   every speed in docs/benchmarks.md measured anew; about 20 minutes on an idle machine"
 	@echo "make clean   remove .venv and caches (never outputs/)"
 
 demo: $(STAMP)
@@ -32,6 +35,9 @@ test-kill: $(STAMP)
 
 test-deaths: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/deaths.py --write docs/reliability.md
+
+bench: $(STAMP)
+	for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name --write || exit; done
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,5 +1,6 @@
 """From the words of a command to its cells: expanded, composed, checked and named, or every fault at once."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +12,14 @@ from omegaconf import DictConfig
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from runmanager.app.composition import CellLoader
-from runmanager.app.schema import Config, plain_config, read_config, unknown_settings
+from runmanager.app.schema import CellReader, Config, read_config, unknown_settings
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell
 from runmanager.records.grid import flatten, readable_name
 from runmanager.records.signature import UNSIGNED, short_signature, signature
 from runmanager.training.idle import unheeded
 
-__all__ = ["Grid", "expand", "prepare_cells", "split"]
+__all__ = ["Grid", "count_cells", "expand", "prepare_cells", "split"]
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,12 @@ def expand(overrides: Sequence[Override]) -> list[list[str]]:
     return cells
 
 
+def count_cells(overrides: Sequence[Override]) -> int:
+    """How many cells `expand` makes of the overrides."""
+    axes = [each for each in overrides if each.is_sweep_override()]
+    return math.prod(sum(1 for _ in axis.sweep_string_iterator()) for axis in axes)
+
+
 def prepare_cells(
     loader: CellLoader, master: DictConfig, words: Sequence[str], *, sides: Sequence[Sequence[str]] = ()
 ) -> Grid:
@@ -91,9 +98,10 @@ def prepare_cells(
                 None
             )
     cells, configs = [], []
+    reader = CellReader()
     combinations = _against_each_other(expand(overrides), of_sides)
     for words_of_cell in combinations:
-        composed = _composed(loader, master, words_of_cell, faults)
+        composed = _composed(loader, master, words_of_cell, reader, faults)
         if composed is None:
             continue
         plain, config = composed
@@ -137,7 +145,7 @@ def _side_faults(overrides: Sequence[Override], sides: Sequence[Sequence[Overrid
 
 
 def _composed(
-    loader: CellLoader, master: DictConfig, words: list[str], faults: dict[str, None]
+    loader: CellLoader, master: DictConfig, words: list[str], reader: CellReader, faults: dict[str, None]
 ) -> tuple[dict[str, Any], Config] | None:
     try:
         cfg = loader.load_sweep_config(master, words)
@@ -145,7 +153,7 @@ def _composed(
         if unknown:
             faults.update(dict.fromkeys(unknown))
             return None
-        return plain_config(cfg), read_config(cfg)
+        return reader.read(cfg)
     except (HydraException, OmegaConfBaseException) as error:
         found, rest = loader.diagnose(master, words)
         faults.update(dict.fromkeys(found or [_said(error)]))
@@ -181,5 +189,5 @@ def _axes(varying: Sequence[str], cells: Sequence[Cell]) -> dict[str, list[Any]]
     for key in varying:
         name = key.lstrip("+~")
         values = [_value_of(dict(cell.config), name) for cell in cells]
-        axes[name] = [value for index, value in enumerate(values) if value not in values[:index]]
+        axes[name] = list({repr(value): value for value in values}.values())
     return axes

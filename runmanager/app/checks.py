@@ -16,7 +16,7 @@ from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.launching.slurm import SlurmLauncher
 
-__all__ = ["check", "foretold"]
+__all__ = ["check", "foretold", "get_ready"]
 
 _EVERYWHERE = ("auto", "cpu")
 
@@ -74,10 +74,18 @@ def _refuse_gpus(launcher: Launcher, devices: Sequence[str]) -> None:
             launcher.wish_for(device)
 
 
+def get_ready(launcher: Launcher, *, num_jobs: int) -> None:
+    """Let what the checks and the runs need begin to be imported now."""
+    _engine_of(launcher).get_ready(num_jobs=num_jobs)
+
+
+def _engine_of(launcher: Launcher) -> LocalEngine:
+    return launcher.engine if isinstance(launcher, LocalLauncher) else LocalEngine(preload=["torch"])
+
+
 def _ask(launcher: Launcher, question: Callable[..., Any], *arguments: Any) -> Any:
     """The answer of a process of its own, so that the driver never loads torch."""
-    engine = launcher.engine if isinstance(launcher, LocalLauncher) else LocalEngine(preload=["torch"])
-    ending = call(engine, question, *arguments)
+    ending = call(_engine_of(launcher), question, *arguments)
     if isinstance(ending.answer, Returned):
         return ending.answer.value
     said = ending.answer.message if ending.answer else f"the process ended with exit code {ending.exit_code}"

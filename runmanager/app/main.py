@@ -4,7 +4,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ _USAGE_STATUS = 2
 _INTERRUPTED = 130
 _FLAGS = ("--dry-run", "--debug", "--quiet", "--yes")
 # Beside torch what a run's first `add_graph` would import, and the cell itself with all that it needs.
-_PRELOAD = ("torch", "torch.distributed.tensor", "runmanager.app.cell")
+_PRELOAD = ("torch", "torch.distributed.tensor", "runmanager.app.cell", "runmanager.app.options")
 _WITH_A_VALUE = (
     *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd"),
     *("--experimental-rerun", "--info", "-i"),
@@ -89,17 +89,22 @@ def task(cfg: Any) -> None:
     run_cell(cfg)
 
 
-def main(argv: Sequence[str] | None = None, *, program: Sequence[str] = ("python", "-m", "runmanager")) -> int:
+def main(
+    argv: Sequence[str] | None = None,
+    *,
+    program: Sequence[str] = ("python", "-m", "runmanager"),
+    task: Callable[[Any], Any] = task,
+) -> int:
     """Run the command `argv` (the process's own by default) and return its exit status.
 
     0: every cell is finished or skipped; 1: one failed, was killed or crashed, or the launcher or the tables failed
     once runs had begun; 2: nothing was run, for the reasons said; 130: interrupted. `program` is how the command was
-    called, for the record.
+    called, for the record. `task` is run for each cell.
     """
     given = list(sys.argv[1:] if argv is None else argv)
     command = _Command.read(given)
     try:
-        _run_hydra(command, [*program, *given])
+        _run_hydra(command, [*program, *given], task)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
@@ -114,7 +119,7 @@ def main(argv: Sequence[str] | None = None, *, program: Sequence[str] = ("python
     return 0
 
 
-def _run_hydra(command: _Command, called: Sequence[str]) -> None:
+def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], Any]) -> None:
     if sys.platform == "win32":
         raise RunManagerError("runmanager must run on Linux or macOS, got Windows; use WSL.")
     if faults := command.faults():

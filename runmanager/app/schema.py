@@ -16,7 +16,7 @@ from runmanager.training.job_options import TrainingOptions
 from runmanager.training.measure_options import MEASURE_TYPES
 from runmanager.training.options import OPTION_TYPES
 
-__all__ = ["Config", "conf_folder", "plain_config", "read_config", "register_schema", "unknown_settings"]
+__all__ = ["CellReader", "Config", "conf_folder", "plain_config", "read_config", "register_schema", "unknown_settings"]
 
 _GROUPS = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
 
@@ -95,6 +95,28 @@ def read_config(cfg: DictConfig) -> Config:
     return Config(**values)
 
 
+class CellReader:
+    """Reads the cells of a grid. A group that is the same in several is read once and shared, as most groups are."""
+
+    def __init__(self) -> None:
+        self._plain: dict[tuple[str, Any, str], Any] = {}
+        self._options: dict[tuple[str, Any, str], Any] = {}
+
+    def read(self, cfg: DictConfig) -> tuple[dict[str, Any], Config]:
+        """A composed cell as `plain_config` and as `read_config` have it. Raises OmegaConf's errors."""
+        plain = plain_config(cfg)
+        values: dict[str, Any] = {}
+        for name, value in plain.items():
+            if not isinstance(value, dict | list):
+                values[name] = value
+                continue
+            identity = (name, OmegaConf.get_type(cfg, name), repr(value))
+            if identity not in self._plain:
+                self._plain[identity], self._options[identity] = value, OmegaConf.to_object(cfg[name])
+            plain[name], values[name] = self._plain[identity], self._options[identity]
+        return plain, Config(**{name: values[name] if name in values else cfg[name] for name in _names(Config)})
+
+
 def unknown_settings(cfg: DictConfig) -> list[str]:
     """What `+name=value` added to a composed cell and nothing would heed, as readable faults."""
     faults = []
@@ -122,11 +144,11 @@ def plain_config(cfg: DictConfig) -> dict[str, Any]:
 
     Raises OmegaConf's errors for a value that is missing or cannot be resolved.
     """
-    plain = OmegaConf.to_container(
-        OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"]), resolve=True, throw_on_missing=True
-    )
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
+    return {str(key): _plain(cfg[key]) for key in cfg if key != "hydra"}  # no copy: it would take twice the time
+
+
+def _plain(value: Any) -> Any:
+    return OmegaConf.to_container(value, resolve=True, throw_on_missing=True) if OmegaConf.is_config(value) else value
 
 
 def conf_folder() -> Path:

@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from runmanager.app.cells import Grid, prepare_cells, split
-from runmanager.app.checks import check, foretold
+from runmanager.app.cells import Grid, count_cells, prepare_cells, split
+from runmanager.app.checks import check, foretold, get_ready
 from runmanager.app.composition import CellLoader
 from runmanager.app.elsewhere import end_silent_runs
+from runmanager.app.options import GridSweeperOptions
 from runmanager.app.paired import axis_to_compare, pairing_of
 from runmanager.app.schema import Config
 from runmanager.app.watching import SweepWatcher
@@ -28,7 +29,7 @@ from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
 from runmanager.launching.plan import Action, PlannedRun, Resume, plan_runs
 from runmanager.launching.slurm import SlurmLauncher
-from runmanager.records.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
+from runmanager.records.heartbeat import HeartbeatObserver, timeout_faults
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment
@@ -40,25 +41,8 @@ from runmanager.tracking.provenance import DRIVEN_VARIABLE, command_line, commit
 __all__ = ["GridSweeper", "register_sweeper"]
 
 _ASKED_FROM = 200  # cells; fewer are begun without a question
+_PREPARED_FROM = 20  # cells; fewer are composed in no time, and there may be nothing to run
 _FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
-
-
-@dataclass
-class GridSweeperOptions:
-    """`params`: the axes of a preset. `sides`: what stands against each other in a duel, each a line of overrides.
-
-    `heartbeat_timeout`: seconds without a heartbeat after which a run on another host is taken for gone. The others are
-    this application's flags, and `multirun` whether -m was given.
-    """
-
-    _target_: str = "hydra_plugins.runmanager.GridSweeper"
-    params: dict[str, str] | None = None
-    sides: list[str] | None = None
-    multirun: bool = True
-    dry_run: bool = False
-    quiet: bool = False
-    yes: bool = False
-    heartbeat_timeout: float = SILENT_AFTER_SECONDS
 
 
 class GridSweeper(Sweeper):
@@ -105,6 +89,8 @@ class GridSweeper(Sweeper):
         words = [f"{key}={value}" for key, value in self._params.items()] + arguments
         self._refuse_folders()
         self._refuse_hidden_grid(words)
+        if not self._dry_run and (num_cells := count_cells(split(self._loader, words))) >= _PREPARED_FROM:
+            get_ready(self._launcher, num_jobs=num_cells)  # while the cells are composed and checked
         grid = self._grid(words)
         self._pairing = pairing_of(grid, self._launcher)
         first = grid.configs[0]
@@ -214,11 +200,9 @@ class GridSweeper(Sweeper):
 
     def _run(self, grid: Grid, plan: Sequence[PlannedRun], sweep: SweepPaths) -> Any:
         driver = ProcessIdentity.current()
-        planned = [plan_cell(each.cell.signature, each.paths.name, each.cell.config) for each in plan]
         os.environ[DRIVEN_VARIABLE] = "1"
-        record = write_cells(sweep, planned, axes=grid.axes, command=command_line(), driver=driver)
+        names = _written(sweep, plan, grid, driver)
         try:
-            names = {cell.signature: cell.run for cell in record.planned}
             plan = [_placed(each, sweep, names) for each in plan]
             to_run = [run for batch in self._batches([each for each in plan if each.is_to_run]) for run in batch]
             watcher = SweepWatcher(
@@ -317,6 +301,13 @@ def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedR
         rerun_changed=config.rerun_changed,
         now=now,
     )
+
+
+def _written(sweep: SweepPaths, plan: Sequence[PlannedRun], grid: Grid, driver: ProcessIdentity) -> dict[str, str]:
+    """Write sweep.json; returns the name of each cell's run by its signature."""
+    planned = [plan_cell(each.cell.signature, each.paths.name, each.cell.config) for each in plan]
+    record = write_cells(sweep, planned, axes=grid.axes, command=command_line(), driver=driver)
+    return {cell.signature: cell.run for cell in record.planned}
 
 
 def _placed(run: PlannedRun, sweep: SweepPaths, names: Mapping[str, str]) -> PlannedRun:

@@ -16,6 +16,7 @@ from runmanager.launching.turns import Seat, take_seat
 
 __all__ = [
     "GOES_ON_VARIABLE",
+    "MANY_RUNS_VARIABLE",
     "OWN_PROCESS_VARIABLE",
     "PRELOAD_VARIABLE",
     "Raised",
@@ -29,6 +30,9 @@ OWN_PROCESS_VARIABLE = "RUNMANAGER_OWN_PROCESS"
 
 GOES_ON_VARIABLE = "RUNMANAGER_GOES_ON"
 """Environment variable, set where the same command has begun this cell before: `resume=never` was heeded then."""
+
+MANY_RUNS_VARIABLE = "RUNMANAGER_MANY_RUNS"
+"""Environment variable of the server, set where it will fork so many runs that each fork is worth making cheaper."""
 
 PRELOAD_VARIABLE = "RUNMANAGER_PRELOAD"
 """Environment variable with the names of the modules to preload, separated by commas."""

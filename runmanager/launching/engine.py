@@ -92,6 +92,10 @@ class LocalEngine:
         self._interrupts = Interrupts()
         self._is_halted = False
 
+    def get_ready(self, *, num_jobs: int) -> None:
+        """Begin to import what jobs need, if that has not begun; `run` does it too, but then the first job waits."""
+        self._starter.get_ready(num_jobs=num_jobs)
+
     @property
     def was_interrupted(self) -> bool:
         """Whether the user asked to stop."""

@@ -13,7 +13,7 @@ from multiprocessing import connection, forkserver, spawn
 from multiprocessing.connection import Connection
 from typing import Any
 
-from runmanager.launching.child import PRELOAD_VARIABLE, Request, child_main
+from runmanager.launching.child import MANY_RUNS_VARIABLE, PRELOAD_VARIABLE, Request, child_main
 from runmanager.records.process import ProcessIdentity
 
 __all__ = ["MAIN_KEYS", "MAIN_VARIABLE", "Started", "Starter", "kill_group"]
@@ -29,6 +29,7 @@ _DEATH_SECONDS = 30.0
 _DYING_SECONDS = 1.0
 _TRIES = 10
 _PAUSE_SECONDS = 0.1
+_MANY_JOBS = 50  # from here on huge pages save more at the forks than their making costs
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,13 @@ class Starter:
         self._environment = {**environment, PRELOAD_VARIABLE: ",".join(preload)}
         if self._forks:
             self._context.set_forkserver_preload(["runmanager.launching.preload"])
+
+    def get_ready(self, *, num_jobs: int) -> None:
+        """Let the server, if there is none yet, begin to import now; `num_jobs` is how many it will be asked for."""
+        if self._forks:
+            many = {MANY_RUNS_VARIABLE: "1"} if num_jobs >= _MANY_JOBS else {}
+            with _also(self._environment | {MAIN_VARIABLE: _main_module()} | many):
+                _server()
 
     def start(self, request: Request) -> Started:
         """Start a process that does what is asked, of a new server where the one that was there has been killed."""

@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 _PLUGIN_MODULE = "hydra_plugins.runmanager"
+_PRELOAD = "runmanager.launching.hydra_preload"
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class LocalLauncher(ProcessLauncher):
         )
         return LocalEngine(
             workers=workers,
-            preload=self.options.preload,
+            preload=[*self.options.preload, _PRELOAD],
             slots=slots,
             retries=Retries(self.options.retries, tuple(self.options.retry_on)),
             stop_on_error=self.options.on_error == OnError.STOP,
@@ -147,6 +148,7 @@ class LocalLauncher(ProcessLauncher):
         engine, num_jobs = self.engine, len(job_overrides)
         if self.turns is not None:
             engine = self._engine(workers=num_jobs, runs_per_gpu=num_jobs, turns=self.turns)
+        engine.get_ready(num_jobs=num_jobs)
         engine.run(self._jobs(job_overrides, initial_job_idx), recorder)
         if engine.was_interrupted:
             raise KeyboardInterrupt

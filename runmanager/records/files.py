@@ -11,7 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-__all__ = ["LineAppender", "complete_lines", "replace_file", "replacement"]
+__all__ = ["LineAppender", "complete_lines", "content_of", "replace_file", "replacement"]
+
+
+_CHUNK = 1 << 16  # bytes: a run's files fit
 
 
 def replace_file(path: Path, content: bytes | str) -> None:
@@ -128,9 +131,25 @@ def _cut_torn_line(path: Path) -> None:
         os.truncate(path, data.rfind(b"\n") + 1)
 
 
-def complete_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file without a torn last one; none if there is no file."""
-    if not path.exists():
-        return
-    *lines, _torn = path.read_bytes().split(b"\n")
-    yield from (line for line in lines if line.strip())
+def content_of(path: str | Path) -> bytes:
+    """All that is in a file. Raises `OSError`.
+
+    It takes less than half of what `Path.read_bytes` takes, which counts with ten thousand runs.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while part := os.read(handle, _CHUNK):
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    finally:
+        os.close(handle)
+
+
+def complete_lines(path: str | Path) -> list[bytes]:
+    """The lines of a file without a torn last one; none if there is no file. Raises `OSError`."""
+    try:
+        *lines, _torn = content_of(path).split(b"\n")
+    except FileNotFoundError:
+        return []
+    return [line for line in lines if line and not line.isspace()]

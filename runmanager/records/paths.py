@@ -4,7 +4,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["RunPaths", "SweepPaths", "cache_folder", "ceilings_file"]
+__all__ = ["EPOCHS", "RECORD", "RunPaths", "SweepPaths", "cache_folder", "ceilings_file"]
+
+RECORD = "run.json"
+"""The name of a run's record, for those who read so many that a `Path` for each is too dear."""
+
+EPOCHS = "epochs.jsonl"
+"""The name of the file of a run's epochs."""
 
 
 def cache_folder() -> Path | None:
@@ -33,11 +39,11 @@ class RunPaths:
 
     @property
     def record(self) -> Path:
-        return self.root / "run.json"
+        return self.root / RECORD
 
     @property
     def epochs(self) -> Path:
-        return self.root / "epochs.jsonl"
+        return self.root / EPOCHS
 
     @property
     def turns(self) -> Path:

@@ -19,7 +19,7 @@ PHASES = ("data", "transfer", "compute", "eval", "tracking")
 """The parts of an epoch's wall time, in the order of their columns (`data_seconds`, …)."""
 
 
-class EpochRecord(msgspec.Struct, frozen=True):
+class EpochRecord(msgspec.Struct, frozen=True, gc=False):
     """One epoch: metrics are means over its samples, accuracies fractions in [0, 1], times seconds.
 
     Epochs count from 1; epoch 0 is the evaluation before training: no samples, no `epoch_seconds`.
@@ -50,7 +50,7 @@ class EpochRecord(msgspec.Struct, frozen=True):
         return self.samples / self.epoch_seconds
 
 
-class Environment(msgspec.Struct, frozen=True):
+class Environment(msgspec.Struct, frozen=True, gc=False):
     """Where and with what a run was made; None is what could not be found out.
 
     `outside_cpu_share` and `steal_share` are the shares of all the cores' time that others and the hypervisor took,
@@ -83,7 +83,7 @@ class Environment(msgspec.Struct, frozen=True):
     outside_cpu_share_p90: float | None = None
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An earlier stretch of a run that a later one went on from: when and where, and the last epoch kept of it.
 
     A stretch that nobody saw the end of ends with its last sign of life. `last_epoch` is 0 where nothing was kept.
@@ -95,7 +95,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     environment: Environment
 
 
-class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One run, as kept in its run.json.
 
     `config` holds the settings as asked, resolved and nested. `attempt` counts from 1 the times the run was begun

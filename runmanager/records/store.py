@@ -12,9 +12,10 @@ import msgspec
 from runmanager.errors import RecordError
 from runmanager.records.attempts import last_sign
 from runmanager.records.claims import give_back
-from runmanager.records.files import LineAppender, complete_lines, replace_file
+from runmanager.records.collecting import collector_at_rest
+from runmanager.records.files import LineAppender, complete_lines, content_of, replace_file
 from runmanager.records.heartbeat import Beat, HeartbeatObserver, read_beat
-from runmanager.records.paths import RunPaths, SweepPaths
+from runmanager.records.paths import EPOCHS, RECORD, RunPaths, SweepPaths
 from runmanager.records.run import SCHEMA_VERSION, EpochRecord, RunRecord
 from runmanager.records.states import Status
 from runmanager.records.turns import Turn, read_turns
@@ -103,17 +104,17 @@ def encode_record(record: msgspec.Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 
 
-def decode_file(path: Path, kind: type[_T]) -> _T:
+def decode_file(path: str | Path, decoder: msgspec.json.Decoder[_T]) -> _T:
     """A versioned JSON file; unknown fields are tolerated, a newer `schema_version` is refused by name."""
     try:
-        data = path.read_bytes()
-        version = msgspec.json.decode(data, type=_Versioned).schema_version
+        data = content_of(path)
+        version = _VERSION_DECODER.decode(data).schema_version
         if version > SCHEMA_VERSION:
             raise RecordError(
                 f"{path} must have a schema_version of at most {SCHEMA_VERSION}, got {version}; "
                 "it was written by a newer runmanager: upgrade this one."
             )
-        return msgspec.json.decode(data, type=kind)
+        return decoder.decode(data)
     except FileNotFoundError:
         raise RecordError(f"{path} must be a file, got nothing there.") from None
     except (OSError, msgspec.MsgspecError, RecursionError) as error:
@@ -124,18 +125,20 @@ class _Versioned(msgspec.Struct):
     schema_version: int = SCHEMA_VERSION
 
 
+_VERSION_DECODER = msgspec.json.Decoder(_Versioned)
+_RECORD_DECODER = msgspec.json.Decoder(RunRecord)
+_EPOCH_DECODER = msgspec.json.Decoder(EpochRecord)
+
+
 def read_record(paths: RunPaths) -> RunRecord:
     """The run's record as stored. Raises `RecordError` if it is missing, damaged or newer than this package."""
-    return decode_file(paths.record, RunRecord)
-
-
-_EPOCH_DECODER = msgspec.json.Decoder(EpochRecord)
+    return decode_file(f"{paths.root}/{RECORD}", _RECORD_DECODER)
 
 
 def read_epochs(paths: RunPaths) -> list[EpochRecord]:
     """The run's epochs in order; a torn last line is left out. Raises `RecordError` for a damaged line."""
     try:
-        return [_EPOCH_DECODER.decode(line) for line in complete_lines(paths.epochs)]
+        return [_EPOCH_DECODER.decode(line) for line in complete_lines(f"{paths.root}/{EPOCHS}")]
     except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise RecordError(f"{paths.epochs} is damaged: {error}") from error
 
@@ -206,22 +209,23 @@ def read_sweep(paths: SweepPaths, *, observer: HeartbeatObserver | None = None) 
     `observer` is one that has watched runs of other hosts, and may know that they are gone.
     """
     runs, damaged = [], []
-    for folder in run_folders(paths):
-        run = RunPaths(folder)
-        try:
-            stored = read_record(run)
-        except RecordError as error:
-            damaged.append(Damage(run.root, str(error)))
-            continue
-        epochs: Sequence[EpochRecord] = ()
-        turns: Sequence[Turn] = ()
-        try:
-            epochs = read_epochs(run)
-            turns = _turns_of(run, stored)
-        except RecordError as error:
-            damaged.append(Damage(run.root, str(error)))
-        record = stored.observed() if observer is None else observer.observed(run, stored)
-        runs.append(StoredRun(run, record, epochs, _last_beat(run, stored), turns))
+    with collector_at_rest():
+        for folder in run_folders(paths):
+            run = RunPaths(folder)
+            try:
+                stored = read_record(run)
+            except RecordError as error:
+                damaged.append(Damage(run.root, str(error)))
+                continue
+            epochs: Sequence[EpochRecord] = ()
+            turns: Sequence[Turn] = ()
+            try:
+                epochs = read_epochs(run)
+                turns = _turns_of(run, stored)
+            except RecordError as error:
+                damaged.append(Damage(run.root, str(error)))
+            record = stored.observed() if observer is None else observer.observed(run, stored)
+            runs.append(StoredRun(run, record, epochs, _last_beat(run, stored), turns))
     runs.sort(key=lambda run: (run.record.started_at or "~", run.record.name))
     return SweepContents(paths, runs, damaged)
 
@@ -235,4 +239,5 @@ def run_folders(paths: SweepPaths) -> list[Path]:
     if not paths.runs.is_dir():
         return []
     with os.scandir(paths.runs) as entries:
-        return sorted(Path(entry.path) for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        found = [entry.path for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+    return [Path(path) for path in sorted(found)]  # paths take ten times as long to sort as texts

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-class PlannedCell(msgspec.Struct, frozen=True):
+class PlannedCell(msgspec.Struct, frozen=True, gc=False):
     """A cell as it was asked for: what a table shows of it before its run has begun."""
 
     signature: str
@@ -57,6 +57,9 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     drivers: tuple[ProcessIdentity, ...] = ()
 
 
+_DECODER = msgspec.json.Decoder(SweepRecord)
+
+
 def plan_cell(signature: str, run: str, config: Mapping[str, Any]) -> PlannedCell:
     """A cell with all its (flat) settings that belong to its identity."""
     return PlannedCell(signature, run, flatten({k: v for k, v in config.items() if k not in UNSIGNED}))
@@ -64,7 +67,7 @@ def plan_cell(signature: str, run: str, config: Mapping[str, Any]) -> PlannedCel
 
 def read_sweep_record(paths: SweepPaths) -> SweepRecord | None:
     """The sweep's record, None where none was written. Raises `RecordError` for a damaged or newer one."""
-    return decode_file(paths.record, SweepRecord) if paths.record.exists() else None
+    return decode_file(paths.record, _DECODER) if paths.record.exists() else None
 
 
 def write_cells(

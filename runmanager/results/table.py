@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import Any
 
 from runmanager.records.attempts import said_of_attempts
+from runmanager.records.collecting import collector_at_rest
 from runmanager.records.heartbeat import last_heard
 from runmanager.records.run import EpochRecord
 from runmanager.records.states import Status
@@ -39,6 +40,7 @@ _SHOWN_EPOCHS = ("run", "epoch", "loss", "accuracy", "val_loss", "val_accuracy",
 _MAX_NAMED = 5
 
 
+@collector_at_rest()
 def result_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
     """The rows of results.csv: fastest epoch first, runs without a measured epoch last, in order of start.
 
@@ -120,7 +122,7 @@ def _run_row(run: StoredRun) -> dict[str, Any]:
     row: dict[str, Any] = {
         "status": record.status.value,
         "reason": None if record.reason is None else record.reason.value,
-        "epochs": sum(epoch.epoch > 0 for epoch in epochs),
+        "epochs": len(epochs) - (len(epochs) > 0 and epochs[0].epoch == 0),
         "run_seconds": record.run_seconds,
         "peak_memory_bytes": record.peak_memory_bytes,
         "num_parameters": record.num_parameters,

@@ -1,5 +1,6 @@
 """Tests that cells composed the quick way are, node by node, what Hydra itself composes."""
 
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from runmanager.app.composition import CellLoader
 from runmanager.app.main import _register
-from runmanager.app.schema import conf_folder
+from runmanager.app.schema import CellReader, conf_folder, plain_config, read_config
 
 SETS = """
 lr=0.1
@@ -159,3 +160,24 @@ def test_a_cell_leaves_no_trace_in_the_next(loaders: tuple[ConfigLoaderImpl, Cel
     master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
     ours.load_sweep_config(master, ["lr=0.5", "+extra=1", "model=mlp", "model.hidden=[9]"])
     assert ours.load_sweep_config(master, ["model=mlp"]) == hydras.load_sweep_config(master, ["model=mlp"])
+
+
+def test_a_loader_can_be_sent_to_another_process(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
+    hydras, ours = loaders
+    master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
+    here = ours.load_sweep_config(master, ["model=mlp", "lr=0.5"])
+    assert pickle.loads(pickle.dumps(ours)).load_sweep_config(master, ["model=mlp", "lr=0.5"]) == here
+
+
+def test_a_reader_reads_what_is_the_same_in_several_cells_once(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
+    hydras, ours = loaders
+    master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
+    reader = CellReader()
+    read = []
+    for words in ("lr=1", "lr=2", "model=mlp model.hidden=[3]", "model=mlp model.hidden=[4]", "dataset.holdout=0.5"):
+        cfg = ours.load_sweep_config(master, words.split())
+        read.append(reader.read(cfg))
+        assert read[-1] == (plain_config(cfg), read_config(cfg))
+    (first, first_config), (second, second_config) = read[:2]
+    assert first["optimizer"] is second["optimizer"]
+    assert first_config.optimizer is second_config.optimizer

@@ -45,3 +45,27 @@ def test_a_bad_module_keeps_no_job_from_running(
 def test_every_job_begins_with_what_was_preloaded(start_driver: Any) -> None:
     out, err = start_driver(DRIVER, "wave", "colorsys").communicate(timeout=60)
     assert out.splitlines() == ["Returned(value=[True, True])", "Returned"], err
+
+
+MANY = """
+import sys
+import psutil
+import launching_jobs as jobs
+from runmanager.launching.engine import LocalEngine, call
+
+def frozen():
+    import gc
+    return gc.isenabled() and gc.get_freeze_count() > 1000
+
+if __name__ == "__main__":
+    engine = LocalEngine(preload=["wave"])
+    engine.get_ready(num_jobs=1000)
+    before = {each.pid for each in psutil.Process().children()}
+    print(call(engine, frozen).answer, call(engine, frozen).answer, flush=True)
+    print(before == {each.pid for each in psutil.Process().children()}, flush=True)
+"""
+
+
+def test_a_server_that_was_got_ready_for_many_jobs_runs_them(start_driver: Any) -> None:
+    out, err = start_driver(MANY).communicate(timeout=60)
+    assert out.splitlines() == ["Returned(value=True) Returned(value=True)", "True"], err

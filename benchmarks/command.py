@@ -1,0 +1,62 @@
+"""What every benchmark's command line shares: its options, its table on the screen, and on the page."""
+
+import argparse
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from benchmarks.interleaving import Patience
+from benchmarks.page import BENCHMARKS, described_machine, section, write_section
+from benchmarks.rows import HEADING, Row, as_line
+
+__all__ = ["Settings", "carry_out"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line says: how long to measure, the seed of the order, and whether to write the page."""
+
+    patience: Patience
+    seed: int
+    writes: bool
+    command: str
+
+
+def carry_out(
+    name: str,
+    measure: Callable[[Settings], Sequence[Row]],
+    *,
+    summary: str | None,
+    patience: Patience,
+    argv: Sequence[str] | None = None,
+) -> None:
+    """Measure as the command line says, show the rows, and with --write put them on the page."""
+    settings = _read(name, summary, patience, argv)
+    rows = measure(settings)
+    print(as_line(HEADING))
+    for row in rows:
+        print(as_line(row.fields))
+    if settings.writes:
+        text = section(rows, machine=described_machine(), command=settings.command, day=datetime.date.today())
+        write_section(BENCHMARKS, name, text)
+
+
+def _read(name: str, summary: str | None, patience: Patience, argv: Sequence[str] | None) -> Settings:
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=summary)
+    parser.add_argument("--rounds", type=int, help=f"so many rounds at most, by default {patience.max_rounds}")
+    parser.add_argument(
+        "--seconds", type=float, help=f"after so many no round begins, by default {patience.max_seconds:g}"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the order in each round")
+    parser.add_argument("--write", action="store_true", help="write the rows into the documents")
+    options = parser.parse_args(argv)
+    words = [f"python -m benchmarks.{name}"]
+    if options.rounds is not None:
+        patience = replace(patience, max_rounds=options.rounds, min_rounds=min(patience.min_rounds, options.rounds))
+        words.append(f"--rounds {options.rounds}")
+    if options.seconds is not None:
+        patience = replace(patience, max_seconds=options.seconds)
+        words.append(f"--seconds {options.seconds:g}")
+    if options.seed:
+        words.append(f"--seed {options.seed}")
+    return Settings(patience, options.seed, options.write, " ".join(words))

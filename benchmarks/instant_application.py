@@ -1,0 +1,42 @@
+"""This package's own application, but for its cells: each has its run folder and its record, and returns at once.
+
+python -m benchmarks.instant_application -m seed=0,1,2
+"""
+
+import datetime
+import sys
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+
+from runmanager.app.main import main
+from runmanager.app.schema import plain_config
+from runmanager.records.ownership import claim_run
+from runmanager.records.paths import RunPaths
+from runmanager.records.process import ProcessIdentity
+from runmanager.records.run import RunRecord
+from runmanager.records.signature import signature
+from runmanager.records.states import Status
+
+__all__ = ["return_at_once"]
+
+
+def return_at_once(cfg: Any) -> None:
+    """A run that is claimed and has finished."""
+    paths = RunPaths(Path(HydraConfig.get().runtime.output_dir))
+    config = plain_config(cfg)
+    record = RunRecord(
+        name=paths.name,
+        signature=signature(config),
+        status=Status.RUNNING,
+        config=config,
+        started_at=datetime.datetime.now(datetime.UTC).isoformat(),
+        owner=ProcessIdentity.current(),
+    )
+    folder = claim_run(paths, record)
+    folder.write(status=Status.FINISHED, ended_at=datetime.datetime.now(datetime.UTC).isoformat())
+
+
+if __name__ == "__main__":
+    sys.exit(main(task=return_at_once))

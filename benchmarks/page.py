@@ -1,0 +1,50 @@
+"""The rows of a benchmark on its page: a section a script, with the machine, the day and the command."""
+
+import datetime
+import platform
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.rows import HEADING, Row, as_line
+
+__all__ = ["BENCHMARKS", "RELIABILITY", "described_machine", "section", "write_row", "write_section"]
+
+_DOCS = Path(__file__).resolve().parents[1] / "docs"
+BENCHMARKS = _DOCS / "benchmarks.md"
+RELIABILITY = _DOCS / "reliability.md"
+
+
+def described_machine() -> str:
+    """The machine in one line: processor, cores, system, Python, torch."""
+    import torch  # seconds; and what was measured is done by now
+
+    from runmanager.tracking.environment import capture_environment
+
+    facts = capture_environment(torch.device("cpu"))
+    cores = "1 core" if facts.num_cores == 1 else f"{facts.num_cores} cores"
+    system = f"{platform.system()} {platform.release().partition('-')[0]}"
+    return f"{facts.cpu_model}, {cores}, {system}, Python {facts.python}, torch {facts.libraries['torch']}"
+
+
+def section(rows: Sequence[Row], *, machine: str, command: str, day: datetime.date) -> str:
+    """The table of a script, and below it where, when and how it was made."""
+    lines = [as_line(HEADING), as_line(["---"] * len(HEADING)), *(as_line(row.fields) for row in rows)]
+    return "\n".join([*lines, "", f"`{command}`, {day.isoformat()}, on {machine}.", ""])
+
+
+def write_section(page: Path, name: str, text: str) -> None:
+    """Replace what stands on the page between the marks of `name`. Raises `RuntimeError` where it has none."""
+    _replace(page, rf"(?<=<!-- begin {re.escape(name)} -->\n).*?(?=<!-- end {re.escape(name)} -->)", text)
+
+
+def write_row(page: Path, mark: str, fields: Sequence[str]) -> None:
+    """Replace the row of a table whose first field begins with `mark`. Raises `RuntimeError` where there is none."""
+    _replace(page, rf"^\| {re.escape(mark)}[^\n]*$", as_line(fields))
+
+
+def _replace(page: Path, pattern: str, text: str) -> None:
+    new, count = re.subn(pattern, lambda _: text, page.read_text(), count=1, flags=re.DOTALL | re.MULTILINE)
+    if not count:
+        raise RuntimeError(f"{page} must have a place for what is to be written, got none; look for {pattern}.")
+    page.write_text(new)

@@ -1,0 +1,115 @@
+"""A sweep of many runs as they would lie on disk, written without running anything."""
+
+import datetime
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runmanager.records.paths import SweepPaths
+from runmanager.records.run import Environment, EpochRecord, RunRecord
+from runmanager.records.signature import short_signature, signature
+from runmanager.records.states import Status
+from runmanager.records.store import encode_record
+from runmanager.records.sweep import plan_cell, write_cells
+
+__all__ = ["write_stored_sweep"]
+
+_BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+_SAMPLES = 60_000
+_SHARED = {
+    "dataset": {"name": "mnist", "holdout": 0.2, "size": None, "normalize": True},
+    "model": {"name": "cnn", "channels": [6, 12], "hidden": [120, 60]},
+    "optimizer": {"name": "adam", "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0},
+    "scheduler": {"name": "constant"},
+    "loader": {"name": "dataloader", "pin_memory": False, "prefetch_factor": None, "persistent_workers": False},
+    "measure": {"name": "single", "warmup_epochs": 1},
+    "tensorboard": {"enabled": True, "images": True, "graph": True, "histograms": False},
+    "early_stop": {"metric": None, "patience": 3, "min_delta": 0.0},
+    "epochs": 10,
+    "eval_batch_size": None,
+    "evaluate_first": False,
+}
+_ENVIRONMENT = Environment(
+    host="a-host",
+    cpu_model="a processor",
+    num_cores=2,
+    torch_threads=2,
+    device_name="a processor",
+    python="3.11.0",
+    libraries={"torch": "2.15.0", "torchvision": "0.30.0", "numpy": "2.3.0", "hydra-core": "1.3.8"},
+    commit="0" * 40,
+    commit_clean=True,
+    command=("python", "-m", "runmanager", "-m"),
+    load_at_start=0.1,
+    load_at_end=1.0,
+    steal_share=0.0,
+    outside_cpu_share=0.01,
+)
+
+
+def write_stored_sweep(folder: Path, *, num_runs: int, num_epochs: int, seed: int = 0) -> SweepPaths:
+    """Finished runs over lr, batch size, workers, device and seed, one after the other, with made-up times."""
+    sweep = SweepPaths(folder)
+    chosen = random.Random(seed)
+    cells = []
+    axes: dict[str, list[Any]] = {
+        "lr": [0.1, 0.03, 0.01, 0.003, 0.001],
+        "batch_size": [100, 1000, 10_000, 20_000],
+        "num_workers": [0, 1],
+        "device": ["cpu", "cuda"],
+        "seed": list(range(-(-num_runs // 80))),
+    }
+    for number, values in enumerate(itertools.islice(itertools.product(*axes.values()), num_runs)):
+        config = {**_SHARED, **dict(zip(axes, values, strict=True))}
+        record = _record(config, number)
+        run = sweep.run(record.name)
+        run.root.mkdir(parents=True)
+        run.record.write_bytes(encode_record(record))
+        run.epochs.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in _epochs(num_epochs, chosen)))
+        cells.append(plan_cell(record.signature, record.name, config))
+    write_cells(sweep, cells, axes=axes, command=_ENVIRONMENT.command)
+    return sweep
+
+
+def _record(config: dict[str, Any], number: int) -> RunRecord:
+    identity = signature(config)
+    begin = _BEGIN + datetime.timedelta(seconds=100 * number)
+    return RunRecord(
+        name=f"lr={config['lr']},batch_size={config['batch_size']},seed={config['seed']}-{short_signature(identity)}",
+        signature=identity,
+        status=Status.FINISHED,
+        config=config,
+        epochs_planned=config["epochs"],
+        started_at=begin.isoformat(),
+        ended_at=(begin + datetime.timedelta(seconds=90)).isoformat(),
+        run_seconds=90.0,
+        num_parameters=32_998,
+        peak_memory_bytes=300_000_000,
+        environment=_ENVIRONMENT,
+    )
+
+
+def _epochs(num_epochs: int, chosen: random.Random) -> list[EpochRecord]:
+    return [
+        EpochRecord(
+            epoch=epoch,
+            loss=1 / epoch,
+            accuracy=1 - 0.5 / epoch,
+            val_loss=1.1 / epoch,
+            val_accuracy=1 - 0.6 / epoch,
+            epoch_seconds=(seconds := chosen.lognormvariate(1.0, 0.1)),
+            wall_seconds=1.2 * seconds,
+            run_seconds=9.0 * epoch,
+            samples=_SAMPLES,
+            warmup=epoch == 1,
+            data_seconds=0.3 * seconds,
+            transfer_seconds=0.01 * seconds,
+            compute_seconds=0.69 * seconds,
+            eval_seconds=0.19 * seconds,
+            tracking_seconds=0.01 * seconds,
+        )
+        for epoch in range(1, num_epochs + 1)
+    ]

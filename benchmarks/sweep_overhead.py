@@ -1,0 +1,101 @@
+"""What a sweep costs beside its runs: cells whose task returns at once, under our launcher and under Hydra's own.
+
+Hydra's basic launcher runs all cells in one process, ours each in one of its own. Whole commands are timed, from the
+start of Python to its end, with the same application and the same task on both sides.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from benchmarks.command import Settings, carry_out
+from benchmarks.interleaving import Patience, in_turns
+from benchmarks.page import RELIABILITY, write_row
+from benchmarks.processes import run_python
+from benchmarks.rows import Budget, Row, compared
+from runmanager.records.paths import SweepPaths
+from runmanager.records.states import Status
+from runmanager.records.store import read_sweep
+
+__all__ = ["NUM_CELLS", "measure"]
+
+NUM_CELLS = 200
+_BASIC = "basic"
+_SWEEP = "hydra.sweep.dir=outputs/sweep"  # our own sweeper keeps its sweeps under outputs/ too
+_OURS = {
+    _BASIC: ("hydra/sweeper=basic", "hydra/launcher=basic", _SWEEP),
+    "two workers": ("hydra.launcher.workers=2",),
+    "one worker": ("hydra.launcher.workers=1",),
+}
+_SOMEBODYS = {
+    _BASIC: ("hydra/launcher=basic", _SWEEP),
+    "two workers": ("hydra/launcher=local", "hydra.launcher.workers=2", _SWEEP),
+    "one worker": ("hydra/launcher=local", "hydra.launcher.workers=1", _SWEEP),
+}
+_BUDGETS = {"two workers": Budget(4, is_least=True), "one worker": Budget(2.5, is_least=True)}
+_MARK = f"{NUM_CELLS} cells of a task that returns at once"
+_PATIENCE = Patience(min_rounds=5, max_rounds=15, max_seconds=240, half_width=0.03)
+
+
+def measure(settings: Settings) -> list[Row]:
+    """The rows of our application, and those of somebody else's."""
+    with tempfile.TemporaryDirectory() as folder:
+        ours = _measured(settings, Path(folder), "instant_application", _OURS)
+        somebodys = _measured(settings, Path(folder), "small_application", _SOMEBODYS)
+    rows = _rows(f"{_MARK}, our application", ours, _BUDGETS)
+    if settings.writes:
+        write_row(RELIABILITY, _MARK, _reliability_row(rows, settings.command))
+    return [*rows, *_rows("the same, somebody else's small application", somebodys, {})]
+
+
+def _measured(
+    settings: Settings, folder: Path, application: str, variants: Mapping[str, tuple[str, ...]]
+) -> dict[str, list[float]]:
+    contenders = {name: partial(_seconds, folder, application, words) for name, words in variants.items()}
+    return in_turns(contenders, patience=settings.patience, seed=settings.seed)
+
+
+def _seconds(folder: Path, application: str, words: tuple[str, ...]) -> float:
+    """One command in an empty folder. Raises `RuntimeError` where a cell did not come to its end."""
+    here = Path(tempfile.mkdtemp(dir=folder))
+    done = run_python("-m", f"benchmarks.{application}", "-m", f"seed=range(0,{NUM_CELLS})", *words, folder=here)
+    if application == "instant_application":
+        _check(here)
+    shutil.rmtree(here)
+    return done.seconds
+
+
+def _check(here: Path) -> None:
+    (sweep,) = (here / "outputs").iterdir()
+    finished = sum(run.record.status is Status.FINISHED for run in read_sweep(SweepPaths(sweep)).runs)
+    if finished != NUM_CELLS:
+        raise RuntimeError(f"{finished} of {NUM_CELLS} cells have finished")
+
+
+def _rows(what: str, seconds: Mapping[str, list[float]], budgets: Mapping[str, Budget]) -> list[Row]:
+    return [
+        compared(
+            f"{what}: Hydra's basic launcher / ours with {name}",
+            ours=seconds[name],
+            other=seconds[_BASIC],
+            budget=budgets.get(name),
+            inverse=True,
+        )[0]
+        for name in seconds
+        if name != _BASIC
+    ]
+
+
+def _reliability_row(rows: list[Row], command: str) -> tuple[str, str, str]:
+    two, one = rows
+    said = (
+        f"a process each takes {two.ours} with two workers and {one.ours} with one; Hydra's basic launcher, all in one "
+        f"process, {two.other}: {two.ratio} and {one.ratio} times as long"
+    )
+    return f"{_MARK}, our application", said, f"`{command}`"
+
+
+if __name__ == "__main__":
+    carry_out("sweep_overhead", measure, summary=__doc__, patience=_PATIENCE)

@@ -1,0 +1,64 @@
+"""Two training runs at a time on two cores, against one after the other: what sharing the machine costs them.
+
+Real runs of this application on the CPU. With one worker a run has both cores' threads; with two, each has one. Timed
+is the span from the first run's start to the last one's end, as their records say.
+"""
+
+import datetime
+import shutil
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from benchmarks.command import Settings, carry_out
+from benchmarks.interleaving import Patience, in_turns
+from benchmarks.page import RELIABILITY, write_row
+from benchmarks.processes import run_python
+from benchmarks.rows import Budget, Row, compared
+from runmanager.records.paths import SweepPaths
+from runmanager.records.states import Status
+from runmanager.records.store import read_sweep
+
+__all__ = ["measure"]
+
+_TRAINING = ("dataset=fake", "dataset.size=10000", "dataset.in_shape=[1,28,28]", "batch_size=1000", "epochs=3")
+_BUDGET = Budget(1.15)
+_MARK = "Two CPU runs on two cores"
+_PATIENCE = Patience(min_rounds=5, max_rounds=12, max_seconds=180, half_width=0.03)
+
+
+def measure(settings: Settings) -> list[Row]:
+    """One row."""
+    with tempfile.TemporaryDirectory() as folder:
+        contenders = {f"{workers}": partial(_span_seconds, Path(folder), workers) for workers in (1, 2)}
+        seconds = in_turns(contenders, patience=settings.patience, seed=settings.seed)
+    row, ratio = compared(
+        f"{_MARK}: both at once / one after the other", ours=seconds["2"], other=seconds["1"], budget=_BUDGET
+    )
+    if settings.writes:
+        said = f"both at once take {ratio} times as long as one after the other ({ratio.rounds} rounds)"
+        write_row(RELIABILITY, _MARK, (_MARK, said, f"`{settings.command}`"))
+    return [row]
+
+
+def _span_seconds(folder: Path, workers: int) -> float:
+    """From the start of the first of two runs to the end of the last. Raises `RuntimeError` where one fails."""
+    here = Path(tempfile.mkdtemp(dir=folder))
+    words = (*_TRAINING, "-m", "seed=1,2", "device=cpu", "name=two", f"hydra.launcher.workers={workers}", "--quiet")
+    done = run_python("-m", "runmanager", *words, folder=here)
+    records = [run.record for run in read_sweep(SweepPaths(here / "outputs" / "two")).runs]
+    if [record.status for record in records] != [Status.FINISHED] * 2:
+        raise RuntimeError(f"the two runs must finish:\n{done.output}")
+    begin = min(_time(record.started_at) for record in records)
+    end = max(_time(record.ended_at) for record in records)
+    shutil.rmtree(here)
+    return (end - begin).total_seconds()
+
+
+def _time(text: str | None) -> datetime.datetime:
+    assert text is not None  # they have finished
+    return datetime.datetime.fromisoformat(text)
+
+
+if __name__ == "__main__":
+    carry_out("two_workers", measure, summary=__doc__, patience=_PATIENCE)

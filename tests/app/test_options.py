@@ -1,0 +1,15 @@
+"""What each run's process has to import only to read its configuration."""
+
+import subprocess
+import sys
+
+CODE = """
+import sys
+import runmanager.app.options
+print([name for name in ("hydra", "rich", "torch", "runmanager.app.sweeper") if name in sys.modules])
+"""
+
+
+def test_the_sweepers_options_load_nothing_else() -> None:
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"

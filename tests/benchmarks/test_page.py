@@ -1,0 +1,103 @@
+"""Rows, and their way onto the pages."""
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from benchmarks import command, page
+from benchmarks.command import Settings, carry_out
+from benchmarks.interleaving import Patience
+from benchmarks.rows import Budget, Row, as_seconds, compared, measured
+
+
+def test_a_compared_row_says_both_sides_their_ratio_and_the_verdict() -> None:
+    row, ratio = compared(
+        "basic / ours", ours=[2.0] * 5, other=[9.0] * 5, budget=Budget(4, is_least=True), inverse=True
+    )
+    assert row.fields == ("basic / ours", "2 s", "9 s", "4.5 (4.5 to 4.5)", "5", "at least 4", "yes")
+    assert ratio.value == 4.5
+    assert compared("ours / basic", ours=[0.05] * 5, other=[0.04] * 5)[0].fields == (
+        *("ours / basic", "50 ms", "40 ms", "1.25 (1.25 to 1.25)", "5", "-", "-"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "met"),
+    [
+        ([0.3, 0.4, 0.45], "yes"),
+        ([0.4, 0.45, 0.6], "yes, within the noise"),
+        ([0.4, 0.55, 0.6], "no, within the noise"),
+        ([0.6, 0.7, 0.8], "no"),
+    ],
+)
+def test_a_measured_row_says_how_far_the_values_reach(values: list[float], met: str) -> None:
+    row = measured("table", values, budget=Budget(0.5, words=as_seconds))
+    assert (row.budget, row.met, row.rounds) == ("at most 0.5 s", met, "3")
+    assert row.ours == f"{values[1]:g} s ({values[0]:g} s to {values[2]:g} s)"
+
+
+def test_only_what_stands_between_the_marks_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text("Before.\n<!-- begin a -->\nold\n<!-- end a -->\n<!-- begin b -->\nkept\n<!-- end b -->\n")
+    text = page.section([Row("what", "1 s")], machine="a machine", command="python -m a", day=datetime.date(2026, 2, 3))
+    for _ in range(2):
+        page.write_section(path, "a", text)
+    assert path.read_text() == (
+        "Before.\n<!-- begin a -->\n"
+        "| what | ours | other | ratio (95% interval) | rounds | budget | met |\n"
+        "| --- | --- | --- | --- | --- | --- | --- |\n"
+        "| what | 1 s | - | - | 1 | - | - |\n"
+        "\n`python -m a`, 2026-02-03, on a machine.\n"
+        "<!-- end a -->\n<!-- begin b -->\nkept\n<!-- end b -->\n"
+    )
+    with pytest.raises(RuntimeError, match="must have a place"):
+        page.write_section(path, "c", text)
+
+
+def test_a_row_is_replaced_in_its_table(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text("| what | seen |\n| --- | --- |\n| Kills | none |\n| Two runs | old |\n\nMore.\n")
+    page.write_row(path, "Two runs", ("Two runs", r"new \1"))
+    assert path.read_text() == ("| what | seen |\n| --- | --- |\n| Kills | none |\n| Two runs | new \\1 |\n\nMore.\n")
+    with pytest.raises(RuntimeError, match="must have a place"):
+        page.write_row(path, "Three runs", ("Three runs", "new"))
+
+
+def test_a_command_measures_shows_and_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "page.md"
+    path.write_text("<!-- begin some -->\n<!-- end some -->\n")
+    monkeypatch.setattr(command, "BENCHMARKS", path)
+    seen: list[Settings] = []
+
+    def measure(settings: Settings) -> Sequence[Row]:
+        seen.append(settings)
+        return [Row("a thing", "1 s")]
+
+    def give(*words: str) -> None:
+        carry_out("some", measure, summary=None, patience=Patience(min_rounds=5, max_rounds=9), argv=words)
+
+    give()
+    assert path.read_text() == "<!-- begin some -->\n<!-- end some -->\n"
+    give("--rounds", "3", "--seconds", "10", "--seed", "2", "--write")
+    assert "| a thing | 1 s | - | - | 1 | - | - |" in path.read_text()
+    assert "`python -m benchmarks.some --rounds 3 --seconds 10 --seed 2`" in path.read_text()
+    assert [each.patience.max_rounds for each in seen] == [9, 3]
+    assert seen[1].patience == Patience(min_rounds=3, max_rounds=3, max_seconds=10)
+    assert capsys.readouterr().out.count("| a thing |") == 2
+
+
+def test_every_place_that_the_scripts_write_to_is_there() -> None:
+    scripts = sorted(path.stem for path in Path(page.__file__).parent.glob("*.py") if "carry_out(" in path.read_text())
+    text = page.BENCHMARKS.read_text()
+    names = [name for name in scripts if name != "command"]
+    assert names == ["driver_memory", "sweep_overhead", "table", "tracking_overhead", "two_workers"]
+    for name in names:
+        assert f"<!-- begin {name} -->\n" in text
+        assert f"<!-- end {name} -->\n" in text
+    reliability = page.RELIABILITY.read_text()
+    for mark in ("200 cells of a task", "Two CPU runs", "The driver of a sweep"):
+        assert f"\n| {mark}" in reliability

@@ -1,0 +1,19 @@
+"""The sweep that is written, not run, is one that every reader takes for a whole one."""
+
+from pathlib import Path
+
+from benchmarks.stored_sweep import write_stored_sweep
+from runmanager.results.reading import read_results
+from runmanager.results.table import result_rows
+
+
+def test_it_reads_as_a_finished_sweep(tmp_path: Path) -> None:
+    sweep = write_stored_sweep(tmp_path / "sweep", num_runs=90, num_epochs=3)
+    contents, plan = read_results(sweep)
+    assert not contents.damaged
+    assert plan is not None
+    assert set(plan.cells) == {run.record.signature for run in contents.runs}
+    rows = result_rows(contents, plan).rows
+    assert len(rows) == 90
+    assert {(row["status"], row["epochs"], row["contended"]) for row in rows} == {("finished", 3, False)}
+    assert all(row["epoch_seconds"] > 0 for row in rows)
