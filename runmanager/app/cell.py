@@ -15,6 +15,7 @@ from runmanager.errors import RunBusyError
 from runmanager.launching.child import GOES_ON_VARIABLE, OWN_PROCESS_VARIABLE
 from runmanager.launching.plan import Resume
 from runmanager.launching.signals import signals_call
+from runmanager.launching.turns import own_seat
 from runmanager.records.heartbeat import SILENT_AFTER_SECONDS
 from runmanager.records.paths import RunPaths
 from runmanager.tracking.manager import RunManager
@@ -54,7 +55,7 @@ def run_cell(cfg: DictConfig) -> None:
 
     with _interruptible(runs):
         try:
-            train_run(manager, options, params=plain_config(cfg), folder=folder, when_claimed=claimed)
+            train_run(manager, options, params=plain_config(cfg), folder=folder, when_claimed=claimed, turns=own_seat())
         except RunBusyError:
             if not folder.record.exists():
                 raise  # it is no run that is in the way

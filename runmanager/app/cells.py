@@ -24,12 +24,16 @@ __all__ = ["Grid", "count_cells", "expand", "prepare_cells", "split"]
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells of a command in order, each beside its typed settings, the axes that it gave, and all names it gave."""
+    """The cells of a command in order, each beside its typed settings, the axes that it gave, and all names it gave.
+
+    `sides` are the settings in which the sides of a duel differ.
+    """
 
     cells: Sequence[Cell]
     configs: Sequence[Config]
     axes: dict[str, list[Any]]
     given: frozenset[str]
+    sides: Sequence[str] = ()
 
 
 def split(loader: CellLoader, words: Sequence[str]) -> list[Override]:
@@ -74,10 +78,19 @@ def count_cells(overrides: Sequence[Override]) -> int:
     return math.prod(sum(1 for _ in axis.sweep_string_iterator()) for axis in axes)
 
 
-def prepare_cells(loader: CellLoader, master: DictConfig, words: Sequence[str]) -> Grid:
-    """The grid that `words` give. Raises `ConfigurationError` with every fault of every cell."""
+def prepare_cells(
+    loader: CellLoader, master: DictConfig, words: Sequence[str], *, sides: Sequence[Sequence[str]] = ()
+) -> Grid:
+    """The grid that `words` give, each of its cells once for each of `sides`, the words of a duel's sides.
+
+    Raises `ConfigurationError` with every fault of every cell.
+    """
     overrides = split(loader, words)
-    varying = [each.get_key_element() for each in overrides if each.is_sweep_override()]
+    of_sides = [split(loader, side) for side in sides]
+    between = list(dict.fromkeys(each.get_key_element() for side in of_sides for each in side))
+    varying = [each.get_key_element() for each in overrides if each.is_sweep_override()] + between
+    if bad_sides := _side_faults(overrides, of_sides):
+        raise ConfigurationError(bad_sides)
     faults: dict[str, None] = {}
     for key in varying:
         if key.lstrip("+~").split(".")[0] in UNSIGNED:
@@ -86,7 +99,7 @@ def prepare_cells(loader: CellLoader, master: DictConfig, words: Sequence[str]) 
             )
     cells, configs = [], []
     reader = CellReader()
-    combinations = expand(overrides)
+    combinations = _against_each_other(expand(overrides), of_sides)
     for words_of_cell in combinations:
         composed = _composed(loader, master, words_of_cell, reader, faults)
         if composed is None:
@@ -99,12 +112,36 @@ def prepare_cells(loader: CellLoader, master: DictConfig, words: Sequence[str]) 
         name = f"{readable_name(settings)}-{short_signature(identity)}"
         cells.append(Cell(identity, name, plain, tuple(words_of_cell)))
         configs.append(config)
-    given = _given(overrides)
+    given = _given([*overrides, *(each for side in of_sides for each in side)])
     if len(configs) == len(combinations):  # a cell that cannot be composed might have heeded what the others do not
         faults.update(dict.fromkeys(unheeded(configs, given)))
     if faults:
         raise ConfigurationError(faults)
-    return Grid(cells, configs, _axes(varying, cells), frozenset(given))
+    if sides and len({cell.signature for cell in cells}) < len(cells):
+        raise ConfigurationError(["The sides of a duel must differ, got the same settings on both."])
+    names = [key.lstrip("+~") for key in between]
+    return Grid(cells, configs, _axes(varying, cells), frozenset(given), [name for name in names if name != "seed"])
+
+
+def _against_each_other(cells: list[list[str]], sides: Sequence[Sequence[Override]]) -> list[list[str]]:
+    """Each cell with the words of each side."""
+    if not sides:
+        return cells
+    said = [[f"{each.get_key_element()}={each.get_value_element_as_str()}" for each in side] for side in sides]
+    return [[*cell, *side] for cell in cells for side in said]
+
+
+def _side_faults(overrides: Sequence[Override], sides: Sequence[Sequence[Override]]) -> list[str]:
+    common = {each.get_key_element() for each in overrides}
+    faults = []
+    for each in (each for side in sides for each in side):
+        if each.is_sweep_override():
+            faults.append(f"`{each.input_line}` must be one value on a side of a duel, got several.")
+        if each.get_key_element() in common:
+            faults.append(f"`{each.get_key_element()}` must be given for the sides or for both in common, got both.")
+    if sides and all(each.get_key_element() == "seed" for side in sides for each in side):
+        faults.append("The sides of a duel must differ in more than the seed, got nothing else; seeds are repetitions.")
+    return faults
 
 
 def _composed(

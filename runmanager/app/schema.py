@@ -1,6 +1,7 @@
 """Every setting of a cell with its type and default, as Hydra is told of them, and back from Hydra's configuration."""
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import runmanager
 from runmanager.launching.plan import Resume
 from runmanager.training.faults import fault, meant, nearest
 from runmanager.training.job_options import TrainingOptions
+from runmanager.training.measure_options import MEASURE_TYPES
 from runmanager.training.options import OPTION_TYPES
 
 __all__ = ["CellReader", "Config", "conf_folder", "plain_config", "read_config", "register_schema", "unknown_settings"]
@@ -55,7 +57,8 @@ def register_schema() -> None:
     for group in _GROUPS:
         top[group] = MISSING
     store.store(name="schema", node=top)
-    for group, choices in OPTION_TYPES.items():
+    groups: dict[str, Mapping[str, type[Any]]] = {**OPTION_TYPES, "measure": MEASURE_TYPES}
+    for group, choices in groups.items():
         for name, options in choices.items():
             store.store(group=group, name=f"schema_{name}", node=_writable(options))
 

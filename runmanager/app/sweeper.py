@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from runmanager.app.checks import check, foretold, get_ready
 from runmanager.app.composition import CellLoader
 from runmanager.app.elsewhere import end_silent_runs
 from runmanager.app.options import GridSweeperOptions
+from runmanager.app.paired import axis_to_compare, pairing_of
 from runmanager.app.schema import Config
 from runmanager.app.watching import SweepWatcher
 from runmanager.errors import ConfigurationError, SweepError, UsageError
@@ -53,6 +55,7 @@ class GridSweeper(Sweeper):
     def __init__(
         self,
         params: dict[str, str] | None,
+        sides: list[str] | None,
         multirun: bool,
         dry_run: bool,
         quiet: bool,
@@ -62,6 +65,7 @@ class GridSweeper(Sweeper):
         if faults := timeout_faults("hydra.sweeper.heartbeat_timeout", heartbeat_timeout):
             raise ConfigurationError(faults)
         self._params = params or {}
+        self._sides = [shlex.split(side) for side in sides or ()]
         self._multirun = multirun
         self._dry_run = dry_run
         self._quiet = quiet
@@ -87,7 +91,8 @@ class GridSweeper(Sweeper):
         self._refuse_hidden_grid(words)
         if not self._dry_run and (num_cells := count_cells(split(self._loader, words))) >= _PREPARED_FROM:
             get_ready(self._launcher, num_jobs=num_cells)  # while the cells are composed and checked
-        grid = prepare_cells(self._loader, self._master, words)
+        grid = self._grid(words)
+        self._pairing = pairing_of(grid, self._launcher)
         first = grid.configs[0]
         sweep = _folder_for(first)
         plan = self._planned(grid, sweep)
@@ -100,6 +105,14 @@ class GridSweeper(Sweeper):
         self._confirm(len(to_run))
         check(self._launcher, grid, to_run, is_single=self._is_single(grid))
         return self._run(grid, plan, sweep or fresh_sweep_folder(Path(first.output_root)))
+
+    def _grid(self, words: Sequence[str]) -> Grid:
+        """The cells; a paired sweep's with what it compares, so that every reader of a run knows."""
+        grid = prepare_cells(self._loader, self._master, words, sides=self._sides)
+        axis = axis_to_compare(grid)
+        if axis is None:
+            return grid
+        return prepare_cells(self._loader, self._master, [*words, f"measure.axis={_quoted(axis)}"], sides=self._sides)
 
     def _say(self, line: str) -> None:
         if not self._quiet:
@@ -191,16 +204,17 @@ class GridSweeper(Sweeper):
         names = _written(sweep, plan, grid, driver)
         try:
             plan = [_placed(each, sweep, names) for each in plan]
+            to_run = [run for batch in self._batches([each for each in plan if each.is_to_run]) for run in batch]
             watcher = SweepWatcher(
                 sweep,
                 plan,
-                [each for each in plan if each.is_to_run],
+                to_run,
                 epochs=grid.configs[0].epochs,
                 console=self._console,
                 quiet=self._quiet,
                 observer=self._observer,
             )
-            returns, interrupted = self._launch(watcher, [each for each in plan if each.is_to_run], sweep)
+            returns, interrupted = self._launch(watcher, to_run, sweep)
             if self._is_detached:
                 watcher.leave()
             status = 0 if self._is_detached else watcher.finish(interrupted=interrupted)
@@ -231,17 +245,14 @@ class GridSweeper(Sweeper):
         with watcher:
             try:
                 while True:
-                    if to_run:
-                        if isinstance(self._launcher, LocalLauncher):
-                            self._instruct(self._launcher, watcher, to_run, sweep, first)
-                        elif isinstance(self._launcher, SlurmLauncher):
-                            self._launcher.listener, self._launcher.runs = watcher, to_run
-                            self._launcher.when_ended = "runmanager.app.watching:write_tables_alone"
-                        words = [_words(each, sweep) for each in to_run]
-                        returns += self._launcher.launch(words, initial_job_idx=first)
+                    for batch in self._batches(to_run):
+                        if not watcher.is_halted:
+                            returns += self._launch_at_once(watcher, batch, sweep, first)
+                        first += len(batch)
                     to_run = [] if self._is_detached else watcher.follow_elsewhere()
                     if not to_run:
                         return returns, False
+                    to_run = [run for batch in self._batches(to_run) for run in batch]
                     first = watcher.take(to_run)
             except KeyboardInterrupt:
                 return returns, True
@@ -250,6 +261,24 @@ class GridSweeper(Sweeper):
                     raise
                 watcher.failed("The launcher broke off", error)
                 return returns, False
+
+    def _batches(self, runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
+        """What is handed to the launcher in one call: everything, or one group after another of those in turns."""
+        if self._pairing is not None:
+            return self._pairing.batches(runs)
+        return [list(runs)] if runs else []
+
+    def _launch_at_once(
+        self, watcher: SweepWatcher, batch: Sequence[PlannedRun], sweep: SweepPaths, first: int
+    ) -> Sequence[JobReturn]:
+        if isinstance(self._launcher, LocalLauncher):
+            self._instruct(self._launcher, watcher, batch, sweep, first)
+            if self._pairing is not None:
+                self._launcher.turns = self._pairing.keeper(batch, first)
+        elif isinstance(self._launcher, SlurmLauncher):
+            self._launcher.listener, self._launcher.runs = watcher, batch
+            self._launcher.when_ended = "runmanager.app.watching:write_tables_alone"
+        return self._launcher.launch([_words(each, sweep) for each in batch], initial_job_idx=first)
 
 
 def _folder_for(config: Config) -> SweepPaths | None:

@@ -64,6 +64,7 @@ class SweepWatcher(Listener):
         self._running: dict[int, PlannedRun] = {}
         self._pids: dict[int, int] = {}
         self._went_well: dict[int, bool] = {}
+        self.is_halted = False
         self._tables_due = 0.0
         self.faults: list[str] = []
         self.error: BaseException | None = None
@@ -140,6 +141,7 @@ class SweepWatcher(Listener):
         self._display.retrying(run.paths, f"{said}; tried again ({tries + 1} of {of})")
 
     def halted(self) -> None:
+        self.is_halted = True
         self._display.say("on_error=stop: no further run is begun.")
 
     def ended(self, ending: Ending) -> None:

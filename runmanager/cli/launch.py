@@ -8,7 +8,7 @@ import typer
 
 from runmanager.records.paths import SweepPaths
 
-__all__ = ["PASS_THROUGH", "demo", "run", "sweep"]
+__all__ = ["PASS_THROUGH", "demo", "launch", "run", "sweep"]
 
 PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 """Typer's settings for a command whose arguments are Hydra's business: they come in `ctx.args` as they were given."""
@@ -20,7 +20,7 @@ def sweep(ctx: typer.Context) -> int:
     The same as `python -m runmanager -m OVERRIDES`. `--cfg job` prints the settings, `--hydra-help` explains Hydra's
     own flags, `--dry-run` runs nothing.
     """
-    return _launch(ctx, ["-m", *ctx.args])
+    return launch(ctx, ["-m", *ctx.args])
 
 
 def run(ctx: typer.Context) -> int:
@@ -29,7 +29,7 @@ def run(ctx: typer.Context) -> int:
     The same as `python -m runmanager OVERRIDES`. `--cfg job` prints the settings, `--hydra-help` explains Hydra's own
     flags, `--dry-run` runs nothing. A preset that holds a grid is a sweep here too.
     """
-    return _launch(ctx, ctx.args)
+    return launch(ctx, ctx.args)
 
 
 def demo(ctx: typer.Context) -> int:
@@ -44,7 +44,7 @@ def demo(ctx: typer.Context) -> int:
             overrides[name] = value
     defaults = [f"{name}={value}" for name, value in overrides.items()]
     others = [argument for argument in ctx.args if argument.partition("=")[0] not in overrides]
-    status = _launch(ctx, ["experiment=digits_quick", *defaults, "--yes", *others])
+    status = launch(ctx, ["experiment=digits_quick", *defaults, "--yes", *others])
     folder = SweepPaths(Path(overrides["output_root"]) / overrides["name"])
     if folder.record.exists():
         # The application has just said where the report is, and the TensorBoard command.
@@ -59,7 +59,8 @@ def _fresh_name() -> str:
     return f"demo-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"
 
 
-def _launch(ctx: typer.Context, arguments: Sequence[str]) -> int:
+def launch(ctx: typer.Context, arguments: Sequence[str]) -> int:
+    """Hand `arguments` to the Hydra application and return its status; `--help` shows the command's own."""
     if "--help" in ctx.args:
         typer.echo(ctx.get_help())
         return 0

@@ -9,6 +9,7 @@ import typer
 
 from runmanager import __version__
 from runmanager.cli.doctor import doctor
+from runmanager.cli.duel import duel
 from runmanager.cli.launch import PASS_THROUGH, demo, run, sweep
 from runmanager.cli.once import OnceEach
 from runmanager.cli.stored import compare, table
@@ -20,7 +21,7 @@ __all__ = ["app", "main", "run_command"]
 
 app = typer.Typer(name="runmanager", add_completion=False, pretty_exceptions_enable=False)
 
-for _launching in (sweep, run, demo):
+for _launching in (sweep, run, demo, duel):
     app.command(context_settings=PASS_THROUGH, options_metavar="[OVERRIDES]...")(_launching)
 for _other in (table, compare, watch, tensorboard, doctor):
     app.command(cls=OnceEach)(_other)

@@ -90,8 +90,12 @@ def table(
 def compare(
     sweep: Annotated[str, _SWEEP],
     axis: Annotated[
-        str, typer.Option(help="The setting or group whose values are compared; any: each that varies.")
-    ] = "device",
+        str | None,
+        typer.Option(
+            help="The setting or group whose values are compared, several joined by +; any: each that varies. "
+            "Default: what the runs took turns for, else device."
+        ),
+    ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="The value to compare against. Default: cpu for device, else the first given.")
     ] = None,

@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from runmanager.launching.lifeline import die_with_parent
+from runmanager.launching.turns import Seat, take_seat
 
 __all__ = [
     "GOES_ON_VARIABLE",
@@ -41,7 +42,8 @@ PRELOAD_VARIABLE = "RUNMANAGER_PRELOAD"
 class Request:
     """What a process is to do: call `function(*arguments)` in this folder, environment and number of threads.
 
-    `server` is the pid of the forkserver that is to be its parent, None where there is none.
+    `server` is the pid of the forkserver that is to be its parent, None where there is none; `seat` its place among
+    jobs that take turns.
     """
 
     function: Callable[..., Any]
@@ -50,6 +52,7 @@ class Request:
     folder: str
     threads: int
     server: int | None = None
+    seat: Seat | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,8 @@ def child_main(connection: Connection, request: Request) -> None:
     os.environ.update(request.environment)
     os.environ[OWN_PROCESS_VARIABLE] = "1"
     os.chdir(request.folder)
+    if request.seat is not None:
+        take_seat(request.seat)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(request.threads)
     else:

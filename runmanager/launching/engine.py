@@ -7,7 +7,8 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -22,6 +23,7 @@ from runmanager.launching.limits import LimitWatch
 from runmanager.launching.options import RETRIED
 from runmanager.launching.queueing import JobQueue, Try
 from runmanager.launching.slots import EVERY_GPU, GpuSlots, Lease
+from runmanager.launching.turns import TurnKeeper
 from runmanager.records.states import Outcome, Reason, Status
 
 __all__ = ["Ending", "Job", "Listener", "LocalEngine", "Retries", "call", "usable_cores"]
@@ -65,7 +67,8 @@ class LocalEngine:
     they are at; the second kills them. When the driver dies, however it dies, they die with it. `slots` hands out
     GPUs. `stop_on_error` begins no further job after the first that ended badly and is not tried again. A process that
     has said how it went and then does not leave, held up by a thread or a loader's worker, is killed after
-    `leave_seconds`; what it said stands.
+    `leave_seconds`; what it said stands. With `turns` only one job at a time has the machine, and all of it: the keeper
+    says which.
     """
 
     def __init__(
@@ -76,14 +79,16 @@ class LocalEngine:
         slots: GpuSlots | None = None,
         retries: Retries | None = None,
         stop_on_error: bool = False,
+        turns: TurnKeeper | None = None,
         leave_seconds: float = _LEAVE_SECONDS,
     ) -> None:
         self._workers = workers
+        self._turns = turns
         self._leave_seconds = leave_seconds
         self._slots = slots or GpuSlots()
         self._retries = retries or Retries()
         self._stop_on_error = stop_on_error
-        self._starter = Starter(preload=preload, environment=_server_environment(workers))
+        self._starter = Starter(preload=preload, environment=_server_environment(self._at_work))
         self._interrupts = Interrupts()
         self._is_halted = False
 
@@ -95,6 +100,11 @@ class LocalEngine:
     def was_interrupted(self) -> bool:
         """Whether the user asked to stop."""
         return bool(self._interrupts)
+
+    @property
+    def _at_work(self) -> int:
+        """How many jobs work at one time."""
+        return self._workers if self._turns is None else 1
 
     def run(self, jobs: Iterable[Job], listener: Listener) -> None:
         """Run all jobs, taking each from `jobs` only when there is room for it; returns when the last has ended."""
@@ -141,7 +151,17 @@ class LocalEngine:
             folder=str(Path.cwd()),
             threads=self._threads(),
         )
-        return _Child(task, lease, self._starter.start(request), LimitWatch(job.limits))
+        if self._turns is None:
+            return _Child(task, lease, self._starter.start(request), LimitWatch(job.limits))
+        seat = self._turns.seat(job.key)
+        try:
+            started = self._starter.start(replace(request, seat=seat))
+        except BaseException:
+            self._turns.leave(job.key)
+            raise
+        finally:
+            seat.close()
+        return _Child(task, lease, started, LimitWatch(job.limits, clock=partial(self._turns.clock, job.key)))
 
     def _enforce_limits(self, children: Sequence[_Child]) -> None:
         for child in children:
@@ -169,17 +189,29 @@ class LocalEngine:
 
     def _threads(self) -> int:
         given = os.environ.get("OMP_NUM_THREADS", "")
-        return int(given) if given.isdigit() and int(given) > 0 else max(1, usable_cores() // self._workers)
+        return int(given) if given.isdigit() and int(given) > 0 else max(1, usable_cores() // self._at_work)
 
     def _wait(self, children: Sequence[_Child]) -> None:
         watched: list[Any] = [child.process.sentinel for child in children]
         watched += [child.pipe for child in children if child.answer is None and not child.is_silent]
-        ready = connection.wait(watched, timeout=_TICK_SECONDS)
+        ready = self._ready(watched)
         for child in children:
             if child.pipe in ready:
                 _listen(child)
             if child.process.sentinel in ready:
                 child.process.join()
+
+    def _ready(self, watched: Sequence[Any]) -> Sequence[Any]:
+        """Those of `watched` that have something to say, none after a tick; turns are handed out meanwhile."""
+        if self._turns is None:
+            return connection.wait(watched, timeout=_TICK_SECONDS)
+        until = time.monotonic() + _TICK_SECONDS
+        while True:
+            heard = connection.wait([*watched, *self._turns.pipes], timeout=max(0.0, until - time.monotonic()))
+            self._turns.hear(heard)
+            ready = [each for each in watched if each in heard]
+            if ready or not heard or time.monotonic() >= until:
+                return ready
 
     def _bury(self, child: _Child) -> Ending:
         child.process.join()
@@ -189,6 +221,8 @@ class LocalEngine:
         if child.started.is_lost() and child.verdict is None:
             child.verdict = Outcome(Status.CRASHED, Reason.VANISHED, "the process that had started it was killed")
         kill_group(child.process.pid)  # what the run may have left behind: a loader's workers
+        if self._turns is not None:
+            self._turns.leave(child.task.job.key)
         self._slots.give_back(child.lease)
         ending = Ending(
             child.task.job,

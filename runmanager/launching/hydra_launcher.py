@@ -28,6 +28,7 @@ from runmanager.launching.jobs import outcome_of_ending
 from runmanager.launching.limits import Limits
 from runmanager.launching.options import LocalOptions, OnError
 from runmanager.launching.slots import EVERY_GPU, GpuSlots, GpuWish
+from runmanager.launching.turns import TurnKeeper
 from runmanager.records.states import Outcome
 
 __all__ = [
@@ -91,23 +92,35 @@ def refuse_stall_timeout(seconds: float | None) -> None:
 class LocalLauncher(ProcessLauncher):
     """Runs each job in a fresh process on this machine; one that dies takes no other with it.
 
-    A sweeper may set `listener`, `facts` (one a job) and `overrides_for`, which is asked for a job's overrides just
-    before each try. Raises `ConfigurationError` for settings that cannot be.
+    A sweeper may set `listener`, `facts` (one a job), `overrides_for`, which is asked for a job's overrides just before
+    each try, and `turns`: then the jobs of a launch all live at once, whatever `workers` says, and take turns. Raises
+    `ConfigurationError` for settings that cannot be.
     """
 
     def __init__(self, **settings: Any) -> None:
         self.options = _checked(LocalOptions(**settings))
         self._gpus = _gpus_of(self.options)
-        self.engine = LocalEngine(
-            workers=self.options.workers,
-            preload=[*self.options.preload, _PRELOAD],
-            slots=GpuSlots(self._gpus, runs_per_gpu=self.options.runs_per_gpu, are_given=self.options.gpus is not None),
-            retries=Retries(self.options.retries, tuple(self.options.retry_on)),
-            stop_on_error=self.options.on_error == OnError.STOP,
-        )
+        self.engine = self._engine(workers=self.options.workers, runs_per_gpu=self.options.runs_per_gpu)
+        self.turns: TurnKeeper | None = None
         self.listener = Listener()
         self.facts: Sequence[JobFacts] = ()
         self.overrides_for: Callable[[int, int], Sequence[str]] | None = None
+
+    def _engine(self, *, workers: int, runs_per_gpu: int, turns: TurnKeeper | None = None) -> LocalEngine:
+        slots = GpuSlots(
+            self._gpus,
+            runs_per_gpu=runs_per_gpu,
+            are_given=self.options.gpus is not None,
+            are_packed=turns is not None,  # two GPUs of one kind are not equally fast
+        )
+        return LocalEngine(
+            workers=workers,
+            preload=[*self.options.preload, _PRELOAD],
+            slots=slots,
+            retries=Retries(self.options.retries, tuple(self.options.retry_on)),
+            stop_on_error=self.options.on_error == OnError.STOP,
+            turns=turns,
+        )
 
     def wish_for(self, device: str) -> GpuWish:
         """What a job on this device wants of the GPUs: auto, cuda, cuda:1, cpu, …
@@ -132,9 +145,12 @@ class LocalLauncher(ProcessLauncher):
         setup_globals()
         returns = [unfinished(overrides) for overrides in job_overrides]
         recorder = Recorder(returns, initial_job_idx, self.listener)
-        self.engine.get_ready(num_jobs=len(job_overrides))
-        self.engine.run(self._jobs(job_overrides, initial_job_idx), recorder)
-        if self.engine.was_interrupted:
+        engine, num_jobs = self.engine, len(job_overrides)
+        if self.turns is not None:
+            engine = self._engine(workers=num_jobs, runs_per_gpu=num_jobs, turns=self.turns)
+        engine.get_ready(num_jobs=num_jobs)
+        engine.run(self._jobs(job_overrides, initial_job_idx), recorder)
+        if engine.was_interrupted:
             raise KeyboardInterrupt
         return returns
 

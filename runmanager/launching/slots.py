@@ -35,16 +35,20 @@ class GpuSlots:
     """`runs_per_gpu` places on each GPU. Where no GPU is known, a run that wants one sees what the driver sees.
 
     `are_given` says that the user listed the GPUs: then a run sees no other, even where the list is empty.
+    `are_packed` fills one GPU before it takes the next.
     """
 
-    def __init__(self, gpus: Sequence[str] = (), *, runs_per_gpu: int = 1, are_given: bool = False) -> None:
+    def __init__(
+        self, gpus: Sequence[str] = (), *, runs_per_gpu: int = 1, are_given: bool = False, are_packed: bool = False
+    ) -> None:
         self.gpus = tuple(gpus)
         self._runs_per_gpu = runs_per_gpu
         self._hides_others = are_given or bool(gpus)
+        self._are_packed = are_packed
         self._taken: Counter[str] = Counter()
 
     def take(self, wish: GpuWish) -> Lease | None:
-        """The places that a run wants, on the GPUs with the fewest runs; None if there are not enough now.
+        """The places that a run wants, spread or packed; None if there are not enough now.
 
         A wish that can never be met gets what there is, and the run says what it lacks.
         """
@@ -54,7 +58,9 @@ class GpuSlots:
         wanted = min(wish.count, len(self.gpus))
         if len(free) < wanted:
             return None
-        chosen = sorted(free, key=lambda gpu: self._taken[gpu])[:wanted]  # stable: in the order given
+        if not self._are_packed:
+            free.sort(key=lambda gpu: self._taken[gpu])  # stable: in the order given
+        chosen = free[:wanted]
         self._taken.update(chosen)
         hidden = self._hides_others or wish.count == 0
         return Lease(tuple(chosen), ",".join(chosen) if hidden else None)

@@ -46,6 +46,11 @@ class RunPaths:
         return self.root / EPOCHS
 
     @property
+    def turns(self) -> Path:
+        """The measured turns of a run that took turns with others (`measure=paired`)."""
+        return self.root / "turns.jsonl"
+
+    @property
     def config(self) -> Path:
         return self.root / "config.yaml"
 

@@ -18,6 +18,7 @@ from runmanager.records.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.paths import EPOCHS, RECORD, RunPaths, SweepPaths
 from runmanager.records.run import SCHEMA_VERSION, EpochRecord, RunRecord
 from runmanager.records.states import Status
+from runmanager.records.turns import Turn, read_turns
 
 __all__ = ["Damage", "RunFolder", "StoredRun", "SweepContents", "last_moment", "read_record", "read_run", "read_sweep"]
 
@@ -144,7 +145,7 @@ def read_epochs(paths: RunPaths) -> list[EpochRecord]:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as read: its record, states made true (see `RunRecord.observed`), and its epochs in order.
+    """A run as read: its record, states made true (see `RunRecord.observed`), its epochs and its turns in order.
 
     `beat` is the last one of a run whose process has written no end.
     """
@@ -153,6 +154,7 @@ class StoredRun:
     record: RunRecord
     epochs: Sequence[EpochRecord] = ()
     beat: Beat | None = None
+    turns: Sequence[Turn] = ()
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,18 @@ def last_moment(paths: RunPaths, record: RunRecord) -> str | None:
 def read_run(paths: RunPaths) -> StoredRun:
     """One run with its epochs. Raises `RecordError`."""
     record = read_record(paths)
-    return StoredRun(paths, record.observed(), read_epochs(paths), _last_beat(paths, record))
+    epochs, turns = read_epochs(paths), _turns_of(paths, record)
+    return StoredRun(paths, record.observed(), epochs, _last_beat(paths, record), turns)
+
+
+def _turns_of(paths: RunPaths, record: RunRecord) -> Sequence[Turn]:
+    """The measured turns of a run that took any: the others, however many, cost no look at the disk."""
+    if record.session is None:
+        return ()
+    try:
+        return read_turns(paths)
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
+        raise RecordError(f"{paths.turns} is damaged: {error}") from error
 
 
 def read_sweep(paths: SweepPaths, *, observer: HeartbeatObserver | None = None) -> SweepContents:
@@ -204,13 +217,15 @@ def read_sweep(paths: SweepPaths, *, observer: HeartbeatObserver | None = None) 
             except RecordError as error:
                 damaged.append(Damage(run.root, str(error)))
                 continue
+            epochs: Sequence[EpochRecord] = ()
+            turns: Sequence[Turn] = ()
             try:
                 epochs = read_epochs(run)
+                turns = _turns_of(run, stored)
             except RecordError as error:
                 damaged.append(Damage(run.root, str(error)))
-                epochs = []
             record = stored.observed() if observer is None else observer.observed(run, stored)
-            runs.append(StoredRun(run, record, epochs, _last_beat(run, stored)))
+            runs.append(StoredRun(run, record, epochs, _last_beat(run, stored), turns))
     runs.sort(key=lambda run: (run.record.started_at or "~", run.record.name))
     return SweepContents(paths, runs, damaged)
 

@@ -1,7 +1,7 @@
 """Which runs did not have their host to themselves."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from runmanager.records.attempts import spans
 from runmanager.records.run import Environment
@@ -28,12 +28,13 @@ def contention(runs: Sequence[StoredRun]) -> list[tuple[str, ...] | None]:
     """What each run had to share its host with: nothing seen is `()`, None where it never started.
 
     Runs overlap whose processes lived at one time on one host. Between its attempts a run did not run, and a skipped
-    one ran at no time.
+    one ran at no time. Those that took turns did not meet each other.
     """
     lived = [spans(run.record, run.epochs, run.beat) for run in runs]
-    overlapping = _overlapping([(*span, at) for at, of_run in enumerate(lived) for span in of_run])
+    parties = _parties(runs)
+    overlapping = _overlapping([(*span, parties[at]) for at, of_run in enumerate(lived) for span in of_run])
     return [
-        (*((OVERLAP,) if at in overlapping else ()), *_outside_load(run)) if lived[at] else None
+        (*((OVERLAP,) if parties[at] in overlapping else ()), *_outside_load(run)) if lived[at] else None
         for at, run in enumerate(runs)
     ]
 
@@ -51,22 +52,41 @@ def _is_loaded(environment: Environment) -> bool:
     return outside > OUTSIDE_CPU_SHARE or stolen > STEAL_SHARE
 
 
-def _overlapping(lived: Iterable[tuple[str, float, float, int]]) -> set[int]:
-    """The runs of those spans of time (host, from, to, run) that overlap another run's on their host.
+def _parties(runs: Sequence[StoredRun]) -> list[Hashable]:
+    """Whom each run belongs to: those with which it took turns, in whichever of its attempts, or itself alone."""
+    known: dict[str, Hashable] = {}
+    parties: list[Hashable] = []
+    for at, run in enumerate(runs):
+        sessions = {turn.session for turn in run.turns} | ({run.record.session} if run.record.session else set())
+        party = next((known[each] for each in sorted(sessions) if each in known), at)
+        known |= dict.fromkeys(sessions, party)
+        parties.append(party)
+    return parties
+
+
+def _overlapping(lived: Iterable[tuple[str, float, float, Hashable]]) -> set[Hashable]:
+    """The parties of those spans of time (host, from, to, party) that overlap another party's on their host.
 
     A common end and start is no overlap.
     """
-    hosts: defaultdict[str, list[tuple[float, float, int]]] = defaultdict(list)
-    for host, start, end, run in lived:
-        hosts[host].append((start, end, run))
-    found: set[int] = set()
+    hosts: defaultdict[str, list[tuple[float, float, Hashable]]] = defaultdict(list)
+    for host, start, end, party in lived:
+        hosts[host].append((start, end, party))
+    found: set[Hashable] = set()
     for host_spans in hosts.values():
-        host_spans.sort()
-        longest_end, longest = -float("inf"), -1
-        for start, end, at in host_spans:
+        host_spans.sort(key=lambda span: span[:2])
+        longest_end, longest = -float("inf"), None
+        others_end, other = -float("inf"), None  # of those of another party, the one that reaches furthest
+        for start, end, party in host_spans:
             # Whoever overlaps a later span has already met the one that reaches furthest, if it is not that itself.
-            if start < longest_end and at != longest:
-                found |= {at, longest}
+            if party != longest and start < longest_end:
+                found |= {party, longest}
+            elif party == longest and start < others_end:
+                found |= {party, other}
             if end > longest_end:
-                longest_end, longest = end, at
+                if party != longest:
+                    others_end, other = longest_end, longest
+                longest_end, longest = end, party
+            elif party != longest and end > others_end:
+                others_end, other = end, party
     return found

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.records.store import StoredRun
+from runmanager.results.metrics import THROUGHPUT
 from runmanager.results.options import CompareOptions
+from runmanager.results.paired import LEAST_ROUNDS, paired_speedup, ratios_of
 from runmanager.results.sides import Side, differences, must_agree, should_agree, typical
 from runmanager.results.statistics import Interval, difference_interval, speedup_interval
 
@@ -35,6 +37,8 @@ def judge(baseline: Side, candidate: Side, shared_host: Causes, options: Compare
     """The measured columns of a comparison's row, its verdict and its reason."""
     metric = candidate.metric
     sides = baseline, candidate
+    if metric == THROUGHPUT and baseline.paired and candidate.paired:
+        return _judge_turns(sides, shared_host, options)
     against = obstacles(sides, options)
     remarks = _remarks(sides)
     row: dict[str, Any] = dict(zip(metric.value_columns, (typical(side.values) for side in sides), strict=True))
@@ -45,6 +49,28 @@ def judge(baseline: Side, candidate: Side, shared_host: Causes, options: Compare
         remarks = [*why, *remarks]
     reason = "; ".join([*_contended(sides, shared_host), *against, *remarks])
     return row | {"reason": reason or None}
+
+
+def _judge_turns(sides: Sequence[Side], shared_host: Causes, options: CompareOptions) -> dict[str, Any]:
+    """The same of sides that were measured side by side: their rounds count, in the place of epochs."""
+    ratios = ratios_of(*(side.finished for side in sides))
+    row: dict[str, Any] = dict(zip(THROUGHPUT.value_columns, (typical(side.values) for side in sides), strict=True))
+    row |= {"verdict": NOT_MEASURED} | dict.fromkeys(THROUGHPUT.columns[-2:], len(ratios))
+    estimate = paired_speedup(ratios)
+    said = _unfinished(sides) or differences(sides, must_agree)
+    if estimate is None and not _unfinished(sides):
+        said.append(f"too few rounds: {len(ratios)} measured side by side, {LEAST_ROUNDS} needed")
+    if estimate is not None and not said:
+        tolerance = options.paired_drift
+        row |= {"speedup": estimate.value, "ci_low": estimate.low, "ci_high": estimate.high}
+        row["verdict"] = verdict(estimate.interval, tolerance=tolerance)
+        said = [f"{len(ratios)} rounds side by side: a difference must lie outside 1 ± {tolerance * 100:g}%"]
+    reason = "; ".join([*_contended(sides, shared_host), *said, *_remarks(sides)])
+    return row | {"reason": reason or None}
+
+
+def _unfinished(sides: Sequence[Side]) -> list[str]:
+    return [f"{side.label}: {side.state}" for side in sides if not side.finished]
 
 
 def _counts(sides: Sequence[Side]) -> list[int]:
@@ -68,8 +94,8 @@ def _effect(sides: Sequence[Side], options: CompareOptions) -> tuple[dict[str, A
 
 def obstacles(sides: Sequence[Side], options: CompareOptions) -> list[str]:
     """Why the two sides cannot be compared; nothing where they can."""
-    if unfinished := [side for side in sides if not side.finished]:
-        return [f"{side.label}: {side.state}" for side in unfinished]
+    if unfinished := _unfinished(sides):
+        return unfinished
     metric, counts = sides[0].metric, _counts(sides)
     against = differences(sides, must_agree)
     said = ", ".join(f"{count} of {side.label}" for side, count in zip(sides, counts, strict=True))

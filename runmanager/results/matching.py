@@ -11,7 +11,7 @@ from runmanager.records.sweep import SweepRecord
 from runmanager.results.cells import Cell, Cells, gather_cells
 from runmanager.results.metrics import Metric, find_metric
 from runmanager.results.options import ANY_AXIS, CompareOptions
-from runmanager.results.pairing import SEED, Axis, find_axis, pair_cells, varying_axes
+from runmanager.results.pairing import SEED, Axis, find_axis, pair_cells, usual_baseline, varying_axes
 from runmanager.results.sides import Side, label_of
 
 __all__ = ["Match", "Matches", "match_sides"]
@@ -55,9 +55,16 @@ def match_sides(sweep: SweepContents, plan: SweepRecord | None, options: Compare
         raise UsageError("\n".join(faults))
     metric = find_metric(options.metric)
     cells = _in_order_of_plan(gather_cells(sweep, plan), plan)
-    axes = varying_axes(cells) if options.axis == ANY_AXIS else [find_axis(cells, options.axis)]
+    asked = options.axis or _measured_axis(cells)
+    axes = varying_axes(cells) if asked == ANY_AXIS else [find_axis(cells, asked)]
     pairs = [match for axis in axes for match in _along(cells, axis, metric, options.baseline)]
     return Matches(cells, metric, axes, pairs)
+
+
+def _measured_axis(cells: Cells) -> str:
+    """What the runs took turns for, where that is one axis; else `device`."""
+    named = {cells.value(cell, "measure.axis") for cell in cells.cells}
+    return str(named.pop() or "device") if len(named) == 1 else "device"
 
 
 def _in_order_of_plan(cells: Cells, plan: SweepRecord | None) -> Cells:
@@ -86,7 +93,7 @@ def _along(cells: Cells, axis: Axis, metric: Metric, asked: Any) -> list[Match]:
 def _baseline(axis: Axis, asked: Any) -> int:
     if asked is not None:
         return axis.index(asked)
-    return axis.index("cpu") if axis.name == "device" and "cpu" in axis.values else 0
+    return usual_baseline(axis)
 
 
 def _said(value: Any) -> Any:

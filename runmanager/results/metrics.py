@@ -8,7 +8,9 @@ from itertools import accumulate
 from typing import Literal
 
 from runmanager.errors import UsageError
+from runmanager.records.run import EpochRecord
 from runmanager.records.store import StoredRun
+from runmanager.records.turns import Turn
 from runmanager.results.columns import COMPARISON_COLUMNS
 
 __all__ = ["METRIC_NAMES", "THROUGHPUT", "Effect", "Metric", "find_metric"]
@@ -109,7 +111,13 @@ def _time_to(target: float) -> Metric:
     return Metric(f"{TIME_TO}={target:g}", "speedup", values, False, False, f"never reached {target:g}")
 
 
-THROUGHPUT = _each_epoch("samples_per_second", more_is_better=True)
+def _rates(run: StoredRun) -> list[float]:
+    """Samples a second of each measured turn, where the run took any; else of each measured epoch."""
+    measured: Sequence[Turn | EpochRecord] = run.turns or run.epochs
+    return [rate for each in measured if not each.warmup and (rate := each.samples_per_second)]
+
+
+THROUGHPUT = Metric("samples_per_second", "speedup", _rates, True, True, "no samples_per_second")
 
 _METRICS = (
     THROUGHPUT,

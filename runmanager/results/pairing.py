@@ -8,8 +8,12 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.results.cells import Cell, Cells
+from runmanager.results.sides import label_of
 
-__all__ = ["SEED", "Axis", "Pair", "find_axis", "frozen", "pair_cells", "varying_axes"]
+__all__ = ["JOINT", "SEED", "Axis", "Pair", "find_axis", "frozen", "pair_cells", "usual_baseline", "varying_axes"]
+
+JOINT = "+"
+"""Between the names of settings that are compared together, as `device+num_workers`."""
 
 _ABSENT = object()
 SEED = "seed"
@@ -51,10 +55,12 @@ class Pair:
 
 
 def find_axis(cells: Cells, asked: str) -> Axis:
-    """The axis of that name: a setting, or a group (`model` or `model.name`) with all its settings.
+    """The axis of that name: a setting, a group (`model` or `model.name`) with all its settings, or several together.
 
     Raises `UsageError` for a name that no cell has.
     """
+    if JOINT in asked:
+        return _joint(asked, [find_axis(cells, name) for name in asked.split(JOINT)], cells)
     names = cells.names()
     group = asked.removesuffix(".name")
     members = [name for name in names if name.startswith(f"{group}.")]
@@ -83,6 +89,15 @@ def _numbered(name: str, members: Sequence[str], cells: Cells, values: Sequence[
     for at, value in zip(value_at, values, strict=True):
         distinct.setdefault(at, value)
     return Axis(name, frozenset(members), list(distinct.values()), value_at)
+
+
+def _joint(name: str, parts: Sequence[Axis], cells: Cells) -> Axis:
+    """Settings that change together as one axis; a value says those of all its parts."""
+    values = [
+        ", ".join(label_of(part.name, part.values[part.value_at[at]]) for part in parts)
+        for at in range(len(cells.cells))
+    ]
+    return _numbered(name, [member for part in parts for member in part.members], cells, values)
 
 
 def _group_values(cells: Cells, group: str, members: Sequence[str]) -> list[str]:
@@ -114,6 +129,11 @@ def _unknown_axis(cells: Cells, asked: str, names: Sequence[str]) -> str:
     hint = f"did you mean '{near[0]}'? " if near else ""
     varying = ", ".join(cells.varying) or "nothing"
     return f"The axis must be a setting of the runs, got '{asked}'; {hint}What varies here: {varying}."
+
+
+def usual_baseline(axis: Axis) -> int:
+    """The place of the value to compare against where nobody says which: `cpu` of devices, else the first given."""
+    return axis.index("cpu") if axis.name == "device" and "cpu" in axis.values else 0
 
 
 def pair_cells(cells: Cells, axis: Axis, baseline: int) -> list[Pair]:

@@ -11,12 +11,27 @@ from runmanager.results.judging import CONTENDED, DIFFERENT, NOT_MEASURED
 from runmanager.results.seeds import SEEDS, collapse_seeds
 from runmanager.results.sides import label_of
 
-__all__ = ["answers"]
+__all__ = ["answers", "duel_answers"]
 
 
 def answers(results: Table, comparison: Table) -> list[str]:
     """Readable sentences from a results table and a comparison, the same wherever they are said."""
     return [*_speed_answers(comparison), *_best_answer(results), _count_answer(results)]
+
+
+def duel_answers(comparison: Table) -> list[str]:
+    """One sentence for each pair that was measured side by side: its speedup, the interval, and the verdict."""
+    return [_duel_answer(row, comparison) for row in comparison.rows]
+
+
+def _duel_answer(row: dict[str, Any], comparison: Table) -> str:
+    candidate, baseline = (label_of(row["axis"], row[side]) for side in ("candidate", "baseline"))
+    where = _where(row, comparison)
+    if row["verdict"] == NOT_MEASURED:
+        return f"{candidate} and {baseline} could not be compared{where}: {_without_contention(row['reason'])}."
+    ratio, low, high = (f"{row[name]:.3f}" for name in ("speedup", "ci_low", "ci_high"))
+    said = f"{candidate} is {ratio} times as fast as {baseline}{where} (95% interval {low} to {high}): {row['verdict']}"
+    return f"{said}, after {row['candidate_epochs']} rounds side by side.{_caution([row])}"
 
 
 def _speed_answers(comparison: Table) -> list[str]:

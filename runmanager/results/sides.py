@@ -55,8 +55,11 @@ class Side:
 
 
 def label_of(axis: str, value: Any) -> str:
-    """What a side is called: a device by its name, any other value with its setting (`batch_size=1000`)."""
-    return str(value) if axis == "device" else f"{axis.removesuffix('.name')}={value}"
+    """What a side is called: a device by its name, any other value with its setting (`batch_size=1000`).
+
+    Where several settings are compared together, the value says them itself.
+    """
+    return str(value) if axis == "device" or "+" in axis else f"{axis.removesuffix('.name')}={value}"
 
 
 def typical(values: Sequence[Sequence[float]]) -> float | None:

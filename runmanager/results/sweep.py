@@ -44,9 +44,9 @@ class Sweep:
         return _frame(epoch_rows(*self._read))
 
     def compare(
-        self, axis: str = "device", baseline: Any = None, *, metric: str = "samples_per_second"
+        self, axis: str | None = None, baseline: Any = None, *, metric: str = "samples_per_second"
     ) -> "pd.DataFrame":
-        """One row a matched pair along `axis` (or `any`), the columns of comparison.csv, or those of another metric.
+        """One row a matched pair along `axis` (as `CompareOptions` say), columns of comparison.csv or of the metric.
 
         Raises `UsageError` for an axis, a baseline or a metric that the sweep does not have.
         """

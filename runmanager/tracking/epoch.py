@@ -46,6 +46,11 @@ class Epoch:
         self._open_loops = 0
         self._step_losses: list[tuple[int, torch.Tensor]] = []
 
+    @property
+    def timer(self) -> PhaseTimer:
+        """The clock of its phases."""
+        return self._timer
+
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The loader's batches on the run's device; waiting, moving and what the loop does with each are timed."""
         self._sees_training = True

@@ -12,7 +12,7 @@ __all__ = ["Load", "LoadSample"]
 
 @dataclass(frozen=True)
 class LoadSample:
-    """CPU seconds since boot (`busy`, `steal`: the whole machine; `own`: this process and its children).
+    """CPU seconds since boot (`busy`, `steal`: the whole machine; `own`: a process and its children).
 
     `own_processes` are the ids of those that are alive.
     """
@@ -24,13 +24,14 @@ class LoadSample:
     own_processes: frozenset[int] = frozenset()
 
     @classmethod
-    def now(cls) -> Self:
+    def now(cls, *, of: int | None = None) -> Self:
+        """The counts at this moment; `own` are those of this process, or of the one with the pid `of`."""
         times = psutil.cpu_times()
         steal = getattr(times, "steal", 0.0)
         # Guests are counted in `user` already; waiting for a disk is not work.
         idle = times.idle + getattr(times, "iowait", 0.0)
         guests = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
-        own, processes = _own_seconds()
+        own, processes = _own_seconds(of)
         busy = sum(times) - idle - guests - steal
         return cls(at=time.monotonic(), busy=busy, steal=steal, own=own, own_processes=processes)
 
@@ -53,8 +54,8 @@ def _share(seconds: float, capacity: float) -> float:
     return min(max(seconds / capacity, 0.0), 1.0)
 
 
-def _own_seconds() -> tuple[float, frozenset[int]]:
-    process = psutil.Process()
+def _own_seconds(pid: int | None) -> tuple[float, frozenset[int]]:
+    process = psutil.Process(pid)
     processes = {process.pid}
     own = process.cpu_times()
     total = own.user + own.system + own.children_user + own.children_system

@@ -33,13 +33,14 @@ class Measuring:
     epoch_ends       energy, steps, time to the first batch
     ```
 
-    Nothing of it is on an epoch's clock.
+    Nothing of it is on an epoch's clock. What the process `family` and its children do is no outside load (None: what
+    this process does).
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, *, family: int | None = None) -> None:
         self._device = device
         self._meter = open_meter(device)
-        self._sampler = Sampler(self._meter)
+        self._sampler = Sampler(self._meter, family=family)
         self._known = Measurements()
         self._energy_before: float | None = None
         self._joules: list[float] = []

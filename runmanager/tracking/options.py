@@ -1,5 +1,6 @@
 """What a run is given by whoever begins it: how to track it, and what keeps its training state. Loads no torch."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -7,9 +8,10 @@ from typing import Protocol
 import msgspec
 
 from runmanager.records.run import EpochRecord
+from runmanager.records.turns import Grant
 from runmanager.tracking.early_stop import EarlyStopOptions
 
-__all__ = ["Checkpointer", "Progress", "RunOptions", "TensorBoardOptions"]
+__all__ = ["Checkpointer", "Progress", "RunOptions", "TensorBoardOptions", "TurnTaker"]
 
 
 @dataclass(frozen=True)
@@ -22,13 +24,30 @@ class TensorBoardOptions:
     histograms: bool = False
 
 
+class TurnTaker(Protocol):
+    """Gives a run its turns on the machine, where several live side by side; `session` is the name they share."""
+
+    @property
+    def session(self) -> str: ...
+
+    def ask(
+        self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0, is_cancelled: Callable[[], bool]
+    ) -> Grant | None:
+        """Give the last turn back, with what it measured, and wait for the next; None: there is none any more."""
+        ...
+
+
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is tracked: `step/loss` every `log_every` steps (0: never), so many warm-up epochs at least."""
+    """How a run is tracked: `step/loss` every `log_every` steps (0: never), so many warm-up epochs at least.
+
+    With `turns` it trains and is measured only when it is its turn.
+    """
 
     log_every: int = 0
     warmup_epochs: int = 1
     early_stop: EarlyStopOptions = field(default_factory=EarlyStopOptions)
+    turns: TurnTaker | None = None
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -1,13 +1,15 @@
-"""From the exception that ended a run to the outcome that says so."""
+"""What a run came to: from its epochs, or from the exception that ended it, to the outcome that says so."""
 
 import errno
+import math
 import traceback
 
 import torch
 
+from runmanager.records.run import EpochRecord
 from runmanager.records.states import Outcome, Reason, Status
 
-__all__ = ["outcome_of", "traceback_of"]
+__all__ = ["divergence", "outcome_of", "outcome_of_epochs", "traceback_of"]
 
 _OUT_OF_MEMORY_SIGNS = (
     "defaultcpuallocator: can't allocate memory",
@@ -15,6 +17,27 @@ _OUT_OF_MEMORY_SIGNS = (
     "out of memory",
     "_status_alloc_failed",
 )
+
+
+def divergence(record: EpochRecord) -> Outcome | None:
+    """The failure that an epoch with a NaN or infinite loss is; None for any other."""
+    for name, loss in (("loss", record.loss), ("val_loss", record.val_loss)):
+        if loss is not None and not math.isfinite(loss):
+            message = f"{name} is {loss} in epoch {record.epoch}; try a smaller lr"
+            return Outcome(Status.FAILED, Reason.DIVERGED, message)
+    return None
+
+
+def outcome_of_epochs(done: int, *, planned: int | None, stop: Outcome | None) -> Outcome:
+    """What a run came to that ended without an exception after `done` epochs; `stop` is what it was to stop with."""
+    if done == 0 and stop is None:
+        # Nothing that could be kept: another time it is begun anew.
+        return Outcome(Status.KILLED, Reason.INTERRUPTED, "left before its first epoch had ended")
+    if stop is not None and (done != planned or stop.status is Status.FAILED):
+        return stop  # asked to stop after what was the last epoch anyway, it has run them all
+    if planned is not None and done < planned:
+        return Outcome(Status.FINISHED, Reason.EARLY_STOPPED, f"the loop was left after {done} of {planned} epochs")
+    return Outcome(Status.FINISHED)
 
 
 def outcome_of(error: BaseException, *, batch_size: object = None, memory_bytes: int | None = None) -> Outcome:

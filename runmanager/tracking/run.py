@@ -1,7 +1,7 @@
 """One run while it is running: its epochs, timed and tracked, and its end, written whatever happens."""
 
 import datetime
-import math
+import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -26,9 +26,10 @@ from runmanager.tracking.heartbeat import Heartbeat
 from runmanager.tracking.idle import IdleRun
 from runmanager.tracking.measuring import Measuring, num_parameters
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
-from runmanager.tracking.outcomes import outcome_of, traceback_of
+from runmanager.tracking.outcomes import divergence, outcome_of, outcome_of_epochs, traceback_of
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.tracking.timer import PhaseTimer, clock_for
+from runmanager.tracking.turns import turns_of
 from runmanager.tracking.unheard import children_unheard
 from runmanager.tracking.warmup import is_warmup
 
@@ -85,7 +86,10 @@ class ActiveRun:
         self._learning_rate: float | None = None
         self._begun_at = time.perf_counter()
         self._epoch_begun_at = 0.0
-        self._measuring = Measuring(device)
+        self._interruption: Outcome | None = None
+        self.turns = turns_of(options, folder.paths, is_cancelled=lambda: self._interruption is not None)
+        # Those with which it takes turns are no outside load: all of them are children of one process.
+        self._measuring = Measuring(device, family=os.getppid() if self.turns else None)
         self._heartbeat = Heartbeat(folder.paths.heartbeat, each_beat=self._measuring.look).start()
         weakref.finalize(self, self._heartbeat.stop)  # a run that was dropped without an end beats no more
 
@@ -119,7 +123,11 @@ class ActiveRun:
             self._begin_with_batch(batch, batch_size_of(loader))
         elif self.is_resumed:
             self._begin_sinks(None)
-        self.folder.write(num_parameters=num_parameters(network), measurements=self._measuring.measurements())
+        self.folder.write(
+            num_parameters=num_parameters(network),
+            measurements=self._measuring.measurements(),
+            session=self.turns and self.turns.session,
+        )
 
     def _restore(self) -> None:
         assert self._checkpointer is not None
@@ -159,6 +167,7 @@ class ActiveRun:
             self._planned = num_epochs
             self.folder.write(epochs_planned=num_epochs)
         for number in range(self._next_number(), num_epochs + 1):
+            self._await_turn()
             if self._stop is not None:
                 return
             epoch = self.begin_epoch(number)
@@ -173,10 +182,20 @@ class ActiveRun:
 
     def evaluation_before_training(self) -> Iterator[Epoch]:
         """Epoch 0, for an evaluation only; nothing where it was done before a break."""
-        if not self.history and self._stop is None:
-            epoch = self.begin_epoch(0)
-            yield epoch
-            self.end_epoch(epoch)
+        if not self.history:
+            self._await_turn()
+            if self._stop is None:
+                epoch = self.begin_epoch(0)
+                yield epoch
+                self.end_epoch(epoch)
+
+    def _await_turn(self) -> None:
+        if self.turns is not None and self._stop is None:
+            self.turns.wait()
+
+    def unrecorded_epoch(self) -> Epoch:
+        """An epoch for steps that only `turns` tell of."""
+        return Epoch(self._next_number(), timer=self._timer, device=self.device, heartbeat=self._heartbeat)
 
     def _next_number(self) -> int:
         return max(self.history[-1].epoch + 1, 1) if self.history else 1
@@ -259,18 +278,16 @@ class ActiveRun:
 
     def _look_back(self) -> None:
         """Let the last epoch be the last one, if it diverged or nothing gets better any more."""
-        last = self.history[-1]
-        for name, loss in (("loss", last.loss), ("val_loss", last.val_loss)):
-            if loss is not None and not math.isfinite(loss):
-                message = f"{name} is {loss} in epoch {last.epoch}; try a smaller lr"
-                self._stop = Outcome(Status.FAILED, Reason.DIVERGED, message)
-                return
+        diverged = divergence(self.history[-1])
         reason = reason_to_stop(self.history, self._options.early_stop)
-        if reason is not None:
+        if diverged is not None:
+            self._stop = diverged
+        elif reason is not None:
             self.stop_early(reason)
 
     def _run_seconds(self) -> float:
-        return self._seconds_before + time.perf_counter() - self._begun_at
+        waited = self.turns.waited_seconds if self.turns else 0.0
+        return self._seconds_before + time.perf_counter() - self._begun_at - waited
 
     def stop_early(self, message: str) -> None:
         """Let this epoch be the last; the run is finished."""
@@ -278,7 +295,8 @@ class ActiveRun:
 
     def interrupt(self, message: str = "interrupted") -> None:
         """Let this epoch be the last; the run reads `killed`, and goes on from its checkpoint another time."""
-        self._stop = self._stop or Outcome(Status.KILLED, Reason.INTERRUPTED, message)
+        self._interruption = Outcome(Status.KILLED, Reason.INTERRUPTED, message)
+        self._stop = self._stop or self._interruption
 
     @children_unheard()
     def end(self, error: BaseException | None = None) -> RunRecord:
@@ -314,16 +332,10 @@ class ActiveRun:
         return record
 
     def _outcome(self) -> Outcome:
+        if self._interruption is not None and self.turns is not None and not self.turns.is_over:
+            return self._interruption  # however many epochs it has, it is not measured yet
         done = self.history[-1].epoch if self.history else 0
-        if done == 0 and self._stop is None:
-            # Nothing that could be kept: another time it is begun anew.
-            return Outcome(Status.KILLED, Reason.INTERRUPTED, "left before its first epoch had ended")
-        if self._stop is not None and (done != self._planned or self._stop.status is Status.FAILED):
-            return self._stop  # asked to stop after what was the last epoch anyway, it has run them all
-        if self._planned is not None and done < self._planned:
-            message = f"the loop was left after {done} of {self._planned} epochs"
-            return Outcome(Status.FINISHED, Reason.EARLY_STOPPED, message)
-        return Outcome(Status.FINISHED)
+        return outcome_of_epochs(done, planned=self._planned, stop=self._stop)
 
     def _outcome_of(self, error: BaseException) -> Outcome:
         batch_size = self.record.config.get("batch_size")

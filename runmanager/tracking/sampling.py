@@ -53,16 +53,18 @@ class Sampler:
         self,
         meter: GpuMeter | None = None,
         *,
+        family: int | None = None,
         spent: Callable[[], float] = time.thread_time,
     ) -> None:
         self.is_training = False
+        self._family = family
         self._meter = meter
         self._spent = spent
         self._lock = threading.Lock()
         self._outside, self._steal = _Shares(), _Shares()
         self._gpu = _GpuSums()
         self._wait_seconds = _LEAST_SECONDS
-        self._start = self._last = LoadSample.now()
+        self._start = self._last = LoadSample.now(of=self._family)
 
     def look(self, now: Callable[[], float] = time.monotonic) -> None:
         """Look once more, unless the last look was a moment ago."""
@@ -71,7 +73,7 @@ class Sampler:
                 return
             began = self._spent()
             try:
-                self._take(LoadSample.now())
+                self._take(LoadSample.now(of=self._family))
             except (psutil.Error, OSError):
                 return  # the next look may succeed
             if self._meter is not None and self.is_training:
@@ -81,7 +83,7 @@ class Sampler:
     def load(self) -> MetLoad:
         """What was met from the beginning until now."""
         with self._lock:
-            end = LoadSample.now()
+            end = LoadSample.now(of=self._family)
             if end.at - self._last.at >= _LEAST_SECONDS:
                 self._take(end)
             mean = Load.between(self._start, end)

@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from runmanager.errors import UsageError
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import RunRecord
 from runmanager.tracking.manager import RunManager
-from runmanager.tracking.options import RunOptions
+from runmanager.tracking.options import RunOptions, TurnTaker
 from runmanager.tracking.randomness import seed_everything
 from runmanager.tracking.run import ActiveRun, IdleRun
 from runmanager.training.checkpoint import TrainingState
@@ -15,8 +16,10 @@ from runmanager.training.datasets import load_dataset
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.loaders import build_loaders
 from runmanager.training.loop import evaluate_epoch, train_epoch
+from runmanager.training.measure_options import PairedOptions
 from runmanager.training.models import build_model
 from runmanager.training.optimizers import build_optimizer
+from runmanager.training.paired import measure_in_turns
 from runmanager.training.schedulers import build_scheduler
 
 __all__ = ["train_run"]
@@ -29,13 +32,20 @@ def train_run(
     params: Mapping[str, Any],
     folder: RunPaths,
     when_claimed: Callable[[ActiveRun], None],
+    turns: TurnTaker | None = None,
 ) -> RunRecord:
     """Train one cell in its folder and return its record; `params` are its settings as they are to be stored.
 
     `when_claimed` is told as soon as the run has its folder, so that it can be interrupted and its output redirected.
-    What goes wrong is in the record, and is raised.
+    `turns` gives the run its turns where it is measured side by side. What goes wrong is in the record, and is raised.
+    Raises `UsageError` for `measure=paired` without `turns`.
     """
-    run_options = RunOptions(options.log_every, options.measure.warmup_epochs, options.early_stop)
+    if isinstance(options.measure, PairedOptions) and turns is None:
+        raise UsageError(
+            "`measure` must be single where runs cannot take turns, got paired; use `hydra/launcher=local` and "
+            "`hydra/sweeper=grid`."
+        )
+    run_options = RunOptions(options.log_every, options.measure.warmup_epochs, options.early_stop, turns)
     run = manager.run(params, folder=folder, can_resume=True, options=run_options)
     if isinstance(run, IdleRun):
         return run.record
@@ -82,3 +92,13 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
         evaluate_epoch(network, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
         if scheduler.step_interval == "epoch":
             scheduler.step()
+    if isinstance(options.measure, PairedOptions):
+        measure_in_turns(
+            run,
+            network,
+            loaders.train,
+            optimizer,
+            first_epoch=options.epochs + 1,
+            num_workers=options.num_workers,
+            block_steps=options.measure.block_steps,
+        )

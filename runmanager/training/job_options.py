@@ -6,20 +6,13 @@ from typing import Any
 from runmanager.tracking.early_stop import METRICS, EarlyStopOptions
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.training.faults import below, fault, meant, outside
+from runmanager.training.measure_options import MeasureOptions, PairedOptions
 from runmanager.training.options import Options
 
-__all__ = ["CheckpointOptions", "MeasureOptions", "TrainingOptions"]
+__all__ = ["CheckpointOptions", "TrainingOptions"]
 
 
 _DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "hpu", "mtia", "npu")
-
-
-@dataclass(frozen=True)
-class MeasureOptions:
-    """One run at a time, each measured by itself; the first `warmup_epochs` never count."""
-
-    name: str = "single"
-    warmup_epochs: int = 1
 
 
 @dataclass(frozen=True)
@@ -73,9 +66,7 @@ class TrainingOptions:
         faults += below("log_every", self.log_every, 0) + below("checkpoint.every", self.checkpoint.every, 0)
         faults += self._bad_device()
         faults += outside("seed", self.seed, 0, 2**63)
-        if self.measure.name != MeasureOptions.name:
-            faults.append(fault("measure.name", f"stay '{MeasureOptions.name}'", repr(self.measure.name)))
-        return faults + below("measure.warmup_epochs", self.measure.warmup_epochs, 1)
+        return faults + self.measure.faults()
 
     def _bad_checkpoint(self) -> list[str]:
         metric = self.checkpoint.keep_best
@@ -112,6 +103,13 @@ class TrainingOptions:
         least = getattr(self.scheduler, "min_lr", None)
         if least is not None and least >= self.lr:
             faults.append(fault("scheduler.min_lr", f"be below `lr`={self.lr}", least))
+        if isinstance(self.measure, PairedOptions) and self.measure.block_steps is not None and self.num_workers > 0:
+            way_out = "a turn is then an epoch, as workers would load ahead while others have the machine"
+            faults.append(
+                fault(
+                    "measure.block_steps", "be null where `num_workers` is above 0", self.measure.block_steps, way_out
+                )
+            )
         dataset, model = getattr(self.dataset, "name", ""), getattr(self.model, "name", "")
         if dataset == "disc" and model in ("cnn", "torchvision"):
             way_out = "the disc's samples are points; use `model=mlp_tower`, mlp or logistic"

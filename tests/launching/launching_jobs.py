@@ -12,6 +12,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
+from runmanager.launching.turns import own_seat
+
 PATIENCE_SECONDS = 100  # after which a job that nobody ends dies of SIGALRM
 
 
@@ -212,3 +214,20 @@ def die_so_often(tries: Path, times: int) -> int:
     if number <= times:
         os.kill(os.getpid(), signal.SIGKILL)
     return number
+
+
+def take_turns(log: Path, key: int, dies_in: int | None) -> int:
+    """Write down the begin and the end of each measured turn, and die in the one of that number; return their count."""
+    seat = own_seat()
+    assert seat is not None
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    samples = 0
+    for number in range(1000):
+        if seat.ask(is_measured=True, samples=samples, seconds=1.0, is_cancelled=lambda: False) is None:
+            return number
+        os.write(handle, f"begin {key}\n".encode())
+        if number == dies_in:
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.write(handle, f"end {key}\n".encode())
+        samples = 10
+    raise AssertionError("the turns never ended")

@@ -112,3 +112,11 @@ def test_the_sorted_sweep_finds_what_trying_every_pair_finds(contents, spans):
     ]
     # A run of no length overlaps only what it lies strictly within.
     assert flags(contents, *(span(*ends) for ends in spans)) == everywhere
+
+
+def test_runs_that_took_turns_did_not_meet_each_other_but_others(contents):
+    together = {"session": "a"}
+    assert flags(contents, span(0, 10) | together, span(1, 9) | together, span(20, 30)) == [False] * 3
+    assert flags(contents, span(0, 10) | together, span(1, 9) | together, span(4, 30)) == [True] * 3
+    other = span(2, 5) | {"session": "b"}
+    assert flags(contents, span(0, 10) | together, other, span(20, 30) | together) == [True, True, True]

@@ -1,11 +1,15 @@
 """The answers in words."""
 
+import dataclasses
+
+import msgspec
 import pytest
 
 from runmanager.records.run import Environment
 from runmanager.records.states import Reason, Status
+from runmanager.records.turns import Turn
 from runmanager.results.comparison import CompareOptions, compare
-from runmanager.results.sentences import answers
+from runmanager.results.sentences import answers, duel_answers
 from runmanager.results.table import result_rows
 
 CPU, CUDA = {"lr": 0.1, "device": "cpu"}, {"lr": 0.1, "device": "cuda"}
@@ -87,3 +91,24 @@ def test_one_device_needs_no_comparison(said):
 
 def test_without_runs_that_is_the_answer(said):
     assert said() == ["No runs yet."]
+
+
+def test_a_duel_is_answered_with_ratio_interval_verdict_and_rounds(contents):
+    paired = {"measure": {"name": "paired"}}
+    sweep = contents((CPU | paired, [], {}), (CUDA | paired, [], {}))
+    rates = [1000.0] * 7, [2500.0] * 7
+    turns = [[Turn("a", number, 1, 1, 1000, 1000 / rate) for number, rate in enumerate(of_run)] for of_run in rates]
+    runs = [dataclasses.replace(run, turns=taken) for run, taken in zip(sweep.runs, turns, strict=True)]
+    assert duel_answers(compare(dataclasses.replace(sweep, runs=runs), None)) == [
+        "cuda is 2.500 times as fast as cpu (95% interval 2.500 to 2.500): faster, after 7 rounds side by side."
+    ]
+
+
+def test_a_duel_with_a_missing_device_says_so(contents, host):
+    loaded = {"environment": msgspec.structs.replace(host, outside_cpu_share=0.9)}
+    missing = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    paired = {"measure": {"name": "paired"}}
+    sweep = contents((CPU | paired, [], loaded), (CUDA | paired, [], missing))
+    assert duel_answers(compare(sweep, None)) == [
+        "cuda and cpu could not be compared: cuda: skipped (device_unavailable)."
+    ]

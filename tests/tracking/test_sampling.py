@@ -23,7 +23,7 @@ class Machine:
     own_processes: frozenset[int] = frozenset({7})
     fails: bool = False
 
-    def sample(self) -> LoadSample:
+    def sample(self, *, of: int | None = None) -> LoadSample:
         if self.fails:
             raise psutil.NoSuchProcess(7)
         return LoadSample(self.at, self.busy, self.steal, self.own, self.own_processes)

@@ -1,0 +1,126 @@
+"""`measure=paired` for a sweep: which cells take turns with each other, and when what they measured is enough."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from runmanager.app.cells import Grid
+from runmanager.errors import ConfigurationError, UsageError
+from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.launching.plan import PlannedRun
+from runmanager.launching.turns import Round, TurnKeeper
+from runmanager.records.grid import differing
+from runmanager.records.sweep import plan_cell
+from runmanager.results.cells import Cell, Cells
+from runmanager.results.paired import is_narrow, log_ratios
+from runmanager.results.pairing import JOINT, find_axis, pair_cells, usual_baseline
+from runmanager.training.faults import fault
+from runmanager.training.measure_options import PairedOptions
+
+__all__ = ["Pairing", "axis_to_compare", "pairing_of"]
+
+_Sides = tuple[frozenset[str], ...]
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The groups of a sweep's cells: each the signatures of its sides, the baseline's first."""
+
+    options: PairedOptions
+    groups: Sequence[_Sides]
+
+    def batches(self, runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
+        """The runs that are to live at the same time, one group after the other."""
+        found = [[run for run in runs if any(run.cell.signature in side for side in group)] for group in self.groups]
+        return [batch for batch in found if batch]
+
+    def keeper(self, batch: Sequence[PlannedRun], first: int) -> TurnKeeper:
+        """Who hands out the turns of a batch whose keys count from `first`."""
+        group = next(group for group in self.groups if any(batch[0].cell.signature in side for side in group))
+        keys = [
+            frozenset(first + place for place, run in enumerate(batch) if run.cell.signature in side) for side in group
+        ]
+        return TurnKeeper(
+            enough=partial(_is_enough, keys, self.options.half_width),
+            min_rounds=self.options.min_rounds,
+            max_seconds=self.options.max_seconds,
+            seed=int(batch[0].cell.signature[:8], 16),
+        )
+
+
+def _is_enough(sides: Sequence[frozenset[int]], half_width: float, rounds: Sequence[Round]) -> bool:
+    """Whether every candidate's speedup is known closely enough; a side of which nobody is left counts no more."""
+    last = rounds[-1].keys()
+    baseline, *candidates = [side & last for side in sides]
+    if not baseline:
+        return True
+    return all(is_narrow(log_ratios(rounds, baseline, side), half_width) for side in candidates if side)
+
+
+def axis_to_compare(grid: Grid) -> str | None:
+    """What a paired sweep compares, where that is not said: None where it is, or where nothing is paired.
+
+    In a duel it is all that its sides say. Raises `ConfigurationError` where it cannot be told.
+    """
+    options = grid.configs[0].measure
+    if not isinstance(options, PairedOptions) or options.axis is not None:
+        return None
+    if grid.sides:
+        return JOINT.join(grid.sides)
+    names = [key for key in grid.axes if key != "seed"]
+    if "device" in names:
+        return "device"
+    if len(names) == 1:
+        return names[0]
+    way_out = "`device=cpu,cuda` compares these two"
+    if not names:
+        raise ConfigurationError([f"A sweep with `measure=paired` must have an axis, got none; {way_out}."])
+    rule = "name which of the axes is compared with `measure=paired`"
+    raise ConfigurationError([fault("measure.axis", rule, "null", f"it may be {' or '.join(names)}")])
+
+
+def pairing_of(grid: Grid, launcher: Any) -> Pairing | None:
+    """The groups that the cells of a sweep make; None where none is paired. Raises `ConfigurationError`."""
+    options = grid.configs[0].measure
+    if all(config.measure == options for config in grid.configs):
+        if not isinstance(options, PairedOptions):
+            return None
+    else:
+        raise ConfigurationError([fault("measure", "be the same for all cells of a sweep", "several")])
+    if not isinstance(launcher, LocalLauncher):
+        way_out = "the runs take turns on one machine: use `hydra/launcher=local`"
+        raise ConfigurationError([fault("measure", "be single with this launcher", "paired", way_out)])
+    if launcher.options.workers != 1:
+        way_out = "all runs of a comparison live at once, and one works at a time"
+        raise ConfigurationError(
+            [fault("hydra.launcher.workers", "be 1 with `measure=paired`", launcher.options.workers, way_out)]
+        )
+    groups = _groups(grid, str(options.axis))
+    if not groups:
+        way_out = "give it two values at least"
+        raise ConfigurationError([fault(str(options.axis), "vary with `measure=paired`", "one value", way_out)])
+    return Pairing(options, groups)
+
+
+def _groups(grid: Grid, name: str) -> list[_Sides]:
+    """The cells in the groups and with the baseline that the comparison will have."""
+    planned = [plan_cell(cell.signature, cell.name, cell.config) for cell in grid.cells]
+    cells = Cells(
+        [Cell(each.run, each.signature, each.settings, None) for each in planned],
+        {},
+        differing([each.settings for each in planned]),
+    )
+    try:
+        axis = find_axis(cells, name)
+    except UsageError as error:
+        raise ConfigurationError([str(error)]) from None
+    groups: dict[str, list[frozenset[str]]] = {}
+    for pair in pair_cells(cells, axis, usual_baseline(axis)):
+        sides = groups.setdefault(repr(pair.settings), [_signatures(pair.baseline_cells)])
+        sides.append(_signatures(pair.candidate_cells))
+    return [tuple(sides) for sides in groups.values()]
+
+
+def _signatures(cells: Sequence[Cell]) -> frozenset[str]:
+    return frozenset(cell.signature for cell in cells)

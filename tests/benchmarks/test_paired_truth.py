@@ -1,0 +1,58 @@
+"""The proof of paired measurement: its counts, and how they reach the page."""
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.paired_truth import BEGIN, END, Trial, report, slowed, write_figures
+from runmanager.results.statistics import Estimate
+
+
+def trials(*intervals: tuple[float, float] | None) -> list[Trial]:
+    estimates = [None if each is None else Estimate(1.0, *each) for each in intervals]
+    return [Trial(estimate, 20, 7.0) for estimate in estimates]
+
+
+def test_what_covers_and_what_is_found_is_counted(tmp_path: Path) -> None:
+    same = trials((0.98, 1.01), (1.02, 1.03), (1.0, 1.0), None)
+    others = {0.03: trials((0.96, 0.98), (0.96, 0.995)), 0.10: trials((0.89, 0.92))}
+    text = report(same, others, num_burners=2, command="the command")
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
+    assert [(row[-3].strip("| "), row[-2]) for row in rows if not row[0].startswith("| ---")] == [
+        *(("4", "2"), ("4", "1")),
+        *(("2", "1"), ("1", "1")),
+    ]
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    write_figures(page, text)
+    assert page.read_text() == f"before\n{BEGIN}\n{text}\n{END}\nafter\n"
+    page.write_text("no marks")
+    with pytest.raises(ValueError, match="must hold the marks"):
+        write_figures(page, text)
+
+
+def test_a_slowdown_is_that_share_of_each_step_and_of_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+
+    def tick() -> float:
+        now[0] += 1e-6
+        return now[0]
+
+    monkeypatch.setattr(time, "perf_counter", tick)
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    lost = []
+    with slowed(0.03):
+        for wait in (0.0, 0.0, 0.0, 500.0, 0.0):
+            now[0] += wait + 0.01
+            began = now[0]
+            optimizer.step()
+            lost.append(now[0] - began)
+    assert lost[:3] == pytest.approx([0.0003] * 3, rel=0.05)
+    assert lost[3:] == pytest.approx([0.0003] * 2, rel=0.05)  # others had the machine meanwhile
+    optimizer.step()
+    began = now[0]
+    optimizer.step()
+    assert now[0] == began

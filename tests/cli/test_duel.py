@@ -1,0 +1,41 @@
+"""The duel: two sides, each any settings, and one sentence."""
+
+import csv
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+TINY = ("dataset=fake", "dataset.size=64", "dataset.val_size=32", "model=logistic", "batch_size=32", "device=cpu")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["device=cpu"], "Missing argument 'SIDE'"),
+        (["cpu", "device=cuda"], "A side of a duel must be overrides like device=cuda, got 'cpu'."),
+        (["device=cpu", "--quiet"], "A side of a duel must be overrides like device=cuda, got '--quiet'."),
+    ],
+)
+def test_what_is_no_side_is_refused(command: Callable, words: list[str], said: str) -> None:
+    done = command("duel", *words)
+    assert done.status == 2
+    assert said in done.err
+
+
+def test_a_duel_of_any_settings_ends_in_one_sentence(process: Callable, tmp_path: Path) -> None:
+    sides = ("batch_size=16 optimizer=sgd", "batch_size=32 optimizer.eps=1e-7")
+    words = [word for word in TINY if not word.startswith("batch_size")]
+    done = process("duel", *sides, *words, "measure.max_seconds=1", "name=d", "--quiet", OMP_NUM_THREADS="1")
+    assert done.status == 0, done.err
+    answer = r"(.+) is \d\.\d\d\d times as fast as (.+) \(95% interval \d\.\d+ to \d\.\d+\): "
+    match = re.match(answer + r"(faster|slower|no difference), after \d+ rounds side by side\.", done.out)
+    assert match, done.out
+    assert len(done.out.splitlines()) == 1
+    with (tmp_path / "outputs" / "d" / "comparison.csv").open(newline="") as lines:
+        (row,) = csv.DictReader(lines)
+    assert row["axis"] == "batch_size+optimizer+optimizer.eps"
+    assert match.groups()[:2] == (row["candidate"], row["baseline"])
+    assert row["baseline"].startswith("batch_size=16, optimizer=sgd")
+    assert row["verdict"] == match[3]

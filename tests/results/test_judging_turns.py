@@ -1,0 +1,59 @@
+"""Rows of runs that were measured side by side: their rounds count, not their epochs."""
+
+import dataclasses
+
+import msgspec
+import pytest
+
+from runmanager.records.turns import Turn
+from runmanager.results.comparison import CompareOptions, compare
+
+CPU = {"lr": 0.01, "device": "cpu"}
+CUDA = {"lr": 0.01, "device": "cuda"}
+PAIRED = {"measure": {"name": "paired", "axis": None}}
+
+
+def only_row(sweep, **options):
+    (row,) = compare(sweep, None, CompareOptions(**options)).rows
+    return row
+
+
+def outcome(sweep, **options):
+    row = only_row(sweep, **options)
+    return row["verdict"], row["reason"]
+
+
+def in_turns(contents, timed, *rates, session="a", **fields):
+    """A sweep over cpu and cuda, each with a round for each of its rates, and epochs that say something else."""
+    sweep = contents(*((device | PAIRED, timed([9.0] + [1.0] * 5), fields) for device in (CPU, CUDA)))
+    turns = [
+        [Turn(session, number, 1, 10, 1000, 1000 / rate) for number, rate in enumerate(of_run, start=1)]
+        for of_run in rates
+    ]
+    return dataclasses.replace(
+        sweep, runs=[dataclasses.replace(run, turns=taken) for run, taken in zip(sweep.runs, turns, strict=True)]
+    )
+
+
+def test_what_was_measured_side_by_side_is_compared_by_its_rounds_and_by_its_own_drift(contents, timed):
+    sweep = in_turns(contents, timed, [1000.0 + number for number in range(8)], [1030.0] * 8)
+    row = only_row(sweep)
+    assert (row["verdict"], row["baseline_epochs"], row["candidate_epochs"]) == ("faster", 8, 8)
+    assert row["speedup"] == pytest.approx(1.0264, abs=1e-3)
+    assert row["ci_low"] <= row["speedup"] <= row["ci_high"]
+    assert (row["baseline_samples_per_second"], row["candidate_samples_per_second"]) == pytest.approx((1003.5, 1030))
+    assert row["reason"] == "8 rounds side by side: a difference must lie outside 1 ± 1%"
+    assert outcome(sweep, paired_drift=0.05)[0] == "no difference"
+
+
+def test_too_few_rounds_side_by_side_are_not_measured_however_many_epochs_there_are(contents, timed):
+    few = in_turns(contents, timed, [1000.0] * 5, [1030.0] * 8)
+    assert outcome(few) == ("not measured", "too few rounds: 5 measured side by side, 6 needed")
+
+
+def test_paired_runs_that_never_met_were_not_measured(contents, timed):
+    sweep = in_turns(contents, timed, [1000.0] * 9, [1030.0] * 9)
+    first, second = sweep.runs
+    elsewhere = [msgspec.structs.replace(turn, session="b") for turn in first.turns]
+    apart = dataclasses.replace(sweep, runs=[dataclasses.replace(first, turns=elsewhere), second])
+    assert outcome(apart)[1].startswith("too few rounds: 0 measured")

@@ -1,0 +1,91 @@
+"""The built-in job in turns: measured by its own loop, whatever the loader, and only where it went well."""
+
+import pytest
+
+from runmanager.errors import UsageError
+from runmanager.records.paths import RunPaths
+from runmanager.records.states import Reason, Status
+from runmanager.records.store import read_run
+from runmanager.records.turns import Grant
+from runmanager.tracking.manager import RunManager
+from runmanager.tracking.options import TensorBoardOptions
+from runmanager.training.job import train_run
+from runmanager.training.job_options import TrainingOptions
+from runmanager.training.measure_options import PairedOptions
+from runmanager.training.options import (
+    AdamOptions,
+    ConstantOptions,
+    DataLoaderOptions,
+    FakeOptions,
+    LogisticOptions,
+    OneCycleOptions,
+    ResidentOptions,
+    SgdOptions,
+)
+
+
+class Taker:
+    """Grants so many measured turns, none of them warm-up."""
+
+    session = "a1"
+
+    def __init__(self, num_turns=4):
+        self.left = num_turns
+        self.num_training = 0
+
+    def ask(self, *, is_measured, samples=0, seconds=0.0, is_cancelled):
+        if not is_measured:
+            self.num_training += 1
+            return Grant()
+        self.left -= 1
+        return None if self.left < 0 or is_cancelled() else Grant(1, 1)
+
+
+def train(folder, taker, **changes):
+    fields = {
+        "batch_size": 16,
+        "device": "cpu",
+        "epochs": 2,
+        "dataset": FakeOptions(size=72, val_size=16),
+        "model": LogisticOptions(),
+        "optimizer": AdamOptions(),
+        "scheduler": ConstantOptions(),
+        "loader": DataLoaderOptions(),
+        "measure": PairedOptions(),
+    }
+    options = TrainingOptions(**(fields | changes))
+    manager = RunManager(folder, tensorboard=TensorBoardOptions(enabled=False), console=False, owns_sweep=False)
+    paths = RunPaths(folder / "runs" / "one")
+    train_run(manager, options, params={}, folder=paths, when_claimed=lambda run: None, turns=taker)
+    return read_run(paths)
+
+
+def test_blocks_run_over_the_ends_of_epochs_and_count_the_samples_that_were_there(tmp_path):
+    # Five steps an epoch, the last with 8 of 16 samples; each turn leads in with one step that is not counted.
+    run = train(tmp_path, Taker(), loader=ResidentOptions(), measure=PairedOptions(block_steps=3))
+    assert [(turn.steps, turn.samples) for turn in run.turns] == [(3, 48), (3, 48), (3, 40), (3, 40)]
+    assert [epoch.epoch for epoch in run.epochs] == [1, 2]
+
+
+def test_with_workers_a_turn_is_an_epoch(tmp_path):
+    taker = Taker(2)
+    run = train(tmp_path, taker, num_workers=1)
+    assert [(turn.steps, turn.samples) for turn in run.turns] == [(5, 72)] * 2
+    assert taker.num_training == 2
+
+
+def test_a_scheduler_that_counts_its_steps_rests_while_it_is_measured(tmp_path):
+    run = train(tmp_path, Taker(), scheduler=OneCycleOptions(), measure=PairedOptions(block_steps=5))
+    assert (run.record.status, len(run.turns)) == (Status.FINISHED, 4)
+
+
+def test_a_run_that_diverged_is_not_measured(tmp_path):
+    run = train(tmp_path, Taker(), lr=1e38, epochs=3, optimizer=SgdOptions())
+    assert (run.record.status, run.record.reason) == (Status.FAILED, Reason.DIVERGED)
+    assert run.turns == []
+
+
+def test_paired_without_turns_is_refused_before_a_folder_is_claimed(tmp_path):
+    with pytest.raises(UsageError, match="`measure` must be single where runs cannot take turns, got paired"):
+        train(tmp_path, None)
+    assert not (tmp_path / "runs").exists()
