@@ -48,15 +48,19 @@ class Seat:
         """Give back the turn that this job has, if any, and wait for its next one; None: there is none any more.
 
         `samples` and `seconds` are what the turn measured. Measured turns begin when every job asks for one.
+        Raises `KeyboardInterrupt` when the driver is gone: what it said no end of is not enough.
         """
         try:
             self._pipe.send(_Ask(is_measured, samples, seconds))
-            while not self._pipe.poll(_LOOK_SECONDS):
+            while True:
+                # Asked first: where turns are short, the next one is there before a look at the pipe has waited.
                 if is_cancelled():
                     return None
+                if self._pipe.poll(_LOOK_SECONDS):
+                    break
             grant: Grant | None = self._pipe.recv()
         except (EOFError, OSError):
-            return None  # the driver is gone, and this process goes with it
+            raise KeyboardInterrupt("the driver is gone") from None
         if grant is not None and grant.core is not None:
             _move_to(grant.core)
         return grant

@@ -33,8 +33,8 @@ class Spread(float):
         mean = math.fsum(values) / len(values)
         spread = cls(mean)
         spread.count = len(values)
-        squares = math.fsum((value - mean) ** 2 for value in values)
-        spread.deviation = math.sqrt(squares / (len(values) - 1)) if len(values) > 1 else math.nan
+        distance = math.dist(values, [mean] * len(values))  # squares of its own would overflow for a huge loss
+        spread.deviation = distance / math.sqrt(len(values) - 1) if len(values) > 1 else math.nan
         return spread
 
 

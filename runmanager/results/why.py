@@ -35,7 +35,7 @@ def _lines(label: str, runs: Sequence[StoredRun]) -> list[str]:
 def _line(label: str, found: Sequence[Bottleneck], num_runs: int) -> str:
     """`cpu, 3 of 4 runs (input): 31 to 38% of the epoch waits for data: …; at most 1.6 times faster.`"""
     largest = max(found, key=lambda each: each.share)
-    shares = sorted({f"{each.share * 100:.0f}" for each in found}, key=int)
+    shares = sorted({f"{each.share * 100:.0f}" for each in found}, key=float)
     which = "" if len(found) == num_runs else f", {len(found)} of {num_runs} runs"
     cure = f": {largest.cure}" if largest.cure else ""
     most = max(each.at_most for each in found)

@@ -130,6 +130,27 @@ def test_the_time_is_spent_however_little_is_known() -> None:
     assert len(group.rounds()) == 10
 
 
+def test_one_that_is_to_stop_takes_no_further_turn_though_one_is_there() -> None:
+    keeper = TurnKeeper(enough=lambda rounds: False, min_rounds=3, max_seconds=1000.0)
+    seat = keeper.seat(0)
+
+    def cancelled() -> bool:
+        keeper.hear(connection.wait(keeper.pipes, timeout=0))
+        return True
+
+    assert seat.ask(is_measured=False, is_cancelled=cancelled) is None
+
+
+@pytest.mark.parametrize("is_measured", [False, True])
+def test_the_end_of_the_driver_is_not_enough_measured(is_measured: bool) -> None:
+    keeper = TurnKeeper(enough=lambda rounds: False, min_rounds=3, max_seconds=1000.0)
+    seat = keeper.seat(0)
+    for pipe in keeper.pipes:
+        pipe.close()
+    with pytest.raises(KeyboardInterrupt, match="the driver is gone"):
+        seat.ask(is_measured=is_measured, is_cancelled=lambda: False)
+
+
 def test_waiting_for_a_turn_is_no_time_of_a_job() -> None:
     now = [0.0]
     keeper = TurnKeeper(enough=lambda rounds: True, min_rounds=1, max_seconds=1.0, clock=lambda: now[0])
