@@ -11,6 +11,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 
 import runmanager
 from runmanager.launching.plan import Resume
+from runmanager.records.grid import plain_settings
 from runmanager.training.faults import fault, meant, nearest
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.measure_options import MEASURE_TYPES
@@ -103,7 +104,10 @@ class CellReader:
         self._options: dict[tuple[str, Any, str], Any] = {}
 
     def read(self, cfg: DictConfig) -> tuple[dict[str, Any], Config]:
-        """A composed cell as `plain_config` and as `read_config` have it. Raises OmegaConf's errors."""
+        """A composed cell as its run will store it (`plain_settings`), and as `read_config` has it.
+
+        Raises OmegaConf's errors.
+        """
         plain = plain_config(cfg)
         values: dict[str, Any] = {}
         for name, value in plain.items():
@@ -112,7 +116,9 @@ class CellReader:
                 continue
             identity = (name, OmegaConf.get_type(cfg, name), repr(value))
             if identity not in self._plain:
-                self._plain[identity], self._options[identity] = value, OmegaConf.to_object(cfg[name])
+                # As a run stores it: its signature is of that, and JSON would make null of an infinity.
+                self._plain[identity] = plain_settings({name: value})[name]
+                self._options[identity] = OmegaConf.to_object(cfg[name])
             plain[name], values[name] = self._plain[identity], self._options[identity]
         return plain, Config(**{name: values[name] if name in values else cfg[name] for name in _names(Config)})
 

@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from runmanager.app.composition import CellLoader
 from runmanager.app.main import _register
 from runmanager.app.schema import CellReader, conf_folder, plain_config, read_config
+from runmanager.records.grid import plain_settings
 
 SETS = """
 lr=0.1
@@ -181,3 +182,15 @@ def test_a_reader_reads_what_is_the_same_in_several_cells_once(loaders: tuple[Co
     (first, first_config), (second, second_config) = read[:2]
     assert first["optimizer"] is second["optimizer"]
     assert first_config.optimizer is second_config.optimizer
+
+
+def test_a_reader_reads_numbers_without_a_word_in_json_as_the_run_will_store_them(
+    loaders: tuple[ConfigLoaderImpl, CellLoader],
+) -> None:
+    hydras, ours = loaders
+    master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
+    cfg = ours.load_sweep_config(master, ["model=custom", "model._target_=own.Net", "+model.clip=inf"])
+    plain, config = CellReader().read(cfg)
+    assert plain == plain_settings(plain_config(cfg))
+    assert plain["model"]["clip"] == "inf"
+    assert config.model["clip"] == float("inf")
