@@ -5,8 +5,6 @@ python -m benchmarks.phase_truth --write
 
 import argparse
 import datetime
-import platform
-import re
 import sys
 import tempfile
 import time
@@ -20,13 +18,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from benchmarks.page import described_machine, write_section
 from runmanager import RunManager
 from runmanager.records.run import PHASES, EpochRecord, RunRecord
-from runmanager.tracking.devices import resolve_device
-from runmanager.tracking.environment import capture_environment
+from runmanager.tracking.devices import device_facts, resolve_device
 from runmanager.tracking.sinks import EpochDetails, RunStart
 
-__all__ = ["DELAYS", "Delayed", "Deviation", "deviations", "section", "train", "write_section"]
+__all__ = ["DELAYS", "Delayed", "Deviation", "deviations", "section", "train"]
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurement.md"
 MOST_OFF = {**dict.fromkeys(PHASES, 0.02), "wall": 0.01}
@@ -173,15 +171,6 @@ def section(found: Sequence[Deviation], *, num_epochs: int, machine: str, comman
     return "\n".join([*lines, "", f"`{command}`: {num_epochs} epochs, {day}, on {machine}.", ""])
 
 
-def write_section(page: Path, text: str) -> None:
-    """Put the table between its marks on the page. Raises `RuntimeError` where it has none."""
-    marks = r"(?<=<!-- begin phase_truth -->\n).*?(?=<!-- end phase_truth -->)"
-    new, count = re.subn(marks, lambda _: text, page.read_text(), count=1, flags=re.DOTALL)
-    if not count:
-        raise RuntimeError(f"{page} must have the marks of phase_truth, got none.")
-    page.write_text(new)
-
-
 def main() -> int:
     """Carry out the command line; status 1 where a phase is off by more than its budget."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -192,16 +181,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         accounts = train(Path(folder), Delayed(), num_epochs=options.epochs, device=options.device)
     found = deviations(accounts)
-    environment = capture_environment(resolve_device(options.device))
-    machine = (
-        f"{environment.device_name}, {environment.num_cores} cores, {platform.system()}, Python {environment.python}, "
-        f"torch {environment.libraries['torch']}"
-    )
     command = f"python -m benchmarks.phase_truth --epochs {options.epochs} --device {options.device}"
-    text = section(found, num_epochs=len(accounts), machine=machine, command=command)
+    device = resolve_device(options.device)
+    name = "" if device.type == "cpu" else f"{device_facts(device, cpu_model=None)['device_name']}, "
+    text = section(found, num_epochs=len(accounts), machine=name + described_machine(), command=command)
     print(text)
     if options.write:
-        write_section(PAGE, text)
+        write_section(PAGE, "phase_truth", text)
     return 0 if all(each.is_met for each in found) else 1
 
 
