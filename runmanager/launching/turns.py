@@ -22,7 +22,7 @@ Round = Mapping[int, float]
 """What the jobs measured in one round, in samples a second, by their keys; warm-up and what failed is not in it."""
 
 _LOOK_SECONDS = 0.2
-_WARMUP_TURNS = 3  # of each process: in them it finds how many steps a turn is to have
+_WARMUP_TURNS = 3  # of each process: in them it finds, but for a busy machine, how many steps a turn is to have
 _ASKED_AGAIN = 1.05  # as many rounds as this times those that were not enough
 
 

@@ -26,8 +26,8 @@ class Turns:
     """What a run does with the turns that `taker` gives it; the measured ones are kept in the file at `path`.
 
     `is_cancelled` is asked while it waits, and `interrupt` is to make it so where nobody is left to give a turn: what
-    was measured by then was not enough. `waited_seconds` is what it has waited so far, and belongs to no phase. `is_over`
-    says that enough has been measured.
+    was measured by then was not enough. `waited_seconds` is what it has waited so far, and belongs to no phase.
+    `is_over` says that enough has been measured.
     """
 
     def __init__(
@@ -51,7 +51,8 @@ class Turns:
         """`batches`, (images, labels) without an end, in measured turns of `num_steps` each until it is enough.
 
         Between two turns the device is waited for, the turn written down, and the next one waited for. Without
-        `num_steps` a turn has as many as take a tenth of a second by what the warm-up turns took, `most_steps` at most.
+        `num_steps` a turn has as many as take a tenth of a second by the fastest turn so far, `most_steps` at most: a
+        machine that was busy during the first turns makes later ones too short only until it rests once.
         With `leads_in` the first steps of a turn are not timed: they find their data and code out of the caches.
         """
         steps, fastest = num_steps or 1, math.inf
@@ -68,7 +69,7 @@ class Turns:
                 seconds = sum(timer.resolve().values())
                 lines.append(msgspec.json.encode(self._turn(grant, steps, samples, seconds)))
                 fastest = min(fastest, seconds / steps)
-                if grant.warmup and num_steps is None:
+                if num_steps is None:
                     steps = min(most_steps, max(1, round(_BLOCK_SECONDS / max(fastest, 1e-9))))
         self.is_over = not self._is_cancelled()
 

@@ -100,6 +100,17 @@ def test_the_warm_up_finds_how_many_steps_a_turn_has(tmp_path: Path, step_second
     assert [turn.steps for turn in turns] == [1] + [steps] * 5
 
 
+def test_slow_first_turns_do_not_keep_later_ones_short(tmp_path: Path) -> None:
+    clock = SteadyClock(0.2)
+
+    def rest() -> None:
+        clock.step_seconds = 0.2 if len(taker.asked) <= 4 else 0.01
+
+    taker = Taker(7, when_asked=rest)
+    _, turns = play(tmp_path / "turns.jsonl", taker, clock, num_steps=None, most_steps=50, leads_in=True)
+    assert [turn.steps for turn in turns] == [1, 1, 1, 1, 1, 10, 10]
+
+
 def train(folder: RunPaths, taker: Taker, *, interrupt_after: int | None = None) -> Any:
     """A run of two epochs and its measured turns; it is interrupted in the measured step of that number."""
     network = nn.Linear(3, 2)
