@@ -35,7 +35,7 @@ class TurnTaker(Protocol):
     ) -> Grant | None:
         """Give the last turn back, with what it measured, and wait for the next; None: there is none any more.
 
-        Raises `KeyboardInterrupt` when nobody is there any more who could say that it is enough.
+        Raises `EOFError` where whoever gave them is gone.
         """
         ...
 

@@ -141,16 +141,6 @@ def test_one_that_is_to_stop_takes_no_further_turn_though_one_is_there() -> None
     assert seat.ask(is_measured=False, is_cancelled=cancelled) is None
 
 
-@pytest.mark.parametrize("is_measured", [False, True])
-def test_the_end_of_the_driver_is_not_enough_measured(is_measured: bool) -> None:
-    keeper = TurnKeeper(enough=lambda rounds: False, min_rounds=3, max_seconds=1000.0)
-    seat = keeper.seat(0)
-    for pipe in keeper.pipes:
-        pipe.close()
-    with pytest.raises(KeyboardInterrupt, match="the driver is gone"):
-        seat.ask(is_measured=is_measured, is_cancelled=lambda: False)
-
-
 def test_waiting_for_a_turn_is_no_time_of_a_job() -> None:
     now = [0.0]
     keeper = TurnKeeper(enough=lambda rounds: True, min_rounds=1, max_seconds=1.0, clock=lambda: now[0])
@@ -169,6 +159,14 @@ def test_waiting_for_a_turn_is_no_time_of_a_job() -> None:
         now[0] = 57.0
         assert keeper.clock(0) - began == 7.0
         keeper.leave(0)
+
+
+def test_a_driver_that_is_gone_is_no_word_that_it_is_enough() -> None:
+    keeper = TurnKeeper(enough=lambda rounds: True, min_rounds=1, max_seconds=1.0)
+    with contextlib.closing(keeper.seat(0)) as seat:
+        keeper.leave(0)
+        with pytest.raises(EOFError):
+            seat.ask(is_measured=True, is_cancelled=lambda: False)
 
 
 @pytest.fixture
