@@ -12,17 +12,18 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from runmanager.app import following
 from runmanager.app.following import SweepReader, follow_sweep, show_state
 from runmanager.app.watching import write_tables_alone
 from runmanager.launching.slurm_book import locked_book
 from runmanager.launching.slurm_queue import SlurmQueue
 from runmanager.records.heartbeat import Beat, HeartbeatObserver, write_beat
 from runmanager.records.ownership import claim_run
-from runmanager.records.paths import SweepPaths
+from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import RunFolder
+from runmanager.records.store import RunFolder, read_record
 from runmanager.records.sweep import leave_sweep, plan_cell, write_cells
 
 ME = ProcessIdentity.current()
@@ -259,12 +260,11 @@ def test_only_what_changed_is_read_again(disk: Callable[[int], Disk], monkeypatc
         sweep.begin(number)
     reader = SweepReader(sweep.paths)
     reader.read()
-    read: list[str] = []
-    decode = msgspec.json.decode
-    monkeypatch.setattr(msgspec.json, "decode", lambda data, **rest: read.append(str(rest)) or decode(data, **rest))
+    read: list[RunPaths] = []
+    monkeypatch.setattr(following, "read_record", lambda paths: read.append(paths) or read_record(paths))
     sweep.end(1)
     assert reader.read().in_words() == "2 cells: 1 running, 1 finished"
-    assert sum("RunRecord" in each for each in read) == 1
+    assert len(read) == 1
 
 
 def test_the_state_at_once(disk: Callable[[int], Disk]) -> None:

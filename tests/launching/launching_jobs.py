@@ -128,7 +128,10 @@ def leave_a_grandchild_and_die(told: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def kill_the_forkserver() -> None:
+def kill_the_forkserver(when: Path | None = None) -> None:
+    """Kill it, as soon as the file is there, and stay."""
+    if when is not None:
+        wait_until(when)
     os.kill(os.getppid(), signal.SIGKILL)
     signal.alarm(PATIENCE_SECONDS)
     signal.pause()

@@ -179,12 +179,12 @@ def test_a_job_whose_server_was_killed_is_gone_and_lost(
         ended(ending)
 
     recorder.ended = check
-    work = [Job(0, jobs.kill_the_forkserver), Job(1, jobs.hang, (tmp_path / "pids",)), Job(2, jobs.my_pid)]
+    pids = tmp_path / "pids"
+    work = [Job(0, jobs.kill_the_forkserver, (pids,)), Job(1, jobs.hang, (pids,)), Job(2, jobs.my_pid)]
     LocalEngine(workers=2).run(work, recorder)
     assert alive == [False] * 3
     for key in (0, 1):
         outcome = outcome_of_ending(recorder.endings[key])
         assert (outcome.status, outcome.reason) == (Status.CRASHED, Reason.VANISHED)
     assert isinstance(recorder.endings[2].answer, Returned)
-    if (tmp_path / "pids").exists():
-        assert_gone(tmp_path / "pids", wait_for, is_gone)
+    assert_gone(pids, wait_for, is_gone)

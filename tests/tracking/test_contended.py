@@ -54,7 +54,7 @@ def reasons(folder: Path) -> list[str]:
 
 def test_a_sweep_alone_is_not_contended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The machine of the tests is never quiet, so its readings are those of one on which nothing else runs.
-    def quiet() -> LoadSample:
+    def quiet(*, of: int | None = None) -> LoadSample:
         now = time.monotonic()
         return LoadSample(at=now, busy=now, steal=0.0, own=now)
 
