@@ -112,6 +112,8 @@ class _Column:
         self.liked = max(widest, *map(len, words))
         self.least = min(self.liked, _FOLDED_AT) if self.folds else max(widest, min(self.liked, _FOLDED_AT))
         folded = self.least
+        if name == "verdict":  # two words at most, the first that may stand above each other
+            folded = max(len(word) for text in [name, *texts] for word in text.split())
         if name in _WORDS:
             self.least = self.liked
         # A mean may stand above its deviation, and an interval's ends above each other, where all else fails; no

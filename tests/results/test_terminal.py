@@ -113,13 +113,15 @@ def test_a_reason_is_not_broken_where_another_column_can_give_way(contents, time
         assert "device_unavailable" in printed(results_table(table, width=width), width)
 
 
-def test_the_ends_of_an_interval_stand_above_each_other_where_there_is_no_room(contents, timed):
+def test_verdicts_and_intervals_are_broken_between_their_words_where_there_is_no_room(contents, timed):
     sides = [{"batch_size": size, "seed": seed} for size in (100, 200) for seed in (1, 2, 3)]
     sweep = contents(*((side, timed([9.0] + [1.0 + side["seed"] / 7] * 5), {}) for side in sides))
     table = compare(sweep, None, CompareOptions(axis="batch_size", metric="val_accuracy"))
     table.rows[0] |= {"ci_low": -0.1813, "ci_high": 0.1813}
     text = printed(comparison_table(table))
-    assert "-0.1813  " in text and "to 0.1813" in text and "  note\n" in text
+    assert "-0.1813 to 0.1813  no  " in text and "verdict      note\n" in text  # the verdict gives way first
+    text = printed(comparison_table(table, width=76), width=76)
+    assert "-0.1813 to" not in text and "to 0.1813" in text and "note\n" in text
 
 
 def test_nothing_to_compare_is_said(contents, timed):
