@@ -28,7 +28,7 @@ demo: $(STAMP)
 	@$(BIN)/runmanager demo
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-kill: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/kills.py --kills 200 --write docs/reliability.md

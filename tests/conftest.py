@@ -32,6 +32,15 @@ PATIENCE_SECONDS = 120.0
 MNIST_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 
+# Few tests and long ones: begun first, so that at the end no process waits for another's last of these.
+LONG = ("tests/slurm/", "tests/app/test_tutorials.py", "tests/reliability/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the tests by how long their files take; where there is one process, it changes nothing but the order."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+
 @pytest.fixture(autouse=True)
 def one_torch_thread() -> Iterator[None]:
     """Whatever a test sets, the next one begins with one thread again."""

@@ -22,7 +22,7 @@ Round = Mapping[int, float]
 """What the jobs measured in one round, in samples a second, by their keys; warm-up and what failed is not in it."""
 
 _LOOK_SECONDS = 0.2
-_WARMUP_TURNS = 3  # of each process: in them it finds how many steps a turn is to have
+_WARMUP_TURNS = 3  # of each process: in them it finds, but for a busy machine, how many steps a turn is to have
 _ASKED_AGAIN = 1.05  # as many rounds as this times those that were not enough
 
 
@@ -48,6 +48,7 @@ class Seat:
         """Give back the turn that this job has, if any, and wait for its next one; None: there is none any more.
 
         `samples` and `seconds` are what the turn measured. Measured turns begin when every job asks for one.
+        Raises `EOFError` where the driver is gone, and nobody could give a turn.
         """
         try:
             self._pipe.send(_Ask(is_measured, samples, seconds))
@@ -55,8 +56,8 @@ class Seat:
                 if is_cancelled():
                     return None
             grant: Grant | None = self._pipe.recv()
-        except (EOFError, OSError):
-            return None  # the driver is gone, and this process goes with it
+        except OSError as error:  # the pipe breaks in one way or another
+            raise EOFError("the driver is gone") from error
         if grant is not None and grant.core is not None:
             _move_to(grant.core)
         return grant

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.records.store import StoredRun
-from runmanager.results.metrics import THROUGHPUT
+from runmanager.results.metrics import MEMORY, RUN_TIME, THROUGHPUT
 from runmanager.results.options import CompareOptions
 from runmanager.results.paired import LEAST_ROUNDS, paired_speedup, ratios_of
-from runmanager.results.sides import Side, differences, must_agree, should_agree, typical
+from runmanager.results.sides import Side, differences, memory_kind, must_agree, should_agree, typical
 from runmanager.results.statistics import Interval, difference_interval, speedup_interval
 
 __all__ = ["CONTENDED", "DIFFERENT", "NOT_MEASURED", "Causes", "judge", "obstacles", "tolerance_of", "verdict"]
@@ -105,6 +105,10 @@ def obstacles(sides: Sequence[Side], options: CompareOptions) -> list[str]:
         return unfinished
     metric, counts = sides[0].metric, _counts(sides)
     against = differences(sides, must_agree)
+    if metric == MEMORY:
+        against += differences(sides, memory_kind)
+    if metric == RUN_TIME and any(side.paired for side in sides):
+        against.append("run_seconds of paired runs have their rounds in them, which take both sides equally long")
     said = ", ".join(f"{count} of {side.label}" for side, count in zip(sides, counts, strict=True))
     if metric.per_epoch:
         if min(counts) < options.min_epochs:
@@ -120,7 +124,7 @@ def obstacles(sides: Sequence[Side], options: CompareOptions) -> list[str]:
 def tolerance_of(sides: Sequence[Side], options: CompareOptions) -> tuple[float, list[str]]:
     """The share around 1 that the interval must leave, and why."""
     baseline, candidate = sides
-    paired = baseline.paired and candidate.paired
+    paired = _side_by_side(baseline, candidate)
     tolerance = options.paired_drift if paired else options.drift
     must = f"so a difference must lie outside 1 ± {tolerance * 100:g}%"
     runs = [len(side.values) for side in sides]
@@ -135,6 +139,17 @@ def tolerance_of(sides: Sequence[Side], options: CompareOptions) -> tuple[float,
     if not paired and not _took_turns(baseline, candidate):
         return tolerance, [f"one side ran after the other: the interval knows no drift between them, {must}"]
     return 0.0, []
+
+
+def _side_by_side(baseline: Side, candidate: Side) -> bool:
+    """Whether the epochs of both sides took turns with each other, which asking for it does not make true.
+
+    A side that was run again alone, as the other had finished, had a session of its own.
+    """
+    if not (baseline.paired and candidate.paired):
+        return False
+    sessions = [{run.record.session for run in side.finished} for side in (baseline, candidate)]
+    return sessions[0] == sessions[1] and None not in sessions[0]
 
 
 def _took_turns(baseline: Side, candidate: Side) -> bool:

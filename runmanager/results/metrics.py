@@ -13,7 +13,7 @@ from runmanager.records.store import StoredRun
 from runmanager.records.turns import Turn
 from runmanager.results.columns import COMPARISON_COLUMNS
 
-__all__ = ["METRIC_NAMES", "THROUGHPUT", "Effect", "Metric", "find_metric"]
+__all__ = ["MEMORY", "METRIC_NAMES", "RUN_TIME", "THROUGHPUT", "Effect", "Metric", "find_metric"]
 
 Effect = Literal["speedup", "ratio", "difference"]
 TIME_TO = "time_to_accuracy"
@@ -118,15 +118,17 @@ def _rates(run: StoredRun) -> list[float]:
 
 
 THROUGHPUT = Metric("samples_per_second", "speedup", _rates, True, True, "no samples_per_second")
+RUN_TIME = _whole_run("run_seconds", "speedup")
+MEMORY = _whole_run("peak_memory_bytes", "ratio")
 
 _METRICS = (
     THROUGHPUT,
     _each_epoch("epoch_seconds", more_is_better=False),
     _each_epoch("wall_seconds", more_is_better=False),
-    _whole_run("run_seconds", "speedup"),
+    RUN_TIME,
     *(_last_epoch(name, more_is_better=True) for name in ("accuracy", "val_accuracy")),
     *(_last_epoch(name, more_is_better=False) for name in ("loss", "val_loss")),
-    _whole_run("peak_memory_bytes", "ratio"),
+    MEMORY,
 )
 _BY_NAME = {metric.name: metric for metric in _METRICS}
 METRIC_NAMES: Sequence[str] = (*_BY_NAME, f"{TIME_TO}=SHARE")

@@ -13,7 +13,7 @@ from runmanager.results.cells import Cell
 from runmanager.results.metrics import THROUGHPUT, Metric
 from runmanager.results.statistics import median
 
-__all__ = ["Side", "differences", "label_of", "must_agree", "should_agree", "typical"]
+__all__ = ["Side", "differences", "label_of", "memory_kind", "must_agree", "should_agree", "typical"]
 
 _SHORT_COMMIT = 10
 
@@ -84,6 +84,13 @@ def must_agree(environment: Environment) -> dict[str, Any]:
         "commit": commit and commit[:_SHORT_COMMIT],
         **environment.libraries,
     }
+
+
+def memory_kind(environment: Environment) -> dict[str, Any]:
+    """Whose memory `peak_memory_bytes` is: on CPU with Python and torch in it, on an accelerator the tensors alone."""
+    device = environment.device_name
+    on_cpu = device in (environment.cpu_model, "cpu")
+    return {"what is measured": None if device is None else "the process's" if on_cpu else "the accelerator's"}
 
 
 def should_agree(environment: Environment) -> dict[str, Any]:

@@ -43,7 +43,8 @@ class Heartbeat:
         """
         self._stopped.set()
         if self._thread is not None and self._path is not None:
-            self._thread.join()
+            if self._thread is not threading.current_thread():  # where the garbage of a dropped run was found
+                self._thread.join()
             self._thread = None
             if keeps_file:
                 return

@@ -39,7 +39,7 @@ class Measuring:
 
     def __init__(self, device: torch.device, *, family: int | None = None) -> None:
         self._device = device
-        self._meter = open_meter(device)
+        self._meter = open_meter(device, is_shared=family is not None)
         self._sampler = Sampler(self._meter, family=family)
         self._known = Measurements()
         self._energy_before: float | None = None

@@ -40,15 +40,19 @@ class GpuMeter(Protocol):
         ...
 
 
-def open_meter(device: torch.device) -> GpuMeter | None:
-    """The meter of a CUDA device; None without one, without nvidia-ml-py, or where the driver gives no access."""
+def open_meter(device: torch.device, *, is_shared: bool = False) -> GpuMeter | None:
+    """The meter of a CUDA device; None without one, without nvidia-ml-py, or where the driver gives no access.
+
+    `is_shared` where other processes of the run's family may be on it.
+    """
     if device.type != "cuda":
         return None
     try:
         import pynvml
 
         pynvml.nvmlInit()
-        return NvmlMeter(pynvml, _handle(pynvml, str(torch.cuda.get_device_properties(device).uuid)))
+        handle = _handle(pynvml, str(torch.cuda.get_device_properties(device).uuid))
+        return NvmlMeter(pynvml, handle, is_shared=is_shared)
     except Exception:  # the library, the driver, a MIG slice, AMD's torch: whatever is missing, the run goes on
         return None
 
@@ -64,9 +68,10 @@ def _handle(nvml: Any, uuid: str) -> Any:
 class NvmlMeter:
     """A GPU's meters by the module `pynvml` and its handle of the GPU."""
 
-    def __init__(self, nvml: Any, handle: Any) -> None:
+    def __init__(self, nvml: Any, handle: Any, *, is_shared: bool = False) -> None:
         self._nvml = nvml
         self._handle = handle
+        self._is_shared = is_shared
 
     def look(self, own: Set[int]) -> GpuLook:
         """How the GPU stands now."""
@@ -82,7 +87,7 @@ class NvmlMeter:
             power_watts=None if milliwatts is None else milliwatts / 1000,
             clock_hertz=None if megahertz is None else megahertz * 1e6,
             is_throttled=None if reasons is None else bool(reasons & _THROTTLED),
-            has_others=None if processes is None else _has_others([each.pid for each in processes], own),
+            has_others=None if processes is None else self._has_others([each.pid for each in processes], own),
         )
 
     def energy_joules(self) -> float | None:
@@ -90,16 +95,16 @@ class NvmlMeter:
         millijoules = self._ask(self._nvml.nvmlDeviceGetTotalEnergyConsumption)
         return None if millijoules is None else millijoules / 1000
 
+    def _has_others(self, listed: list[int], own: Set[int]) -> bool | None:
+        others = [pid for pid in listed if pid not in own and pid != os.getpid()]
+        if len(others) < len(listed) or len(listed) < 2:
+            return len(listed) > 1 and bool(others)
+        # Ours is there under a number of another namespace, as in a container; or it has not begun to compute. Which of
+        # the rest are those with which it takes turns cannot be told.
+        return None if self._is_shared else True
+
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return question(self._handle, *arguments)
         except self._nvml.NVMLError:  # many GPUs lack one meter or another
             return None
-
-
-def _has_others(listed: list[int], own: Set[int]) -> bool:
-    others = [pid for pid in listed if pid not in own and pid != os.getpid()]
-    if len(others) == len(listed):
-        # Ours is there under a number of another namespace, as in a container; or it has not begun to compute.
-        return len(listed) > 1
-    return bool(others)

@@ -33,7 +33,10 @@ class TurnTaker(Protocol):
     def ask(
         self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0, is_cancelled: Callable[[], bool]
     ) -> Grant | None:
-        """Give the last turn back, with what it measured, and wait for the next; None: there is none any more."""
+        """Give the last turn back, with what it measured, and wait for the next; None: there is none any more.
+
+        Raises `EOFError` where whoever gave them is gone.
+        """
         ...
 
 

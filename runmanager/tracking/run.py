@@ -87,7 +87,9 @@ class ActiveRun:
         self._begun_at = time.perf_counter()
         self._epoch_begun_at = 0.0
         self._interruption: Outcome | None = None
-        self.turns = turns_of(options, folder.paths, is_cancelled=lambda: self._interruption is not None)
+        self.turns = turns_of(
+            options, folder.paths, is_cancelled=lambda: self._interruption is not None, interrupt=self.interrupt
+        )
         # Those with which it takes turns are no outside load: all of them are children of one process.
         self._measuring = Measuring(device, family=os.getppid() if self.turns else None)
         self._heartbeat = Heartbeat(folder.paths.heartbeat, each_beat=self._measuring.look).start()

@@ -25,17 +25,21 @@ _LEAD_IN = 0.1  # steps that are not timed, for each that is
 class Turns:
     """What a run does with the turns that `taker` gives it; the measured ones are kept in the file at `path`.
 
-    `is_cancelled` is asked while it waits. `waited_seconds` is what it has waited so far, and belongs to no phase.
+    `is_cancelled` is asked while it waits, and `interrupt` is to make it so where nobody is left to give a turn: what
+    was measured by then was not enough. `waited_seconds` is what it has waited so far, and belongs to no phase.
     `is_over` says that enough has been measured.
     """
 
-    def __init__(self, taker: TurnTaker, path: Path, *, is_cancelled: Callable[[], bool]) -> None:
+    def __init__(
+        self, taker: TurnTaker, path: Path, *, is_cancelled: Callable[[], bool], interrupt: Callable[[str], None]
+    ) -> None:
         self.session = taker.session
         self.waited_seconds = 0.0
         self.is_over = False
         self._taker = taker
         self._path = path
         self._is_cancelled = is_cancelled
+        self._interrupt = interrupt
 
     def wait(self) -> None:
         """Wait for a turn of training, which lasts until the next call; returns at once when the run is cancelled."""
@@ -47,7 +51,8 @@ class Turns:
         """`batches`, (images, labels) without an end, in measured turns of `num_steps` each until it is enough.
 
         Between two turns the device is waited for, the turn written down, and the next one waited for. Without
-        `num_steps` a turn has as many as take a tenth of a second by what the warm-up turns took, `most_steps` at most.
+        `num_steps` a turn has as many as take a tenth of a second by the fastest turn so far, `most_steps` at most: a
+        machine that was busy during the first turns makes later ones too short only until it rests once.
         With `leads_in` the first steps of a turn are not timed: they find their data and code out of the caches.
         """
         steps, fastest = num_steps or 1, math.inf
@@ -64,7 +69,7 @@ class Turns:
                 seconds = sum(timer.resolve().values())
                 lines.append(msgspec.json.encode(self._turn(grant, steps, samples, seconds)))
                 fastest = min(fastest, seconds / steps)
-                if grant.warmup and num_steps is None:
+                if num_steps is None:
                     steps = min(most_steps, max(1, round(_BLOCK_SECONDS / max(fastest, 1e-9))))
         self.is_over = not self._is_cancelled()
 
@@ -73,13 +78,21 @@ class Turns:
 
     def _ask(self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0) -> Grant | None:
         began = time.perf_counter()
-        grant = self._taker.ask(
-            is_measured=is_measured, samples=samples, seconds=seconds, is_cancelled=self._is_cancelled
-        )
+        grant = None
+        try:
+            grant = self._taker.ask(
+                is_measured=is_measured, samples=samples, seconds=seconds, is_cancelled=self._is_cancelled
+            )
+        except EOFError:
+            self._interrupt("its driver is gone")
         self.waited_seconds += time.perf_counter() - began
         return grant
 
 
-def turns_of(options: RunOptions, paths: RunPaths, *, is_cancelled: Callable[[], bool]) -> Turns | None:
+def turns_of(
+    options: RunOptions, paths: RunPaths, *, is_cancelled: Callable[[], bool], interrupt: Callable[[str], None]
+) -> Turns | None:
     """The turns of a run with these options; None where it takes none."""
-    return None if options.turns is None else Turns(options.turns, paths.turns, is_cancelled=is_cancelled)
+    if options.turns is None:
+        return None
+    return Turns(options.turns, paths.turns, is_cancelled=is_cancelled, interrupt=interrupt)

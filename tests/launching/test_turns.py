@@ -150,6 +150,14 @@ def test_waiting_for_a_turn_is_no_time_of_a_job() -> None:
         keeper.leave(0)
 
 
+def test_a_driver_that_is_gone_is_no_word_that_it_is_enough() -> None:
+    keeper = TurnKeeper(enough=lambda rounds: True, min_rounds=1, max_seconds=1.0)
+    with contextlib.closing(keeper.seat(0)) as seat:
+        keeper.leave(0)
+        with pytest.raises(EOFError):
+            seat.ask(is_measured=True, is_cancelled=lambda: False)
+
+
 @pytest.fixture
 def turn_jobs(jobs: Any, tmp_path: Path) -> Iterator[Any]:
     """Three jobs in processes of their own; the second kills itself in its fifth measured turn."""

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from runmanager.errors import UsageError
+from runmanager.records.run import Environment
 from runmanager.records.states import Reason, Status
 from runmanager.results.comparison import CompareOptions, compare
 from runmanager.results.formats import to_csv
@@ -249,6 +250,20 @@ def test_accuracies_are_held_against_each_other_by_their_difference(learners):
 def test_what_is_better_when_less_is_worse_when_more(learners):
     row = only_row(learners, metric="peak_memory_bytes")
     assert (row["ratio"], row["verdict"]) == (2.0, "worse")
+
+
+def test_the_memory_of_a_process_is_not_held_against_an_accelerators(contents, steady):
+    named = {"cpu": Environment(device_name="EPYC", cpu_model="EPYC"), "cuda": Environment(device_name="H200")}
+    sides = [
+        (CPU | {"device": device, "seed": seed}, steady(1.0), {"peak_memory_bytes": 100, "environment": environment})
+        for seed in range(3)
+        for device, environment in named.items()
+    ]
+    assert outcome(contents(*sides), metric="peak_memory_bytes") == (
+        "not measured",
+        "what is measured differs: the process's (cpu), the accelerator's (cuda); CPU model differs: EPYC (cpu), "
+        "unknown (cuda)",
+    )
 
 
 def test_time_to_accuracy_is_a_speedup(learners):

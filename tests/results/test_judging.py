@@ -11,6 +11,7 @@ from runmanager.results.statistics import Interval
 
 CPU = {"lr": 0.01, "batch_size": 100, "num_workers": 0, "device": "cpu"}
 CUDA = CPU | {"device": "cuda"}
+PAIRED = {"measure": {"name": "paired"}}
 
 
 def outcome(sweep, **options):
@@ -73,12 +74,25 @@ def test_few_runs_on_one_side_are_few_runs(contents, steady):
 
 
 def test_epochs_that_took_turns_use_the_drift_of_paired_measurement(contents, steady):
-    paired = {"measure": {"name": "paired"}}
-    sweep = contents((CPU | paired, steady(1.0), {}), (CUDA | paired, steady(0.97), {}))
+    sweep = contents((CPU | PAIRED, steady(1.0), {"session": "a"}), (CUDA | PAIRED, steady(0.97), {"session": "a"}))
     said, reason = outcome(sweep, metric="epoch_seconds")
     assert said == "faster"
     assert reason.endswith("outside 1 ± 1%")
     assert outcome(sweep, metric="epoch_seconds", paired_drift=0.05)[0] == "no difference"
+
+
+@pytest.mark.parametrize("session", ["b", None])
+def test_paired_runs_that_had_no_turns_with_each_other_are_like_any_others(contents, steady, session):
+    sweep = contents((CPU | PAIRED, steady(1.0), {"session": "a"}), (CUDA | PAIRED, steady(0.97), {"session": session}))
+    said, reason = outcome(sweep, metric="epoch_seconds")
+    assert said == "no difference"
+    assert reason.endswith("outside 1 ± 10%")
+
+
+def test_the_whole_time_of_paired_runs_says_nothing_of_their_speed(contents, steady):
+    sides = [(config | PAIRED | {"seed": seed}, steady(1.0), {}) for seed in range(3) for config in (CPU, CUDA)]
+    said, reason = outcome(contents(*sides), metric="run_seconds")
+    assert (said, reason.partition(",")[0]) == ("not measured", "run_seconds of paired runs have their rounds in them")
 
 
 def test_sides_that_ran_one_after_the_other_must_differ_by_more_than_the_drift(contents, steady):

@@ -53,6 +53,16 @@ def test_it_shows_at_once_and_then_again_and_again(beating: Heartbeat, tmp_path:
     assert threads() == []
 
 
+def test_its_own_thread_may_stop_it(tmp_path: Path) -> None:
+    # The garbage collector runs in whatever thread it likes, and a dropped run's heartbeat is stopped from there.
+    said: list[object] = []
+    heartbeat = Heartbeat(tmp_path / "heartbeat", seconds=0.01, each_beat=lambda: said.append(heartbeat.stop()))
+    heartbeat.start()
+    wait_for(lambda: said and threads() == [])
+    assert said == [None]
+    assert not (tmp_path / "heartbeat").exists()
+
+
 def test_each_beat_of_its_thread_takes_a_look(tmp_path: Path) -> None:
     looks: list[str] = []
     heartbeat = Heartbeat(

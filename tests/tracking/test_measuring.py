@@ -192,7 +192,7 @@ class Meter:
 def test_a_gpus_meters_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = SimpleNamespace(max_memory_allocated=lambda device: 3, max_memory_reserved=lambda device: 4)
     monkeypatch.setattr(torch, "get_device_module", lambda device: counts)
-    monkeypatch.setattr(measuring, "open_meter", lambda device: Meter())
+    monkeypatch.setattr(measuring, "open_meter", lambda device, *, is_shared: Meter())
     at = Measuring(torch.device("cuda"))
     for number in range(1, 5):
         at.epoch_begins()

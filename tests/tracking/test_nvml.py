@@ -104,6 +104,12 @@ def test_processes_of_the_run_are_no_others(pids: list[int], others: bool) -> No
     assert look(frozenset({7}), pids=pids).has_others is others
 
 
+@pytest.mark.parametrize(("pids", "others"), [([1234], False), ([1234, 1235], None), ([os.getpid(), 1235], True)])
+def test_who_takes_turns_in_a_container_cannot_tell_its_own_from_others(pids: list[int], others: bool | None) -> None:
+    meter = NvmlMeter(FakeNvml(pids=pids), HANDLE, is_shared=True)
+    assert meter.look(frozenset({7})).has_others is others
+
+
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="abc"))

@@ -71,7 +71,7 @@ def endless() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
 
 def play(path: Path, taker: Taker, clock: SteadyClock, **how: Any) -> tuple[Turns, list[Turn]]:
     """The loop that a run has, on a timeline of the test's."""
-    turns = Turns(taker, path, is_cancelled=lambda: False)
+    turns = Turns(taker, path, is_cancelled=lambda: False, interrupt=pytest.fail)
     timer = PhaseTimer(clock)
     for _ in turns.blocks(endless(), timer, **how):
         clock.now += clock.step_seconds
@@ -98,6 +98,17 @@ def test_the_warm_up_finds_how_many_steps_a_turn_has(tmp_path: Path, step_second
     path = tmp_path / "turns.jsonl"
     _, turns = play(path, Taker(6), SteadyClock(step_seconds), num_steps=None, most_steps=50, leads_in=True)
     assert [turn.steps for turn in turns] == [1] + [steps] * 5
+
+
+def test_slow_first_turns_do_not_keep_later_ones_short(tmp_path: Path) -> None:
+    clock = SteadyClock(0.2)
+
+    def rest() -> None:
+        clock.step_seconds = 0.2 if len(taker.asked) <= 4 else 0.01
+
+    taker = Taker(7, when_asked=rest)
+    _, turns = play(tmp_path / "turns.jsonl", taker, clock, num_steps=None, most_steps=50, leads_in=True)
+    assert [turn.steps for turn in turns] == [1, 1, 1, 1, 1, 10, 10]
 
 
 def train(folder: RunPaths, taker: Taker, *, interrupt_after: int | None = None) -> Any:
@@ -156,6 +167,19 @@ def test_a_run_that_is_stopped_before_it_is_measured_is_not_finished(folder: Run
     assert (run.record.status, run.record.reason) == (Status.KILLED, Reason.INTERRUPTED)
     assert len(run.epochs) == 2
     assert [turn.steps for turn in run.turns] == [2, 2, 2]  # the turn in which it came is whole
+
+
+@pytest.mark.parametrize(("at", "num_epochs"), [(2, 1), (4, 2)])
+def test_a_run_whose_driver_is_gone_is_not_finished(folder: RunPaths, at: int, num_epochs: int) -> None:
+    def hang_up() -> None:
+        if len(taker.asked) >= at:
+            raise EOFError
+
+    taker = Taker(1000, when_asked=hang_up)
+    run = train(folder, taker)
+    assert (run.record.status, run.record.reason) == (Status.KILLED, Reason.INTERRUPTED)
+    assert run.record.message == "its driver is gone"
+    assert len(run.epochs) == num_epochs
 
 
 def test_a_torn_line_of_turns_is_left_out(folder: RunPaths) -> None:
