@@ -25,6 +25,16 @@ def test_what_is_no_side_is_refused(command: Callable, words: list[str], said: s
     assert said in done.err
 
 
+@pytest.mark.parametrize("also", [(), ("--dry-run",)])
+def test_a_side_without_its_device_is_refused_before_the_other_runs(
+    process: Callable, tmp_path: Path, also: tuple[str, ...]
+) -> None:
+    done = process("duel", "device=cpu", "device=cuda", *TINY[:-1], "name=d", *also, CUDA_VISIBLE_DEVICES="")
+    assert done.status == 2
+    assert "Device 'cuda' was asked for but PyTorch sees no CUDA device" in done.err
+    assert not (tmp_path / "outputs").exists()
+
+
 def test_a_duel_of_any_settings_ends_in_one_sentence(process: Callable, tmp_path: Path) -> None:
     sides = ("batch_size=16 optimizer=sgd", "batch_size=32 optimizer.eps=1e-7")
     words = [word for word in TINY if not word.startswith("batch_size")]
