@@ -21,10 +21,11 @@ __all__ = ["check", "foretold", "get_ready"]
 _EVERYWHERE = ("auto", "cpu")
 
 
-def check(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, is_single: bool) -> None:
+def check(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
     """Ask all that can be known of the cells `to_run` before one of them begins; fetch the data that are missing.
 
-    Raises `ConfigurationError` with every fault, a missing device among them where the command `is_single`.
+    Raises `ConfigurationError` with every fault, a missing device among them where the command
+    `needs_all` of its cells: a single run, or a duel, which has no answer with one side.
     """
     signatures = {each.cell.signature for each in to_run}
     configs = [config for cell, config in zip(grid.cells, grid.configs, strict=True) if cell.signature in signatures]
@@ -35,7 +36,7 @@ def check(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, is_si
     pinned = [config.device for config in configs if getattr(config.loader, "pin_memory", None)]
     questions = Questions(
         parts=_distinct([(config.dataset, config.model) for config in configs]),
-        devices=devices if _runs_here(launcher) and is_single else [],
+        devices=devices if _runs_here(launcher) and needs_all else [],
         pinned=_distinct(pinned) if _runs_here(launcher) and "loader.pin_memory" in grid.given else [],
         data_root=Path(configs[0].data_root),
     )
@@ -43,16 +44,16 @@ def check(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, is_si
         raise ConfigurationError(faults)
 
 
-def foretold(launcher: Launcher, plan: Sequence[PlannedRun], *, is_single: bool) -> Sequence[PlannedRun]:
+def foretold(launcher: Launcher, plan: Sequence[PlannedRun], *, needs_all: bool) -> Sequence[PlannedRun]:
     """The plan with the cells that this host will skip for want of their device.
 
-    Raises `ConfigurationError` where the command `is_single`, as running it would.
+    Raises `ConfigurationError` where the command `needs_all` cells, as running it would.
     """
     devices = _distinct([str(each.cell.config["device"]) for each in plan if each.is_to_run])
     _refuse_gpus(launcher, devices)
     asked = [name for name in devices if name not in _EVERYWHERE]
     missing: dict[str, str] = _ask(launcher, missing_devices, asked) if asked and _runs_here(launcher) else {}
-    if missing and is_single:
+    if missing and needs_all:
         raise ConfigurationError(missing.values())
     return [
         replace(each, action=Action.SKIP, why=f"no {each.cell.config['device']} here")

@@ -97,13 +97,13 @@ class GridSweeper(Sweeper):
         sweep = _folder_for(first)
         plan = self._planned(grid, sweep)
         if self._dry_run:
-            self._show(foretold(self._launcher, plan, is_single=self._is_single(grid)), sweep)
+            self._show(foretold(self._launcher, plan, needs_all=self._needs_all(grid)), sweep)
             return []
         if end_silent_runs(plan, self._observer, apart_from=self._queued, say=self._say):
             plan = self._planned(grid, sweep)
         to_run = [each for each in plan if each.is_to_run]
         self._confirm(len(to_run))
-        check(self._launcher, grid, to_run, is_single=self._is_single(grid))
+        check(self._launcher, grid, to_run, needs_all=self._needs_all(grid))
         return self._run(grid, plan, sweep or fresh_sweep_folder(Path(first.output_root)))
 
     def _grid(self, words: Sequence[str]) -> Grid:
@@ -148,8 +148,9 @@ class GridSweeper(Sweeper):
         workers = OmegaConf.select(self._master, "hydra.launcher.workers", default=1)
         self._console.print(plan_table(plan, sweep, workers=workers))
 
-    def _is_single(self, grid: Grid) -> bool:
-        return len(grid.cells) == 1 and not self._multirun
+    def _needs_all(self, grid: Grid) -> bool:
+        """Whether a cell whose device is missing leaves nothing to run the others for."""
+        return bool(grid.sides) or (len(grid.cells) == 1 and not self._multirun)
 
     def _refuse_folders(self) -> None:
         """Hydra's folders follow from `output_root` and `name`, and from the cells."""

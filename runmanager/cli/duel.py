@@ -29,6 +29,9 @@ def duel(
     for word in (one, other):
         if "=" not in word or word.startswith("-"):
             raise UsageError(f"A side of a duel must be overrides like device=cuda, got '{word}'.")
+    for word in ctx.args:
+        if word.startswith("measure=") and word != "measure=paired":
+            raise UsageError(f"`measure` must be paired in a duel, got '{word.partition('=')[2]}'; leave it out.")
     chosen = _OWN | {"name": f"duel-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"}
     given = [word for word in ctx.args if word.partition("=")[0] in chosen and "=" in word]
     chosen |= {word.partition("=")[0]: word.partition("=")[2] for word in given}
@@ -52,5 +55,5 @@ def _answer(folder: SweepPaths) -> str:
 
 def _quoted(text: str) -> str:
     """`text` as a value that Hydra takes as it is."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'  # not in single quotes: in a command to copy the shell's are around them

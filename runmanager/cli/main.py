@@ -78,7 +78,9 @@ def _explain(error: Exception) -> int:
         return _say(str(error).splitlines(), status=2)
     if isinstance(error, typer.TyperException):
         message = " ".join(error.format_message().split()).replace("Value error, ", "")
-        return _say([f"{message.rstrip('.?')}; see runmanager --help."], status=error.exit_code)
+        context = getattr(error, "ctx", None)
+        named = context.command_path if context else "runmanager"
+        return _say([f"{message.rstrip('.?')}; see {named} --help."], status=error.exit_code)
     if isinstance(error, OSError):
         return _say([str(error)], status=1)
     kind = type(error).__name__

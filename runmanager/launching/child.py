@@ -75,6 +75,7 @@ def child_main(connection: Connection, request: Request) -> None:
     """Become a run's process, do what is asked, and say how it went."""
     os.setsid()  # one signal reaches the run and its loader's workers, and a terminal's Ctrl-C reaches neither
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # blocked by inheritance: the server is deaf to it
     die_with_parent()
     if request.server is not None and os.getppid() != request.server:
         os._exit(1)  # the server was killed just now, and the driver takes this process for gone

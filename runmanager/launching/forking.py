@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing import connection, forkserver, spawn
+from multiprocessing import connection, forkserver, resource_tracker, spawn
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -111,8 +111,10 @@ class Starter:
 
 def _server() -> ProcessIdentity | None:
     """The forkserver, started if there is none."""
-    # A Ctrl-C while it imports is the driver's business: blocked from its first instruction on, ignored ever after.
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    resource_tracker.ensure_running()  # the server's start would start it, and unblock these signals
+    # What is sent to the driver's whole group, as by a terminal, `timeout` or a service manager, is the driver's
+    # business: blocked from the server's first instruction on. It ignores Ctrl-C later, and SIGTERM stays blocked.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         forkserver.ensure_running()
     finally:

@@ -81,6 +81,7 @@ def _prepare(data: Mapping[str, Any]) -> None:
 gc.disable()  # what is imported stays: to look for garbage in it meanwhile takes a tenth of the time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until a run's own process, which is told by the driver
 die_with_parent()
 _main = json.loads(os.environ.get(MAIN_VARIABLE, "{}"))
 sys.path[:] = _main.get("sys_path", sys.path)

@@ -10,6 +10,7 @@ from runmanager.results.judging import Causes, judge
 from runmanager.results.matching import Match, Matches, match_sides
 from runmanager.results.metrics import THROUGHPUT, Metric
 from runmanager.results.options import CompareOptions
+from runmanager.results.pairing import varying_axes
 from runmanager.results.table import damage_notes
 
 __all__ = ["CompareOptions", "compare", "compare_matches"]
@@ -42,7 +43,7 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
         settings=tuple(settings.values()),
         shown=(*varying, *_shown(matches)),
         notes=(*_nothing_to_compare(matches), *damage_notes(sweep)),
-        legend=_legend(matches.metric),
+        legend=_legend(matches),
     )
 
 
@@ -66,7 +67,16 @@ def _shown(matches: Matches) -> tuple[str, ...]:
     return (*axis, *answer, *metric.value_columns, "reason")
 
 
-def _legend(metric: Metric) -> str:
+def _legend(matches: Matches) -> str:
+    metric = matches.metric
+    in_turns = [all(side.paired for side in match.sides) for match in matches.pairs]
+    if metric == THROUGHPUT and any(in_turns):
+        others = "" if all(in_turns) else " Rows without rounds: of the medians over epochs, with a bootstrap interval."
+        return (
+            "The speedup is candidate / baseline, of the samples per second in each round side by side: the "
+            "Hodges-Lehmann estimate over rounds (warm-up does not count), with its 95% interval by the signed-rank "
+            f"test.{others} {MISSING} is not measured."
+        )
     interval = f"with its 95% bootstrap interval. {MISSING} is not measured."
     if metric == THROUGHPUT:
         return (
@@ -88,4 +98,5 @@ def _nothing_to_compare(matches: Matches) -> list[str]:
         return ["Nothing to compare: no setting but the seed varies."]
     axis = matches.axes[0]
     values = f"every run has {axis.name}={axis.values[0]}" if axis.values else "there are no runs"
-    return [f"Nothing to compare: {values}."]
+    others = " or ".join(f"`--axis {other.name}`" for other in varying_axes(matches.cells) if other.values)
+    return [f"Nothing to compare: {values}{f'; what varies is compared with {others}' if others else ''}."]

@@ -59,7 +59,8 @@ def _judge_turns(sides: Sequence[Side], shared_host: Causes, options: CompareOpt
     estimate = paired_speedup(ratios)
     said = _unfinished(sides) or differences(sides, must_agree)
     if estimate is None and not _unfinished(sides):
-        said.append(f"too few rounds: {len(ratios)} measured side by side, {LEAST_ROUNDS} needed")
+        way_out = "; a longer `measure.max_seconds` gives more" if _have_met(sides) else ""
+        said.append(f"too few rounds: {len(ratios)} measured side by side, {LEAST_ROUNDS} needed{way_out}")
     if estimate is not None and not said:
         tolerance = options.paired_drift
         row |= {"speedup": estimate.value, "ci_low": estimate.low, "ci_high": estimate.high}
@@ -67,6 +68,12 @@ def _judge_turns(sides: Sequence[Side], shared_host: Causes, options: CompareOpt
         said = [f"{len(ratios)} rounds side by side: a difference must lie outside 1 ± {tolerance * 100:g}%"]
     reason = "; ".join([*_contended(sides, shared_host), *said, *_remarks(sides)])
     return row | {"reason": reason or None}
+
+
+def _have_met(sides: Sequence[Side]) -> bool:
+    """Whether the two sides took turns with each other, if only for warm-up."""
+    first, second = ({turn.session for run in side.finished for turn in run.turns} for side in sides)
+    return bool(first & second)
 
 
 def _unfinished(sides: Sequence[Side]) -> list[str]:

@@ -128,7 +128,7 @@ def _unknown_axis(cells: Cells, asked: str, names: Sequence[str]) -> str:
     near = difflib.get_close_matches(asked, names, n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
     varying = ", ".join(cells.varying) or "nothing"
-    return f"The axis must be a setting of the runs, got '{asked}'; {hint}What varies here: {varying}."
+    return f"The axis must be a setting of the runs, got '{asked}'; {hint}what varies here: {varying}."
 
 
 def usual_baseline(axis: Axis) -> int:

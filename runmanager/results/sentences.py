@@ -14,6 +14,9 @@ from runmanager.results.sides import label_of
 __all__ = ["answers", "duel_answers"]
 
 
+_MOST_CAUSES = 2
+
+
 def answers(results: Table, comparison: Table) -> list[str]:
     """Readable sentences from a results table and a comparison, the same wherever they are said."""
     return [*_speed_answers(comparison), *_best_answer(results), _count_answer(results)]
@@ -48,7 +51,7 @@ def _speed_answer(rows: Sequence[dict[str, Any]], candidate: str, baseline: str,
     if not measured:
         # What they met on the host is no cause: it would not have forbidden a comparison.
         causes = Counter(_without_contention(row["reason"]) for row in rows)
-        return f"{candidate} and {baseline} could not be compared: {causes.most_common(1)[0][0]}."
+        return f"{candidate} and {baseline} could not be compared: {_causes(causes)}."
     different = [row for row in measured if row["verdict"] in DIFFERENT]
     if not different:
         what = measured[0].get("metric", "speed")
@@ -57,6 +60,15 @@ def _speed_answer(rows: Sequence[dict[str, Any]], candidate: str, baseline: str,
     best = max(different, key=_size)
     answer = _difference(best, candidate, baseline, _where(best, comparison)) + _rest(measured, different)
     return answer + _caution(measured)
+
+
+def _causes(causes: Counter[str]) -> str:
+    """The commonest causes, each with its share of the pairs where there is more than one."""
+    if len(causes) == 1:
+        return next(iter(causes))
+    told = [f"{cause} ({count} of {causes.total()} pairs)" for cause, count in causes.most_common(_MOST_CAUSES)]
+    more = len(causes) - len(told)
+    return "; ".join([*told, f"and {more} other reason{'' if more == 1 else 's'}"] if more else told)
 
 
 def _without_contention(reason: str) -> str:
@@ -92,14 +104,19 @@ def _difference(row: dict[str, Any], candidate: str, baseline: str, where: str) 
         candidate, baseline = baseline, candidate
         ratio, low, high = 1 / ratio, 1 / high, 1 / low
     by = f" by {row['metric']}" if "metric" in row else ""
-    return f"{candidate} is {_short(ratio)} times faster than {baseline}{by}{where} [{_short(low)}, {_short(high)}]."
+    ratio, low, high = (_short(value, least=low) for value in (ratio, low, high))
+    return f"{candidate} is {ratio} times faster than {baseline}{by}{where} [{low}, {high}]."
 
 
-def _short(ratio: float) -> str:
-    """Two digits say enough of a ratio that holds to a few percent; near 1 a third is needed to see it is not 1."""
-    if ratio >= 100:
+def _short(ratio: float, *, least: float | None = None) -> str:
+    """Two digits say enough of a ratio that holds to a few percent; near 1 a third is needed to see it is not 1.
+
+    What stands beside each other has the decimals of the `least` among them.
+    """
+    least = ratio if least is None else least
+    if least >= 100:
         return f"{ratio:,.0f}"
-    return f"{ratio:.1f}" if ratio >= 2 else f"{ratio:.2f}"
+    return f"{ratio:.1f}" if least >= 2 else f"{ratio:.2f}"
 
 
 def _rest(measured: Sequence[dict[str, Any]], different: Sequence[dict[str, Any]]) -> str:

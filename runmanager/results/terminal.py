@@ -17,6 +17,7 @@ __all__ = ["comparison_table", "results_table"]
 _WIDTH = 80
 _GAP = 2  # between two columns
 _FOLDED_AT = 14  # text wider than this is broken into lines; numbers never are
+_WORDS = ("status", "reason")  # single words: they are broken only where no other column can give way
 _STYLES = {"finished": "green", "running": "cyan", "skipped": "yellow", "failed": "red", "killed": "red"}
 _STYLES |= {"crashed": "red", NOT_MEASURED: "yellow"}
 _STYLES |= dict.fromkeys(("faster", "better"), "green") | dict.fromkeys(("slower", "worse"), "magenta")
@@ -110,20 +111,27 @@ class _Column:
         widest = max(map(len, texts), default=0)
         self.liked = max(widest, *map(len, words))
         self.least = min(self.liked, _FOLDED_AT) if self.folds else max(widest, min(self.liked, _FOLDED_AT))
-        # A mean may stand above its deviation where all else fails; no number is broken.
+        folded = self.least
+        if name == "verdict":  # two words at most, the first that may stand above each other
+            folded = max(len(word) for text in [name, *texts] for word in text.split())
+        if name in _WORDS:
+            self.least = self.liked
+        # A mean may stand above its deviation, and an interval's ends above each other, where all else fails; no
+        # number is broken.
         parts = [len(part) for text in texts for part in _parts(text)]
-        self.tight = max(*parts, *map(len, words)) if any(" ± " in text for text in texts) else self.least
+        is_two = not self.folds and any(len(_parts(text)) > 1 for text in texts)
+        self.tight = max(*parts, *map(len, words)) if is_two else folded
 
     def heading(self, width: int) -> str:
         return textwrap.fill(self.name.replace("_", " "), width)
 
     def fields(self, width: int) -> list[str]:
-        """The texts, those of a mean and its deviation in two lines where one has no room."""
-        return [text if len(text) <= width else "\n".join(_parts(text)) for text in self.texts]
+        """The texts, those of a mean and its deviation or of an interval in two lines where one has no room."""
+        return [text if self.folds or len(text) <= width else "\n".join(_parts(text)) for text in self.texts]
 
 
 def _parts(text: str) -> list[str]:
-    return text.replace(" ± ", "\n± ").split("\n")
+    return text.replace(" ± ", "\n± ").replace(" to ", "\nto ").split("\n")
 
 
 def _least(columns: Sequence[_Column]) -> int:

@@ -15,6 +15,7 @@ TINY = ("dataset=fake", "dataset.size=64", "dataset.val_size=32", "model=logisti
     [
         (["device=cpu"], "Missing argument 'SIDE'"),
         (["cpu", "device=cuda"], "A side of a duel must be overrides like device=cuda, got 'cpu'."),
+        (["lr=1", "lr=2", "measure=single"], "`measure` must be paired in a duel, got 'single'; leave it out."),
         (["device=cpu", "--quiet"], "A side of a duel must be overrides like device=cuda, got '--quiet'."),
     ],
 )
@@ -22,6 +23,16 @@ def test_what_is_no_side_is_refused(command: Callable, words: list[str], said: s
     done = command("duel", *words)
     assert done.status == 2
     assert said in done.err
+
+
+@pytest.mark.parametrize("also", [(), ("--dry-run",)])
+def test_a_side_without_its_device_is_refused_before_the_other_runs(
+    process: Callable, tmp_path: Path, also: tuple[str, ...]
+) -> None:
+    done = process("duel", "device=cpu", "device=cuda", *TINY[:-1], "name=d", *also, CUDA_VISIBLE_DEVICES="")
+    assert done.status == 2
+    assert "Device 'cuda' was asked for but PyTorch sees no CUDA device" in done.err
+    assert not (tmp_path / "outputs").exists()
 
 
 def test_a_duel_of_any_settings_ends_in_one_sentence(process: Callable, tmp_path: Path) -> None:

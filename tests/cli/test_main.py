@@ -35,13 +35,13 @@ def test_version(command: Callable) -> None:
     ("words", "said"),
     [
         (["tabel", "x"], "No such command 'tabel'. Did you mean 'table'; see runmanager --help."),
-        (["table"], "Missing argument 'SWEEP'; see runmanager --help."),
+        (["table"], "Missing argument 'SWEEP'; see runmanager table --help."),
         (
             ["table", "x", "--format", "xml"],
             "Invalid value for '--format': 'xml' is not one of 'text', 'csv', 'json', "
-            "'markdown', 'html'; see runmanager --help.",
+            "'markdown', 'html'; see runmanager table --help.",
         ),
-        (["doctor", "--nosuch"], "No such option: --nosuch; see runmanager --help."),
+        (["doctor", "--nosuch"], "No such option: --nosuch; see runmanager doctor --help."),
     ],
 )
 def test_usage_error_is_one_line_and_status_2(command: Callable, words: list[str], said: str) -> None:

@@ -111,6 +111,7 @@ def start_driver(tmp_path: Path, mortal: Callable[..., Any]) -> Iterator[Callabl
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            process_group=0,  # one signal may be sent to it and all that it has started
         )
         started.append(mortal(process))
         return process

@@ -186,13 +186,19 @@ def pids_told(folder: Path, wait_for: Callable[..., None]) -> list[int]:
     return [int(pid) for name in "ab" for pid in (folder / name).read_text().split()]
 
 
+@pytest.mark.parametrize("send", [os.kill, os.killpg])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_lets_running_jobs_finish_and_starts_no_other(
-    start_driver: Any, tmp_path: Path, wait_for: Callable[..., None], is_gone: Callable[[int], bool], number: int
+    start_driver: Any,
+    tmp_path: Path,
+    wait_for: Callable[..., None],
+    is_gone: Callable[[int], bool],
+    number: int,
+    send: Callable[[int, int], None],
 ) -> None:
     driver = start_driver(DRIVER, "stay_polite")
     pids = pids_told(tmp_path, wait_for)
-    driver.send_signal(number)
+    send(driver.pid, number)  # to the group as well, as by `timeout`: the jobs' parent is in it
     out, err = driver.communicate(timeout=60)
     *ends, last = out.splitlines()
     assert (sorted(ends), last, err) == (["0 0 False went in peace", "1 0 False went in peace"], "interrupted", "")

@@ -48,7 +48,8 @@ def test_what_was_measured_side_by_side_is_compared_by_its_rounds_and_by_its_own
 
 def test_too_few_rounds_side_by_side_are_not_measured_however_many_epochs_there_are(contents, timed):
     few = in_turns(contents, timed, [1000.0] * 5, [1030.0] * 8)
-    assert outcome(few) == ("not measured", "too few rounds: 5 measured side by side, 6 needed")
+    way_out = "a longer `measure.max_seconds` gives more"
+    assert outcome(few) == ("not measured", f"too few rounds: 5 measured side by side, 6 needed; {way_out}")
 
 
 def test_paired_runs_that_never_met_were_not_measured(contents, timed):
@@ -56,4 +57,11 @@ def test_paired_runs_that_never_met_were_not_measured(contents, timed):
     first, second = sweep.runs
     elsewhere = [msgspec.structs.replace(turn, session="b") for turn in first.turns]
     apart = dataclasses.replace(sweep, runs=[dataclasses.replace(first, turns=elsewhere), second])
-    assert outcome(apart)[1].startswith("too few rounds: 0 measured")
+    assert outcome(apart)[1] == "too few rounds: 0 measured side by side, 6 needed"
+
+
+def test_the_legend_says_what_the_interval_is_of(contents, timed):
+    turns = compare(in_turns(contents, timed, [1000.0] * 8, [1030.0] * 8), None).legend
+    assert "each round" in turns and "bootstrap" not in turns
+    alone = compare(contents((CPU, timed([9.0] + [1.0] * 5), {}), (CUDA, timed([9.0] + [1.0] * 5), {})), None).legend
+    assert "each round" not in alone and "bootstrap" in alone

@@ -96,7 +96,7 @@ def test_one_setting_of_a_group_is_an_axis_too(contents):
 
 def test_an_unknown_axis_names_the_nearest_and_what_varies(contents):
     cells = cells_of(contents, {"batch_size": 1}, {"batch_size": 2})
-    with pytest.raises(UsageError, match=r"got 'batchsize'; did you mean 'batch_size'\? What varies here: batch_size"):
+    with pytest.raises(UsageError, match=r"got 'batchsize'; did you mean 'batch_size'\? what varies here: batch_size"):
         find_axis(cells, "batchsize")
 
 

@@ -85,6 +85,22 @@ def test_what_could_not_be_compared_says_why_and_counts_are_by_state(said):
     assert last == "2 runs: 1 finished, 1 skipped."
 
 
+def test_several_causes_are_said_with_their_shares(said):
+    skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    failed = {"status": Status.FAILED, "reason": Reason.EXCEPTION}
+    pairs = [(side | {"lr": lr}, 1.0, fields) for lr, fields in ((1, failed), (2, skipped)) for side in (CPU, CUDA)]
+    assert said(*pairs)[0] == (
+        "cuda and cpu could not be compared: cpu: failed (exception); cuda: failed (exception) (1 of 2 pairs); "
+        "cpu: skipped (device_unavailable); cuda: skipped (device_unavailable) (1 of 2 pairs)."
+    )
+
+
+def test_an_interval_has_the_decimals_of_its_lower_end(contents, timed):
+    sweep = contents((CPU, timed([9.0, 1.6, 1.8, 2.2, 2.3, 2.4]), {}), (CUDA, timed([9.0] + [1.0] * 5), {}))
+    first = answers(result_rows(sweep, None), compare(sweep, None))[0]
+    assert first == "cuda is 2.20 times faster than cpu [1.60, 2.40]."
+
+
 def test_one_device_needs_no_comparison(said):
     assert said((CPU, 1.0, {})) == ["The best val_accuracy is 0.8750.", "1 run: 1 finished."]
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from runmanager.records.states import Reason, Status
-from runmanager.results.comparison import compare
+from runmanager.results.comparison import CompareOptions, compare
 from runmanager.results.seeds import collapse_seeds
 from runmanager.results.table import result_rows
 from runmanager.results.terminal import comparison_table, results_table
@@ -105,6 +105,27 @@ def test_many_settings_fold_and_lose_no_letter(contents, timed, count, name):
         assert number in text
 
 
+def test_a_reason_is_not_broken_where_another_column_can_give_way(contents, timed):
+    skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    runs = ({"device": "cpu"}, timed([9.0] + [1.0] * 5), {}), ({"device": "cuda"}, [], skipped)
+    table = result_rows(contents(*runs), None)
+    for width in range(70, 110):
+        assert "device_unavailable" in printed(results_table(table, width=width), width)
+
+
+def test_verdicts_and_intervals_are_broken_between_their_words_where_there_is_no_room(contents, timed):
+    sides = [{"batch_size": size, "seed": seed} for size in (100, 200) for seed in (1, 2, 3)]
+    sweep = contents(*((side, timed([9.0] + [1.0 + side["seed"] / 7] * 5), {}) for side in sides))
+    table = compare(sweep, None, CompareOptions(axis="batch_size", metric="val_accuracy"))
+    table.rows[0] |= {"ci_low": -0.1813, "ci_high": 0.1813}
+    text = printed(comparison_table(table))
+    assert "-0.1813 to 0.1813  no  " in text and "verdict      note\n" in text  # the verdict gives way first
+    text = printed(comparison_table(table, width=76), width=76)
+    assert "-0.1813 to" not in text and "to 0.1813" in text and "note\n" in text
+
+
 def test_nothing_to_compare_is_said(contents, timed):
     sweep = contents(({"device": "cpu"}, timed([1.0]), {}))
     assert "Nothing to compare: every run has device=cpu." in printed(comparison_table(compare(sweep, None)))
+    sweep = contents(*(({"device": "cpu", "lr": lr}, timed([1.0]), {}) for lr in (1, 2)))
+    assert "`--axis lr`." in printed(comparison_table(compare(sweep, None)))
