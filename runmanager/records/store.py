@@ -1,8 +1,9 @@
 """The run folder on disk: writing it as its one owner, reading it and whole sweeps as anybody."""
 
+import datetime
 import os
 import shutil
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from runmanager.records.collecting import collector_at_rest
 from runmanager.records.files import LineAppender, complete_lines, content_of, replace_file
 from runmanager.records.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.paths import EPOCHS, RECORD, RunPaths, SweepPaths
-from runmanager.records.run import SCHEMA_VERSION, EpochRecord, RunRecord
+from runmanager.records.run import SCHEMA_VERSION, Attempt, EpochRecord, RunRecord
 from runmanager.records.states import Status
 from runmanager.records.turns import Turn, read_turns
 
@@ -132,7 +133,24 @@ _EPOCH_DECODER = msgspec.json.Decoder(EpochRecord)
 
 def read_record(paths: RunPaths) -> RunRecord:
     """The run's record as stored. Raises `RecordError` if it is missing, damaged or newer than this package."""
-    return decode_file(f"{paths.root}/{RECORD}", _RECORD_DECODER)
+    record = decode_file(f"{paths.root}/{RECORD}", _RECORD_DECODER)
+    for time in (record.started_at, record.resumed_at, record.ended_at, *_times_of(record.earlier)):
+        if time is not None and not _is_time(time):
+            raise RecordError(f"{paths.record} is damaged: a time of day must be in ISO 8601, got {time!r}")
+    return record
+
+
+def _times_of(attempts: Sequence[Attempt]) -> Iterator[str]:
+    for attempt in attempts:
+        yield from (attempt.started_at, attempt.ended_at)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def read_epochs(paths: RunPaths) -> list[EpochRecord]:

@@ -154,6 +154,16 @@ def test_a_sweep_is_read_in_order_of_start(tmp_path: Path, record: MakeRecord, d
     assert read_sweep(SweepPaths(tmp_path / "nothing")).runs == []
 
 
+def test_a_time_that_is_none_is_damage(tmp_path: Path, record: MakeRecord) -> None:
+    sweep = sweep_of_five(tmp_path / "s", record, ProcessIdentity.current())
+    path = sweep.run("run-1").record
+    path.write_bytes(encode_record(record(started_at="yesterday")))
+    contents = read_sweep(sweep)
+    assert len(contents.runs) == 4
+    assert [damage.path.name for damage in contents.damaged] == ["run-1"]
+    assert "got 'yesterday'" in contents.damaged[0].message
+
+
 def test_damage_is_told_and_drops_no_other_run(tmp_path: Path, record: MakeRecord, dead: ProcessIdentity) -> None:
     sweep = sweep_of_five(tmp_path / "s", record, dead)
     sweep.run("run-1").record.write_bytes(b'{"name": "run-1", ')
