@@ -6,7 +6,6 @@
 import argparse
 import datetime
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
+from benchmarks.page import MEASUREMENT, described_machine, write_section
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.run import Environment, EpochRecord, RunRecord
 from runmanager.records.signature import signature
@@ -24,8 +24,6 @@ from runmanager.results.comparison import compare
 from runmanager.results.crossing import CurvePoint, find_crossing
 from runmanager.results.statistics import speedup_interval
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurement.md"
-MARKS = "<!-- compare_truth: begin -->", "<!-- compare_truth: end -->"
 RUN_NOISE, EPOCH_NOISE, DRIFT = 0.03, 0.02, 0.02
 EPOCHS = 10
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -211,7 +209,7 @@ def main() -> None:
     """Simulate everything, print each line, and write the page if asked."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=2000, help="of each line (default: 2000)")
-    parser.add_argument("--write", action="store_true", help=f"write the figures into {PAGE.name}")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/measurement.md")
     options = parser.parse_args()
     lines = ["| simulated | trials | share | wanted |", "| --- | ---: | ---: | --- |"]
     for part in (false_verdicts, speedup_coverage, crossover_coverage):
@@ -219,15 +217,9 @@ def main() -> None:
             print(row, flush=True)
             lines.append(str(row))
     if options.write:
-        write("\n".join(lines))
-
-
-def write(table: str) -> None:
-    """Put the table between its marks in the page."""
-    text = PAGE.read_text()
-    begin, end = MARKS
-    block = f"{begin}\n{table}\n{end}"
-    PAGE.write_text(re.sub(f"{begin}.*{end}", lambda _: block, text, flags=re.DOTALL))
+        made = f"`python -m benchmarks.compare_truth --trials {options.trials}`, {datetime.date.today().isoformat()}"
+        lines += ["", f"{made}, on {described_machine()}.", ""]
+        write_section(MEASUREMENT, "compare_truth", "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from benchmarks.rows import HEADING, Row, as_line
 
-__all__ = ["BENCHMARKS", "RELIABILITY", "described_machine", "section", "write_row", "write_section"]
+__all__ = ["BENCHMARKS", "MEASUREMENT", "RELIABILITY", "described_machine", "section", "write_row", "write_section"]
 
 _DOCS = Path(__file__).resolve().parents[1] / "docs"
 BENCHMARKS = _DOCS / "benchmarks.md"
+MEASUREMENT = _DOCS / "measurement.md"
 RELIABILITY = _DOCS / "reliability.md"
 
 

@@ -1,6 +1,6 @@
 """Whether paired measurement tells the truth: the same settings on both sides, and a slowdown of known size on one.
 
-python -m benchmarks.paired_truth --trials 200 --write docs/measurement.md
+python -m benchmarks.paired_truth --trials 200 --write
 
 takes half an hour. With the same settings on both sides the machine is made busy: `--burners` processes work and rest
 in turns of random length.
@@ -10,7 +10,6 @@ import argparse
 import datetime
 import math
 import os
-import platform
 import random
 import subprocess
 import sys
@@ -24,10 +23,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.page import MEASUREMENT, described_machine, write_section
 from runmanager.launching.engine import LocalEngine
 from runmanager.launching.jobs import Ending, Job, Listener
 from runmanager.launching.turns import Round, TurnKeeper, own_seat
-from runmanager.records.files import replace_file
 from runmanager.records.paths import RunPaths
 from runmanager.records.store import read_run
 from runmanager.results.judging import verdict
@@ -35,7 +34,6 @@ from runmanager.results.options import CompareOptions
 from runmanager.results.paired import is_narrow, log_ratios, paired_speedup, rounds_of
 from runmanager.results.statistics import Estimate
 
-BEGIN, END = "<!-- paired_truth: begin -->", "<!-- paired_truth: end -->"
 _PRELOAD = ("torch", "runmanager.training.job", "benchmarks.paired_truth")
 _BLOCK_STEPS = 30  # of less than a millisecond each: short turns make many rounds of the few seconds
 _SAME_SECONDS = 4.0  # of turns, so that a trial with its processes' start stays within ten seconds
@@ -196,9 +194,6 @@ def burners(count: int) -> Iterator[None]:
 def report(same: Sequence[Trial], slowed: dict[float, list[Trial]], *, num_burners: int, command: str) -> str:
     """The figures as a table in Markdown."""
     lines = [
-        f"`{command}`, {datetime.date.today().isoformat()}, {_cpu_model()}, {os.cpu_count()} cores, Python "
-        f"{platform.python_version()}, load {os.getloadavg()[1]:.1f} (mean of the last five minutes):",
-        "",
         "| what | trials | seen | wanted |",
         "| --- | --- | --- | --- |",
     ]
@@ -219,7 +214,9 @@ def report(same: Sequence[Trial], slowed: dict[float, list[Trial]], *, num_burne
             f"| one side slowed by {share:.0%}, {_longest(trials):.0f} s a trial at most: the verdict `slower` "
             f"| {len(trials)} | {found} | {wanted} at least |"
         )
-    return "\n".join(lines)
+    load = f"load {os.getloadavg()[1]:.1f} in the last five minutes"
+    day = datetime.date.today().isoformat()
+    return "\n".join([*lines, "", f"`{command}`, {day}, {load}, on {described_machine()}.", ""])
 
 
 def _accepted(count: int) -> tuple[int, int]:
@@ -231,20 +228,6 @@ def _longest(trials: Sequence[Trial]) -> float:
     return max(trial.seconds for trial in trials)
 
 
-def _cpu_model() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-def write_figures(page: Path, text: str) -> None:
-    """Replace what stands between the marks in a page. Raises `ValueError` where there are none."""
-    before, begin, rest = page.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"{page} must hold the marks {BEGIN} and {END}, got a page without them.")
-    replace_file(page, f"{before}{BEGIN}\n{text}\n{END}{after}")
-
-
 def main() -> int:
     """Run the trials that the command line asks for, and say what they came to."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -252,7 +235,7 @@ def main() -> int:
     parser.add_argument("--slowed", type=int, default=10, help="trials for each slowdown, of a minute each")
     parser.add_argument("--burners", type=int, default=2, help="what makes the machine busy meanwhile")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--write", type=Path, help="the page whose figures are to be replaced by what was seen")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/measurement.md")
     options = parser.parse_args()
     trials = partial(run_trials, seed=options.seed)
     with burners(options.burners):
@@ -266,8 +249,8 @@ def main() -> int:
     command += f" --burners {options.burners} --seed {options.seed}"
     text = report(same, others, num_burners=options.burners, command=command)
     print(text)
-    if options.write is not None:
-        write_figures(options.write, text)
+    if options.write:
+        write_section(MEASUREMENT, "paired_truth", text)
     return 0
 
 

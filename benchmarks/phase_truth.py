@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from benchmarks.page import described_machine, write_section
+from benchmarks.page import MEASUREMENT, described_machine, write_section
 from runmanager import RunManager
 from runmanager.records.run import PHASES, EpochRecord, RunRecord
 from runmanager.tracking.devices import device_facts, resolve_device
@@ -26,7 +26,6 @@ from runmanager.tracking.sinks import EpochDetails, RunStart
 
 __all__ = ["DELAYS", "Delayed", "Deviation", "deviations", "section", "train"]
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurement.md"
 MOST_OFF = {**dict.fromkeys(PHASES, 0.02), "wall": 0.01}
 DELAYS = {"data": 0.05, "transfer": 0.03, "compute": 0.1, "eval": 0.06, "tracking": 0.1}
 """Seconds a batch; of `tracking` seconds an epoch."""
@@ -187,7 +186,7 @@ def main() -> int:
     text = section(found, num_epochs=len(accounts), machine=name + described_machine(), command=command)
     print(text)
     if options.write:
-        write_section(PAGE, "phase_truth", text)
+        write_section(MEASUREMENT, "phase_truth", text)
     return 0 if all(each.is_met for each in found) else 1
 
 

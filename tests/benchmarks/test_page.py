@@ -98,6 +98,9 @@ def test_every_place_that_the_scripts_write_to_is_there() -> None:
     for name in names:
         assert f"<!-- begin {name} -->\n" in text
         assert f"<!-- end {name} -->\n" in text
+    for name in ("phase_truth", "compare_truth", "paired_truth"):
+        assert f"<!-- begin {name} -->\n" in page.MEASUREMENT.read_text()
+        assert f"<!-- end {name} -->" in page.MEASUREMENT.read_text()
     reliability = page.RELIABILITY.read_text()
     for mark in ("200 cells of a task", "Two CPU runs", "The driver of a sweep"):
         assert f"\n| {mark}" in reliability
