@@ -15,6 +15,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
+from runmanager.app.schema import choices_with
 from runmanager.records.grid import flatten
 from runmanager.training.faults import fault, meant, nearest
 
@@ -189,6 +190,8 @@ def _unknown_key(override: Override, known: Sequence[str]) -> str:
     key = override.key_or_group
     if key.startswith("hydra."):
         return f"`{key}` is no setting of Hydra's; see --hydra-help."
+    if choices := choices_with(key):
+        return fault(key, f"be given with {' or '.join(f'`{each}`' for each in choices)}", "another choice")
     way_out = nearest(key, known)
     if "custom" in key or key.split(".")[0] in ("model", "dataset"):
         way_out += f" A new argument of a custom part is added with +{override.input_line}."

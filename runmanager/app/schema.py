@@ -17,9 +17,18 @@ from runmanager.training.job_options import TrainingOptions
 from runmanager.training.measure_options import MEASURE_TYPES
 from runmanager.training.options import OPTION_TYPES
 
-__all__ = ["CellReader", "Config", "conf_folder", "plain_config", "read_config", "register_schema", "unknown_settings"]
+__all__ = [
+    "CellReader",
+    "Config",
+    "choices_with",
+    "conf_folder",
+    "plain_config",
+    "read_config",
+    "register_schema",
+    "unknown_settings",
+]
 
-_GROUPS = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
+_OPTIONS: dict[str, Mapping[str, type[Any]]] = {**OPTION_TYPES, "measure": MEASURE_TYPES}
 
 
 @dataclass(frozen=True)
@@ -55,13 +64,18 @@ def register_schema() -> None:
     OmegaConf.register_new_resolver("runmanager.choices", _choices, replace=True)
     store = ConfigStore.instance()
     top = _writable(Config)
-    for group in _GROUPS:
+    for group in _OPTIONS:
         top[group] = MISSING
     store.store(name="schema", node=top)
-    groups: dict[str, Mapping[str, type[Any]]] = {**OPTION_TYPES, "measure": MEASURE_TYPES}
-    for group, choices in groups.items():
+    for group, choices in _OPTIONS.items():
         for name, options in choices.items():
             store.store(group=group, name=f"schema_{name}", node=_writable(options))
+
+
+def choices_with(key: str) -> list[str]:
+    """The choices of a key's group that have it: `measure=paired` for `measure.max_seconds`."""
+    group, _, name = key.partition(".")
+    return [f"{group}={choice}" for choice, options in _OPTIONS.get(group, {}).items() if name in _names(options)]
 
 
 def _choices() -> str:

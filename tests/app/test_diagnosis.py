@@ -24,6 +24,10 @@ REFUSED = {
         ["scheduler=cosine", "scheduler.min_lr=1"],
         ["`scheduler.min_lr` must be below `lr`=0.01"],
     ),
+    "a setting of another choice": (
+        ["measure.max_seconds=3"],
+        ["`measure.max_seconds` must be given with `measure=paired`, got another choice."],
+    ),
     "a setting that nothing heeds": (["+foo=3"], ["`+foo` must be a setting, got an unknown name"]),
     "an interval": (["-m", "lr=interval(0,1)"], ["`lr=interval(0,1)` must list its values"]),
     "no worker": (["hydra.launcher.workers=0"], ["`hydra.launcher.workers` must be at least 1, got 0."]),
