@@ -252,8 +252,7 @@ def run_hydra_job(module: str, name: str, config: DictConfig) -> Any:
         config=config,
         job_dir_key="hydra.sweep.dir",
         job_subdir_key="hydra.sweep.subdir",
-        # The child composes nothing, so it needs no loader.
-        hydra_context=HydraContext(config_loader=None, callbacks=Callbacks(config)),  # type: ignore[arg-type]
+        hydra_context=HydraContext(config_loader=None, callbacks=Callbacks(config)),  # type: ignore[arg-type]  # it composes nothing
     )
     if result.status is JobStatus.FAILED:
         raise result._return_value

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 import torch
 
 from runmanager.errors import UsageError
@@ -13,7 +14,7 @@ from runmanager.tracking.meter import Averages, Meter
 from runmanager.tracking.timer import PhaseTimer
 from runmanager.tracking.transfer import to_device
 
-__all__ = ["Epoch"]
+__all__ = ["Epoch", "with_walls", "without_walls"]
 
 _END = object()
 
@@ -210,3 +211,19 @@ def _record(number: int, train: Averages, evaluated: Averages, seconds: dict[str
         eval_seconds=evaluation,
         tracking_seconds=seconds.get("tracking", 0.0),
     )
+
+
+def with_walls(record: EpochRecord, *, begun_at: float, resolved_at: float, run_seconds: float) -> EpochRecord:
+    """The record as of now: all since the phases were summed up is tracking; moments are `time.perf_counter`'s."""
+    now = time.perf_counter()
+    return msgspec.structs.replace(
+        record,
+        tracking_seconds=(record.tracking_seconds or 0.0) + now - resolved_at,
+        wall_seconds=now - begun_at,
+        run_seconds=run_seconds,
+    )
+
+
+def without_walls(record: EpochRecord) -> EpochRecord:
+    """The record for the sinks, whose own time is not over yet."""
+    return msgspec.structs.replace(record, tracking_seconds=None, wall_seconds=None)

@@ -19,7 +19,7 @@ from runmanager.records.states import Outcome, Reason, Status
 from runmanager.records.store import RunFolder
 from runmanager.tracking.devices import peak_memory_bytes
 from runmanager.tracking.early_stop import reason_to_stop
-from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.epoch import Epoch, with_walls, without_walls
 from runmanager.tracking.events import cut_events
 from runmanager.tracking.first_batch import batch_size_of, inputs_of, peek
 from runmanager.tracking.heartbeat import Heartbeat
@@ -138,8 +138,7 @@ class ActiveRun:
         self.history = self.folder.cut_epochs(progress.record, unmeasured=epochs_made_elsewhere(record))
         self.num_steps = progress.num_steps
         self._seconds_before = progress.record.run_seconds or 0.0
-        events = self.folder.paths.events
-        if events is not None:
+        if (events := self.folder.paths.events) is not None:
             cut_events(events, progress.events_length)
         self._look_back()
 
@@ -187,8 +186,7 @@ class ActiveRun:
         if not self.history:
             self._await_turn()
             if self._stop is None:
-                epoch = self.begin_epoch(0)
-                yield epoch
+                yield (epoch := self.begin_epoch(0))
                 self.end_epoch(epoch)
 
     def _await_turn(self) -> None:
@@ -239,7 +237,7 @@ class ActiveRun:
         assert self._network is not None
         details = EpochDetails(self._network, self._learning_rate, step_losses)
         for sink in self._sinks:
-            self._notes.extend(sink.epoch(_before_tracking(record), details))
+            self._notes.extend(sink.epoch(without_walls(record), details))
         if self._checkpointer is not None:
             self._checkpointer.observe(record)
             if self._checkpointer.is_due(record.epoch):
@@ -266,12 +264,8 @@ class ActiveRun:
         )
 
     def _with_walls(self, record: EpochRecord, resolved_at: float) -> EpochRecord:
-        now = time.perf_counter()
-        return msgspec.structs.replace(
-            record,
-            tracking_seconds=(record.tracking_seconds or 0.0) + now - resolved_at,
-            wall_seconds=now - self._epoch_begun_at,
-            run_seconds=self._run_seconds(),
+        return with_walls(
+            record, begun_at=self._epoch_begun_at, resolved_at=resolved_at, run_seconds=self._run_seconds()
         )
 
     def _progress(self, record: EpochRecord) -> Progress:
@@ -309,7 +303,7 @@ class ActiveRun:
             return self.record
         if self._begun_sinks is None and self._network is not None:
             self._begin_sinks(None)
-        outcome = self._outcome() if error is None else self._outcome_of(error)
+        outcome = self._outcome(error)
         if error is not None:
             replace_file(self.folder.paths.error, traceback_of(error))
         ended_at = datetime.datetime.now(datetime.UTC).isoformat()
@@ -333,15 +327,13 @@ class ActiveRun:
             self._when_ended(self)
         return record
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self, error: BaseException | None) -> Outcome:
+        if error is not None:
+            batch_size = self.record.config.get("batch_size")
+            return outcome_of(error, batch_size=batch_size, memory_bytes=peak_memory_bytes(self.device))
         if self._interruption is not None and self.turns is not None and not self.turns.is_over:
             return self._interruption  # however many epochs it has, it is not measured yet
-        done = self.history[-1].epoch if self.history else 0
-        return outcome_of_epochs(done, planned=self._planned, stop=self._stop)
-
-    def _outcome_of(self, error: BaseException) -> Outcome:
-        batch_size = self.record.config.get("batch_size")
-        return outcome_of(error, batch_size=batch_size, memory_bytes=peak_memory_bytes(self.device))
+        return outcome_of_epochs(self.history[-1].epoch if self.history else 0, planned=self._planned, stop=self._stop)
 
     def __enter__(self) -> Self:
         if self._begin_with is not None:
@@ -356,7 +348,3 @@ class ActiveRun:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.end(error)
-
-
-def _before_tracking(record: EpochRecord) -> EpochRecord:
-    return msgspec.structs.replace(record, tracking_seconds=None, wall_seconds=None)
