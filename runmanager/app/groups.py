@@ -1,4 +1,4 @@
-"""Hydra's groups and their choices, as its help lists them, without a copy of the whole configuration for each group."""
+"""Hydra's groups and their choices, as its help lists them, without a copy of all configuration for each group."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
