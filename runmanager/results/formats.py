@@ -21,6 +21,7 @@ __all__ = [
     "human",
     "human_columns",
     "human_effect",
+    "human_field",
     "is_number",
     "render_template",
     "to_csv",
@@ -62,7 +63,7 @@ def to_markdown(table: Table) -> str:
         _markdown_line(columns),
         _markdown_line(["---:" if is_number(table, name) else "---" for name in columns]),
     ]
-    lines += [_markdown_line([_escaped(human(row[name], name)) for name in columns]) for row in table.rows]
+    lines += [_markdown_line([_escaped(human_field(table, row, name)) for name in columns]) for row in table.rows]
     return "\n".join([*lines, "", *(f"{_escaped(note)}\n" for note in (table.legend, *table.notes))])
 
 
@@ -95,7 +96,9 @@ def _environment() -> "jinja2.Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(human=human, human_columns=human_columns, numeric_columns=_numeric_columns)
+    environment.globals.update(
+        human=human, human_field=human_field, human_columns=human_columns, numeric_columns=_numeric_columns
+    )
     return environment
 
 
@@ -123,6 +126,12 @@ def human(value: Any, column: str = "") -> str:
     if isinstance(value, float) and (column in _MEASURED or column.startswith("time_to_accuracy")):
         return _four_digits(value)
     return json.dumps(value) if isinstance(value, list | dict) else str(value)
+
+
+def human_field(table: Table, row: Mapping[str, Any], column: str) -> str:
+    """What stands in a row of a table, for people; of a foreign column nothing is known but that it was measured."""
+    value = row[column]
+    return _four_digits(value) if column in table.foreign and isinstance(value, float) else human(value, column)
 
 
 def _spread(value: Spread, column: str) -> str:

@@ -97,8 +97,12 @@ def test_windows_is_refused_in_one_line(command: Callable, monkeypatch: pytest.M
 
 
 def test_commands_on_what_is_stored_never_load_torch(process: Callable, tmp_path: Path, sweep: SweepPaths) -> None:
-    heavy = "print(*[name for name in ('torch', 'hydra', 'pandas', 'matplotlib') if name in sys.modules])"
-    for words in (["table", "grid"], ["compare", "grid"], ["table", "--help"]):
+    from runmanager.tracking.events import EventWriter
+
+    EventWriter(sweep.root).close()
+    names = ("torch", "hydra", "pandas", "matplotlib", "tensorboard", "google.protobuf")
+    heavy = f"print(*[name for name in {names} if name in sys.modules])"
+    for words in (["table", "grid"], ["compare", "grid"], ["table", "--events", "grid"], ["table", "--help"]):
         done = process(*words, after=heavy)
         assert (done.status, done.err) == (0, "")
         assert done.out.splitlines()[-1] == ""
