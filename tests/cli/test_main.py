@@ -102,7 +102,7 @@ def test_commands_on_what_is_stored_never_load_torch(process: Callable, tmp_path
     EventWriter(sweep.root).close()
     names = ("torch", "hydra", "pandas", "matplotlib", "tensorboard", "google.protobuf")
     heavy = f"print(*[name for name in {names} if name in sys.modules])"
-    for words in (["table", "grid"], ["compare", "grid"], ["table", "--events", "grid"], ["table", "--help"]):
+    for words in (["table", "grid"], ["compare", "grid"], ["table", "--events", "outputs/grid"], ["table", "--help"]):
         done = process(*words, after=heavy)
         assert (done.status, done.err) == (0, "")
         assert done.out.splitlines()[-1] == ""

@@ -72,7 +72,7 @@ def test_hyperparameters_are_settings(tmp_path: Path) -> None:
         with SummaryWriter(str(tmp_path / name)) as writer:
             writer.add_hparams({"lr": lr, "batch": 8, "loss": "mse"}, {"loss": lr}, run_name=".")
     table = event_rows(read_event_folders(tmp_path))
-    assert table.settings == ("batch", "lr", "settings.loss")
+    assert table.settings == ("batch", "settings.loss", "lr")
     assert [(row["lr"], row["batch"], row["settings.loss"], round(row["loss"], 6)) for row in table.rows] == [
         *((0.1, 8, "mse", 0.1), (0.2, 8, "mse", 0.2))
     ]
