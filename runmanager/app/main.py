@@ -18,7 +18,7 @@ _BROKEN_STATUS = 1
 _USAGE_STATUS = 2
 _INTERRUPTED = 130
 _FLAGS = ("--dry-run", "--debug", "--quiet", "--yes")
-_PRELOAD = ("torch", "numpy.random", "runmanager.app.cell", "runmanager.app.options")  # all that a cell imports
+_PRELOAD = ("torch", "runmanager.app.cell_preload")
 _WITH_A_VALUE = (
     *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd"),
     *("--experimental-rerun", "--info", "-i"),
