@@ -1,5 +1,6 @@
-"""The parts of configurations that are equal in many runs, decoded once and shared by those who read them all."""
+"""The parts of records that are equal in many runs, kept once and shared by those who read them all."""
 
+from collections.abc import Hashable
 from typing import Any
 
 import msgspec
@@ -19,20 +20,28 @@ PARTLY_DECODER = msgspec.json.Decoder(PartlyDecoded)
 
 
 class SharedParts:
-    """What has been decoded of `model`, `optimizer`, …: nobody may change it.
+    """What is equal in many records: `model`, `optimizer`, … of the configurations, libraries, the command.
 
-    Ten thousand runs then take the memory of their differences, and less of the time that decoding takes.
+    Ten thousand runs then take the memory of their differences, and less of the time that decoding takes. Nobody may
+    change a part.
     """
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Any] = {}
+        self._parts: dict[bytes, Any] = {}
+        self._facts: dict[Hashable, Any] = {}
 
     def whole(self, record: PartlyDecoded) -> RunRecord:
         """The record with its configuration. Raises `msgspec.MsgspecError`."""
         config = {name: self._decoded(bytes(part)) for name, part in record.config.items()}
-        return RunRecord(**{**msgspec.structs.asdict(record), "config": config})
+        then = record.environment
+        environment = msgspec.structs.replace(
+            then,
+            libraries=self._facts.setdefault(tuple(then.libraries.items()), then.libraries),
+            command=self._facts.setdefault(then.command, then.command),
+        )
+        return RunRecord(**{**msgspec.structs.asdict(record), "config": config, "environment": environment})
 
     def _decoded(self, text: bytes) -> Any:
-        if text not in self._known:
-            self._known[text] = msgspec.json.decode(text)
-        return self._known[text]
+        if text not in self._parts:
+            self._parts[text] = msgspec.json.decode(text)
+        return self._parts[text]
