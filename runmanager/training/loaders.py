@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.tracking.randomness import preserved
-from runmanager.tracking.transfer import Packed
+from runmanager.tracking.transfer import PINNING_DEVICES, Packed
 from runmanager.training.arrays import ArrayDataset, collate_pairs
 from runmanager.training.datasets import Data
 from runmanager.training.faults import fault
@@ -22,8 +22,6 @@ from runmanager.training.resident import ResidentLoader
 from runmanager.training.worker_seeds import SeededBatches, SeededSamples
 
 __all__ = ["EpochLoader", "Loaders", "WorkerLoader", "build_loaders"]
-
-_PINNING_DEVICES = ("cuda", "xpu")  # mps shares its memory with the CPU, and refuses
 
 
 class EpochLoader(Protocol):
@@ -190,4 +188,4 @@ def _fetched(dataset: Dataset[Any], batches: EpochBatches, num_workers: int) -> 
 def _pinned(options: DataLoaderOptions, device: torch.device) -> bool:
     if device.type == "cpu":
         return False  # nothing is sent anywhere: pinning would copy each batch once more, for nothing
-    return device.type in _PINNING_DEVICES if options.pin_memory is None else options.pin_memory
+    return device.type in PINNING_DEVICES if options.pin_memory is None else options.pin_memory

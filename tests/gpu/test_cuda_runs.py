@@ -87,6 +87,16 @@ def test_batches_on_the_gpu_are_those_of_the_cpu(options: Any) -> None:
         assert torch.equal(images.cpu(), expected) and torch.equal(labels.cpu(), its_labels)
 
 
+@pytest.mark.parametrize("options", [DataLoaderOptions(), ResidentOptions()], ids=lambda options: options.name)
+def test_loading_never_waits(options: Any, waiting_is_an_error: Any) -> None:
+    data = load_dataset(FakeOptions(size=103, val_size=31), data_root=Path("unused"), seed=0)
+    sizes = {"batch_size": 20, "eval_batch_size": 16, "num_workers": 0}
+    loaders = build_loaders(options, data, device=CUDA, seed=0, tell=print, **sizes)
+    with waiting_is_an_error:
+        for loader in (loaders.train, loaders.validation):
+            assert sum(len(to_device(batch, CUDA)[1]) for batch in loader) == loader.num_samples
+
+
 def test_the_clock_shows_the_devices_time_and_not_the_launching() -> None:
     clock = clock_for(CUDA)
     timer = PhaseTimer(clock)

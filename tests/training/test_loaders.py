@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.data import Dataset, RandomSampler
+from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from runmanager.errors import ConfigurationError, DatasetError, UsageError
 from runmanager.tracking.transfer import Packed, to_device
@@ -126,6 +126,13 @@ def test_the_order_is_that_of_pytorchs_random_sampler():
     generator = torch.Generator().manual_seed(epoch_seed(7, 3))
     drawn = list(RandomSampler(range(103), generator=generator))
     assert epoch_order(103, seed=7, epoch=3).tolist() == drawn
+
+
+@pytest.mark.parametrize("options", [DataLoaderOptions(), ResidentOptions()])
+def test_the_batches_are_those_of_pytorchs_own_loader_under_the_same_seed(data, options):
+    sampler = RandomSampler(data.train, generator=torch.Generator().manual_seed(epoch_seed(0, 3)))
+    theirs = DataLoader([data.train[index] for index in range(103)], batch_size=20, sampler=sampler)
+    assert same(epoch(build(options, data).train, 3), list(theirs))
 
 
 @pytest.mark.parametrize("options", [DataLoaderOptions(), ResidentOptions()])
