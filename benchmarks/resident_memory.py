@@ -19,19 +19,24 @@ _WORDS = {"tensors": "bytes in tensors", "samples": "floats, read sample by samp
 
 
 def measure(settings: Settings) -> list[Row]:
-    """What a run has over a plain loop: for the resident loader a budget, and for the other what tracking takes."""
+    """What a run has over a plain loop: for the resident loader a budget, and for the other what tracking takes.
+
+    It is the memory of the device, on the CPU that of the process.
+    """
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for data, loaders in _LOADERS.items():
-            contenders = {loader: _peak(loader, data, Path(folder)) for loader in ("plain", *loaders)}
+            contenders = {loader: _peak(loader, data, settings.device, Path(folder)) for loader in ("plain", *loaders)}
             seen = in_turns(contenders, patience=settings.patience, seed=settings.seed, warm_up_rounds=0)
             rows += [_row(loader, data, seen) for loader in loaders]
     return rows
 
 
-def _peak(loader: str, data: str, folder: Path) -> Contender:
+def _peak(loader: str, data: str, device: str, folder: Path) -> Contender:
+    words = ("-m", "benchmarks.resident_run", loader, data, "--device", device)
+
     def once() -> float:
-        return float(run_python("-m", "benchmarks.resident_run", loader, data, folder=folder).output.split()[-1])
+        return float(run_python(*words, folder=folder).output.split()[-1])
 
     return once
 
@@ -58,4 +63,6 @@ def _megabytes(count: float) -> str:
 
 if __name__ == "__main__":
     # Memory does not drift, so once is enough.
-    carry_out("resident_memory", measure, summary=__doc__, patience=Patience(min_rounds=1, max_rounds=1))
+    carry_out(
+        "resident_memory", measure, summary=__doc__, patience=Patience(min_rounds=1, max_rounds=1), has_device=True
+    )

@@ -16,7 +16,8 @@ def test_rows_say_how_much_is_over_a_plain_loop_in_sizes_of_the_data(monkeypatch
     over = {"plain": 0.0, "dataloader": 0.1, "resident": 1.25}
 
     def run_python(*words: str, folder: Path) -> Finished:
-        *_, loader, data = words
+        *_, loader, data, _, device = words
+        assert device == "cpu"
         return Finished(1.0, 0, f"a remark\n{1e9 + over[loader] * DATA_BYTES[data]:.0f}\n")
 
     monkeypatch.setattr(resident_memory, "run_python", run_python)
