@@ -104,6 +104,7 @@ def main() -> None:
     parser.add_argument("set", choices=_SETS)
     parser.add_argument("--device", default="cpu")
     words = parser.parse_args()
+    torch.set_num_threads(1)  # nothing is timed, and threads that wait for each other crawl on a busy machine
     device = torch.device(words.device)
     if words.loader == "plain":
         _plain_loop(load_dataset(_SETS[words.set], data_root=Path("unused"), seed=0), device)
