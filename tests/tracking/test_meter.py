@@ -1,5 +1,7 @@
 """The meter: means over samples, counted without a transfer, and words for what does not belong together."""
 
+import weakref
+
 import pytest
 import torch
 
@@ -57,9 +59,12 @@ def test_what_was_never_tracked_is_none() -> None:
 
 def test_the_graph_of_a_step_is_let_go() -> None:
     loss = torch.tensor(2.0, requires_grad=True) * 1
+    step = weakref.ref(loss)
     meter = Meter()
     meter.add_loss(loss, 1)
-    assert meter._loss is not None and not meter._loss.requires_grad
+    meter.add_predictions(torch.stack([loss, loss]).reshape(1, 2), torch.tensor([0]))
+    del loss
+    assert step() is None and meter.averages().loss == 2.0
 
 
 def test_a_prediction_a_pixel_counts_pixels_for_the_accuracy_and_images_for_the_throughput() -> None:
