@@ -5,6 +5,7 @@ A record is the length of its data, the masked CRC-32C of the length, the data, 
 """
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
@@ -33,17 +34,14 @@ def scalar_records(tag: str, steps: Sequence[int], values: Sequence[float], *, w
 
     Records whose steps take equally many bytes are the rows of one table: no message is made for each.
     """
-    for begin in range(0, len(steps), _AT_ONCE):
-        numbers = np.asarray(steps[begin : begin + _AT_ONCE], dtype=np.int64)
-        floats = np.asarray(values[begin : begin + _AT_ONCE], dtype="<f4")
-        length_of = np.maximum(1, -(-_bit_lengths(numbers) // 7))  # seven bits a byte
-        for num_bytes in np.unique(length_of):
-            chosen = length_of == num_bytes
-            yield _table(tag, numbers[chosen], floats[chosen], num_bytes=int(num_bytes), wall_time=wall_time)
-
-
-def _bit_lengths(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.frexp(numbers.astype(np.float64))[1].astype(np.int64)
+    begin = 0
+    for num_bytes in range(1, 10):  # of the step, seven bits in each
+        end = bisect_left(steps, 1 << 7 * num_bytes, begin)
+        for at in range(begin, end, _AT_ONCE):
+            numbers = np.asarray(steps[at : min(at + _AT_ONCE, end)], dtype=np.int64)
+            floats = np.asarray(values[at : min(at + _AT_ONCE, end)], dtype="<f4")
+            yield _table(tag, numbers, floats, num_bytes=num_bytes, wall_time=wall_time)
+        begin = end
 
 
 def _table(

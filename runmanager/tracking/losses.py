@@ -12,7 +12,7 @@ from runmanager.tracking.devices import synchronize
 
 __all__ = ["LoggedLosses", "LossBuffer", "sum_type", "zeros"]
 
-_SLOTS = 128  # emptying a full buffer costs some ten operations: none of a step's own
+_NUM_SLOTS = 128  # emptying a full buffer costs some ten operations: none of a step's own
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class LossBuffer:
         self._log_every = log_every
         self._steps_before = steps_before
         self._num_emptied = 0
-        self._slots: Sequence[torch.Tensor] = ()
         self._buffer: torch.Tensor | None = None
+        self._slots: list[torch.Tensor] = []  # views of it, made when first used: an epoch may be short
         self._sum: torch.Tensor | None = None
         self._samples: list[int] = []  # of the losses in the buffer
         self._at_home: list[torch.Tensor] = []
@@ -68,14 +68,13 @@ class LossBuffer:
 
     def _slot(self, device: torch.device) -> torch.Tensor:
         """Where the next loss goes; a buffer lives on the device of the first one."""
+        if self._buffer is None:
+            self._buffer = zeros(_NUM_SLOTS, dtype=sum_type(device), device=device)
+        if len(self._samples) == _NUM_SLOTS:
+            self._empty()
         used = len(self._samples)
         if used == len(self._slots):
-            if self._buffer is None:
-                self._buffer = zeros(_SLOTS, dtype=sum_type(device), device=device)
-                with torch.inference_mode(False):
-                    self._slots = self._buffer.unbind()
-            self._empty()
-            used = 0
+            self._slots.append(self._buffer[used])
         return self._slots[used]
 
     def _empty(self) -> None:

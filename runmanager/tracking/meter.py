@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from runmanager.errors import TensorMismatchError
-from runmanager.tracking.losses import LoggedLosses, LossBuffer, zeros
+from runmanager.tracking.losses import LoggedLosses, LossBuffer
+from runmanager.tracking.matches import MatchBuffer
 
 __all__ = ["Averages", "Meter"]
 
@@ -27,15 +27,13 @@ class Meter:
 
     def __init__(self, *, log_every: int = 0, steps_before: int = 0) -> None:
         self._losses = LossBuffer(log_every=log_every, steps_before=steps_before)
-        self._correct: torch.Tensor | None = None
+        self._matches = MatchBuffer()
         self._loss_samples = 0
-        self._predictions = 0
-        self._prediction_samples = 0
 
     @property
     def samples(self) -> int:
         """Samples counted so far."""
-        return max(self._loss_samples, self._prediction_samples)
+        return max(self._loss_samples, self._matches.num_samples)
 
     def add_loss(self, loss: torch.Tensor | float, samples: int) -> None:
         """Count a step's mean loss, a scalar, for `samples` samples, so that a smaller last batch weighs less."""
@@ -49,33 +47,13 @@ class Meter:
 
         Raises `TensorMismatchError` when the two do not belong together.
         """
-        shape = preds.shape
-        if len(shape) < 2 or shape[:1] + shape[2:] != labels.shape:
-            raise TensorMismatchError(
-                "Predictions must be scores (batch, classes) beside labels (batch,), got shapes "
-                f"{tuple(shape)} and {tuple(labels.shape)}."
-            )
-        if preds.device != labels.device:
-            raise TensorMismatchError(
-                f"Predictions and labels must be on one device, got preds on {preds.device} and labels on "
-                f"{labels.device}; move the labels with labels.to('{preds.device}')."
-            )
-        # Of none of it a gradient can be taken, so nothing holds on to the step's graph.
-        correct = (preds.argmax(dim=1) == labels).sum()
-        if self._correct is None:
-            self._correct = zeros(dtype=torch.int64, device=correct.device)
-        self._correct.add_(correct)
-        self._predictions += labels.numel()
-        self._prediction_samples += shape[0]
+        self._matches.add(preds, labels)
 
     def averages(self) -> Averages:
         """The means; waits for the device."""
-        loss = accuracy = None
-        total = self._losses.total()
-        if total is not None and self._loss_samples:
-            loss = total / self._loss_samples
-        if self._correct is not None and self._predictions:
-            accuracy = int(self._correct) / self._predictions
+        total, correct = self._losses.total(), self._matches.total()
+        loss = None if total is None or not self._loss_samples else total / self._loss_samples
+        accuracy = None if correct is None else correct / self._matches.num_predictions
         return Averages(self.samples, loss, accuracy)
 
     def logged_losses(self) -> LoggedLosses:

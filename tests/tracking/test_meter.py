@@ -78,6 +78,23 @@ def test_a_prediction_a_pixel_counts_pixels_for_the_accuracy_and_images_for_the_
     assert meter.averages() == Averages(2, 1.0, 0.5)
 
 
+def test_predictions_are_counted_over_many_steps_and_in_large_ones() -> None:
+    meter, correct, count = Meter(), 0, 0
+    generator = torch.Generator().manual_seed(0)
+    for size in (1, 30_000, 30_000, 7, 30_000, 200_000, 3, 70_000):  # within, beyond, and far beyond the room there is
+        preds = torch.rand(size, 3, generator=generator)
+        labels = torch.randint(3, (size,), generator=generator)
+        meter.add_predictions(preds, labels)
+        correct, count = correct + int((preds.argmax(dim=1) == labels).sum()), count + size
+        assert meter.averages() == Averages(count, None, correct / count)
+
+
+def test_predictions_of_no_sample_have_no_accuracy() -> None:
+    meter = Meter()
+    meter.add_predictions(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64))
+    assert meter.averages().accuracy is None
+
+
 @pytest.mark.parametrize(
     ("preds", "labels", "words"),
     [
