@@ -81,7 +81,7 @@ class ActiveRun:
         self._planned: int | None = folder.record.epochs_planned
         self._early_stop = EarlyStop(options.early_stop)
         self._stop: Outcome | None = None
-        self._notes = dict.fromkeys(folder.record.notes)  # each once, in order: many are said anew every epoch
+        self._notes: list[str] = list(folder.record.notes)
         self._epochs_here = 0
         self._seconds_before = 0.0
         self._learning_rate: float | None = None
@@ -141,8 +141,8 @@ class ActiveRun:
         self._seconds_before = progress.record.run_seconds or 0.0
         if (events := self.folder.paths.events) is not None:
             cut_events(events, progress.events_length)
-        for record in self.history[:-1]:
-            self._early_stop.reason(record)  # it went on after these, whatever was said
+        for earlier in self.history[:-1]:
+            self._early_stop.reason(earlier)  # it went on after these, whatever was said
         self._look_back(self.history[-1])
 
     def _begin_with_whole_batch(self, batch: Any) -> None:
@@ -153,7 +153,7 @@ class ActiveRun:
         """What is done once with the first batch, or with a part of it, where a full one has `batch_size` samples."""
         assert self._network is not None
         work_of = self._measuring.count_work
-        self._notes |= dict.fromkeys(work_of(self._network, batch, optimizer=self._optimizer, batch_size=batch_size))
+        self._notes.extend(work_of(self._network, batch, optimizer=self._optimizer, batch_size=batch_size))
         self._begin_sinks(batch)
 
     def _begin_sinks(self, batch: Any | None) -> None:
@@ -162,7 +162,7 @@ class ActiveRun:
         assert self._network is not None
         start = RunStart(self.record, self.folder.paths, self._network, self.device, batch)
         for sink in self._sinks:
-            self._notes |= dict.fromkeys(sink.begin(start))
+            self._notes.extend(sink.begin(start))
             self._begun_sinks.append(sink)
 
     def epochs(self, num_epochs: int) -> Iterator[Epoch]:
@@ -240,7 +240,7 @@ class ActiveRun:
         assert self._network is not None
         details = EpochDetails(self._network, self._learning_rate, step_losses)
         for sink in self._sinks:
-            self._notes |= dict.fromkeys(sink.epoch(without_walls(record), details))
+            self._notes.extend(sink.epoch(without_walls(record), details))
         if self._checkpointer is not None:
             self._checkpointer.observe(record)
             if self._checkpointer.is_due(record.epoch):
@@ -317,7 +317,7 @@ class ActiveRun:
             peak_memory_bytes=peak_memory_bytes(self.device),
             environment=self._measuring.environment_at_end(self.record.environment),
             measurements=self._measuring.measurements(),
-            notes=tuple(self._notes),
+            notes=tuple(dict.fromkeys(self._notes)),
         )
         self._heartbeat.stop()
         self.folder.close()

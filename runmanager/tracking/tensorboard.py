@@ -43,7 +43,7 @@ class TensorBoardSink:
     def __init__(self, options: TensorBoardOptions | None = None) -> None:
         self._options = options or TensorBoardOptions()
         self._writer: EventWriter | None = None
-        self._without_histogram: set[str] = set()
+        self._noted: set[str] = set()
 
     def begin(self, start: RunStart) -> Sequence[str]:
         existing = start.paths.events
@@ -99,13 +99,15 @@ class TensorBoardSink:
         found = histograms_of(network)
         values = [Summary.Value(tag=tag, histo=_as_proto(each)) for tag, each in found.items() if each is not None]
         self._writer.summary(Summary(value=values), epoch)
-        # Of each tag once: it will be so in many epochs.
-        missing = [tag for tag, each in found.items() if each is None and tag not in self._without_histogram]
-        self._without_histogram.update(missing)
-        return [
-            *left_out(network),
-            *(f"no histogram of {tag} in epoch {epoch}: it holds NaN or infinity" for tag in missing),
-        ]
+        notes = {line: line for line in left_out(network)}
+        notes |= {
+            tag: f"no histogram of {tag} in epoch {epoch}: it holds NaN or infinity"
+            for tag, each in found.items()
+            if each is None
+        }
+        fresh = [note for about, note in notes.items() if about not in self._noted]  # once: it stays so every epoch
+        self._noted.update(notes)
+        return fresh
 
 
 def _as_proto(found: Histogram) -> HistogramProto:
