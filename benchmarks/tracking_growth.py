@@ -24,6 +24,7 @@ from runmanager import RunManager
 from runmanager.results.write import write_tables
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.options import RunOptions
+from runmanager.tracking.run import ActiveRun
 
 __all__ = ["measure"]
 
@@ -87,6 +88,7 @@ def _tracking(folder: Path, settings: Settings) -> Iterator[Row]:
         begin = time.process_time()
         with manager.run({"turn": next(turns)}, network, [_BATCH] * _NUM_STEPS) as run:
             costs["beginning"][size].append(time.process_time() - begin)
+            assert isinstance(run, ActiveRun)  # each turn is a new run
             epoch = run.begin_epoch()
             begin = time.process_time()
             _track(epoch, num_steps=_NUM_STEPS)

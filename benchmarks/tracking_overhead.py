@@ -28,9 +28,8 @@ from runmanager.training.options import CnnOptions
 
 __all__ = ["Learner", "measure", "tracked_seconds", "untracked_seconds"]
 
-_IN_SHAPE, _NUM_CLASSES, _BATCH_SIZE = (1, 28, 28), 10, 100
-_NUM_BATCHES_ON_CPU = 50  # half a second or less: an epoch of a second has twice the work for the same end
-_NUM_BATCHES_ELSEWHERE = 400
+_IN_SHAPE, _NUM_CLASSES, _BATCH_SIZE = (1, 28, 28), 10, 500
+_NUM_BATCHES_ON_CPU, _NUM_BATCHES_ELSEWHERE = 20, 400  # about half a second: the end of an epoch shows
 _EPOCHS_A_TURN = 2
 _TRACKED = {"tracked": TensorBoardOptions(), "with histograms": TensorBoardOptions(histograms=True)}
 _WORDS = {"tracked": "scalars every step, images, graph", "with histograms": "the same with histograms"}
