@@ -12,6 +12,7 @@ from runmanager.tracking.devices import synchronize
 
 __all__ = ["LoggedLosses", "LossBuffer", "sum_type", "zeros"]
 
+_RUNNING_AHEAD = ("cuda", "xpu")  # where a copy into pinned memory need not be waited for
 _NUM_SLOTS = 128  # emptying a full buffer costs some ten operations: none of a step's own
 
 
@@ -98,17 +99,13 @@ class LossBuffer:
     def _send_home(self, losses: torch.Tensor) -> None:
         if len(losses):
             runs_ahead = losses.device.type in _RUNNING_AHEAD
-            # On the CPU `to` alone would give the buffer's own memory, which is about to be written over.
-            self._at_home.append(losses.to(torch.float32, copy=True).to("cpu", non_blocking=runs_ahead))
+            self._at_home.append(losses.float().to("cpu", non_blocking=runs_ahead))  # never the buffer's own memory
 
 
 def zeros(*shape: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Zeros that may be added to within `torch.inference_mode`, as in an evaluation, and after it."""
     with torch.inference_mode(False):
         return torch.zeros(shape, dtype=dtype, device=device)
-
-
-_RUNNING_AHEAD = ("cuda", "xpu")  # where a copy into pinned memory need not be waited for
 
 
 def _first_index(steps_before: int, log_every: int) -> int:

@@ -4,7 +4,7 @@ import math
 import struct
 
 import google_crc32c
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
@@ -30,6 +30,7 @@ def test_a_record_has_the_checksums_of_the_format() -> None:
     assert framed(data)[:8] == struct.pack("<Q", 9)
 
 
+@settings(max_examples=40)
 @given(
     tag=st.text(min_size=1, max_size=200),
     pairs=st.lists(st.tuples(st.integers(1, 2**50), VALUES), max_size=20),
