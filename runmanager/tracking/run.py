@@ -5,7 +5,6 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
@@ -230,9 +229,8 @@ class ActiveRun:
         if self.folder.is_lost():
             raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
         record, step_losses = epoch.close()
-        record = msgspec.structs.replace(
-            record, warmup=record.epoch == 0 or self._is_warmup(), run_seconds=self._run_seconds()
-        )
+        warmup = record.epoch == 0 or self._is_warmup()
+        record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._run_seconds())
         self._measuring.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)
         self.num_steps = epoch.num_steps
         if self._begun_sinks is None:
@@ -267,9 +265,8 @@ class ActiveRun:
         )
 
     def _with_walls(self, record: EpochRecord, resolved_at: float) -> EpochRecord:
-        return with_walls(
-            record, begun_at=self._epoch_begun_at, resolved_at=resolved_at, run_seconds=self._run_seconds()
-        )
+        begun_at, run_seconds = self._epoch_begun_at, self._run_seconds()
+        return with_walls(record, begun_at=begun_at, resolved_at=resolved_at, run_seconds=run_seconds)
 
     def _progress(self, record: EpochRecord) -> Progress:
         events = self.folder.paths.events
@@ -284,6 +281,11 @@ class ActiveRun:
     def _run_seconds(self) -> float:
         waited = self.turns.waited_seconds if self.turns else 0.0
         return self._seconds_before + time.perf_counter() - self._begun_at - waited
+
+    def note(self, line: str) -> None:
+        """Keep a readable line about what was not done as asked; it is in the record at once."""
+        self._notes.append(line)
+        self.folder.write(notes=tuple(dict.fromkeys(self._notes)))
 
     def stop_early(self, message: str) -> None:
         """Let this epoch be the last; the run is finished."""
@@ -344,7 +346,5 @@ class ActiveRun:
                 raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self.end(error)
