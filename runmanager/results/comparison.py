@@ -69,7 +69,7 @@ def _shown(matches: Matches) -> tuple[str, ...]:
 
 def _legend(matches: Matches) -> str:
     metric = matches.metric
-    in_turns = [all(side.paired for side in match.sides) for match in matches.pairs]
+    in_turns = [all(side.in_turns for side in match.sides) for match in matches.pairs]
     if metric == THROUGHPUT and any(in_turns):
         others = "" if all(in_turns) else " Rows without rounds: of the medians over epochs, with a bootstrap interval."
         return (

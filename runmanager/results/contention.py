@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 
-from runmanager.records.attempts import spans
+from runmanager.records.attempts import sessions_of, spans
 from runmanager.records.run import Environment
 from runmanager.records.store import StoredRun
 
@@ -53,15 +53,21 @@ def _is_loaded(environment: Environment) -> bool:
 
 
 def _parties(runs: Sequence[StoredRun]) -> list[Hashable]:
-    """Whom each run belongs to: those with which it took turns, in whichever of its attempts, or itself alone."""
-    known: dict[str, Hashable] = {}
-    parties: list[Hashable] = []
-    for at, run in enumerate(runs):
-        sessions = {turn.session for turn in run.turns} | ({run.record.session} if run.record.session else set())
-        party = next((known[each] for each in sorted(sessions) if each in known), at)
-        known |= dict.fromkeys(sessions, party)
-        parties.append(party)
-    return parties
+    """Whom each run belongs to: those with which it took turns, in whichever of its attempts, or itself alone.
+
+    A run that took turns twice makes one party of those that it met the first time and the second.
+    """
+    sessions = [{turn.session for turn in run.turns} | sessions_of(run.record) for run in runs]
+    joined: dict[str, str] = {}
+
+    def party(session: str) -> str:
+        while joined.setdefault(session, session) != session:
+            session = joined[session]
+        return session
+
+    for first, *others in map(sorted, filter(None, sessions)):
+        joined |= dict.fromkeys(map(party, others), party(first))
+    return [party(min(of_run)) if of_run else at for at, of_run in enumerate(sessions)]
 
 
 def _overlapping(lived: Iterable[tuple[str, float, float, Hashable]]) -> set[Hashable]:

@@ -81,6 +81,7 @@ def _attempt_of(paths: RunPaths, stored: RunRecord, *, now: str) -> Attempt:
         ended_at=stored.ended_at or last_moment(paths, stored) or now,
         last_epoch=epochs[-1].epoch if epochs else 0,
         environment=stored.environment,
+        session=stored.session,
     )
 
 
