@@ -8,6 +8,7 @@ from runmanager.records.states import Status
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.columns import Table
+from runmanager.results.comparison import with_numbered_reasons
 from runmanager.results.crossover import Crossover, crossover_lines
 from runmanager.results.figures import (
     MAX_CURVES,
@@ -56,7 +57,7 @@ def report_page(
         sentences=[*crossover_lines(crossovers), *more],
         causes=causes,
         results=collapse_seeds(results),
-        comparison=comparison,
+        comparison=with_numbered_reasons(comparison),
         figures=[*map(_crossover_figure, crossovers[:_MAX_CROSSOVERS]), *_figures(runs, labels, results)],
         failures=[run for run in sweep.runs if run.record.status.is_ended and run.record.status != Status.FINISHED],
         run_notes=[(run.record.name, note) for run in sweep.runs for note in run.record.notes],
