@@ -9,16 +9,16 @@ from runmanager.app.cells import Grid
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.plan import PlannedRun
-from runmanager.launching.turns import Round, TurnKeeper
+from runmanager.launching.turns import WARMUP_TURNS, Round, TurnKeeper
 from runmanager.records.grid import differing
 from runmanager.records.sweep import plan_cell
 from runmanager.results.cells import Cell, Cells
-from runmanager.results.paired import is_narrow, log_ratios
+from runmanager.results.paired import LEAST_ROUNDS, is_narrow, log_ratios
 from runmanager.results.pairing import JOINT, find_axis, pair_cells, usual_baseline
 from runmanager.training.faults import fault
 from runmanager.training.measure_options import PairedOptions
 
-__all__ = ["Pairing", "axis_to_compare", "pairing_of"]
+__all__ = ["Pairing", "axis_to_compare", "pairing_of", "turns_said"]
 
 _Sides = tuple[frozenset[str], ...]
 
@@ -101,6 +101,22 @@ def pairing_of(grid: Grid, launcher: Any) -> Pairing | None:
         way_out = "give it two values at least"
         raise ConfigurationError([fault(str(options.axis), "vary with `measure=paired`", "one value", way_out)])
     return Pairing(options, groups)
+
+
+def turns_said(grid: Grid, pairing: Pairing | None) -> list[str]:
+    """What somebody should know before it begins: how long whole epochs as turns may take."""
+    if pairing is None:
+        return []
+    in_epochs = {cell.signature for cell, config in zip(grid.cells, grid.configs, strict=True) if config.num_workers}
+    most = max(len(frozenset().union(*group) & in_epochs) for group in pairing.groups)
+    if not most:
+        return []
+    num_epochs, seconds = most * (LEAST_ROUNDS + WARMUP_TURNS), pairing.options.max_seconds
+    return [
+        f"With `num_workers` above 0 a turn is a whole epoch. An interval needs {LEAST_ROUNDS} rounds after "
+        f"{WARMUP_TURNS} of warm-up, so {num_epochs} such epochs; `measure.max_seconds`={seconds:g} has them where one "
+        f"takes up to {seconds / num_epochs:.2g} s. Else give it more, or take num_workers=0, whose turns are short."
+    ]
 
 
 def _groups(grid: Grid, name: str) -> list[_Sides]:

@@ -22,8 +22,9 @@ from runmanager.app.checks import check, foretold, get_ready
 from runmanager.app.composition import CellLoader
 from runmanager.app.elsewhere import end_silent_runs
 from runmanager.app.options import GridSweeperOptions
-from runmanager.app.paired import axis_to_compare, pairing_of
+from runmanager.app.paired import axis_to_compare, pairing_of, turns_said
 from runmanager.app.schema import Config
+from runmanager.app.summary import show_duel, show_results
 from runmanager.app.watching import SweepWatcher
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
@@ -93,6 +94,8 @@ class GridSweeper(Sweeper):
             get_ready(self._launcher, num_jobs=num_cells)  # while the cells are composed and checked
         grid = self._grid(words)
         self._pairing = pairing_of(grid, self._launcher)
+        for line in turns_said(grid, self._pairing):
+            self._say(line)
         first = grid.configs[0]
         sweep = _folder_for(first)
         plan = self._planned(grid, sweep)
@@ -214,6 +217,7 @@ class GridSweeper(Sweeper):
                 console=self._console,
                 quiet=self._quiet,
                 observer=self._observer,
+                show=show_duel if self._sides else show_results,
             )
             returns, interrupted = self._launch(watcher, to_run, sweep)
             if self._is_detached:

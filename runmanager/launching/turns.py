@@ -16,13 +16,15 @@ from multiprocessing.connection import Connection
 
 from runmanager.records.turns import Grant
 
-__all__ = ["Round", "Seat", "TurnKeeper", "own_seat", "take_seat"]
+__all__ = ["WARMUP_TURNS", "Round", "Seat", "TurnKeeper", "own_seat", "take_seat"]
 
 Round = Mapping[int, float]
 """What the jobs measured in one round, in samples a second, by their keys; warm-up and what failed is not in it."""
 
+WARMUP_TURNS = 3
+"""Of each process: in them it finds, but for a busy machine, how many steps a turn is to have."""
+
 _LOOK_SECONDS = 0.2
-_WARMUP_TURNS = 3  # of each process: in them it finds, but for a busy machine, how many steps a turn is to have
 _ASKED_AGAIN = 1.05  # as many rounds as this times those that were not enough
 
 
@@ -209,7 +211,7 @@ class TurnKeeper:
     def _measure(self, key: int) -> None:
         member = self._members[key]
         place = len(self._members) - len(self._order)
-        member.is_warm = member.num_measured >= _WARMUP_TURNS
+        member.is_warm = member.num_measured >= WARMUP_TURNS
         member.num_measured += 1
         self._grant(key, Grant(self._round_number, place, not member.is_warm, self._core))
 

@@ -12,6 +12,7 @@ from runmanager.results.crossover import crossover_lines, crossovers_worth_sayin
 from runmanager.results.formats import to_csv, to_html, to_json, to_markdown
 from runmanager.results.matching import match_sides
 from runmanager.results.reading import read_results
+from runmanager.results.rounds import paired_rounds
 from runmanager.results.table import epoch_rows, result_rows
 from runmanager.results.why import why
 
@@ -45,9 +46,14 @@ def write_tables(paths: SweepPaths, *, report: bool = True, options: CompareOpti
         if report:
             from runmanager.results.report import report_page
 
-            causes = why(matches)
             texts[paths.report] = report_page(
-                sweep, plan, results=results, comparison=comparison, causes=causes, crossovers=crossings
+                sweep,
+                plan,
+                results=results,
+                comparison=comparison,
+                causes=why(matches),
+                crossovers=crossings,
+                rounds=paired_rounds(matches),
             )
         for path, text in texts.items():
             replace_file(path, text)

@@ -7,7 +7,9 @@ import pytest
 from runmanager.records.store import read_sweep
 from runmanager.results.contention import OVERLAP, contention
 
-PAIRED = ("-m", "measure=paired", "measure.max_seconds=1")
+# Enough as soon as there is an interval at all, however busy the machine is.
+QUICK = ("measure.block_steps=2", "measure.min_rounds=6", "measure.half_width=0.9", "measure.max_seconds=60")
+PAIRED = ("-m", "measure=paired", *QUICK)
 
 REFUSED = {
     "no axis": ([], "A sweep with `measure=paired` must have an axis, got none; `device=cpu,cuda` compares these two."),
@@ -71,6 +73,21 @@ def test_values_that_cannot_be_are_said_all_at_once(command, tiny):
         *("`measure.warmup_epochs`", "`measure.half_width`", "`measure.max_seconds`"),
         *("`measure.min_rounds`", "`measure.block_steps`"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["num_workers=1"], "so 18 such epochs; `measure.max_seconds`=90 has them where one takes up to 5 s."),
+        (["num_workers=0,1", "measure.axis=num_workers"], "so 9 such epochs; `measure.max_seconds`=90 has them"),
+        (["num_workers=0"], None),
+    ],
+)
+def test_that_a_turn_is_an_epoch_with_workers_is_said_before_anything_runs(command, tiny, words, said):
+    axis = [] if "measure.axis=num_workers" in words else ["lr=0.1,0.2"]
+    done = command("-m", "measure=paired", "measure.max_seconds=90", *tiny, *axis, *words, "--dry-run")
+    assert done.status == 0
+    assert (said in " ".join(done.out.split())) if said else ("whole epoch" not in done.out)
 
 
 @pytest.fixture(scope="module")
