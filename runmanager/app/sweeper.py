@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,8 @@ class GridSweeper(Sweeper):
 
     def _planned(self, grid: Grid, sweep: SweepPaths | None) -> list[PlannedRun]:
         plan = _plan(grid, sweep, grid.configs[0])
+        if self._pairing is not None:
+            plan = self._pairing.with_partners(plan, partial(foretold, self._launcher, needs_all=False))
         if isinstance(self._launcher, SlurmLauncher) and sweep is not None:
             plan = self._with_queue(self._launcher, grid, plan, sweep)
         return plan

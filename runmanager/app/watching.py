@@ -38,8 +38,8 @@ class SweepWatcher(Listener):
     """Is told by the engine what happens to the runs, in the order in which they were handed to the launcher.
 
     Another driver may be at the same sweep. A cell that it has taken is left to it, and followed to its end; `observer`
-    tells whether one on another host lives. `show` says what the sweep came to. `faults` are readable lines about what went wrong beside the runs, once
-    they had begun, and `error` the first such error.
+    tells whether one on another host lives. `show` prints what the sweep came to. `faults` are readable lines about
+    what went wrong beside the runs, once they had begun, and `error` the first such error.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class SweepWatcher(Listener):
             runs = "1 run" if len(self._to_run) == 1 else f"{len(self._to_run)} runs"
             self._display.say(f"{runs} to do{known}, in {self._sweep.root}")
             for each in self._plan:
-                if each.action is Action.LEAVE or (each.action is Action.KEEP and "other versions" in each.why):
+                if each.action in (Action.LEAVE, Action.MEASURE) or (each.action is Action.KEEP and each.changes):
                     self._display.say(f"{each.paths.name}: {each.why}")
         self._display.__enter__()
         return self

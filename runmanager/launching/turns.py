@@ -9,7 +9,7 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
@@ -38,11 +38,15 @@ class _Ask:
 
 
 class Seat:
-    """A job's place among those that take turns; `session` is the name that all of them share."""
+    """A job's place among those that take turns; `session` is the name that all of them share.
 
-    def __init__(self, pipe: Connection, session: str) -> None:
+    `again` tells a job that has ended before to take its measured turns once more.
+    """
+
+    def __init__(self, pipe: Connection, session: str, *, again: bool = False) -> None:
         self._pipe = pipe
         self.session = session
+        self.again = again
 
     def ask(
         self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0, is_cancelled: Callable[[], bool]
@@ -114,7 +118,8 @@ class TurnKeeper:
 
     First every job has the turns that it wants for its training. When all of them want to be measured, the rounds
     begin: each has one turn a round. They end when `enough` says so of the rounds so far, asked from `min_rounds` on,
-    or after `max_seconds`, or when fewer than two jobs are left.
+    or after `max_seconds`, or when fewer than two jobs are left. The jobs `again` have ended before, and only take their
+    measured turns once more.
     """
 
     def __init__(
@@ -124,6 +129,7 @@ class TurnKeeper:
         min_rounds: int,
         max_seconds: float,
         seed: int = 0,
+        again: Collection[int] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.session = secrets.token_hex(4)
@@ -132,6 +138,7 @@ class TurnKeeper:
         self._min_rounds = min_rounds
         self._max_seconds = max_seconds
         self._random = random.Random(seed)
+        self._again = again
         self._clock = clock
         self._members: dict[int, _Member] = {}
         self._waited: dict[int, float] = {}
@@ -152,7 +159,7 @@ class TurnKeeper:
         mine, theirs = connection.Pipe()
         self._members[key] = _Member(mine)
         self._waited[key] = 0.0
-        return Seat(theirs, self.session)
+        return Seat(theirs, self.session, again=key in self._again)
 
     def leave(self, key: int) -> None:
         """A job is gone, and its turn with it; the others go on."""

@@ -132,11 +132,9 @@ def rounds_figure(found: "Rounds") -> str:
     axes.axhspan(found.estimate.low, found.estimate.high, color=_GREY, alpha=0.3, linewidth=0)
     axes.axhline(found.estimate.value, color=_COLOURS[0])
     axes.axhline(1.0, color=_GREY, linestyle="dotted")
-    for marker, is_there in (("o", lambda y: low <= y <= high), ("v", lambda y: y < low), ("^", lambda y: y > high)):
-        points = [(x, min(max(y, low), high)) for x, y in zip(places, found.ratios, strict=True) if is_there(y)]
-        axes.plot(
-            [x for x, _ in points], [y for _, y in points], marker, color=_COLOURS[0], markersize=3, clip_on=False
-        )
+    for x, ratio in zip(places, found.ratios, strict=True):
+        marker = "v" if ratio < low else "^" if ratio > high else "o"
+        axes.plot(x, min(max(ratio, low), high), marker, color=_COLOURS[0], markersize=3, clip_on=False)
     axes.set_ylim(low, high)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("round")

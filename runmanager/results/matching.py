@@ -115,9 +115,8 @@ def _are_paired(cells: Cells, members: Sequence[Cell]) -> bool:
 def _are_in_turns(cells: Cells, members: Sequence[Cell], axis: str) -> bool:
     """Whether they took turns with what differs from them in this axis, and not in another one."""
     named = {cells.value(cell, "measure.axis") for cell in members}
-    return _are_paired(cells, members) and all(
-        name is None or _settings_of(name) == _settings_of(axis) for name in named
-    )
+    compared = _settings_of(axis)
+    return _are_paired(cells, members) and all(name is None or _settings_of(name) == compared for name in named)
 
 
 def _settings_of(axis: str) -> set[str]:
