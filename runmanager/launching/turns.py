@@ -118,8 +118,8 @@ class TurnKeeper:
 
     First every job has the turns that it wants for its training. When all of them want to be measured, the rounds
     begin: each has one turn a round. They end when `enough` says so of the rounds so far, asked from `min_rounds` on,
-    or after `max_seconds`, or when fewer than two jobs are left. The jobs `again` have ended before, and only take their
-    measured turns once more.
+    or after `max_seconds`, or when fewer than two jobs are left. The jobs `again` have ended before, and only take
+    their measured turns once more.
     """
 
     def __init__(
