@@ -49,6 +49,9 @@ def table(
     each: Annotated[
         bool, typer.Option("--each", help="A row a run; without it those that differ in the seed alone are one row.")
     ] = False,
+    work: Annotated[
+        bool, typer.Option("--work", help="The work done in a second, and its share of what the device can do at best.")
+    ] = False,
     format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
         TableFormat.TEXT
     ),
@@ -65,8 +68,15 @@ def table(
 
     paths = find_sweep(sweep)
     contents, plan = read_results(paths)
-    results = result_rows(contents, plan)
-    if format_ is TableFormat.TEXT and not each:
+    if work:
+        from runmanager.results.work import work_rows
+
+        if each:
+            raise UsageError("`--each` must be left out with --work, got both; that has a row a run always.")
+        results = work_rows(contents, plan)
+    else:
+        results = result_rows(contents, plan)
+    if format_ is TableFormat.TEXT and not (each or work):
         from runmanager.results.seeds import collapse_seeds
 
         results = collapse_seeds(results)
@@ -127,6 +137,7 @@ def compare(
     from runmanager.results.matching import match_sides
     from runmanager.results.reading import read_results
     from runmanager.results.why import why
+    from runmanager.results.work import work_lines
 
     if crossover is not None and format_ in (ComparisonFormat.CSV, ComparisonFormat.JSON):
         raise UsageError(f"`--crossover` must go with --format text or markdown, got {format_}; it is a sentence.")
@@ -134,7 +145,11 @@ def compare(
     options = comparison.CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift)
     matches = match_sides(contents, plan, options)
     pairs = comparison.compare_matches(contents, matches, options)
-    explained = [*why(matches), *(crossing_answers(matches, crossover, options) if crossover is not None else [])]
+    explained = [
+        *why(matches),
+        *work_lines(matches),
+        *(crossing_answers(matches, crossover, options) if crossover is not None else []),
+    ]
     if format_ is ComparisonFormat.TEXT:
         from runmanager.results.sentences import answers
         from runmanager.results.table import result_rows

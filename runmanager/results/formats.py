@@ -27,10 +27,13 @@ __all__ = [
     "to_html",
     "to_json",
     "to_markdown",
+    "with_prefix",
 ]
 
 _ACCURACIES = ("accuracy", "val_accuracy")
 _BYTES = "_bytes"
+_SHARE = "_share"
+_RATES = ("flop_per_step", "flop_per_second", "bytes_per_second", "operations_per_second")
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -118,11 +121,23 @@ def human(value: Any, column: str = "") -> str:
         return _spread(value, column)
     if column.endswith(_BYTES):
         return f"{value / 2**20:,.1f} MiB"
+    if column in _RATES:
+        return with_prefix(value).strip()
+    if column.endswith(_SHARE):
+        return f"{value * 100:.3g}%"
     if isinstance(value, float) and column in _ACCURACIES:
         return f"{value:.4f}"
     if isinstance(value, float) and (column in _MEASURED or column.startswith("time_to_accuracy")):
         return _four_digits(value)
     return json.dumps(value) if isinstance(value, list | dict) else str(value)
+
+
+def with_prefix(value: float) -> str:
+    """Three digits and the prefix of a unit that is to follow: `12.3 G`."""
+    for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.3g} {prefix}"
+    return f"{value:.3g} "
 
 
 def _spread(value: Spread, column: str) -> str:

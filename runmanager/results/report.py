@@ -46,10 +46,12 @@ def report_page(
     causes: Sequence[str] = (),
     crossovers: Sequence[Crossover] = (),
     rounds: Sequence[Rounds] = (),
+    work: Table | None = None,
 ) -> str:
     """The whole of report.html. It asks for nothing from elsewhere: styles and figures are in it.
 
     `causes` are lines on what bounds the compared runs, `crossovers` get a line and a figure each, `rounds` a figure.
+    `work` are rows of what the runs achieve.
     """
     runs = {run.record.name: run for run in sweep.runs}
     labels = {row["run"]: _label(row, results) for row in results.rows}
@@ -61,6 +63,7 @@ def report_page(
         first_sentence=first_sentence,
         sentences=[*crossover_lines(crossovers), *more],
         causes=causes,
+        work=work,
         results=collapse_seeds(results),
         comparison=with_numbered_reasons(comparison),
         figures=[*first_figures, *_figures(runs, labels, results)],

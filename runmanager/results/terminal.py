@@ -27,6 +27,7 @@ _STYLES |= dict.fromkeys(("faster", "better"), "green") | dict.fromkeys(("slower
 _LEFT_OUT_FIRST = (
     *("peak_memory_bytes", "val_loss", "loss", "accuracy", "contended", "epochs"),
     *("candidate_samples_per_second", "baseline_samples_per_second"),
+    *("precision", "flop_per_step", "operations_per_step", "operations_per_second", "bytes_per_second"),
 )
 """Columns that give way where room is short, in this order; settings, states and answers never do."""
 _LEFT_OUT_LAST = ("baseline", "candidate")

@@ -15,6 +15,7 @@ from runmanager.results.reading import read_results
 from runmanager.results.rounds import paired_rounds
 from runmanager.results.table import epoch_rows, result_rows
 from runmanager.results.why import why
+from runmanager.results.work import work_rows
 
 __all__ = ["write_epochs_table", "write_tables"]
 
@@ -54,6 +55,7 @@ def write_tables(paths: SweepPaths, *, report: bool = True, options: CompareOpti
                 causes=why(matches),
                 crossovers=crossings,
                 rounds=paired_rounds(matches),
+                work=work_rows(sweep, plan),
             )
         for path, text in texts.items():
             replace_file(path, text)

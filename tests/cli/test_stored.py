@@ -218,3 +218,11 @@ def test_reader_that_leaves_early_is_no_error(sweep: SweepPaths, mortal: Callabl
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(60) == 0
+
+
+def test_the_work_of_runs_that_counted_none_is_an_empty_table(command: Callable, sweep: SweepPaths) -> None:
+    done = command("table", "grid", "--work", "--format", "csv")
+    assert (done.status, len(done.out.splitlines())) == (0, 1)
+    assert done.out.startswith("run,lr,batch_size,num_workers,device,flop_per_step,flop_per_second,flop_share,")
+    refused = command("table", "grid", "--work", "--each")
+    assert (refused.status, refused.err.count("`--each` must be left out with --work")) == (2, 1)
