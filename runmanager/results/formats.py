@@ -124,7 +124,7 @@ def human(value: Any, column: str = "") -> str:
     if column in _RATES:
         return with_prefix(value).strip()
     if column.endswith(_SHARE):
-        return f"{value * 100:.3g}%"
+        return f"{value * 100:.3g}%" if value < 1 else f"{value:,.0%}"
     if isinstance(value, float) and column in _ACCURACIES:
         return f"{value:.4f}"
     if isinstance(value, float) and (column in _MEASURED or column.startswith("time_to_accuracy")):

@@ -21,7 +21,7 @@ WorkKind = Literal["compute", "memory", "launch"]
 
 _CACHED_BYTES = 2 * 2**20
 """Operations that touch less than this on average find it in caches, of which the ceiling of copies says nothing."""
-_CALIBRATE = "`runmanager doctor --calibrate` before a run measures what the device can do"
+_CALIBRATE = "what a device can do at best is known where `runmanager doctor --calibrate` came before the run"
 
 
 @dataclass(frozen=True)
@@ -100,35 +100,54 @@ def work_lines(matches: Matches) -> list[str]:
     for match in matches.pairs:
         for side in match.sides:
             runs.setdefault(side.label, {}).update((str(run.paths.root), run) for run in side.finished)
-    lines = [_line(label, list(of_side.values())) for label, of_side in runs.items()]
-    return [line for line in lines if line is not None]
+    done = {label: list(map(_products, of_side.values())) for label, of_side in runs.items()}
+    known = {label: [each for each in of_side if each is not None] for label, of_side in done.items()}
+    lines = [_line(label, of_side) for label, of_side in known.items() if of_side]
+    is_uncalibrated = any(each.best is None for of_side in known.values() for each in of_side)
+    return [*lines, *([f"{_CALIBRATE[0].upper()}{_CALIBRATE[1:]}."] if is_uncalibrated else [])]
 
 
-def _line(label: str, runs: Sequence[StoredRun]) -> str | None:
-    """`cpu does 9.8 to 12.1 GFLOP/s, 31 to 38% of the 31.9 GFLOP/s that its matrix products reach at best (fp32).`"""
-    done = [(work, run) for run in runs if (work := work_of(run).get("compute")) and work.per_second is not None]
-    if not done:
+@dataclass(frozen=True)
+class _Products:
+    """FLOP a second of a run and, where that is known, of its device at best in this precision."""
+
+    rate: float
+    best: float | None
+    precision: str | None
+
+
+def _products(run: StoredRun) -> _Products | None:
+    work = work_of(run).get("compute")
+    if work is None or work.per_second is None:
         return None
-    rates = sorted(work.per_second for work, _ in done if work.per_second is not None)
-    said = f"{label} does {_range([with_prefix(rate) for rate in rates])}FLOP/s"
-    bests = {(work.at_best, run.record.measurements.precision) for work, run in done}
-    shares = sorted(work.share for work, _ in done if work.share is not None)
-    if len(bests) != 1 or not shares:
-        return f"{said}; {_CALIBRATE}." if not shares else f"{said}, {_percents(shares)} of its best."
-    ((best, precision),) = bests
-    assert best is not None
-    return (
-        f"{said}, {_percents(shares)} of the {with_prefix(best)}FLOP/s that its matrix products reach at best "
-        f"({precision})."
-    )
+    return _Products(work.per_second, work.at_best, run.record.measurements.precision)
 
 
-def _percents(shares: Sequence[float]) -> str:
-    return f"{_range([f'{share * 100:.2g}' for share in shares])}%"
+def _line(label: str, done: Sequence[_Products]) -> str:
+    """`cpu does 9.8 to 12.1 GFLOP/s, 31 to 38% of the 31.9 GFLOP/s that its matrix products reach at best (fp32).`"""
+    said = f"{label} does {_range([with_prefix(each.rate) for each in sorted(done, key=lambda each: each.rate)])}FLOP/s"
+    shares = sorted(each.rate / each.best for each in done if each.best)
+    if not shares:
+        return f"{said}."
+    share = _range([_percent(each) for each in shares])
+    bests = {(each.best, each.precision) for each in done}
+    best, precision = bests.pop()
+    if bests or best is None:
+        return f"{said}, {share} of what its matrix products reach at best."
+    return f"{said}, {share} of the {with_prefix(best)}FLOP/s that its matrix products reach at best ({precision})."
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.2g}%" if share < 1 else f"{share:,.0%}"
 
 
 def _range(ordered: Sequence[str]) -> str:
-    return ordered[0] if ordered[0] == ordered[-1] else f"{ordered[0]} to {ordered[-1]}"
+    """From the first to the last, with their unit once where it is one: `9.8 to 12.1 G`."""
+    first, last = ordered[0], ordered[-1]
+    if first == last:
+        return first
+    units = [text.lstrip("0123456789.e+-") for text in (first, last)]
+    return f"{first.removesuffix(units[0]) if units[0] == units[1] else first.strip()} to {last}"
 
 
 _COLUMNS: dict[str, tuple[WorkKind, str]] = {

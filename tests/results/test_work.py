@@ -95,10 +95,24 @@ def test_each_side_has_a_line_and_one_without_ceilings_the_way_to_have_them(swee
     both = sweep(FACTS, msgspec.structs.replace(FACTS, ceilings=None))
     assert work_lines(match_sides(both, None, CompareOptions())) == [
         "cpu does 10 GFLOP/s, 25% of the 40 GFLOP/s that its matrix products reach at best (fp32).",
-        "cuda does 20 GFLOP/s; `runmanager doctor --calibrate` before a run measures what the device can do.",
+        "cuda does 20 GFLOP/s.",
+        "What a device can do at best is known where `runmanager doctor --calibrate` came before the run.",
     ]
     assert work_lines(match_sides(both, None, CompareOptions(metric="val_accuracy"))) == []
     assert work_lines(match_sides(sweep(Measurements(), Measurements()), None, CompareOptions())) == []
+
+
+def test_runs_of_one_side_share_a_line_and_a_unit(contents, timed):
+    runs = [
+        (CONFIG | {"device": device, "seed": seed}, timed([9.0] + [seconds] * 5), {"measurements": FACTS})
+        for device, times in (("cpu", (1.0, 1.25)), ("cuda", (1.0, 0.001)))
+        for seed, seconds in enumerate(times)
+    ]
+    best = "of the 40 GFLOP/s that its matrix products reach at best (fp32)."
+    assert work_lines(match_sides(contents(*runs), None, CompareOptions())) == [
+        f"cpu does 8 to 10 GFLOP/s, 20 to 25% {best}",
+        f"cuda does 10 G to 10 TFLOP/s, 25 to 25,000% {best}",
+    ]
 
 
 def test_the_table_has_a_row_a_run_the_fastest_first_in_every_form(sweep):
