@@ -146,7 +146,7 @@ def _range(ordered: Sequence[str]) -> str:
     first, last = ordered[0], ordered[-1]
     if first == last:
         return first
-    units = [text.lstrip("0123456789.e+-") for text in (first, last)]
+    units = [text.lstrip("0123456789.,e+-") for text in (first, last)]
     return f"{first.removesuffix(units[0]) if units[0] == units[1] else first.strip()} to {last}"
 
 
