@@ -58,7 +58,7 @@ class _Distant(torch.Tensor):
 class Elementwise(torch.nn.Module):
     """Reads and writes memory: a few multiplications of one long vector, far larger than caches, and little else."""
 
-    def __init__(self, in_shape: Sequence[int], num_classes: int, length: int = 8_000_000, times: int = 4) -> None:
+    def __init__(self, in_shape: Sequence[int], num_classes: int, length: int = 4_000_000, times: int = 4) -> None:
         super().__init__()
         self.vector = torch.nn.Parameter(torch.ones(length // num_classes * num_classes))
         self._num_classes, self._times = num_classes, times
@@ -83,5 +83,5 @@ class ManySmall(torch.nn.Module):
         """Scores (batch, num_classes) of images (batch, *in_shape)."""
         scores: torch.Tensor = self.scores
         for _ in range(self._times):
-            scores = torch.relu(scores)
+            scores = -scores
         return images.flatten(1).mean(1, keepdim=True) + scores

@@ -47,12 +47,12 @@ CASES = (
     ),
     Case(
         "memory",
-        "multiplications of a vector of 32 MB",
-        (*_FAKE, "dataset.size=80", "batch_size=8", "model=custom", "model._target_=benchmarks.bound.Elementwise"),
+        "multiplications of a vector of 16 MB",
+        (*_FAKE, "dataset.size=120", "batch_size=8", "model=custom", "model._target_=benchmarks.bound.Elementwise"),
     ),
     Case(
         "launch",
-        "400 operations forward on ten numbers each",
+        "400 negations of ten numbers",
         (*_FAKE, "dataset.size=240", "batch_size=8", "model=custom", "model._target_=benchmarks.bound.ManySmall"),
     ),
 )
