@@ -55,6 +55,9 @@ def table(
             "--events", help="SWEEP is any folder of TensorBoard's event files: a row for each folder that holds some."
         ),
     ] = False,
+    work: Annotated[
+        bool, typer.Option("--work", help="The work done in a second, and its share of what the device can do at best.")
+    ] = False,
     format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
         TableFormat.TEXT
     ),
@@ -67,10 +70,15 @@ def table(
     from runmanager.cli.sorting import sorted_by
     from runmanager.results import formats
 
-    if events and each:
-        raise UsageError("`--each` must go without --events, got both; there each folder has its row.")
+    for name, given in (("--events", events), ("--work", work)):
+        if given and each:
+            raise UsageError(f"`--each` must go without {name}, got both; there is a row for each as it is.")
+    if events and work:
+        raise UsageError("`--work` must go without --events, got both; other programs' event files hold none.")
     if events:
         results, name, damaged = _of_events(Path(sweep))
+    elif work:
+        results, name, damaged = _of_work(sweep)
     else:
         results, name, damaged = _of_sweep(sweep, collapses=format_ is TableFormat.TEXT and not each)
     if sort is not None:
@@ -100,6 +108,16 @@ def _of_sweep(given: str, *, collapses: bool) -> "tuple[Table, str, Sequence[str
     summary, plan = read_summary(paths)
     results = result_rows(summary, plan)
     return collapse_seeds(results) if collapses else results, paths.name, [each.message for each in summary.damaged]
+
+
+def _of_work(given: str) -> "tuple[Table, str, Sequence[str]]":
+    """The same of the work that its runs have done."""
+    from runmanager.results.reading import read_results
+    from runmanager.results.work import work_rows
+
+    paths = find_sweep(given)
+    contents, plan = read_results(paths)
+    return work_rows(contents, plan), paths.name, [each.message for each in contents.damaged]
 
 
 def _of_events(folder: Path) -> "tuple[Table, str, Sequence[str]]":
@@ -150,6 +168,7 @@ def compare(
     from runmanager.results.matching import match_sides
     from runmanager.results.reading import read_results
     from runmanager.results.why import why
+    from runmanager.results.work import work_lines
 
     if crossover is not None and format_ in (ComparisonFormat.CSV, ComparisonFormat.JSON):
         raise UsageError(f"`--crossover` must go with --format text or markdown, got {format_}; it is a sentence.")
@@ -157,7 +176,11 @@ def compare(
     options = comparison.CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift)
     matches = match_sides(contents, plan, options)
     pairs = comparison.compare_matches(contents, matches, options)
-    explained = [*why(matches), *(crossing_answers(matches, crossover, options) if crossover is not None else [])]
+    explained = [
+        *why(matches),
+        *work_lines(matches),
+        *(crossing_answers(matches, crossover, options) if crossover is not None else []),
+    ]
     if format_ is ComparisonFormat.TEXT:
         from runmanager.results.sentences import answers
         from runmanager.results.table import result_rows
