@@ -24,7 +24,7 @@ __all__ = ["CellLoader"]
 # Their values reach into composition itself, so a copy of what was composed without them would be wrong.
 _SLOW_KEYS = ("hydra.searchpath", "hydra.job.env_copy", "hydra.job.config", "hydra.job.name")
 
-_KEPT_WORDS = 1024  # the values of a grid's axes come again and again, and to read one takes Hydra a millisecond
+_KEPT_WORDS = 256  # the values of a grid's axes come again and again, and to read one takes Hydra a millisecond
 
 _JUDGED_WITH_OTHERS = ("dataset", "model", "optimizer", "scheduler", "loader")
 

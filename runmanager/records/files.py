@@ -5,7 +5,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -20,10 +20,17 @@ FileMark = tuple[int, int, int, int]
 _CHUNK = 1 << 16  # bytes: a run's files fit
 
 
-def replace_file(path: Path, content: bytes | str) -> None:
-    """Replace a file by `content`: a reader sees the old or the new, whole, and a crash leaves one of them."""
+def replace_file(path: Path, content: bytes | str | Iterable[str]) -> None:
+    """Replace a file by `content`: a reader sees the old or the new, whole, and a crash leaves one of them.
+
+    Pieces of a text are written as they come.
+    """
     with replacement(path) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+        if isinstance(content, bytes):
+            file.write(content)
+        else:
+            pieces = [content] if isinstance(content, str) else content
+            file.writelines(piece.encode() for piece in pieces)
 
 
 @contextmanager

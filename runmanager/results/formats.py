@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ __all__ = [
     "human_effect",
     "human_field",
     "is_number",
+    "json_pieces",
     "render_template",
     "to_csv",
     "to_html",
@@ -56,12 +57,19 @@ def _field(value: Any) -> Any:
 
 def to_json(table: Table) -> str:
     """A list with one object a row, every column in order; a missing value (or one that is no number) is null."""
-    if not table.rows:
-        return "[]\n"
-    # Row by row: all of them at once would be in memory several times over. No text in JSON holds a line break.
-    rows = ({column: row[column] for column in table.columns} for row in table.rows)
-    texts = (msgspec.json.format(msgspec.json.encode(row), indent=2).decode().replace("\n", "\n  ") for row in rows)
-    return "[\n  " + ",\n  ".join(texts) + "\n]\n"
+    return "".join(json_pieces(table))
+
+
+def json_pieces(table: Table) -> Iterator[str]:
+    """The same row by row: all of them at once would be in memory several times over."""
+    between = "[\n  "
+    for row in table.rows:
+        encoded = msgspec.json.encode({column: row[column] for column in table.columns})
+        yield between + msgspec.json.format(encoded, indent=2).decode().replace(
+            "\n", "\n  "
+        )  # no text has a line break
+        between = ",\n  "
+    yield "\n]\n" if table.rows else "[]\n"
 
 
 def to_markdown(table: Table) -> str:

@@ -1,7 +1,7 @@
 """Writing the tables of a sweep into its folder, each file whole."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from runmanager.records.files import locked_folder, replace_file
@@ -9,7 +9,7 @@ from runmanager.records.paths import SweepPaths
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.results.comparison import CompareOptions, compare_matches
 from runmanager.results.crossover import crossover_lines, crossovers_worth_saying
-from runmanager.results.formats import to_csv, to_html, to_json, to_markdown
+from runmanager.results.formats import json_pieces, to_csv, to_html, to_json, to_markdown
 from runmanager.results.matching import match_sides
 from runmanager.results.reading import read_results
 from runmanager.results.rounds import paired_rounds
@@ -34,14 +34,14 @@ def write_tables(paths: SweepPaths, *, report: bool = True, options: CompareOpti
         comparison = compare_matches(sweep, matches, options)
         crossings = crossovers_worth_saying(matches, options)
         noted = dataclasses.replace(comparison, notes=(*comparison.notes, *crossover_lines(crossings)))
-        texts: dict[Path, Callable[[], str]] = {
+        texts: dict[Path, Callable[[], str | Iterable[str]]] = {
             paths.results("csv"): lambda: to_csv(results),
-            paths.results("json"): lambda: to_json(results),
+            paths.results("json"): lambda: json_pieces(results),
             paths.results("md"): lambda: to_markdown(results),
             paths.results("html"): lambda: to_html(results, title=f"Results of {paths.name}"),
             paths.epochs_csv: lambda: to_csv(epoch_rows(sweep, plan)),
             paths.comparison("csv"): lambda: to_csv(comparison),
-            paths.comparison("json"): lambda: to_json(comparison),
+            paths.comparison("json"): lambda: json_pieces(comparison),
             paths.comparison("md"): lambda: to_markdown(noted),
         }
         if report:
