@@ -1,13 +1,22 @@
 """Moving batches and models to a device: nested containers, and a loader that moves what it yields."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from runmanager.tracking.devices import default_device
 
-__all__ = ["DeviceDataLoader", "get_default_device", "to_device"]
+__all__ = ["DeviceDataLoader", "Packed", "get_default_device", "to_device"]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A tensor that is sent as it is stored, and made into what the batch holds by `unpack` where it has arrived."""
+
+    stored: torch.Tensor
+    unpack: Callable[[torch.Tensor], torch.Tensor]
 
 
 def get_default_device() -> torch.device:
@@ -19,11 +28,13 @@ def to_device(data: Any, device: torch.device | str) -> Any:
     """`data` on `device`: a tensor, a module, or lists, tuples, named tuples and mappings of them at any depth.
 
     A tensor in pinned memory is sent to CUDA or XPU without waiting; any other is waited for, since what is read before
-    it has arrived, or changed before it has left, would be garbage. Other values come back as they are. A module is
-    moved in place and returned.
+    it has arrived, or changed before it has left, would be garbage. What is `Packed` is unpacked there. Other values
+    come back as they are. A module is moved in place and returned.
     """
     if isinstance(data, torch.Tensor):
         return data.to(device, non_blocking=_may_run_ahead(data, torch.device(device)))
+    if isinstance(data, Packed):
+        return data.unpack(to_device(data.stored, device))
     if isinstance(data, torch.nn.Module):
         return data.to(device)
     if isinstance(data, Mapping):
