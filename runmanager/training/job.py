@@ -20,7 +20,9 @@ from runmanager.training.measure_options import PairedOptions
 from runmanager.training.models import build_model
 from runmanager.training.optimizers import build_optimizer
 from runmanager.training.paired import measure_in_turns
+from runmanager.training.precision import Precision, rounding_to
 from runmanager.training.schedulers import build_scheduler
+from runmanager.training.step import build_stepper
 
 __all__ = ["train_run"]
 
@@ -46,12 +48,13 @@ def train_run(
             "`hydra/sweeper=grid`."
         )
     run_options = RunOptions(options.log_every, options.measure.warmup_epochs, options.early_stop, turns)
-    run = manager.run(params, folder=folder, can_resume=True, options=run_options)
-    if isinstance(run, IdleRun):
-        return run.record
-    with run:
-        when_claimed(run)
-        _train(run, options)
+    with rounding_to(Precision(options.precision)):  # from the start: the run's record tells of it
+        run = manager.run(params, folder=folder, can_resume=True, options=run_options)
+        if isinstance(run, IdleRun):
+            return run.record
+        with run:
+            when_claimed(run)
+            _train(run, options)
     return run.record
 
 
@@ -72,6 +75,7 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
     scheduler = build_scheduler(
         options.scheduler, optimizer, num_epochs=options.epochs, steps_per_epoch=len(loaders.train)
     )
+    stepper = build_stepper(options, network, optimizer, device=run.device, tell=run.note)
     state = TrainingState(
         network,
         optimizer,
@@ -80,24 +84,24 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
         num_epochs=options.epochs,
         keep_best=options.checkpoint.keep_best,
         data=data,
+        stepper=stepper,
     )
     run.begin(network, loaders.train, optimizer=optimizer, checkpointer=state)
     if options.evaluate_first:
         for epoch in run.evaluation_before_training():
-            evaluate_epoch(network, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
+            evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
     after_step = scheduler.step if scheduler.step_interval == "step" else None
     for epoch in run.epochs(options.epochs):
         loaders.train.set_epoch(epoch.number)
-        train_epoch(network, epoch.batches(loaders.train), optimizer, track=epoch.track, after_step=after_step)
-        evaluate_epoch(network, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
+        train_epoch(stepper, epoch.batches(loaders.train), track=epoch.track, after_step=after_step)
+        evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
         if scheduler.step_interval == "epoch":
             scheduler.step()
     if isinstance(options.measure, PairedOptions):
         measure_in_turns(
             run,
-            network,
+            stepper,
             loaders.train,
-            optimizer,
             first_epoch=options.epochs + 1,
             num_workers=options.num_workers,
             block_steps=options.measure.block_steps,

@@ -39,6 +39,10 @@ class TrainingOptions:
     seed: int = 0
     eval_batch_size: int | None = None
     evaluate_first: bool = False
+    precision: str = "fp32"
+    channels_last: bool = False
+    micro_batch: int | str | None = None
+    on_oom: str = "fail"
     data_root: str = "data"
     log_every: int = 0
     dataset: Any = None

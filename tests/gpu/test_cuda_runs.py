@@ -13,6 +13,7 @@ from runmanager.records.store import read_run
 from runmanager.tracking.calibration import calibrate
 from runmanager.tracking.timer import PhaseTimer, clock_for
 from runmanager.training.loop import evaluate_epoch, train_epoch
+from runmanager.training.step import Forward, Stepper
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="wants a CUDA device")
 
@@ -48,8 +49,8 @@ def test_the_loop_of_an_epoch_never_waits(tmp_path: Path, waiting_is_an_error: A
     with manager.run({"device": "cuda"}, network, loader, optimizer=optimizer) as run:
         for epoch in run.epochs(3):
             with waiting_is_an_error:
-                train_epoch(network, epoch.batches(loader), optimizer, track=epoch.track)
-                evaluate_epoch(network, epoch.eval_batches(loader), track=epoch.track_eval)
+                train_epoch(Stepper(Forward(network), optimizer), epoch.batches(loader), track=epoch.track)
+                evaluate_epoch(Stepper(Forward(network)), epoch.eval_batches(loader), track=epoch.track_eval)
     stored = read_run(run.folder.paths)
     assert [epoch.samples for epoch in stored.epochs] == [600] * 3
     for epoch in stored.epochs:
@@ -81,7 +82,7 @@ def test_memory_precision_and_work_are_measured(tmp_path: Path) -> None:
     manager = RunManager(tmp_path / "sweep", console=False)
     with manager.run({"device": "cuda"}, network, loader, optimizer=optimizer) as run:
         for epoch in run.epochs(2):
-            train_epoch(network, epoch.batches(loader), optimizer, track=epoch.track)
+            train_epoch(Stepper(Forward(network), optimizer), epoch.batches(loader), track=epoch.track)
     found = run.record.measurements
     assert found.peak_allocated_bytes and found.peak_reserved_bytes
     assert found.peak_reserved_bytes >= found.peak_allocated_bytes == run.record.peak_memory_bytes

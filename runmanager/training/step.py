@@ -1,0 +1,127 @@
+"""One optimiser step: the forward pass and its loss, the gradients, the update; and a batch's evaluation."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from runmanager.training.diagnosis import explained
+from runmanager.training.job_options import TrainingOptions
+from runmanager.training.micro_batches import MicroBatches
+from runmanager.training.precision import Precision, scaler_for
+
+__all__ = ["Forward", "Stepper", "build_stepper"]
+
+
+def build_stepper(
+    options: TrainingOptions,
+    network: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    *,
+    device: torch.device,
+    tell: Callable[[str], None],
+) -> "Stepper":
+    """Steps as the settings want them; the network is on `device`, and `tell` hears of what happens on the way."""
+    precision = Precision(options.precision)
+    forward = Forward(network, precision=precision, channels_last=options.channels_last)
+    size = options.micro_batch if isinstance(options.micro_batch, int) else None
+    pieces = MicroBatches(size, halves=options.on_oom == "halve", tell=tell)
+    return Stepper(forward, optimizer, pieces=pieces, scaler=scaler_for(precision, device))
+
+
+class Forward:
+    """What a batch (images, labels) comes to: its mean cross-entropy, a scalar, and the predictions (batch, classes).
+
+    `apply` computes the predictions of images, and is the network itself unless something faster does the same.
+    Raises `TensorMismatchError` for a batch that does not fit.
+    """
+
+    def __init__(
+        self,
+        network: torch.nn.Module,
+        *,
+        precision: Precision = Precision.FP32,
+        channels_last: bool = False,
+        apply: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> None:
+        self.network = network
+        self._precision = precision
+        self._channels_last = channels_last
+        self._apply = network if apply is None else apply
+        if channels_last:
+            network.to(memory_format=torch.channels_last)
+
+    def __call__(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        with explained(self.network, images, labels), self._precision.autocast(images.device):
+            if self._channels_last:
+                images = images.contiguous(memory_format=torch.channels_last)
+            preds = self._apply(images)
+            return F.cross_entropy(preds, labels), preds
+
+
+class Stepper:
+    """Makes the steps of a run, each from one batch (images, labels) on the network's device.
+
+    ```
+    train      gradients begin at zero; forward, loss and backward, of the whole batch or piece by piece; update
+    evaluate   forward and loss, of the whole batch or piece by piece
+    ```
+
+    Both return the mean loss over the batch, a scalar, and the predictions (batch, classes). Without an `optimizer`
+    it can only evaluate. What it learned of the device on its way, and must know after a resume, is its state.
+    """
+
+    def __init__(
+        self,
+        forward: Forward,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        pieces: MicroBatches | None = None,
+        scaler: torch.amp.GradScaler | None = None,
+    ) -> None:
+        self.network = forward.network
+        self._forward = forward
+        self._optimizer = optimizer
+        self._pieces = pieces or MicroBatches()
+        self._scaler = scaler
+
+    def train(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """One optimiser step, by the mean cross-entropy over the batch."""
+        assert self._optimizer is not None
+        self._optimizer.zero_grad()
+        loss, preds = self._pieces.each(self._learn, images, labels, network=self.network)
+        self._update(self._optimizer)
+        return loss, preds
+
+    def evaluate(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The batch's loss and predictions; nothing is learned. Whoever calls it sets the mode."""
+        return self._pieces.each(self._look, images, labels, network=self.network)
+
+    def _learn(self, images: torch.Tensor, labels: torch.Tensor, share: float) -> tuple[torch.Tensor, torch.Tensor]:
+        """Add the gradient of a piece that is this share of its batch."""
+        loss, preds = self._forward(images, labels)
+        weighed = loss if share == 1 else loss * share
+        (weighed if self._scaler is None else self._scaler.scale(weighed)).backward()
+        return loss.detach(), preds.detach()
+
+    def _look(self, images: torch.Tensor, labels: torch.Tensor, _share: float) -> tuple[torch.Tensor, torch.Tensor]:
+        return self._forward(images, labels)
+
+    def _update(self, optimizer: torch.optim.Optimizer) -> None:
+        if self._scaler is None:
+            optimizer.step()
+        else:
+            self._scaler.step(optimizer)
+            self._scaler.update()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run must know to go on as if it had never stopped."""
+        scaler = {} if self._scaler is None else self._scaler.state_dict()
+        return {"micro_batch": self._pieces.size, "scaler": scaler}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put back what `state_dict` returned."""
+        self._pieces.size = state["micro_batch"]
+        if self._scaler is not None and state["scaler"]:
+            self._scaler.load_state_dict(state["scaler"])
