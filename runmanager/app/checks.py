@@ -9,6 +9,7 @@ from hydra.plugins.launcher import Launcher
 
 from runmanager.app.cells import Grid
 from runmanager.app.preflight import Questions, missing_devices, preflight
+from runmanager.app.schema import Config
 from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.child import Returned
 from runmanager.launching.engine import LocalEngine, call
@@ -19,6 +20,7 @@ from runmanager.launching.slurm import SlurmLauncher
 __all__ = ["check", "foretold", "get_ready"]
 
 _EVERYWHERE = ("auto", "cpu")
+_SENDING = ("pin_memory", "prefetch_to_device")
 
 
 def check(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
@@ -33,15 +35,24 @@ def check(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, needs
         return
     devices = _distinct([config.device for config in configs])
     _refuse_gpus(launcher, devices)
-    pinned = [config.device for config in configs if getattr(config.loader, "pin_memory", None)]
     questions = Questions(
         parts=_distinct([(config.dataset, config.model) for config in configs]),
         devices=devices if _runs_here(launcher) and needs_all else [],
-        pinned=_distinct(pinned) if _runs_here(launcher) and "loader.pin_memory" in grid.given else [],
+        sending=_sending(grid, configs) if _runs_here(launcher) else {},
         data_root=Path(configs[0].data_root),
     )
     if faults := _ask(launcher, preflight, questions):
         raise ConfigurationError(faults)
+
+
+def _sending(grid: Grid, configs: Sequence[Config]) -> dict[str, Sequence[str]]:
+    """The settings of `_SENDING` that the command gave, each with the devices of the cells that ask for it."""
+    asking = {
+        name: _distinct([config.device for config in configs if getattr(config.loader, name, None)])
+        for name in _SENDING
+        if f"loader.{name}" in grid.given
+    }
+    return {f"loader.{name}": devices for name, devices in asking.items() if devices}
 
 
 def foretold(launcher: Launcher, plan: Sequence[PlannedRun], *, needs_all: bool) -> Sequence[PlannedRun]:

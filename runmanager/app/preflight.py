@@ -16,12 +16,13 @@ __all__ = ["Questions", "missing_devices", "preflight"]
 class Questions:
     """Of what is to be run: the distinct pairs of dataset and model, and the devices that must be here.
 
-    `pinned` are those for which memory was asked to be pinned, one of which must gain by it; none: nobody asked.
+    `sending` are settings about how batches are sent (`loader.pin_memory`), each with the devices of the cells that
+    ask for it, one of which must gain by it.
     """
 
     parts: Sequence[tuple[Any, Any]]
     devices: Sequence[str]
-    pinned: Sequence[str]
+    sending: Mapping[str, Sequence[str]]
     data_root: Path
 
 
@@ -49,7 +50,7 @@ def preflight(questions: Questions) -> list[str]:
     from runmanager.training.datasets import prepare_dataset
     from runmanager.training.targets import resolve_target
 
-    faults = [*missing_devices(questions.devices).values(), *_pinning_faults(questions.pinned)]
+    faults = [*missing_devices(questions.devices).values(), *_sending_faults(questions.sending)]
     for model in _distinct(model for _, model in questions.parts):
         faults += _model_faults(model)
     if faults:
@@ -67,14 +68,14 @@ def preflight(questions: Questions) -> list[str]:
     return faults
 
 
-def _pinning_faults(devices: Sequence[str]) -> list[str]:
-    """What is wrong with asking for pinned memory on these devices: nothing, where one is or may be an accelerator."""
+def _sending_faults(sending: Mapping[str, Sequence[str]]) -> list[str]:
+    """What is wrong with asking for these settings on their devices: nothing, where one is or may be an accelerator."""
     from runmanager.tracking.devices import default_device
 
-    if not devices or any(name not in ("auto", "cpu") for name in devices) or default_device().type != "cpu":
+    idle = [name for name, devices in sending.items() if all(device in ("auto", "cpu") for device in devices)]
+    if not idle or default_device().type != "cpu":
         return []
-    rule = "be false or null where `device=auto` finds no accelerator"
-    return [fault("loader.pin_memory", rule, "true", "null pins where it helps")]
+    return [fault(name, "be left out where `device=auto` finds no accelerator", "true") for name in idle]
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:

@@ -13,6 +13,7 @@ UNSIGNED = frozenset(
 """Top-level settings that say where and how a run is kept, not what it computes: left out of the signature."""
 
 LATER: dict[str, Any] = {
+    "loader.prefetch_to_device": False,
     "optimizer.fused": None,
 }
 """Settings that came after runs were first signed, by dotted name, each with the value that changes nothing: a run with

@@ -11,7 +11,10 @@ from runmanager.records.run import EpochRecord
 from runmanager.records.turns import Grant
 from runmanager.tracking.early_stop import EarlyStopOptions
 
-__all__ = ["Checkpointer", "Progress", "RunOptions", "TensorBoardOptions", "TurnTaker"]
+__all__ = ["STREAMING_DEVICES", "Checkpointer", "Progress", "RunOptions", "TensorBoardOptions", "TurnTaker"]
+
+STREAMING_DEVICES = ("cuda", "xpu")
+"""The kinds of devices that copy on one stream while they compute on another."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from runmanager.tracking.options import STREAMING_DEVICES
 from runmanager.training.faults import fault
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.options import (
@@ -64,6 +65,9 @@ def _of_loader(cell: TrainingOptions) -> dict[str, str]:
     if loader.pin_memory and cell.device == "cpu":
         way_out = "nothing is sent to a device; null pins where it helps"
         idle["loader.pin_memory"] = fault("loader.pin_memory", "be false or null with `device=cpu`", "true", way_out)
+    if loader.prefetch_to_device and cell.device.partition(":")[0] not in ("auto", *STREAMING_DEVICES):
+        name, way_out = "loader.prefetch_to_device", "cuda and xpu copy a batch while they compute"
+        idle[name] = fault(name, f"be false with `device={cell.device}`", "true", way_out)
     return idle
 
 

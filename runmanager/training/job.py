@@ -12,15 +12,16 @@ from runmanager.tracking.options import RunOptions, TurnTaker
 from runmanager.tracking.randomness import seed_everything
 from runmanager.tracking.run import ActiveRun, IdleRun
 from runmanager.training.checkpoint import TrainingState
-from runmanager.training.datasets import load_dataset
+from runmanager.training.datasets import Data, load_dataset
 from runmanager.training.job_options import TrainingOptions
-from runmanager.training.loaders import build_loaders
+from runmanager.training.loaders import Loaders, build_loaders
 from runmanager.training.loop import evaluate_epoch, train_epoch
 from runmanager.training.measure_options import PairedOptions
 from runmanager.training.models import build_model
 from runmanager.training.optimizers import build_optimizer
 from runmanager.training.paired import measure_in_turns
 from runmanager.training.precision import Precision, rounding_to
+from runmanager.training.prefetching import with_prefetch
 from runmanager.training.schedulers import build_scheduler
 from runmanager.training.step import build_stepper
 
@@ -61,15 +62,7 @@ def train_run(
 def _train(run: ActiveRun, options: TrainingOptions) -> None:
     seed_everything(options.seed)
     data = load_dataset(options.dataset, data_root=Path(options.data_root), seed=options.seed)
-    loaders = build_loaders(
-        options.loader,
-        data,
-        batch_size=options.batch_size,
-        eval_batch_size=options.eval_batch_size or options.batch_size,
-        num_workers=options.num_workers,
-        device=run.device,
-        seed=options.seed,
-    )
+    loaders = _loaders(run, options, data)
     network = build_model(options.model, in_shape=data.in_shape, num_classes=data.num_classes).to(run.device)
     optimizer = build_optimizer(options.optimizer, network.parameters(), lr=options.lr)
     scheduler = build_scheduler(
@@ -106,3 +99,16 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
             num_workers=options.num_workers,
             block_steps=options.measure.block_steps,
         )
+
+
+def _loaders(run: ActiveRun, options: TrainingOptions, data: Data) -> Loaders:
+    loaders = build_loaders(
+        options.loader,
+        data,
+        batch_size=options.batch_size,
+        eval_batch_size=options.eval_batch_size or options.batch_size,
+        num_workers=options.num_workers,
+        device=run.device,
+        seed=options.seed,
+    )
+    return with_prefetch(options.loader, loaders, device=run.device)

@@ -305,6 +305,7 @@ class DataLoaderOptions(Options):
     """PyTorch's DataLoader.
 
     `pin_memory` null pins where the device gains by it; `prefetch_factor` is the batches that each worker holds ready.
+    `prefetch_to_device` sends each batch while the device computes the step before.
     """
 
     name: str = "dataloader"
@@ -312,9 +313,15 @@ class DataLoaderOptions(Options):
     pin_memory: bool | None = None
     persistent_workers: bool = True
     prefetch_factor: int = 2
+    prefetch_to_device: bool = False
 
     def _bad_values(self) -> list[str]:
-        return below("loader.prefetch_factor", self.prefetch_factor, 1)
+        faults = below("loader.prefetch_factor", self.prefetch_factor, 1)
+        if self.prefetch_to_device and self.pin_memory is False:
+            way_out = "only from pinned memory a batch is sent while something else goes on"
+            rule = "be true or null with `loader.prefetch_to_device=true`"
+            faults.append(fault("loader.pin_memory", rule, "false", way_out))
+        return faults
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,11 @@ REFUSED = {
     "no device, only planned": (["device=cuda", "--dry-run"], "Device 'cuda' was asked for but PyTorch sees no CUDA"),
     "nothing to pin for": (
         ["device=auto", "loader.pin_memory=true"],
-        "`loader.pin_memory` must be false or null where `device=auto` finds no accelerator, got true;",
+        "`loader.pin_memory` must be left out where `device=auto` finds no accelerator, got true.",
+    ),
+    "nothing to send ahead to": (
+        ["device=auto", "loader.prefetch_to_device=true"],
+        "`loader.prefetch_to_device` must be left out where `device=auto` finds no accelerator, got true.",
     ),
     "no such device": (["device=gpu"], "gpu"),
     "more samples than there are": (["dataset=digits", "dataset.size=100", "dataset.holdout=2000"], "`dataset"),

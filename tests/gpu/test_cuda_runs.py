@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from runmanager import RunManager
 from runmanager.records.store import read_run
 from runmanager.tracking.calibration import calibrate
+from runmanager.tracking.prefetch import SecondStream, sent_ahead
 from runmanager.tracking.timer import PhaseTimer, clock_for
 from runmanager.training.loop import evaluate_epoch, train_epoch
 from runmanager.training.step import Forward, Stepper
@@ -95,3 +96,18 @@ def test_the_gpu_has_ceilings() -> None:
     assert {"fp32", "bf16", "fp16"} <= set(ceilings.flops_per_second)
     assert ceilings.threads is None
     assert ceilings.copy_bytes_per_second and ceilings.transfer_bytes_per_second and ceilings.dispatch_seconds
+
+
+def test_batches_that_are_sent_ahead_arrive_whole_and_nothing_waits(waiting_is_an_error: Any) -> None:
+    lane = SecondStream(CUDA)
+    batches = [(torch.full((64, 3, 224, 224), n % 251, dtype=torch.uint8), torch.full((64,), n)) for n in range(20)]
+    pinned = [(images.pin_memory(), labels.pin_memory()) for images, labels in batches]
+    busy, sums = torch.rand(2048, 2048, device=CUDA), []
+    with waiting_is_an_error:
+        for sent in sent_ahead(pinned, lane):
+            images, labels = sent.arrived()
+            for _ in range(5):
+                busy = torch.tanh(busy @ busy)
+            sums.append(images.sum(dtype=torch.int64) + labels.sum())
+    expected = [int(images.sum(dtype=torch.int64) + labels.sum()) for images, labels in batches]
+    assert torch.stack(sums).tolist() == expected
