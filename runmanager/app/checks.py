@@ -15,6 +15,7 @@ from runmanager.launching.engine import LocalEngine, call
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.launching.slurm import SlurmLauncher
+from runmanager.training.step_options import Precision
 
 __all__ = ["check", "foretold", "get_ready"]
 
@@ -34,10 +35,13 @@ def check(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, needs
     devices = _distinct([config.device for config in configs])
     _refuse_gpus(launcher, devices)
     pinned = [config.device for config in configs if getattr(config.loader, "pin_memory", None)]
+    precisions = [(config.device, config.precision) for config in configs if config.precision != Precision.FP32]
     questions = Questions(
         parts=_distinct([(config.dataset, config.model) for config in configs]),
         devices=devices if _runs_here(launcher) and needs_all else [],
         pinned=_distinct(pinned) if _runs_here(launcher) and "loader.pin_memory" in grid.given else [],
+        precisions=_distinct(precisions) if _runs_here(launcher) else [],
+        pieces=_distinct([(config.model, config.micro_batch, config.on_oom) for config in configs]),
         data_root=Path(configs[0].data_root),
     )
     if faults := _ask(launcher, preflight, questions):

@@ -5,7 +5,6 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
@@ -117,7 +116,7 @@ class ActiveRun:
             raise UsageError(f"`network` must be a torch.nn.Module, got {type(network).__name__}.")
         self._network = network.to(self.device)
         self._optimizer, self._checkpointer = optimizer, checkpointer
-        self._measuring.begin(self._network, self.record)
+        self._measuring.begin(self._network, self.record, precision=self._options.precision)
         if self.is_resumed:
             self._restore()
         batch = peek(loader)
@@ -227,9 +226,8 @@ class ActiveRun:
         if self.folder.is_lost():
             raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
         record, step_losses = epoch.close()
-        record = msgspec.structs.replace(
-            record, warmup=record.epoch == 0 or self._is_warmup(), run_seconds=self._run_seconds()
-        )
+        warmup = record.epoch == 0 or self._is_warmup()
+        record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._run_seconds())
         self._measuring.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)
         self.num_steps = epoch.num_steps
         if self._begun_sinks is None:
@@ -264,9 +262,8 @@ class ActiveRun:
         )
 
     def _with_walls(self, record: EpochRecord, resolved_at: float) -> EpochRecord:
-        return with_walls(
-            record, begun_at=self._epoch_begun_at, resolved_at=resolved_at, run_seconds=self._run_seconds()
-        )
+        begun_at, run_seconds = self._epoch_begun_at, self._run_seconds()
+        return with_walls(record, begun_at=begun_at, resolved_at=resolved_at, run_seconds=run_seconds)
 
     def _progress(self, record: EpochRecord) -> Progress:
         events = self.folder.paths.events
@@ -274,11 +271,8 @@ class ActiveRun:
 
     def _look_back(self) -> None:
         """Let the last epoch be the last one, if it diverged or nothing gets better any more."""
-        diverged = divergence(self.history[-1])
-        reason = reason_to_stop(self.history, self._options.early_stop)
-        if diverged is not None:
-            self._stop = diverged
-        elif reason is not None:
+        self._stop = divergence(self.history[-1]) or self._stop
+        if (reason := reason_to_stop(self.history, self._options.early_stop)) is not None:
             self.stop_early(reason)
 
     def _run_seconds(self) -> float:
@@ -286,9 +280,13 @@ class ActiveRun:
         return self._seconds_before + time.perf_counter() - self._begun_at - waited
 
     def note(self, line: str) -> None:
-        """Keep a readable line about what was not done as asked; it is in the record at once."""
+        """Keep a readable line about what could not be done; it is in the record at once."""
         self._notes.append(line)
         self.folder.write(notes=tuple(dict.fromkeys(self._notes)))
+
+    def deviates(self, line: str) -> None:
+        """Keep a readable line about what is done otherwise than asked: in the record at once, and named by tables."""
+        self.folder.write(deviations=tuple(dict.fromkeys((*self.record.deviations, line))))
 
     def stop_early(self, message: str) -> None:
         """Let this epoch be the last; the run is finished."""
@@ -311,12 +309,11 @@ class ActiveRun:
         outcome = self._outcome(error)
         if error is not None:
             replace_file(self.folder.paths.error, traceback_of(error))
-        ended_at = datetime.datetime.now(datetime.UTC).isoformat()
         record = self.folder.write(
             status=outcome.status,
             reason=outcome.reason,
             message=outcome.message,
-            ended_at=ended_at,
+            ended_at=datetime.datetime.now(datetime.UTC).isoformat(),
             run_seconds=self._run_seconds(),
             num_parameters=None if self._network is None else num_parameters(self._network),
             peak_memory_bytes=peak_memory_bytes(self.device),
@@ -334,8 +331,8 @@ class ActiveRun:
 
     def _outcome(self, error: BaseException | None) -> Outcome:
         if error is not None:
-            batch_size = self.record.config.get("batch_size")
-            return outcome_of(error, batch_size=batch_size, memory_bytes=peak_memory_bytes(self.device))
+            batch_size, peak = self.record.config.get("batch_size"), peak_memory_bytes(self.device)
+            return outcome_of(error, batch_size=batch_size, memory_bytes=peak)
         if self._interruption is not None and self.turns is not None and not self.turns.is_over:
             return self._interruption  # however many epochs it has, it is not measured yet
         return outcome_of_epochs(self.history[-1].epoch if self.history else 0, planned=self._planned, stop=self._stop)
@@ -349,7 +346,5 @@ class ActiveRun:
                 raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         self.end(error)

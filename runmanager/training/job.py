@@ -20,9 +20,10 @@ from runmanager.training.measure_options import PairedOptions
 from runmanager.training.models import build_model
 from runmanager.training.optimizers import build_optimizer
 from runmanager.training.paired import measure_in_turns
-from runmanager.training.precision import Precision, rounding_to
+from runmanager.training.precision import rounding_to
 from runmanager.training.schedulers import build_scheduler
 from runmanager.training.step import build_stepper
+from runmanager.training.step_options import Precision
 
 __all__ = ["train_run"]
 
@@ -47,8 +48,15 @@ def train_run(
             "`measure` must be single where runs cannot take turns, got paired; use `hydra/launcher=local` and "
             "`hydra/sweeper=grid`."
         )
-    run_options = RunOptions(options.log_every, options.measure.warmup_epochs, options.early_stop, turns)
-    with rounding_to(Precision(options.precision)):  # from the start: the run's record tells of it
+    precision = Precision(options.precision)
+    run_options = RunOptions(
+        options.log_every,
+        options.measure.warmup_epochs,
+        options.early_stop,
+        turns,
+        precision=precision if precision.is_cast else None,
+    )
+    with rounding_to(precision):  # from the start: the run's record tells of it
         run = manager.run(params, folder=folder, can_resume=True, options=run_options)
         if isinstance(run, IdleRun):
             return run.record
@@ -75,7 +83,7 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
     scheduler = build_scheduler(
         options.scheduler, optimizer, num_epochs=options.epochs, steps_per_epoch=len(loaders.train)
     )
-    stepper = build_stepper(options, network, optimizer, device=run.device, tell=run.note)
+    stepper = build_stepper(options, network, optimizer, device=run.device, in_shape=data.in_shape, tell=run.deviates)
     state = TrainingState(
         network,
         optimizer,
@@ -97,6 +105,8 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
         evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
         if scheduler.step_interval == "epoch":
             scheduler.step()
+    if stepper.num_skipped:
+        run.note(f"{stepper.num_skipped} of {run.num_steps} steps were left out: their gradients overflowed fp16")
     if isinstance(options.measure, PairedOptions):
         measure_in_turns(
             run,

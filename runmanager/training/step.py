@@ -6,10 +6,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from runmanager.errors import ConfigurationError
 from runmanager.training.diagnosis import explained
+from runmanager.training.faults import fault
 from runmanager.training.job_options import TrainingOptions
-from runmanager.training.micro_batches import MicroBatches
-from runmanager.training.precision import Precision, scaler_for
+from runmanager.training.micro_batches import MicroBatches, fast_size, needs_whole_batches, piece_faults
+from runmanager.training.precision import CountingScaler, autocast, precision_faults, scaler_for, weight_faults
+from runmanager.training.step_options import AUTO, OutOfMemory, Precision
 
 __all__ = ["Forward", "Stepper", "build_stepper"]
 
@@ -20,14 +23,42 @@ def build_stepper(
     optimizer: torch.optim.Optimizer,
     *,
     device: torch.device,
+    in_shape: tuple[int, ...],
     tell: Callable[[str], None],
 ) -> "Stepper":
-    """Steps as the settings want them; the network is on `device`, and `tell` hears of what happens on the way."""
+    """Steps as the settings want them, of a network that is on `device`, for samples of `in_shape`.
+
+    `tell` hears of what is done otherwise than asked. Raises `ConfigurationError` for what this network, these samples
+    or this device cannot do.
+    """
     precision = Precision(options.precision)
+    faults = precision_faults(precision, device) + weight_faults(network, precision)
+    faults += piece_faults(network, micro_batch=options.micro_batch, on_oom=options.on_oom)
+    if options.channels_last and len(in_shape) != 3:
+        faults.append(fault("channels_last", "be false for samples that are no images", f"samples {tuple(in_shape)}"))
+    if faults:
+        raise ConfigurationError(faults)
     forward = Forward(network, precision=precision, channels_last=options.channels_last)
-    size = options.micro_batch if isinstance(options.micro_batch, int) else None
-    pieces = MicroBatches(size, halves=options.on_oom == "halve", tell=tell)
+    pieces = _pieces(options, network, device, in_shape, tell)
     return Stepper(forward, optimizer, pieces=pieces, scaler=scaler_for(precision, device))
+
+
+def _pieces(
+    options: TrainingOptions,
+    network: torch.nn.Module,
+    device: torch.device,
+    in_shape: tuple[int, ...],
+    tell: Callable[[str], None],
+) -> MicroBatches:
+    halves = options.on_oom == OutOfMemory.HALVE
+    if options.micro_batch != AUTO:
+        assert not isinstance(options.micro_batch, str)
+        return MicroBatches(options.micro_batch, halves=halves, tell=tell)
+    if needs_whole_batches(network):
+        return MicroBatches()
+    if device.type == "cpu":
+        return MicroBatches(fast_size(network, in_shape), halves=halves, tell=tell)
+    return MicroBatches(halves=True, tell=tell)
 
 
 class Forward:
@@ -53,7 +84,7 @@ class Forward:
             network.to(memory_format=torch.channels_last)
 
     def __call__(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        with explained(self.network, images, labels), self._precision.autocast(images.device):
+        with explained(self.network, images, labels), autocast(self._precision, images.device):
             if self._channels_last:
                 images = images.contiguous(memory_format=torch.channels_last)
             preds = self._apply(images)
@@ -78,7 +109,7 @@ class Stepper:
         optimizer: torch.optim.Optimizer | None = None,
         *,
         pieces: MicroBatches | None = None,
-        scaler: torch.amp.GradScaler | None = None,
+        scaler: CountingScaler | None = None,
     ) -> None:
         self.network = forward.network
         self._forward = forward
@@ -114,6 +145,11 @@ class Stepper:
         else:
             self._scaler.step(optimizer)
             self._scaler.update()
+
+    @property
+    def num_skipped(self) -> int:
+        """Steps that were left out because their gradients overflowed; waits for the device."""
+        return 0 if self._scaler is None else self._scaler.num_skipped
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run must know to go on as if it had never stopped."""
