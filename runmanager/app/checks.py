@@ -16,11 +16,11 @@ from runmanager.launching.engine import LocalEngine, call
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.launching.slurm import SlurmLauncher
+from runmanager.training.step_options import Precision
 
 __all__ = ["check", "foretold", "get_ready"]
 
 _EVERYWHERE = ("auto", "cpu")
-_SENDING = ("pin_memory", "prefetch_to_device")
 
 
 def check(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
@@ -35,24 +35,30 @@ def check(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, needs
         return
     devices = _distinct([config.device for config in configs])
     _refuse_gpus(launcher, devices)
+    here = configs if _runs_here(launcher) else []
+    precisions = [(config.device, config.precision) for config in here if config.precision != Precision.FP32]
     questions = Questions(
         parts=_distinct([(config.dataset, config.model) for config in configs]),
         devices=devices if _runs_here(launcher) and needs_all else [],
-        sending=_sending(grid, configs) if _runs_here(launcher) else {},
+        for_accelerators=_for_accelerators(grid, here),
+        precisions=_distinct(precisions),
+        compiled=_distinct([config.device for config in here if config.compile]),
+        pieces=_distinct([(config.model, config.micro_batch, config.on_oom) for config in configs]),
         data_root=Path(configs[0].data_root),
     )
     if faults := _ask(launcher, preflight, questions):
         raise ConfigurationError(faults)
 
 
-def _sending(grid: Grid, configs: Sequence[Config]) -> dict[str, Sequence[str]]:
-    """The settings of `_SENDING` that the command gave, each with the devices of the cells that ask for it."""
+def _for_accelerators(grid: Grid, configs: Sequence[Config]) -> dict[str, Sequence[str]]:
+    """The settings that the command gave and only accelerators heed, each with the devices of the cells that ask."""
     asking = {
-        name: _distinct([config.device for config in configs if getattr(config.loader, name, None)])
-        for name in _SENDING
-        if f"loader.{name}" in grid.given
+        "loader.pin_memory": [each for each in configs if getattr(each.loader, "pin_memory", None)],
+        "loader.prefetch_to_device": [each for each in configs if getattr(each.loader, "prefetch_to_device", None)],
+        "graphs": [each for each in configs if each.graphs is True],
     }
-    return {f"loader.{name}": devices for name, devices in asking.items() if devices}
+    devices = {name: _distinct([cell.device for cell in cells]) for name, cells in asking.items() if cells}
+    return {name: found for name, found in devices.items() if name in grid.given}
 
 
 def foretold(launcher: Launcher, plan: Sequence[PlannedRun], *, needs_all: bool) -> Sequence[PlannedRun]:

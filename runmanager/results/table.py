@@ -1,6 +1,6 @@
 """The results table, one row a run, and the epochs table, one row an epoch, from what is stored."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from runmanager.records.attempts import said_of_attempts
 from runmanager.records.collecting import collector_at_rest
 from runmanager.records.heartbeat import last_heard
-from runmanager.records.run import EpochRecord
+from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
@@ -71,6 +71,7 @@ def result_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
         notes=(
             *_warmup_notes(sweep.runs),
             *_attempt_notes(sweep.runs),
+            *_deviation_notes(sweep.runs),
             *_contention_notes(rows),
             *_sight_notes(sweep.runs),
             *damage_notes(sweep),
@@ -184,9 +185,19 @@ def _warmup_notes(runs: Sequence[StoredRun]) -> list[str]:
 
 def _attempt_notes(runs: Sequence[StoredRun]) -> list[str]:
     """Which epochs were made elsewhere than the record says, so that nobody wonders why they do not count."""
-    lines = [f"{run.record.name}: {line}." for run in runs for line in said_of_attempts(run.record)]
+    return _named(runs, said_of_attempts, "So it is of {} more runs or stretches of epochs.")
+
+
+def _deviation_notes(runs: Sequence[StoredRun]) -> list[str]:
+    """What runs did otherwise than their settings ask."""
+    return _named(runs, lambda record: record.deviations, "And {} more lines of this kind, each in its run.json.")
+
+
+def _named(runs: Sequence[StoredRun], lines_of: Callable[[RunRecord], Iterable[str]], rest: str) -> list[str]:
+    """A sentence for each line about a run, the first few in full, and in `rest` how many more there are."""
+    lines = [f"{run.record.name}: {line}." for run in runs for line in lines_of(run.record)]
     more = len(lines) - _MAX_NAMED
-    return [*lines[:_MAX_NAMED], *([f"So it is of {more} more runs or stretches of epochs."] if more > 0 else [])]
+    return [*lines[:_MAX_NAMED], *([rest.format(more)] if more > 0 else [])]
 
 
 def _sight_notes(runs: Sequence[StoredRun]) -> list[str]:

@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from runmanager.tracking.randomness import preserved
 
-__all__ = ["StepWork", "step_work"]
+__all__ = ["StepWork", "step_work", "without_data"]
 
 _META = torch.device("meta")
 _ON_META: dict[str, Any] = {"device": _META}  # an argument that torch's types for lazy buffers leave out
@@ -50,14 +50,14 @@ def step_work(
     model = getattr(network, "_orig_mod", network)  # what torch.compile wrapped: compiled code cannot be followed
     with preserved(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        twin, twin_optimizer = _without_data(model, optimizer)
+        twin, twin_optimizer = without_data(model, optimizer)
         twin.train()
-        without_data = torch.empty(inputs.shape, dtype=inputs.dtype, device=_META)
+        empty = torch.empty(inputs.shape, dtype=inputs.dtype, device=_META)
         if any(map(torch.nn.parameter.is_lazy, twin.parameters())):
-            twin(without_data)  # to make its weights is no work of a step
+            twin(empty)  # to make its weights is no work of a step
         counter = _Counter()
         with FlopCounterMode(display=False) as flop, counter:
-            outputs = twin(without_data)
+            outputs = twin(empty)
             roots = [each for each in tree_leaves(outputs) if _has_gradient(each)]
             if roots:
                 torch.autograd.backward(roots, [torch.empty_like(root) for root in roots])
@@ -68,10 +68,10 @@ def step_work(
     return StepWork(flop.get_total_flops(), counter.operations, counter.bytes)
 
 
-def _without_data(
-    network: torch.nn.Module, optimizer: torch.optim.Optimizer | None
+def without_data(
+    network: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None
 ) -> tuple[torch.nn.Module, torch.optim.Optimizer | None]:
-    """Deep copies whose parameters and buffers hold no data; the optimiser's copy has those of the network's."""
+    """Deep copies on the `meta` device: parameters and buffers hold no data, and the optimiser has the copy's."""
     memo: dict[int, Any] = {}
     for parameter in network.parameters():
         memo[id(parameter)] = _parameter_without_data(parameter)

@@ -14,7 +14,9 @@ from torch import Tensor
 from runmanager.errors import ConfigurationError
 from runmanager.tracking.devices import synchronize
 from runmanager.tracking.randomness import preserved
+from runmanager.tracking.transfer import to_device
 from runmanager.training.faults import fault
+from runmanager.training.loaders import EpochLoader
 
 __all__ = ["CompiledNetwork", "compiler_faults"]
 
@@ -25,9 +27,9 @@ Pass = Callable[[Tensor, Tensor], Any]
 class CompiledNetwork:
     """Computes what `network` does, whose weights it shares: in training by compiled code, in evaluation plainly.
 
-    `rehearse` compiles for the pieces that a full batch is done in. The last, smaller batch of an epoch is done plainly:
-    code for another shape would cost as much time again. What else comes in training is compiled when it comes, and
-    `tell` hears of it.
+    `rehearse` compiles for the pieces that a full batch is done in. The last, smaller batch of an epoch is done
+    plainly: code for another shape would cost as much time again. What else comes in training is compiled when it
+    comes, and `tell` hears of it.
     """
 
     def __init__(self, network: torch.nn.Module, *, tell: Callable[[str], None], backend: str = "inductor") -> None:
@@ -51,15 +53,17 @@ class CompiledNetwork:
         preds: Tensor = self._network(images)
         return preds
 
-    def rehearse(self, passes: Pass, images: Tensor, labels: Tensor, *, last: int) -> float:
-        """Compile for a full batch, the last one of an epoch having `last` samples; return the seconds that it took.
+    def rehearse(self, passes: Pass, loader: EpochLoader, *, device: torch.device) -> float:
+        """Compile for the full batches of `loader` on `device`; return the seconds that it took.
 
         `passes` is made with this network; nothing of it stays. What the first time takes longer than the second is
         compiling. Raises `ConfigurationError` for a network that cannot be compiled here, and what a plain pass raises.
         """
+        images, labels = _full_batch(loader, device)
+        last = loader.num_samples % len(images)
         with _unnoticed(self._network):
             self._pass(passes, images, labels, compiles=False)  # a fault of the network's own is to be said as ever
-            if last != len(images):
+            if last:
                 self._pass(passes, images[:last], labels[:last], compiles=False)
             plain = self._is_compiled
             self._is_compiled = {}
@@ -68,7 +72,7 @@ class CompiledNetwork:
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
-                # TorchDynamoException, which all that torch.compile raises is, is a RuntimeError; a plain pass went well.
+                # So is TorchDynamoException, which torch.compile raises; and the plain pass went well.
                 raise ConfigurationError([_said(error)]) from error
         self._is_compiled = plain | self._is_compiled
         return max(0.0, first - second)
@@ -83,6 +87,13 @@ class CompiledNetwork:
             self._compiles = None
         synchronize(images.device)
         return time.perf_counter() - began
+
+
+def _full_batch(loader: EpochLoader, device: torch.device) -> tuple[Tensor, Tensor]:
+    """A batch like the loader's full ones: its first sample, again and again."""
+    size = min(loader.batch_size, loader.num_samples)
+    images, labels = to_device(loader.first_samples(1), device)
+    return images.expand(size, *images.shape[1:]).contiguous(), labels.expand(size).contiguous()
 
 
 @contextmanager

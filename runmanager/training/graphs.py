@@ -13,20 +13,20 @@ precision), and the notes on `capturable` in `torch.optim`.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from runmanager.errors import ConfigurationError
+from runmanager.tracking.options import CAPTURING_DEVICES
 from runmanager.training.faults import fault
+from runmanager.training.job_options import TrainingOptions
+from runmanager.training.step_options import AUTO, OutOfMemory
 
-__all__ = ["CAPTURING", "CudaGraphs", "GraphDevice", "GraphedSteps"]
-
-CAPTURING = ("cuda",)
-"""The kinds of devices whose steps can be captured."""
+__all__ = ["CudaGraphs", "GraphDevice", "GraphedSteps", "graph_device"]
 
 Made = tuple[Tensor, Tensor]
 """What a step returns: its mean loss, a scalar, and the predictions (batch, classes)."""
@@ -43,6 +43,18 @@ class GraphDevice(Protocol):
 
     def capture(self, work: Callable[[], Made]) -> tuple[Callable[[], None], Made]:
         """Write `work` down without doing it: what does it each time, and the tensors that it then fills."""
+
+
+def graph_device(options: TrainingOptions, device: torch.device) -> GraphDevice | None:
+    """What captures the steps of a run with these options on `device`; None where they are made as ever.
+
+    Under `auto` only where it is sure to compute the same: somebody's own model may decide something in Python anew
+    each step, which a captured one does not, and pieces that may be halved make another step.
+    """
+    if not options.graphs or device.type not in CAPTURING_DEVICES:
+        return None
+    changes = options.on_oom == OutOfMemory.HALVE or options.micro_batch == AUTO or isinstance(options.model, Mapping)
+    return None if options.graphs == AUTO and changes else CudaGraphs(device)
 
 
 class CudaGraphs:
@@ -193,8 +205,8 @@ class _Captured:
         self.images, self.labels = torch.empty_like(images), torch.empty_like(labels)
         self.is_overtaken = False
         self._groups = optimizer.param_groups
-        self._rates = [torch.tensor(float(group["lr"]), dtype=torch.float32, device=images.device) for group in self._groups]
         self._known = [float(group["lr"]) for group in self._groups]
+        self._rates = [torch.tensor(rate, dtype=torch.float32, device=images.device) for rate in self._known]
         self._replay: Callable[[], None] = lambda: None
         self._made: Made | None = None
         self._gradients: Sequence[tuple[Tensor, Tensor | None]] = ()
@@ -202,7 +214,8 @@ class _Captured:
     @contextmanager
     def rates_on_device(self) -> Iterator[None]:
         """The optimiser reads its learning rates from the device, and takes itself for one that can be captured."""
-        before = [{key: group[key] for key in ("lr", "capturable") if key in group} for group in self._groups]
+        names = ("lr", "capturable")
+        before: list[dict[str, Any]] = [{key: group[key] for key in names if key in group} for group in self._groups]
         for group, rate in zip(self._groups, self._rates, strict=True):
             group["lr"] = rate
             if "capturable" in group:

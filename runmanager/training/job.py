@@ -12,7 +12,9 @@ from runmanager.tracking.options import RunOptions, TurnTaker
 from runmanager.tracking.randomness import seed_everything
 from runmanager.tracking.run import ActiveRun, IdleRun
 from runmanager.training.checkpoint import TrainingState
+from runmanager.training.compiled import CompiledNetwork
 from runmanager.training.datasets import Data, load_dataset
+from runmanager.training.graphs import graph_device
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.loaders import Loaders, build_loaders
 from runmanager.training.loop import evaluate_epoch, train_epoch
@@ -20,12 +22,15 @@ from runmanager.training.measure_options import PairedOptions
 from runmanager.training.models import build_model
 from runmanager.training.optimizers import build_optimizer
 from runmanager.training.paired import measure_in_turns
-from runmanager.training.precision import Precision, rounding_to
+from runmanager.training.precision import rounding_to
 from runmanager.training.prefetching import with_prefetch
 from runmanager.training.schedulers import build_scheduler
 from runmanager.training.step import build_stepper
+from runmanager.training.step_options import Precision
 
 __all__ = ["train_run"]
+
+_WARMUPS = 3  # as PyTorch's notes on CUDA graphs have it
 
 
 def train_run(
@@ -48,8 +53,15 @@ def train_run(
             "`measure` must be single where runs cannot take turns, got paired; use `hydra/launcher=local` and "
             "`hydra/sweeper=grid`."
         )
-    run_options = RunOptions(options.log_every, options.measure.warmup_epochs, options.early_stop, turns)
-    with rounding_to(Precision(options.precision)):  # from the start: the run's record tells of it
+    precision = Precision(options.precision)
+    run_options = RunOptions(
+        options.log_every,
+        options.measure.warmup_epochs,
+        options.early_stop,
+        turns,
+        precision=precision if precision.is_cast else None,
+    )
+    with rounding_to(precision):  # from the start: the run's record tells of it
         run = manager.run(params, folder=folder, can_resume=True, options=run_options)
         if isinstance(run, IdleRun):
             return run.record
@@ -68,7 +80,10 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
     scheduler = build_scheduler(
         options.scheduler, optimizer, num_epochs=options.epochs, steps_per_epoch=len(loaders.train)
     )
-    stepper = build_stepper(options, network, optimizer, device=run.device, tell=run.note)
+    compiled = CompiledNetwork(network, tell=run.note) if options.compile else None
+    stepper = build_stepper(
+        options, network, optimizer, device=run.device, in_shape=data.in_shape, tell=run.deviates, apply=compiled
+    )
     state = TrainingState(
         network,
         optimizer,
@@ -80,6 +95,12 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
         stepper=stepper,
     )
     run.begin(network, loaders.train, optimizer=optimizer, checkpointer=state)
+    if compiled is not None:
+        seconds = compiled.rehearse(stepper.learn, loaders.train, device=run.device)
+        run.measuring.learn(compile_seconds=seconds)
+    if (graphs := graph_device(options, run.device)) is not None:
+        num_full = max(1, loaders.train.num_samples // loaders.train.batch_size)
+        stepper.replay_on(graphs, num_warmups=min(_WARMUPS, num_full), must=options.graphs is True, tell=run.note)
     if options.evaluate_first:
         for epoch in run.evaluation_before_training():
             evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
@@ -90,6 +111,8 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
         evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
         if scheduler.step_interval == "epoch":
             scheduler.step()
+    if stepper.num_skipped:
+        run.note(f"{stepper.num_skipped} of {run.num_steps} steps were left out: their gradients overflowed fp16")
     if isinstance(options.measure, PairedOptions):
         measure_in_turns(
             run,

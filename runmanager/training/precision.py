@@ -1,40 +1,31 @@
-"""What products are computed in: autocasting, TF32 for the time of a run, and what a device can do."""
+"""What products are computed in: autocasting, TF32 for the time of a run, the scaler, and what a device can do."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from enum import StrEnum
 from typing import Any
 
 import torch
 
-__all__ = ["Precision", "rounding_to", "scaler_for"]
+from runmanager.training.faults import fault
+from runmanager.training.step_options import Precision, not_on_cpu
 
-
-class Precision(StrEnum):
-    """`fp32`: as the weights are; `tf32`: float32 products rounded to TF32; the others: autocast to them."""
-
-    FP32 = "fp32"
-    TF32 = "tf32"
-    BF16 = "bf16"
-    FP16 = "fp16"
-
-    def autocast(self, device: torch.device) -> AbstractContextManager[Any]:
-        """In which a forward pass on `device` is to run."""
-        kind = _AUTOCAST.get(self)
-        return nullcontext() if kind is None else torch.autocast(device.type, dtype=kind)
-
+__all__ = ["CountingScaler", "autocast", "precision_faults", "rounding_to", "scaler_for", "weight_faults"]
 
 _AUTOCAST = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
 
 
-def scaler_for(precision: Precision, device: torch.device) -> torch.amp.GradScaler | None:
-    """What keeps small gradients of float16 from vanishing; None where nothing must."""
-    return torch.amp.GradScaler(device.type) if precision is Precision.FP16 else None
+def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[Any]:
+    """In which a forward pass on `device` is to run."""
+    kind = _AUTOCAST.get(precision)
+    return nullcontext() if kind is None else torch.autocast(device.type, dtype=kind)
 
 
 @contextmanager
 def rounding_to(precision: Precision) -> Iterator[None]:
-    """Let CUDA round float32 products to TF32 or not, as `precision` says, and as before afterwards."""
+    """Let CUDA round products of float32 to TF32 or not, as `precision` says, and as before afterwards.
+
+    PyTorch's own default rounds those of convolutions and of recurrent layers.
+    """
     cudnn: Any = torch.backends.cudnn  # its types do not name all that it has
     backends: tuple[Any, ...] = (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)
     earlier = [backend.fp32_precision for backend in backends]
@@ -45,3 +36,62 @@ def rounding_to(precision: Precision) -> Iterator[None]:
     finally:
         for backend, value in zip(backends, earlier, strict=True):
             backend.fp32_precision = value
+
+
+def precision_faults(precision: Precision, device: torch.device) -> list[str]:
+    """What `device`, which is there, cannot compute in."""
+    if device.type == "cpu":
+        return [not_on_cpu(precision)] if precision in (Precision.TF32, Precision.FP16) else []
+    if precision is Precision.TF32 and device.type != "cuda":
+        return [fault("precision", f"be another one on {device.type}", precision, "NVIDIA's GPUs alone have TF32")]
+    if precision not in (Precision.TF32, Precision.BF16) or device.type != "cuda" or torch.version.hip:
+        return []
+    if torch.cuda.get_device_capability(device) >= (8, 0):
+        return []
+    name = torch.cuda.get_device_name(device)
+    return [fault("precision", f"be fp32 or fp16 on a {name}", precision, "it came with compute capability 8.0")]
+
+
+def weight_faults(network: torch.nn.Module, precision: Precision) -> list[str]:
+    """A fault for weights that autocasting would pass over."""
+    others = {each.dtype for each in network.parameters() if each.is_floating_point()} - {torch.float32}
+    if precision not in _AUTOCAST or not others:
+        return []
+    rule = f"be fp32 for a model with weights of {', '.join(sorted(map(str, others)))}"
+    return [fault("precision", rule, precision, "only float32 is cast")]
+
+
+class CountingScaler(torch.amp.GradScaler):
+    """Keeps small gradients of float16 from vanishing, and counts the steps that it left out.
+
+    A step whose gradients overflow is left out and the scale halved, without waiting for the device where the
+    optimiser is fused.
+    """
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        self._num_skipped: torch.Tensor | int = 0
+
+    @property
+    def num_skipped(self) -> int:
+        """Steps left out so far; waits for the device."""
+        return int(self._num_skipped)
+
+    def update(self, new_scale: float | torch.Tensor | None = None) -> None:
+        """Choose the next step's scale, from whether this step's gradients overflowed."""
+        before = None if self._scale is None else self._scale.clone()
+        super().update(new_scale)
+        if before is not None and self._scale is not None:
+            self._num_skipped = self._num_skipped + (self._scale < before).sum()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "num_skipped": self.num_skipped}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self._num_skipped = state_dict["num_skipped"]
+
+
+def scaler_for(precision: Precision, device: torch.device) -> CountingScaler | None:
+    """The scaler that a precision needs."""
+    return CountingScaler(device.type) if precision is Precision.FP16 else None

@@ -6,10 +6,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from runmanager.errors import ConfigurationError
 from runmanager.training.diagnosis import explained
+from runmanager.training.faults import fault
+from runmanager.training.graphs import GraphDevice, GraphedSteps
 from runmanager.training.job_options import TrainingOptions
-from runmanager.training.micro_batches import MicroBatches
-from runmanager.training.precision import Precision, scaler_for
+from runmanager.training.micro_batches import MicroBatches, fast_size, needs_whole_batches, piece_faults
+from runmanager.training.precision import CountingScaler, autocast, precision_faults, scaler_for, weight_faults
+from runmanager.training.step_options import AUTO, OutOfMemory, Precision
 
 __all__ = ["Forward", "Stepper", "build_stepper"]
 
@@ -20,14 +24,43 @@ def build_stepper(
     optimizer: torch.optim.Optimizer,
     *,
     device: torch.device,
+    in_shape: tuple[int, ...],
     tell: Callable[[str], None],
+    apply: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> "Stepper":
-    """Steps as the settings want them; the network is on `device`, and `tell` hears of what happens on the way."""
+    """Steps as the settings want them, of a network that is on `device`, for samples of `in_shape`.
+
+    `apply` computes its predictions, where something else than itself does. `tell` hears of what is done otherwise than
+    asked. Raises `ConfigurationError` for what this network, these samples or this device cannot do.
+    """
     precision = Precision(options.precision)
-    forward = Forward(network, precision=precision, channels_last=options.channels_last)
-    size = options.micro_batch if isinstance(options.micro_batch, int) else None
-    pieces = MicroBatches(size, halves=options.on_oom == "halve", tell=tell)
+    faults = precision_faults(precision, device) + weight_faults(network, precision)
+    faults += piece_faults(network, micro_batch=options.micro_batch, on_oom=options.on_oom)
+    if options.channels_last and len(in_shape) != 3:
+        faults.append(fault("channels_last", "be false for samples that are no images", f"samples {tuple(in_shape)}"))
+    if faults:
+        raise ConfigurationError(faults)
+    forward = Forward(network, precision=precision, channels_last=options.channels_last, apply=apply)
+    pieces = _pieces(options, network, device, in_shape, tell)
     return Stepper(forward, optimizer, pieces=pieces, scaler=scaler_for(precision, device))
+
+
+def _pieces(
+    options: TrainingOptions,
+    network: torch.nn.Module,
+    device: torch.device,
+    in_shape: tuple[int, ...],
+    tell: Callable[[str], None],
+) -> MicroBatches:
+    halves = options.on_oom == OutOfMemory.HALVE
+    if options.micro_batch != AUTO:
+        assert not isinstance(options.micro_batch, str)
+        return MicroBatches(options.micro_batch, halves=halves, tell=tell)
+    if needs_whole_batches(network):
+        return MicroBatches()
+    if device.type == "cpu":
+        return MicroBatches(fast_size(network, in_shape), halves=halves, tell=tell)
+    return MicroBatches(halves=True, tell=tell)
 
 
 class Forward:
@@ -53,7 +86,7 @@ class Forward:
             network.to(memory_format=torch.channels_last)
 
     def __call__(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        with explained(self.network, images, labels), self._precision.autocast(images.device):
+        with explained(self.network, images, labels), autocast(self._precision, images.device):
             if self._channels_last:
                 images = images.contiguous(memory_format=torch.channels_last)
             preds = self._apply(images)
@@ -78,21 +111,42 @@ class Stepper:
         optimizer: torch.optim.Optimizer | None = None,
         *,
         pieces: MicroBatches | None = None,
-        scaler: torch.amp.GradScaler | None = None,
+        scaler: CountingScaler | None = None,
     ) -> None:
         self.network = forward.network
         self._forward = forward
         self._optimizer = optimizer
         self._pieces = pieces or MicroBatches()
         self._scaler = scaler
+        self._graphed: GraphedSteps | None = None
+
+    def replay_on(self, device: GraphDevice, *, num_warmups: int, must: bool, tell: Callable[[str], None]) -> None:
+        """From now on capture a step once, after `num_warmups` others, and replay it; see `GraphedSteps`."""
+        assert self._optimizer is not None
+        self._graphed = GraphedSteps(
+            self.learn,
+            self._update,
+            self._optimizer,
+            device,
+            num_warmups=num_warmups,
+            is_scaled=self._scaler is not None,
+            must=must,
+            tell=tell,
+        )
 
     def train(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """One optimiser step, by the mean cross-entropy over the batch."""
+        if self._graphed is not None:
+            return self._graphed.step(images, labels)
+        loss, preds = self.learn(images, labels)
+        self._update()
+        return loss, preds
+
+    def learn(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The first part of a step: all gradients, and what `train` returns."""
         assert self._optimizer is not None
         self._optimizer.zero_grad()
-        loss, preds = self._pieces.each(self._learn, images, labels, network=self.network)
-        self._update(self._optimizer)
-        return loss, preds
+        return self._pieces.each(self._learn, images, labels, network=self.network)
 
     def evaluate(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The batch's loss and predictions; nothing is learned. Whoever calls it sets the mode."""
@@ -108,12 +162,18 @@ class Stepper:
     def _look(self, images: torch.Tensor, labels: torch.Tensor, _share: float) -> tuple[torch.Tensor, torch.Tensor]:
         return self._forward(images, labels)
 
-    def _update(self, optimizer: torch.optim.Optimizer) -> None:
+    def _update(self) -> None:
+        assert self._optimizer is not None
         if self._scaler is None:
-            optimizer.step()
+            self._optimizer.step()
         else:
-            self._scaler.step(optimizer)
+            self._scaler.step(self._optimizer)
             self._scaler.update()
+
+    @property
+    def num_skipped(self) -> int:
+        """Steps that were left out because their gradients overflowed; waits for the device."""
+        return 0 if self._scaler is None else self._scaler.num_skipped
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run must know to go on as if it had never stopped."""
