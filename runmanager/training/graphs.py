@@ -15,7 +15,7 @@ precision), and the notes on `capturable` in `torch.optim`.
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -202,7 +202,7 @@ class _Captured:
     """A captured step, and the memory that it works on."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor) -> None:
-        self.images, self.labels = torch.empty_like(images), torch.empty_like(labels)
+        self.images, self.labels = images.clone(), labels.clone()
         self.is_overtaken = False
         self._groups = optimizer.param_groups
         self._known = [float(group["lr"]) for group in self._groups]
