@@ -13,6 +13,7 @@ from torch import Tensor
 
 from runmanager.errors import ConfigurationError
 from runmanager.tracking.devices import synchronize
+from runmanager.tracking.outcomes import is_out_of_memory
 from runmanager.tracking.randomness import preserved
 from runmanager.tracking.transfer import to_device
 from runmanager.training.faults import fault
@@ -69,10 +70,9 @@ class CompiledNetwork:
             self._is_compiled = {}
             try:
                 first, second = (self._pass(passes, images, labels, compiles=True) for _ in range(2))
-            except torch.OutOfMemoryError:
-                raise
-            except RuntimeError as error:
-                # So is TorchDynamoException, which torch.compile raises; and the plain pass went well.
+            except Exception as error:  # compilers raise what they like; a plain pass went well
+                if is_out_of_memory(error):
+                    raise
                 raise ConfigurationError([_said(error)]) from error
         self._is_compiled = plain | self._is_compiled
         return max(0.0, first - second)
@@ -118,8 +118,8 @@ def _unnoticed(network: torch.nn.Module) -> Iterator[None]:
 
 
 def _said(error: Exception) -> str:
-    text = str(error).strip()
-    why = text.splitlines()[0] if text else type(error).__name__
+    cause = getattr(error, "inner_exception", error)  # what torch.compile wraps says more than its wrapping
+    why = " ".join([f"{type(cause).__name__}:", *str(cause).strip().splitlines()[:1]])
     return fault("compile", "be false for this model on this machine", "true", f"torch.compile says: {why}")
 
 
