@@ -25,6 +25,10 @@ REFUSED = {
         ["device=auto", "loader.prefetch_to_device=true"],
         "`loader.prefetch_to_device` must be left out where `device=auto` finds no accelerator, got true.",
     ),
+    "nothing to capture on": (
+        ["device=auto", "graphs=true"],
+        "`graphs` must be left out where `device=auto` finds no accelerator, got true.",
+    ),
     "no such device": (["device=gpu"], "gpu"),
     "more samples than there are": (["dataset=digits", "dataset.size=100", "dataset.holdout=2000"], "`dataset"),
     "too small for the model": (["dataset.in_shape=[1,8,8]", "model=cnn"], "must be given images"),
@@ -47,6 +51,16 @@ def test_a_wrong_part_is_refused_before_anything_runs(
     assert line.startswith("error: ")
     assert said in line
     assert not (own_module.parent / "outputs").exists()
+
+
+def test_code_cannot_be_compiled_without_a_compiler(
+    command: Callable[..., Any], tiny: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = command("-m", *tiny, "device=cpu", "compile=false,true", CXX="nowhere")
+    assert done.status == 2
+    (line,) = done.faults
+    assert "`compile` must be false where there is no C++ compiler (nowhere), got true; install it, or let" in line
+    assert not (tmp_path / "outputs").exists()
 
 
 def test_faults_of_several_parts_are_said_together(

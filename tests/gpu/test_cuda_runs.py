@@ -9,12 +9,19 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from runmanager import RunManager
+from runmanager.errors import ConfigurationError
 from runmanager.records.store import read_run
 from runmanager.tracking.calibration import calibrate
 from runmanager.tracking.prefetch import SecondStream, sent_ahead
 from runmanager.tracking.timer import PhaseTimer, clock_for
+from runmanager.training.graphs import CudaGraphs
 from runmanager.training.loop import evaluate_epoch, train_epoch
+from runmanager.training.optimizers import build_optimizer
+from runmanager.training.options import AdamOptions, OneCycleOptions, SgdOptions
+from runmanager.training.precision import scaler_for
+from runmanager.training.schedulers import build_scheduler
 from runmanager.training.step import Forward, Stepper
+from runmanager.training.step_options import Precision
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="wants a CUDA device")
 
@@ -111,3 +118,57 @@ def test_batches_that_are_sent_ahead_arrive_whole_and_nothing_waits(waiting_is_a
             sums.append(images.sum(dtype=torch.int64) + labels.sum())
     expected = [int(images.sum(dtype=torch.int64) + labels.sum()) for images, labels in batches]
     assert torch.stack(sums).tolist() == expected
+
+
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16, Precision.FP16])
+@pytest.mark.parametrize("options", [AdamOptions(), SgdOptions(momentum=0.9, fused=True), SgdOptions(momentum=0.9)])
+def test_captured_steps_train_as_others_do(options: Any, precision: Precision) -> None:
+    losses, told = [], []
+    for is_graphed in (False, True):
+        network, _, _ = build()
+        optimizer = build_optimizer(options, network.parameters(), lr=0.05)
+        stepper = Stepper(Forward(network, precision=precision), optimizer, scaler=scaler_for(precision, CUDA))
+        if is_graphed:
+            stepper.replay_on(CudaGraphs(CUDA), num_warmups=3, must=True, tell=told.append)
+        schedule = build_scheduler(OneCycleOptions(), optimizer, num_epochs=3, steps_per_epoch=8)
+        found = []
+        for step in range(24):
+            size = 7 if step % 8 == 7 else 20
+            generator = torch.Generator().manual_seed(step)
+            images, labels = torch.rand(size, 1, 8, 8, generator=generator), torch.arange(size) % 3
+            found.append(stepper.train(images.to(CUDA), labels.to(CUDA))[0])
+            schedule.step()
+        losses.append(torch.stack(found))
+    assert torch.allclose(*losses, rtol=1e-3 if precision is Precision.FP32 else 3e-2)
+    assert not told
+
+
+def test_replaying_a_step_never_waits(waiting_is_an_error: Any) -> None:
+    network, _, _ = build()
+    stepper = Stepper(Forward(network), build_optimizer(AdamOptions(), network.parameters(), lr=0.05))
+    stepper.replay_on(CudaGraphs(CUDA), num_warmups=2, must=True, tell=print)
+    images, labels = torch.rand(20, 1, 8, 8, device=CUDA), torch.arange(20, device=CUDA) % 3
+    for _ in range(2):
+        stepper.train(images, labels)
+    with waiting_is_an_error:
+        for _ in range(10):
+            stepper.train(images, labels)
+
+
+def test_a_step_that_waits_is_not_captured() -> None:
+    class Waiting(nn.Linear):
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return super().forward(inputs) * float(inputs.max())
+
+    for must in (False, True):
+        network, told = Waiting(4, 3).to(CUDA), []
+        stepper = Stepper(Forward(network), build_optimizer(AdamOptions(), network.parameters(), lr=0.05))
+        stepper.replay_on(CudaGraphs(CUDA), num_warmups=1, must=must, tell=told.append)
+        batch = torch.rand(5, 4, device=CUDA), torch.zeros(5, dtype=torch.int64, device=CUDA)
+        if must:
+            with pytest.raises(ConfigurationError, match="cannot be captured"):
+                stepper.train(*batch)
+        else:
+            for _ in range(3):
+                stepper.train(*batch)
+            assert "waits for the device" in told[0]

@@ -195,6 +195,7 @@ def test_a_run_keeps_the_time_apart_and_the_plain_weights(tmp_path, monkeypatch)
     assert all(torch.equal(value, weights(plain)[name]) for name, value in weights(compiled).items())
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # what PyTorch says of itself as it loads the compiler
 def test_pytorchs_own_compiler(tmp_path):
     compiled, plain = (train(tmp_path, str(on), compile=on, model=LogisticOptions()) for on in (True, False))
     assert torch.allclose(torch.tensor(losses(compiled)), torch.tensor(losses(plain)), rtol=1e-5)

@@ -71,6 +71,11 @@ HIDDEN = TensorBoardOptions(enabled=False, images=False, graph=True, histograms=
         ({"dataset": DigitsOptions()}, {"data_root"}),
         ({"dataset": DiscOptions()}, {"data_root", "tensorboard.images"}),
         ({"dataset": {"_target_": "mine.Data"}}, set()),
+        ({"device": "cpu", "graphs": True}, {"graphs"}),
+        ({"device": "mps", "graphs": True}, {"graphs"}),
+        ({"device": "cpu", "graphs": "auto"}, set()),
+        ({"device": "cuda:1", "graphs": True}, set()),
+        ({"device": "auto", "graphs": True}, set()),
     ],
 )
 def test_what_a_cell_does_not_heed(changes, names):

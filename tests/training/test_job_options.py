@@ -64,6 +64,13 @@ def test_the_defaults_are_those_of_the_contract():
         ({"dataset": DiscOptions()}, "`model` must take points with `dataset=disc`, got cnn;"),
         ({"dataset": DiscOptions(), "model": TorchvisionModelOptions()}, "got torchvision;"),
         ({"dataset": DigitsOptions(size=0)}, "`dataset.size` must be at least 1, got 0."),
+        ({"graphs": "always"}, "`graphs` must be true, false or auto, got 'always';"),
+        ({"graphs": True, "on_oom": "halve"}, "`on_oom` must be fail with `graphs=true`, got halve;"),
+        (
+            {"graphs": True, "micro_batch": "auto"},
+            "`micro_batch` must be null or a number with `graphs=true`, got auto;",
+        ),
+        ({"compile": True, "on_oom": "halve"}, "`on_oom` must be fail with `compile=true`, got halve;"),
     ],
 )
 def test_each_fault_is_said(changes, words):
