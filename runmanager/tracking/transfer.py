@@ -8,7 +8,10 @@ import torch
 
 from runmanager.tracking.devices import default_device
 
-__all__ = ["DeviceDataLoader", "Packed", "get_default_device", "to_device"]
+__all__ = ["PINNING_DEVICES", "DeviceDataLoader", "Packed", "get_default_device", "to_device"]
+
+PINNING_DEVICES = ("cuda", "xpu")
+"""To which pinned memory is sent without waiting; mps shares its memory with the CPU, and refuses."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def to_device(data: Any, device: torch.device | str) -> Any:
 
 def _may_run_ahead(tensor: torch.Tensor, device: torch.device) -> bool:
     # The target is asked first: is_pinned() would start CUDA up in a run that has nothing to do with it.
-    return device.type in ("cuda", "xpu") and tensor.device.type == "cpu" and tensor.is_pinned()
+    return device.type in PINNING_DEVICES and tensor.device.type == "cpu" and tensor.is_pinned()
 
 
 class DeviceDataLoader:

@@ -133,5 +133,6 @@ def _loaders(run: ActiveRun, options: TrainingOptions, data: Data) -> Loaders:
         num_workers=options.num_workers,
         device=run.device,
         seed=options.seed,
+        tell=run.note,
     )
     return with_prefetch(options.loader, loaders, device=run.device)

@@ -1,6 +1,6 @@
 """The loaders: what a run iterates over in an epoch, in an order that only the seed and the epoch decide."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,19 +10,18 @@ from torch.utils.data import DataLoader, Dataset
 
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.tracking.randomness import preserved
-from runmanager.tracking.transfer import Packed
+from runmanager.tracking.transfer import PINNING_DEVICES, Packed
 from runmanager.training.arrays import ArrayDataset, collate_pairs
 from runmanager.training.datasets import Data
 from runmanager.training.faults import fault
 from runmanager.training.fetching import ArrayBatches, SampleBatches, as_fetched
+from runmanager.training.in_memory import owner_of, transform_of
 from runmanager.training.options import DataLoaderOptions, ResidentOptions
 from runmanager.training.orders import EpochBatches
 from runmanager.training.resident import ResidentLoader
 from runmanager.training.worker_seeds import SeededBatches, SeededSamples
 
 __all__ = ["EpochLoader", "Loaders", "WorkerLoader", "build_loaders"]
-
-_PINNING_DEVICES = ("cuda", "xpu")  # mps shares its memory with the CPU, and refuses
 
 
 class EpochLoader(Protocol):
@@ -70,13 +69,15 @@ def build_loaders(
     num_workers: int,
     device: torch.device,
     seed: int,
+    tell: Callable[[str], None],
 ) -> Loaders:
     """Loaders for training on `device`: a resident one gives batches on it, the other on the CPU.
 
-    Both give the same batches, bit for bit, whatever `num_workers` is, unless a dataset draws random numbers.
-    Raises `ConfigurationError` for workers of a resident loader. On the CPU nothing is pinned, whatever the options
-    say.
+    Both give the same batches, bit for bit, whatever `num_workers` is, unless a dataset draws random numbers. `tell`
+    hears of a dataset whose transform stands in the way of taking whole batches. On the CPU nothing is pinned, whatever
+    the options say. Raises `ConfigurationError` for workers of a resident loader.
     """
+    _tell_of_transforms(data, tell, is_resident=isinstance(options, ResidentOptions))
     if isinstance(options, ResidentOptions):
         if num_workers > 0:
             rule = "be 0 with `loader=resident`, which has nothing to load"
@@ -95,6 +96,16 @@ def build_loaders(
             ),
         )
     raise UsageError(f"The loader's options must be a loader dataclass, got {options!r}.")
+
+
+def _tell_of_transforms(data: Data, tell: Callable[[str], None], *, is_resident: bool) -> None:
+    for dataset in (data.train, data.validation):
+        if isinstance(dataset, ArrayDataset) or (names := transform_of(dataset)) is None:
+            continue
+        if is_resident:
+            tell(f"loader: samples are read once, before training: the dataset's transform ({names}) is not drawn anew")
+        elif not hasattr(owner_of(dataset), "__getitems__"):
+            tell(f"loader: samples are read one by one, through the dataset's transform ({names})")
 
 
 class WorkerLoader:
@@ -177,4 +188,4 @@ def _fetched(dataset: Dataset[Any], batches: EpochBatches, num_workers: int) -> 
 def _pinned(options: DataLoaderOptions, device: torch.device) -> bool:
     if device.type == "cpu":
         return False  # nothing is sent anywhere: pinning would copy each batch once more, for nothing
-    return device.type in _PINNING_DEVICES if options.pin_memory is None else options.pin_memory
+    return device.type in PINNING_DEVICES if options.pin_memory is None else options.pin_memory

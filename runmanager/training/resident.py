@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from runmanager.errors import DatasetError
+from runmanager.tracking.transfer import PINNING_DEVICES, to_device
 from runmanager.training.arrays import ArrayDataset, as_stored, collate_pairs
 from runmanager.training.orders import EpochBatches
 
@@ -38,8 +39,7 @@ class ResidentLoader:
         return len(self._batches)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        order = self._batches.order().to(self._device)
-        for chosen in order.split(self._batches_a_chunk() * self.batch_size):
+        for chosen in self._order().split(self._batches_a_chunk() * self.batch_size):
             stored, labels = self._samples.gather(chosen)
             for part, its_labels in zip(stored.split(self.batch_size), labels.split(self.batch_size), strict=True):
                 yield self._samples.unpack(part), its_labels
@@ -52,6 +52,12 @@ class ResidentLoader:
         """The dataset's first samples as a batch on the device; fewer where there are fewer."""
         stored, labels = self._samples.gather(torch.arange(min(count, self.num_samples), device=self._device))
         return self._samples.unpack(stored), labels
+
+    def _order(self) -> Tensor:
+        """The epoch's order on the device, sent without waiting where it can be: steps before may not have ended."""
+        order = self._batches.order()
+        sent: Tensor = to_device(order.pin_memory() if self._device.type in PINNING_DEVICES else order, self._device)
+        return sent
 
     def _batches_a_chunk(self) -> int:
         """How many batches to gather at once: several on an accelerator, where each kernel's launch costs a step time.
