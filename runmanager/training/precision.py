@@ -42,9 +42,10 @@ def precision_faults(precision: Precision, device: torch.device) -> list[str]:
     """What `device`, which is there, cannot compute in."""
     if device.type == "cpu":
         return [not_on_cpu(precision)] if precision in (Precision.TF32, Precision.FP16) else []
-    if precision is Precision.TF32 and device.type != "cuda":
+    is_nvidia = device.type == "cuda" and torch.version.hip is None
+    if precision is Precision.TF32 and not is_nvidia:
         return [fault("precision", f"be another one on {device.type}", precision, "NVIDIA's GPUs alone have TF32")]
-    if precision not in (Precision.TF32, Precision.BF16) or device.type != "cuda" or torch.version.hip:
+    if precision not in (Precision.TF32, Precision.BF16) or not is_nvidia:
         return []
     if torch.cuda.get_device_capability(device) >= (8, 0):
         return []

@@ -16,7 +16,7 @@ from runmanager.training.job_options import TrainingOptions
 from runmanager.training.micro_batches import MicroBatches, fast_size, needs_whole_batches
 from runmanager.training.models import build_model
 from runmanager.training.options import CnnOptions
-from runmanager.training.precision import CountingScaler, rounding_to
+from runmanager.training.precision import CountingScaler, precision_faults, rounding_to
 from runmanager.training.step import Forward, Stepper, build_stepper
 from runmanager.training.step_options import Precision
 
@@ -313,6 +313,42 @@ def test_what_cannot_be_is_refused_in_one_line(network: nn.Module, settings: dic
         built(network, **settings)
     (line,) = caught.value.faults
     assert message in line
+
+
+CAPABILITIES = [
+    ((7, 5), Precision.TF32, "`precision` must be fp32 or fp16 on a Card, got tf32; it came with compute capability"),
+    ((7, 5), Precision.BF16, "`precision` must be fp32 or fp16 on a Card, got bf16;"),
+    ((7, 5), Precision.FP16, ""),
+    ((8, 0), Precision.TF32, ""),
+    ((9, 0), Precision.BF16, ""),
+]
+
+
+@pytest.mark.parametrize(("capability", "precision", "said"), CAPABILITIES)
+def test_what_a_gpu_cannot_compute_in_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], precision: Precision, said: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Card")
+    lines = precision_faults(precision, torch.device("cuda"))
+    assert len(lines) == bool(said) and all(line.startswith(said) for line in lines)
+
+
+def test_no_other_accelerator_has_tf32() -> None:
+    (line,) = precision_faults(Precision.TF32, torch.device("mps"))
+    assert line == "`precision` must be another one on mps, got tf32; NVIDIA's GPUs alone have TF32."
+
+
+def test_auto_on_an_accelerator_takes_the_whole_batch_unless_it_does_not_fit() -> None:
+    said: list[str] = []
+    network = Small(8)
+    options = TrainingOptions(micro_batch="auto")
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    gpu = torch.device("cuda")
+    stepper = build_stepper(options, network, optimizer, device=gpu, in_shape=IMAGES, tell=said.append)
+    assert stepper.state_dict()["micro_batch"] is None
+    stepper.train(*batch(16, torch.float64))
+    assert stepper.state_dict()["micro_batch"] == 8 and len(said) == 1
 
 
 def test_auto_takes_pieces_on_the_cpu_and_whole_batches_where_they_are_needed() -> None:
