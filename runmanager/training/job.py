@@ -23,7 +23,7 @@ from runmanager.training.paired import measure_in_turns
 from runmanager.training.precision import rounding_to
 from runmanager.training.schedulers import build_scheduler
 from runmanager.training.step import build_stepper
-from runmanager.training.step_options import Precision
+from runmanager.training.step_options import AUTO, Precision
 
 __all__ = ["train_run"]
 
@@ -79,11 +79,15 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
         seed=options.seed,
     )
     network = build_model(options.model, in_shape=data.in_shape, num_classes=data.num_classes).to(run.device)
-    optimizer = build_optimizer(options.optimizer, network.parameters(), lr=options.lr)
+    is_scaled = options.precision == Precision.FP16
+    optimizer = build_optimizer(options.optimizer, network.parameters(), lr=options.lr, is_scaled=is_scaled)
     scheduler = build_scheduler(
         options.scheduler, optimizer, num_epochs=options.epochs, steps_per_epoch=len(loaders.train)
     )
     stepper = build_stepper(options, network, optimizer, device=run.device, in_shape=data.in_shape, tell=run.deviates)
+    if options.micro_batch == AUTO:
+        size = stepper.piece_size
+        run.note(f"micro_batch=auto: {'whole batches' if size is None else f'pieces of at most {size} samples'}")
     state = TrainingState(
         network,
         optimizer,

@@ -71,26 +71,30 @@ class CountingScaler(torch.amp.GradScaler):
 
     def __init__(self, device: str) -> None:
         super().__init__(device)
-        self._num_skipped: torch.Tensor | int = 0
+        self._skipped_before = 0
+        self._skipped_here: torch.Tensor | None = None  # one tensor for all steps: a captured one adds to it, too
 
     @property
     def num_skipped(self) -> int:
         """Steps left out so far; waits for the device."""
-        return int(self._num_skipped)
+        return self._skipped_before + (0 if self._skipped_here is None else int(self._skipped_here))
 
     def update(self, new_scale: float | torch.Tensor | None = None) -> None:
         """Choose the next step's scale, from whether this step's gradients overflowed."""
         before = None if self._scale is None else self._scale.clone()
         super().update(new_scale)
-        if before is not None and self._scale is not None:
-            self._num_skipped = self._num_skipped + (self._scale < before).sum()
+        if before is None or self._scale is None:
+            return
+        if self._skipped_here is None:
+            self._skipped_here = torch.zeros_like(before, dtype=torch.int64)
+        self._skipped_here.add_(self._scale < before)
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "num_skipped": self.num_skipped}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict)
-        self._num_skipped = state_dict["num_skipped"]
+        self._skipped_before, self._skipped_here = state_dict["num_skipped"], None
 
 
 def scaler_for(precision: Precision, device: torch.device) -> CountingScaler | None:

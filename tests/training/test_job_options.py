@@ -63,6 +63,10 @@ def test_the_defaults_are_those_of_the_contract():
         ({"precision": "fp8"}, "`precision` must be one of fp32, tf32, bf16, fp16, got fp8; did you mean"),
         ({"precision": "fp16", "device": "cpu"}, "`precision` must be fp32 or bf16 on the CPU, got fp16;"),
         ({"precision": "tf32", "device": "cpu"}, "`precision` must be fp32 or bf16 on the CPU, got tf32;"),
+        (
+            {"precision": "fp16", "device": "cuda", "optimizer": AdamOptions(fused=False)},
+            "`optimizer.fused` must be null or true with `precision=fp16`, got false;",
+        ),
         ({"on_oom": "half"}, "`on_oom` must be one of fail, halve, got half; did you mean 'halve'?"),
         ({"micro_batch": 0}, "`micro_batch` must be at least 1, got 0."),
         ({"micro_batch": "fast"}, "`micro_batch` must be null, auto or a number of samples, got 'fast';"),

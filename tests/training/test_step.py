@@ -227,9 +227,14 @@ def test_bf16_casts_products_and_no_weight() -> None:
     assert {each.dtype for each in network.parameters()} == {torch.float32}
 
 
-def test_fp16_leaves_out_steps_that_overflow_and_counts_them() -> None:
+@pytest.mark.parametrize("fused", [True, False])
+def test_fp16_leaves_out_steps_that_overflow_and_counts_them(fused: bool) -> None:
+    def made(network: nn.Module) -> Stepper:
+        optimizer = torch.optim.Adam(network.parameters(), lr=0.01, fused=fused)
+        return Stepper(Forward(network, precision=Precision.FP16), optimizer, scaler=CountingScaler("cpu"))
+
     network = cnn()
-    stepper = step_of(network, precision=Precision.FP16, scaler=CountingScaler("cpu"))
+    stepper = made(network)
     images, labels = batch()
     stepper.train(images, labels)
     before = copy.deepcopy(network.state_dict())
@@ -238,11 +243,12 @@ def test_fp16_leaves_out_steps_that_overflow_and_counts_them() -> None:
     assert stepper.num_skipped == 1
     stepper.train(images, labels)
     assert not torch.equal(network.fc1.weight, before["fc1.weight"])
-    resumed = step_of(cnn(), precision=Precision.FP16, scaler=CountingScaler("cpu"))
-    resumed.load_state_dict(stepper.state_dict())
-    assert resumed.num_skipped == 1
-    assert resumed.state_dict() == stepper.state_dict()
     assert stepper.state_dict()["scaler"]["scale"] == 2.0**15
+    resumed = made(cnn())
+    resumed.load_state_dict(stepper.state_dict())
+    assert resumed.num_skipped == 1 and resumed.state_dict() == stepper.state_dict()
+    resumed.train(images * float("inf"), labels)
+    assert resumed.num_skipped == 2
 
 
 def test_the_process_has_its_own_rounding_back_after_a_run() -> None:
