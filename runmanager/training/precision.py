@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -22,20 +22,36 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
 
 @contextmanager
 def rounding_to(precision: Precision) -> Iterator[None]:
-    """Let CUDA round products of float32 to TF32 or not, as `precision` says, and as before afterwards.
+    """Let products of float32 be rounded to TF32 or not, as `precision` says, and as before afterwards.
 
-    PyTorch's own default rounds those of convolutions and of recurrent layers.
+    PyTorch's own default rounds those of convolutions and of recurrent layers. It has older and newer words for it,
+    and whoever sets only the newer ones makes reading the older ones raise, which compilers do: so all are set.
     """
-    cudnn: Any = torch.backends.cudnn  # its types do not name all that it has
-    backends: tuple[Any, ...] = (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)
-    earlier = [backend.fp32_precision for backend in backends]
-    for backend in backends:
-        backend.fp32_precision = "tf32" if precision is Precision.TF32 else "ieee"
+    cudnn, mkldnn = cast(Any, torch.backends.cudnn), cast(Any, torch.backends.mkldnn)  # types name not all they have
+    newer: tuple[Any, ...] = (torch.backends.cuda.matmul, mkldnn.matmul, cudnn.conv, cudnn.rnn)
+    before, words = _older_words(), [each.fp32_precision for each in newer]
+    is_rounded = precision is Precision.TF32
+    torch.set_float32_matmul_precision("high" if is_rounded else "highest")
+    cudnn.allow_tf32 = is_rounded
+    for each in newer:
+        if not is_rounded and each.fp32_precision == "tf32":  # as `torch.backends.fp32_precision` says for all
+            each.fp32_precision = "ieee"
     try:
         yield
     finally:
-        for backend, value in zip(backends, earlier, strict=True):
-            backend.fp32_precision = value
+        if before is not None:
+            torch.set_float32_matmul_precision(before[0])
+            cudnn.allow_tf32 = before[1]
+        for each, word in zip(newer, words, strict=True):
+            each.fp32_precision = word
+
+
+def _older_words() -> tuple[str, bool] | None:
+    """What they say of matrix products and of cuDNN; None where they will not, as somebody used the newer ones."""
+    try:
+        return torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    except RuntimeError:
+        return None
 
 
 def precision_faults(precision: Precision, device: torch.device) -> list[str]:

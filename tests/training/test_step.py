@@ -251,17 +251,44 @@ def test_fp16_leaves_out_steps_that_overflow_and_counts_them(fused: bool) -> Non
     assert resumed.num_skipped == 2
 
 
-def test_the_process_has_its_own_rounding_back_after_a_run() -> None:
-    def flags() -> list[str]:
-        cudnn: Any = torch.backends.cudnn
-        return [torch.backends.cuda.matmul.fp32_precision, cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision]
+def rounding() -> list[Any]:
+    """What the process says of rounding to TF32, in PyTorch's older words and in its newer ones."""
+    cudnn: Any = torch.backends.cudnn
+    older = [torch.backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, torch.get_float32_matmul_precision()]
+    return [*older, *rounding_of_newer()]
 
-    before = flags()
-    for precision, inside in ((Precision.TF32, ["tf32"] * 3), (Precision.FP32, ["ieee"] * 3)):
-        with pytest.raises(KeyError), rounding_to(precision):
-            assert flags() == inside
-            raise KeyError
-        assert flags() == before
+
+@pytest.mark.parametrize("own", ["highest", "high"])
+def test_the_process_has_its_own_rounding_back_after_a_run(own: str) -> None:
+    whole = ([False, False, "highest"], {"ieee", "none"})
+    rounded = ([True, True, "high"], {"tf32"})
+    with rounding_to(Precision.FP32):  # whatever this test does to the process is undone
+        torch.set_float32_matmul_precision(own)
+        before = rounding()
+        for precision, (older, newer) in ((Precision.TF32, rounded), (Precision.FP32, whole)):
+            with pytest.raises(KeyError), rounding_to(precision):
+                assert rounding()[:3] == older and set(rounding()[3:]) <= newer
+                raise KeyError
+            assert rounding() == before
+
+
+def test_a_wish_for_all_backends_is_overruled_too() -> None:
+    with rounding_to(Precision.FP32):  # whatever this test does to the process is undone
+        try:
+            torch.backends.fp32_precision = "tf32"
+            before = rounding_of_newer()
+            assert "tf32" in before
+            with rounding_to(Precision.FP32):
+                assert "tf32" not in rounding_of_newer()
+            assert rounding_of_newer() == before
+        finally:
+            torch.backends.fp32_precision = "none"
+    assert rounding_of_newer() == ["none", "tf32", "tf32"]
+
+
+def rounding_of_newer() -> list[str]:
+    cudnn: Any = torch.backends.cudnn
+    return [each.fp32_precision for each in (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)]
 
 
 def test_the_fast_size_is_that_of_the_activations() -> None:
