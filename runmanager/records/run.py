@@ -101,9 +101,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `config` holds the settings as asked, resolved and nested. `attempt` counts from 1 the times the run was begun
     or gone on with; where it was gone on with, `earlier` has the stretches before, and `resumed_at` is when this one
     began. `started_at` is the first one's start, `environment` the last one's. Times of day are ISO 8601 in UTC.
-    `notes` are readable lines about what could not be done, `deviations` about what was done otherwise than `config`
-    asks. Runs of one `session` took turns on their machine
-    (`measure=paired`); what a run waited for its turns is in no time of it.
+    `notes` are readable lines about what could not be done or was chosen, `deviations` about what was done otherwise
+    than `config` asks. Runs of one `session` took turns on their machine (`measure=paired`); what a run waited for its
+    turns is in no time of it.
     """
 
     schema_version: int = SCHEMA_VERSION

@@ -190,7 +190,7 @@ def _attempt_notes(runs: Sequence[StoredRun]) -> list[str]:
 
 def _deviation_notes(runs: Sequence[StoredRun]) -> list[str]:
     """What runs did otherwise than their settings ask."""
-    return _named(runs, lambda record: record.deviations, "And {} more lines of this kind, each in its run.json.")
+    return _named(runs, lambda record: record.deviations, "Like these: {} more, in the runs' run.json.")
 
 
 def _named(runs: Sequence[StoredRun], lines_of: Callable[[RunRecord], Iterable[str]], rest: str) -> list[str]:

@@ -280,7 +280,7 @@ class ActiveRun:
         return self._seconds_before + time.perf_counter() - self._begun_at - waited
 
     def note(self, line: str) -> None:
-        """Keep a readable line about what could not be done; it is in the record at once."""
+        """Keep a readable line about what could not be done or was chosen; it is in the record at once."""
         self._notes.append(line)
         self.folder.write(notes=tuple(dict.fromkeys(self._notes)))
 

@@ -16,7 +16,7 @@ from runmanager.training.compiled import CompiledNetwork
 from runmanager.training.datasets import Data, load_dataset
 from runmanager.training.graphs import graph_device
 from runmanager.training.job_options import TrainingOptions
-from runmanager.training.loaders import Loaders, build_loaders
+from runmanager.training.loaders import EpochLoader, Loaders, build_loaders
 from runmanager.training.loop import evaluate_epoch, train_epoch
 from runmanager.training.measure_options import PairedOptions
 from runmanager.training.models import build_model
@@ -25,8 +25,8 @@ from runmanager.training.paired import measure_in_turns
 from runmanager.training.precision import rounding_to
 from runmanager.training.prefetching import with_prefetch
 from runmanager.training.schedulers import build_scheduler
-from runmanager.training.step import build_stepper
-from runmanager.training.step_options import Precision
+from runmanager.training.step import Stepper, build_stepper
+from runmanager.training.step_options import AUTO, Precision
 
 __all__ = ["train_run"]
 
@@ -76,7 +76,8 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
     data = load_dataset(options.dataset, data_root=Path(options.data_root), seed=options.seed)
     loaders = _loaders(run, options, data)
     network = build_model(options.model, in_shape=data.in_shape, num_classes=data.num_classes).to(run.device)
-    optimizer = build_optimizer(options.optimizer, network.parameters(), lr=options.lr)
+    is_scaled = options.precision == Precision.FP16
+    optimizer = build_optimizer(options.optimizer, network.parameters(), lr=options.lr, is_scaled=is_scaled)
     scheduler = build_scheduler(
         options.scheduler, optimizer, num_epochs=options.epochs, steps_per_epoch=len(loaders.train)
     )
@@ -84,6 +85,9 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
     stepper = build_stepper(
         options, network, optimizer, device=run.device, in_shape=data.in_shape, tell=run.deviates, apply=compiled
     )
+    if options.micro_batch == AUTO:
+        size = stepper.piece_size
+        run.note(f"micro_batch=auto: {'whole batches' if size is None else f'pieces of at most {size} samples'}")
     state = TrainingState(
         network,
         optimizer,
@@ -95,12 +99,7 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
         stepper=stepper,
     )
     run.begin(network, loaders.train, optimizer=optimizer, checkpointer=state)
-    if compiled is not None:
-        seconds = compiled.rehearse(stepper.learn, loaders.train, device=run.device)
-        run.measuring.learn(compile_seconds=seconds)
-    if (graphs := graph_device(options, run.device)) is not None:
-        num_full = max(1, loaders.train.num_samples // loaders.train.batch_size)
-        stepper.replay_on(graphs, num_warmups=min(_WARMUPS, num_full), must=options.graphs is True, tell=run.note)
+    _fix_step(run, options, stepper, compiled, loaders.train)
     if options.evaluate_first:
         for epoch in run.evaluation_before_training():
             evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
@@ -122,6 +121,18 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
             num_workers=options.num_workers,
             block_steps=options.measure.block_steps,
         )
+
+
+def _fix_step(
+    run: ActiveRun, options: TrainingOptions, stepper: Stepper, compiled: CompiledNetwork | None, loader: EpochLoader
+) -> None:
+    """What is done once for the steps on full batches: compile them, and have them captured on the way."""
+    if compiled is not None:
+        seconds = compiled.rehearse(stepper.learn, loader, device=run.device)
+        run.measuring.learn(compile_seconds=seconds)
+    if (graphs := graph_device(options, run.device)) is not None:
+        num_full = max(1, loader.num_samples // loader.batch_size)
+        stepper.replay_on(graphs, num_warmups=min(_WARMUPS, num_full), must=options.graphs is True, tell=run.note)
 
 
 def _loaders(run: ActiveRun, options: TrainingOptions, data: Data) -> Loaders:

@@ -8,7 +8,7 @@ from runmanager.tracking.options import TensorBoardOptions
 from runmanager.training.faults import below, fault, meant, outside
 from runmanager.training.measure_options import MeasureOptions, PairedOptions
 from runmanager.training.options import Options
-from runmanager.training.step_options import fixed_step_faults, step_faults
+from runmanager.training.step_options import Precision, fixed_step_faults, step_faults
 
 __all__ = ["CheckpointOptions", "TrainingOptions"]
 
@@ -123,6 +123,9 @@ class TrainingOptions:
                     "measure.block_steps", "be null where `num_workers` is above 0", self.measure.block_steps, way_out
                 )
             )
+        if self.precision == Precision.FP16 and getattr(self.optimizer, "fused", None) is False:
+            way_out = "scaled gradients of any other make each step wait for the device"
+            faults.append(fault("optimizer.fused", "be null or true with `precision=fp16`", "false", way_out))
         dataset, model = getattr(self.dataset, "name", ""), getattr(self.model, "name", "")
         if dataset == "disc" and model in ("cnn", "torchvision"):
             way_out = "the disc's samples are points; use `model=mlp_tower`, mlp or logistic"

@@ -106,11 +106,11 @@ def fast_size(network: torch.nn.Module, in_shape: tuple[int, ...]) -> int | None
     By a rule, so that it is the same in every run: as many as have 16 MiB of what the backward pass needs, counted on a
     copy on the `meta` device. None where the model cannot be followed without data, or keeps nothing.
     """
-    kept: dict[int, torch.Tensor] = {}  # held, so that no two of them can have one id
+    kept: dict[int, torch.UntypedStorage] = {}  # a tensor that two operators keep is there once
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
-        if not isinstance(tensor, torch.nn.Parameter):
-            kept[id(tensor)] = tensor
+        storage = tensor.untyped_storage()
+        kept[storage._cdata] = storage
         return tensor
 
     with preserved():
@@ -120,7 +120,8 @@ def fast_size(network: torch.nn.Module, in_shape: tuple[int, ...]) -> int | None
                 twin(torch.empty((2, *in_shape), device="meta"))
         except Exception:  # any model may be impossible to follow, in any way
             return None
-    sample_bytes = sum(each.numel() * each.element_size() for each in kept.values()) / 2
+    own = {each.untyped_storage()._cdata for each in (*twin.parameters(), *twin.buffers())}
+    sample_bytes = sum(storage.nbytes() for key, storage in kept.items() if key not in own) / 2
     return max(1, int(_FAST_BYTES / sample_bytes)) if sample_bytes else None
 
 

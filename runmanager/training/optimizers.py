@@ -17,8 +17,13 @@ _FUSED_UNASKED = ("cpu", "cuda")
 _IMPLEMENTATION = ("fused", "foreach", "capturable")  # how a step is made, not what it computes
 
 
-def build_optimizer(options: Any, parameters: Iterable[nn.Parameter], *, lr: float) -> torch.optim.Optimizer:
+def build_optimizer(
+    options: Any, parameters: Iterable[nn.Parameter], *, lr: float, is_scaled: bool = False
+) -> torch.optim.Optimizer:
     """An optimiser at learning rate `lr` over those `parameters` that require a gradient; frozen ones are left out.
+
+    Where a scaler has scaled the gradients (`is_scaled`), every optimiser that can be is fused, unless that is
+    forbidden: the scaler waits for the device in each step of any other.
 
     Its state can be loaded from one that makes its steps another way, on another device too. Raises
     `ConfigurationError` when none is left, or `fused` is asked for where it cannot be; `UsageError` for options that
@@ -29,12 +34,12 @@ def build_optimizer(options: Any, parameters: Iterable[nn.Parameter], *, lr: flo
         raise ConfigurationError(
             ["The model must have a parameter that requires a gradient, got none; unfreeze a layer of it."]
         )
-    optimizer = _built(options, trainable, lr)
+    optimizer = _built(options, trainable, lr, is_scaled)
     optimizer.register_load_state_dict_pre_hook(_as_here)
     return optimizer
 
 
-def _built(options: Any, trainable: Sequence[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+def _built(options: Any, trainable: Sequence[nn.Parameter], lr: float, is_scaled: bool) -> torch.optim.Optimizer:
     if isinstance(options, SgdOptions):
         return torch.optim.SGD(
             trainable,
@@ -42,7 +47,7 @@ def _built(options: Any, trainable: Sequence[nn.Parameter], lr: float) -> torch.
             momentum=options.momentum,
             weight_decay=options.weight_decay,
             nesterov=options.nesterov,
-            fused=_fused(options.fused, trainable, unasked=False),
+            fused=_fused(options.fused, trainable, unasked=is_scaled),
         )
     if isinstance(options, AdamOptions):
         kind = torch.optim.AdamW if isinstance(options, AdamWOptions) else torch.optim.Adam

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -22,29 +22,46 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
 
 @contextmanager
 def rounding_to(precision: Precision) -> Iterator[None]:
-    """Let CUDA round products of float32 to TF32 or not, as `precision` says, and as before afterwards.
+    """Let products of float32 be rounded to TF32 or not, as `precision` says, and as before afterwards.
 
-    PyTorch's own default rounds those of convolutions and of recurrent layers.
+    PyTorch's own default rounds those of convolutions and of recurrent layers. It has older and newer words for it,
+    and whoever sets only the newer ones makes reading the older ones raise, which compilers do: so all are set.
     """
-    cudnn: Any = torch.backends.cudnn  # its types do not name all that it has
-    backends: tuple[Any, ...] = (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)
-    earlier = [backend.fp32_precision for backend in backends]
-    for backend in backends:
-        backend.fp32_precision = "tf32" if precision is Precision.TF32 else "ieee"
+    cudnn, mkldnn = cast(Any, torch.backends.cudnn), cast(Any, torch.backends.mkldnn)  # types name not all they have
+    newer: tuple[Any, ...] = (torch.backends.cuda.matmul, mkldnn.matmul, cudnn.conv, cudnn.rnn)
+    before, words = _older_words(), [each.fp32_precision for each in newer]
+    is_rounded = precision is Precision.TF32
+    torch.set_float32_matmul_precision("high" if is_rounded else "highest")
+    cudnn.allow_tf32 = is_rounded
+    for each in newer:
+        if not is_rounded and each.fp32_precision == "tf32":  # as `torch.backends.fp32_precision` says for all
+            each.fp32_precision = "ieee"
     try:
         yield
     finally:
-        for backend, value in zip(backends, earlier, strict=True):
-            backend.fp32_precision = value
+        if before is not None:
+            torch.set_float32_matmul_precision(before[0])
+            cudnn.allow_tf32 = before[1]
+        for each, word in zip(newer, words, strict=True):
+            each.fp32_precision = word
+
+
+def _older_words() -> tuple[str, bool] | None:
+    """What they say of matrix products and of cuDNN; None where they will not, as somebody used the newer ones."""
+    try:
+        return torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    except RuntimeError:
+        return None
 
 
 def precision_faults(precision: Precision, device: torch.device) -> list[str]:
     """What `device`, which is there, cannot compute in."""
     if device.type == "cpu":
         return [not_on_cpu(precision)] if precision in (Precision.TF32, Precision.FP16) else []
-    if precision is Precision.TF32 and device.type != "cuda":
+    is_nvidia = device.type == "cuda" and torch.version.hip is None
+    if precision is Precision.TF32 and not is_nvidia:
         return [fault("precision", f"be another one on {device.type}", precision, "NVIDIA's GPUs alone have TF32")]
-    if precision not in (Precision.TF32, Precision.BF16) or device.type != "cuda" or torch.version.hip:
+    if precision not in (Precision.TF32, Precision.BF16) or not is_nvidia:
         return []
     if torch.cuda.get_device_capability(device) >= (8, 0):
         return []
@@ -70,26 +87,30 @@ class CountingScaler(torch.amp.GradScaler):
 
     def __init__(self, device: str) -> None:
         super().__init__(device)
-        self._num_skipped: torch.Tensor | int = 0
+        self._skipped_before = 0
+        self._skipped_here: torch.Tensor | None = None  # one tensor for all steps: a captured one adds to it, too
 
     @property
     def num_skipped(self) -> int:
         """Steps left out so far; waits for the device."""
-        return int(self._num_skipped)
+        return self._skipped_before + (0 if self._skipped_here is None else int(self._skipped_here))
 
     def update(self, new_scale: float | torch.Tensor | None = None) -> None:
         """Choose the next step's scale, from whether this step's gradients overflowed."""
         before = None if self._scale is None else self._scale.clone()
         super().update(new_scale)
-        if before is not None and self._scale is not None:
-            self._num_skipped = self._num_skipped + (self._scale < before).sum()
+        if before is None or self._scale is None:
+            return
+        if self._skipped_here is None:
+            self._skipped_here = torch.zeros_like(before, dtype=torch.int64)
+        self._skipped_here.add_(self._scale < before)
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "num_skipped": self.num_skipped}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict)
-        self._num_skipped = state_dict["num_skipped"]
+        self._skipped_before, self._skipped_here = state_dict["num_skipped"], None
 
 
 def scaler_for(precision: Precision, device: torch.device) -> CountingScaler | None:

@@ -171,6 +171,11 @@ class Stepper:
             self._scaler.update()
 
     @property
+    def piece_size(self) -> int | None:
+        """How many samples of a batch are computed at once, at most; None: all of them."""
+        return self._pieces.size
+
+    @property
     def num_skipped(self) -> int:
         """Steps that were left out because their gradients overflowed; waits for the device."""
         return 0 if self._scaler is None else self._scaler.num_skipped

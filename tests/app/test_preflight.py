@@ -29,6 +29,14 @@ REFUSED = {
         ["device=auto", "graphs=true"],
         "`graphs` must be left out where `device=auto` finds no accelerator, got true.",
     ),
+    "pieces of a batch that must be whole": (
+        ["model=torchvision", "dataset.in_shape=[3,32,32]", "dataset.size=8", "micro_batch=16"],
+        "`micro_batch` must be null or auto for a model with batch normalisation, got 16;",
+    ),
+    "no such precision on what auto finds": (
+        ["device=auto", "precision=fp16"],
+        "`precision` must be fp32 or bf16 on the CPU, got fp16;",
+    ),
     "no such device": (["device=gpu"], "gpu"),
     "more samples than there are": (["dataset=digits", "dataset.size=100", "dataset.holdout=2000"], "`dataset"),
     "too small for the model": (["dataset.in_shape=[1,8,8]", "model=cnn"], "must be given images"),

@@ -20,6 +20,7 @@ from runmanager.training.datasets import load_dataset
 from runmanager.training.graphs import CudaGraphs
 from runmanager.training.loaders import build_loaders
 from runmanager.training.loop import evaluate_epoch, train_epoch
+from runmanager.training.micro_batches import MicroBatches
 from runmanager.training.optimizers import build_optimizer
 from runmanager.training.options import (
     AdamOptions,
@@ -29,7 +30,7 @@ from runmanager.training.options import (
     ResidentOptions,
     SgdOptions,
 )
-from runmanager.training.precision import scaler_for
+from runmanager.training.precision import precision_faults, rounding_to, scaler_for
 from runmanager.training.schedulers import build_scheduler
 from runmanager.training.step import Forward, Stepper
 from runmanager.training.step_options import Precision
@@ -75,6 +76,54 @@ def test_the_loop_of_an_epoch_never_waits(tmp_path: Path, waiting_is_an_error: A
     for epoch in stored.epochs:
         parts = [getattr(epoch, f"{name}_seconds") for name in ("data", "transfer", "compute", "eval", "tracking")]
         assert sum(parts) == pytest.approx(epoch.wall_seconds, rel=0.05)
+
+
+@pytest.mark.parametrize("precision", [Precision.BF16, Precision.FP16])
+def test_a_loop_that_casts_never_waits_either(tmp_path: Path, waiting_is_an_error: Any, precision: Precision) -> None:
+    network, _, loader = build()
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.01, fused=True)
+    stepper = Stepper(Forward(network, precision=precision), optimizer, scaler=scaler_for(precision, CUDA))
+    manager = RunManager(tmp_path / "sweep", console=False)
+    with manager.run({"device": "cuda"}, network, loader, optimizer=optimizer) as run:
+        for epoch in run.epochs(2):
+            with waiting_is_an_error:
+                train_epoch(stepper, epoch.batches(loader), track=epoch.track)
+    assert run.record.status == "finished" and stepper.num_skipped < run.num_steps
+
+
+def test_products_are_rounded_as_the_precision_says() -> None:
+    left, right = torch.rand(512, 512, device=CUDA), torch.rand(512, 512, device=CUDA)
+    errors = {}
+    for precision in (Precision.FP32, Precision.TF32):
+        with rounding_to(precision):
+            errors[precision] = (left @ right - left.double() @ right.double()).abs().max().item()
+    assert errors[Precision.FP32] < 1e-3
+    if not precision_faults(Precision.TF32, CUDA):
+        assert errors[Precision.TF32] > 3 * errors[Precision.FP32]
+
+
+class Greedy(nn.Module):
+    """Wants an eighth of the GPU's memory for each sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 3)
+        self.wanted = torch.cuda.get_device_properties(CUDA).total_memory // 8
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        torch.empty(len(images) * self.wanted, dtype=torch.uint8, device=images.device)
+        return self.layer(images.flatten(1))
+
+
+def test_what_does_not_fit_the_gpu_is_halved() -> None:
+    network = Greedy().to(CUDA)
+    said: list[str] = []
+    pieces = MicroBatches(halves=True, tell=said.append)
+    stepper = Stepper(Forward(network), torch.optim.SGD(network.parameters(), lr=0.1), pieces=pieces)
+    images, labels = torch.rand(32, 1, 8, 8, device=CUDA), torch.zeros(32, dtype=torch.int64, device=CUDA)
+    _, preds = stepper.train(images, labels)
+    assert pieces.size is not None and pieces.size < 8 and len(said) >= 3
+    assert preds.shape == (32, 3)
 
 
 def test_a_loop_that_waits_would_be_seen(waiting_is_an_error: Any) -> None:

@@ -10,11 +10,13 @@ from runmanager.training.idle import idle_settings, unheeded
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.options import (
     AdamOptions,
+    CnnOptions,
     ConstantOptions,
     CosineOptions,
     DataLoaderOptions,
     DigitsOptions,
     DiscOptions,
+    FakeOptions,
     LogisticOptions,
     MnistOptions,
     MultistepOptions,
@@ -37,6 +39,7 @@ def cell(**changes):
 
 
 LATE = MultistepOptions(milestones=[2, 5, 9])
+DISC = {"data_root", "tensorboard.images"}
 HIDDEN = TensorBoardOptions(enabled=False, images=False, graph=True, histograms=True)
 
 
@@ -69,13 +72,24 @@ HIDDEN = TensorBoardOptions(enabled=False, images=False, graph=True, histograms=
         ({"tensorboard": HIDDEN}, {"tensorboard.graph", "tensorboard.histograms"}),
         ({"tensorboard": HIDDEN, "log_every": 5}, {"tensorboard.graph", "tensorboard.histograms", "log_every"}),
         ({"dataset": DigitsOptions()}, {"data_root"}),
-        ({"dataset": DiscOptions()}, {"data_root", "tensorboard.images"}),
+        ({"dataset": DiscOptions()}, DISC),
         ({"dataset": {"_target_": "mine.Data"}}, set()),
         ({"device": "cpu", "graphs": True}, {"graphs"}),
         ({"device": "mps", "graphs": True}, {"graphs"}),
         ({"device": "cpu", "graphs": "auto"}, set()),
         ({"device": "cuda:1", "graphs": True}, set()),
         ({"device": "auto", "graphs": True}, set()),
+        ({"channels_last": True}, {"channels_last"}),
+        ({"channels_last": True, "model": CnnOptions()}, set()),
+        ({"channels_last": True, "model": CnnOptions(), "dataset": DiscOptions()}, DISC | {"channels_last"}),
+        (
+            {"channels_last": True, "model": {"_target_": "my.Net"}, "dataset": FakeOptions(in_shape=[9])},
+            {"channels_last", "data_root"},
+        ),
+        ({"batch_size": 100, "micro_batch": 100}, {"micro_batch"}),
+        ({"batch_size": 100, "micro_batch": 99}, set()),
+        ({"batch_size": 100, "micro_batch": 100, "eval_batch_size": 1000}, set()),
+        ({"batch_size": 100, "micro_batch": "auto", "on_oom": "halve"}, set()),
     ],
 )
 def test_what_a_cell_does_not_heed(changes, names):

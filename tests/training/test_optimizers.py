@@ -70,6 +70,12 @@ def test_fused_steps_are_the_same_steps(options, dtype):
     assert torch.allclose(*weights, rtol=tolerance, atol=0)
 
 
+def test_whoever_takes_scaled_gradients_is_fused():
+    for options, fused in ((SgdOptions(), True), (AdamOptions(), True), (SgdOptions(fused=False), None)):
+        optimizer = build_optimizer(options, nn.Linear(2, 2).parameters(), lr=0.1, is_scaled=True)
+        assert optimizer.param_groups[0]["fused"] is fused
+
+
 def test_fused_is_refused_where_it_cannot_be():
     odd = nn.Parameter(torch.ones(2, dtype=torch.complex64))
     with pytest.raises(ConfigurationError, match=r"`optimizer.fused` must be null or false .* got true; .*complex64"):

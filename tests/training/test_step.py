@@ -16,7 +16,7 @@ from runmanager.training.job_options import TrainingOptions
 from runmanager.training.micro_batches import MicroBatches, fast_size, needs_whole_batches
 from runmanager.training.models import build_model
 from runmanager.training.options import CnnOptions
-from runmanager.training.precision import CountingScaler, rounding_to
+from runmanager.training.precision import CountingScaler, precision_faults, rounding_to
 from runmanager.training.step import Forward, Stepper, build_stepper
 from runmanager.training.step_options import Precision
 
@@ -227,9 +227,14 @@ def test_bf16_casts_products_and_no_weight() -> None:
     assert {each.dtype for each in network.parameters()} == {torch.float32}
 
 
-def test_fp16_leaves_out_steps_that_overflow_and_counts_them() -> None:
+@pytest.mark.parametrize("fused", [True, False])
+def test_fp16_leaves_out_steps_that_overflow_and_counts_them(fused: bool) -> None:
+    def made(network: nn.Module) -> Stepper:
+        optimizer = torch.optim.Adam(network.parameters(), lr=0.01, fused=fused)
+        return Stepper(Forward(network, precision=Precision.FP16), optimizer, scaler=CountingScaler("cpu"))
+
     network = cnn()
-    stepper = step_of(network, precision=Precision.FP16, scaler=CountingScaler("cpu"))
+    stepper = made(network)
     images, labels = batch()
     stepper.train(images, labels)
     before = copy.deepcopy(network.state_dict())
@@ -238,24 +243,52 @@ def test_fp16_leaves_out_steps_that_overflow_and_counts_them() -> None:
     assert stepper.num_skipped == 1
     stepper.train(images, labels)
     assert not torch.equal(network.fc1.weight, before["fc1.weight"])
-    resumed = step_of(cnn(), precision=Precision.FP16, scaler=CountingScaler("cpu"))
-    resumed.load_state_dict(stepper.state_dict())
-    assert resumed.num_skipped == 1
-    assert resumed.state_dict() == stepper.state_dict()
     assert stepper.state_dict()["scaler"]["scale"] == 2.0**15
+    resumed = made(cnn())
+    resumed.load_state_dict(stepper.state_dict())
+    assert resumed.num_skipped == 1 and resumed.state_dict() == stepper.state_dict()
+    resumed.train(images * float("inf"), labels)
+    assert resumed.num_skipped == 2
 
 
-def test_the_process_has_its_own_rounding_back_after_a_run() -> None:
-    def flags() -> list[str]:
-        cudnn: Any = torch.backends.cudnn
-        return [torch.backends.cuda.matmul.fp32_precision, cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision]
+def rounding() -> list[Any]:
+    """What the process says of rounding to TF32, in PyTorch's older words and in its newer ones."""
+    cudnn: Any = torch.backends.cudnn
+    older = [torch.backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, torch.get_float32_matmul_precision()]
+    return [*older, *rounding_of_newer()]
 
-    before = flags()
-    for precision, inside in ((Precision.TF32, ["tf32"] * 3), (Precision.FP32, ["ieee"] * 3)):
-        with pytest.raises(KeyError), rounding_to(precision):
-            assert flags() == inside
-            raise KeyError
-        assert flags() == before
+
+@pytest.mark.parametrize("own", ["highest", "high"])
+def test_the_process_has_its_own_rounding_back_after_a_run(own: str) -> None:
+    whole = ([False, False, "highest"], {"ieee", "none"})
+    rounded = ([True, True, "high"], {"tf32"})
+    with rounding_to(Precision.FP32):  # whatever this test does to the process is undone
+        torch.set_float32_matmul_precision(own)
+        before = rounding()
+        for precision, (older, newer) in ((Precision.TF32, rounded), (Precision.FP32, whole)):
+            with pytest.raises(KeyError), rounding_to(precision):
+                assert rounding()[:3] == older and set(rounding()[3:]) <= newer
+                raise KeyError
+            assert rounding() == before
+
+
+def test_a_wish_for_all_backends_is_overruled_too() -> None:
+    with rounding_to(Precision.FP32):  # whatever this test does to the process is undone
+        try:
+            torch.backends.fp32_precision = "tf32"
+            before = rounding_of_newer()
+            assert "tf32" in before
+            with rounding_to(Precision.FP32):
+                assert "tf32" not in rounding_of_newer()
+            assert rounding_of_newer() == before
+        finally:
+            torch.backends.fp32_precision = "none"
+    assert rounding_of_newer() == ["none", "tf32", "tf32"]
+
+
+def rounding_of_newer() -> list[str]:
+    cudnn: Any = torch.backends.cudnn
+    return [each.fp32_precision for each in (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)]
 
 
 def test_the_fast_size_is_that_of_the_activations() -> None:
@@ -313,6 +346,42 @@ def test_what_cannot_be_is_refused_in_one_line(network: nn.Module, settings: dic
         built(network, **settings)
     (line,) = caught.value.faults
     assert message in line
+
+
+CAPABILITIES = [
+    ((7, 5), Precision.TF32, "`precision` must be fp32 or fp16 on a Card, got tf32; it came with compute capability"),
+    ((7, 5), Precision.BF16, "`precision` must be fp32 or fp16 on a Card, got bf16;"),
+    ((7, 5), Precision.FP16, ""),
+    ((8, 0), Precision.TF32, ""),
+    ((9, 0), Precision.BF16, ""),
+]
+
+
+@pytest.mark.parametrize(("capability", "precision", "said"), CAPABILITIES)
+def test_what_a_gpu_cannot_compute_in_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], precision: Precision, said: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Card")
+    lines = precision_faults(precision, torch.device("cuda"))
+    assert len(lines) == bool(said) and all(line.startswith(said) for line in lines)
+
+
+def test_no_other_accelerator_has_tf32() -> None:
+    (line,) = precision_faults(Precision.TF32, torch.device("mps"))
+    assert line == "`precision` must be another one on mps, got tf32; NVIDIA's GPUs alone have TF32."
+
+
+def test_auto_on_an_accelerator_takes_the_whole_batch_unless_it_does_not_fit() -> None:
+    said: list[str] = []
+    network = Small(8)
+    options = TrainingOptions(micro_batch="auto")
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    gpu = torch.device("cuda")
+    stepper = build_stepper(options, network, optimizer, device=gpu, in_shape=IMAGES, tell=said.append)
+    assert stepper.state_dict()["micro_batch"] is None
+    stepper.train(*batch(16, torch.float64))
+    assert stepper.state_dict()["micro_batch"] == 8 and len(said) == 1
 
 
 def test_auto_takes_pieces_on_the_cpu_and_whole_batches_where_they_are_needed() -> None:
