@@ -1,6 +1,7 @@
 """The built-in job: one cell's settings made into data, model and optimiser, trained and recorded as one run."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,16 +72,41 @@ def train_run(
     return run.record
 
 
+@dataclass(frozen=True)
+class _Parts:
+    """What the epochs of a run are made of."""
+
+    loaders: Loaders
+    scheduler: Any
+    stepper: Stepper
+
+
 def _train(run: ActiveRun, options: TrainingOptions) -> None:
     seed_everything(options.seed)
+    parts = _begun(run, options)
+    _run_epochs(run, options, parts)
+    if parts.stepper.num_skipped:
+        run.note(f"{parts.stepper.num_skipped} of {run.num_steps} steps were left out: their gradients overflowed fp16")
+    if isinstance(options.measure, PairedOptions):
+        measure_in_turns(
+            run,
+            parts.stepper,
+            parts.loaders.train,
+            first_epoch=options.epochs + 1,
+            num_workers=options.num_workers,
+            block_steps=options.measure.block_steps,
+        )
+
+
+def _begun(run: ActiveRun, options: TrainingOptions) -> _Parts:
+    """Everything built as the settings say, in the order in which random numbers are drawn; the run has begun."""
     data = load_dataset(options.dataset, data_root=Path(options.data_root), seed=options.seed)
     loaders = _loaders(run, options, data)
     network = build_model(options.model, in_shape=data.in_shape, num_classes=data.num_classes).to(run.device)
     is_scaled = options.precision == Precision.FP16
     optimizer = build_optimizer(options.optimizer, network.parameters(), lr=options.lr, is_scaled=is_scaled)
-    scheduler = build_scheduler(
-        options.scheduler, optimizer, num_epochs=options.epochs, steps_per_epoch=len(loaders.train)
-    )
+    num_steps = len(loaders.train)
+    scheduler = build_scheduler(options.scheduler, optimizer, num_epochs=options.epochs, steps_per_epoch=num_steps)
     compiled = CompiledNetwork(network, tell=run.note) if options.compile else None
     stepper = build_stepper(
         options, network, optimizer, device=run.device, in_shape=data.in_shape, tell=run.deviates, apply=compiled
@@ -100,6 +126,11 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
     )
     run.begin(network, loaders.train, optimizer=optimizer, checkpointer=state)
     _fix_step(run, options, stepper, compiled, loaders.train)
+    return _Parts(loaders, scheduler, stepper)
+
+
+def _run_epochs(run: ActiveRun, options: TrainingOptions, parts: _Parts) -> None:
+    loaders, scheduler, stepper = parts.loaders, parts.scheduler, parts.stepper
     if options.evaluate_first:
         for epoch in run.evaluation_before_training():
             evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
@@ -110,17 +141,6 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
         evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
         if scheduler.step_interval == "epoch":
             scheduler.step()
-    if stepper.num_skipped:
-        run.note(f"{stepper.num_skipped} of {run.num_steps} steps were left out: their gradients overflowed fp16")
-    if isinstance(options.measure, PairedOptions):
-        measure_in_turns(
-            run,
-            stepper,
-            loaders.train,
-            first_epoch=options.epochs + 1,
-            num_workers=options.num_workers,
-            block_steps=options.measure.block_steps,
-        )
 
 
 def _fix_step(
