@@ -7,7 +7,7 @@ import msgspec
 from runmanager.records.grid import flatten
 from runmanager.records.measurements import Measurements
 from runmanager.records.process import ProcessIdentity
-from runmanager.records.signature import UNSIGNED, later_settings
+from runmanager.records.signature import UNSIGNED, completed
 from runmanager.records.states import Outcome, Reason, Status
 
 __all__ = ["PHASES", "SCHEMA_VERSION", "Attempt", "Environment", "EpochRecord", "RunRecord"]
@@ -135,8 +135,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
         What came later than the run is among them, at the value that changes nothing.
         """
-        own = {key: value for key, value in self.config.items() if key not in UNSIGNED}
-        return {**flatten(own), **later_settings(own)}
+        return completed(flatten({key: value for key, value in self.config.items() if key not in UNSIGNED}))
 
     @property
     def outcome(self) -> Outcome:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["LATER", "UNSIGNED", "later_settings", "short_signature", "signature"]
+__all__ = ["LATER", "UNSIGNED", "completed", "short_signature", "signature"]
 
 UNSIGNED = frozenset(
     {"name", "output_root", "data_root", "resume", "rerun_changed", "checkpoint", "log_every", "hydra"}
@@ -24,6 +24,9 @@ LATER: dict[str, Any] = {
 }
 """Settings that came after runs were first signed, by dotted name, each with the value that changes nothing: a run with
 it has the signature that it had before there was the setting."""
+
+_CHOICES = {"loader.prefetch_to_device": "dataloader"}
+"""The one choice of its group that has the setting, where not all of them do."""
 
 
 def signature(config: Mapping[str, Any]) -> str:
@@ -48,20 +51,19 @@ def _without_later(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any
     return kept
 
 
-def later_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of `LATER`, by dotted name, that a run's configuration had no word for when it was stored.
+def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by dotted name, with those of `LATER` that they had no word for when they were stored.
 
-    None for a run that is no application's: its settings are what somebody's own loop made of them.
+    Those of somebody's own loop are left as they are: they name no optimiser by `optimizer.name`.
     """
-    if not isinstance(config.get("optimizer"), Mapping):
-        return {}
-    return {name: value for name, value in LATER.items() if _is_unknown(name, config)}
+    later = LATER if "optimizer.name" in settings else {}
+    return {**settings, **{name: value for name, value in later.items() if _is_missing(name, settings)}}
 
 
-def _is_unknown(name: str, config: Mapping[str, Any]) -> bool:
-    group, _, key = name.rpartition(".")
-    holder = config.get(group) if group else config
-    return isinstance(holder, Mapping) and key not in holder
+def _is_missing(name: str, settings: Mapping[str, Any]) -> bool:
+    group = name.rpartition(".")[0]
+    choice = _CHOICES.get(name) or settings.get(f"{group}.name")
+    return name not in settings and (not group or choice == settings.get(f"{group}.name"))
 
 
 def short_signature(full: str) -> str:

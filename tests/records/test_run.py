@@ -83,11 +83,13 @@ def test_settings_are_flat_and_without_what_does_not_count(record: Callable[...,
 
 
 def test_settings_that_came_later_stand_at_what_changes_nothing(record: Callable[..., RunRecord]) -> None:
-    older = {"lr": 0.1, "optimizer": {"name": "adam"}}
-    newer = {"lr": 0.1, "optimizer": {"name": "adam", "fused": None}, "precision": "fp32", "on_oom": "halve"}
+    older = {"lr": 0.1, "optimizer": {"name": "adam"}, "loader": {"name": "dataloader"}}
+    newer = {**older, "optimizer": {"name": "adam", "fused": True}, "on_oom": "halve"}
     settings = record(config=older).settings
     assert settings["precision"] == "fp32" and settings["optimizer.fused"] is None
-    assert record(config=newer).settings == {**settings, "on_oom": "halve"}
+    assert settings["loader.prefetch_to_device"] is False
+    assert "loader.prefetch_to_device" not in record(config={**older, "loader": {"name": "resident"}}).settings
+    assert record(config=newer).settings == {**settings, "on_oom": "halve", "optimizer.fused": True}
     assert record(config={"lr": 0.1}).settings == {"lr": 0.1}, "somebody's own settings are theirs alone"
 
 
