@@ -85,11 +85,15 @@ def _work_seconds(run: StoredRun) -> dict[Kind, float]:
     if ceilings is None or steps is None or not _fits(ceilings, run.record):
         return {}
     batches = _full_batches(run, steps)
+    # What was counted is the plain step: compiled code has other operators, and a captured step is started at once.
+    settings = run.record.settings
+    is_compiled, is_captured = bool(settings.get("compile")), bool(settings.get("graphs"))
+    operations = None if is_compiled or is_captured else facts.operations_per_step
     best_flops = ceilings.flops_per_second.get(facts.precision or "")
     rates: tuple[tuple[Kind, float | None, float | None], ...] = (
-        ("launch", _product(facts.operations_per_step, steps), _inverse(ceilings.dispatch_seconds)),
+        ("launch", _product(operations, steps), _inverse(ceilings.dispatch_seconds)),
         ("compute", _product(facts.flop_per_step, batches), best_flops),
-        ("memory", _product(_uncached(facts), batches), ceilings.copy_bytes_per_second),
+        ("memory", _product(None if is_compiled else _uncached(facts), batches), ceilings.copy_bytes_per_second),
     )
     return {kind: amount / rate for kind, amount, rate in rates if amount and rate}
 
@@ -149,6 +153,8 @@ def _launching(kind: Kind, share: float, record: RunRecord) -> Bottleneck:
         f"of the epoch goes into starting operations, {facts.operations_per_step:,} a step, however small they are"
     )
     cure = "a larger `batch_size`, which takes fewer steps (and changes what is learnt)"
+    if record.environment.compute_capability and record.settings.get("graphs") is False:
+        cure = f"`graphs=true`, which starts a whole step at once; or {cure}"
     return Bottleneck(kind, share, _without(share), evidence, cure if "batch_size" in record.config else "")
 
 

@@ -13,7 +13,7 @@ precision), and the notes on `capturable` in `torch.optim`.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
@@ -205,11 +205,12 @@ class _Captured:
         self.images, self.labels = images.clone(), labels.clone()
         self.is_overtaken = False
         self._groups = optimizer.param_groups
+        self._parameters = [parameter for group in self._groups for parameter in group["params"]]
+        self._gradients = [parameter.grad for parameter in self._parameters]
         self._known = [float(group["lr"]) for group in self._groups]
         self._rates = [torch.tensor(rate, dtype=torch.float32, device=images.device) for rate in self._known]
         self._replay: Callable[[], None] = lambda: None
         self._made: Made | None = None
-        self._gradients: Sequence[tuple[Tensor, Tensor | None]] = ()
 
     @contextmanager
     def rates_on_device(self) -> Iterator[None]:
@@ -227,16 +228,18 @@ class _Captured:
                 group.update(values)
 
     def take(self, replay: Callable[[], None], made: Made) -> None:
-        """What a device made of it."""
+        """What a device made of it. The gradients' new places get those of the step before: nothing was done yet."""
         self._replay, self._made = replay, made
-        parameters = [parameter for group in self._groups for parameter in group["params"]]
-        self._gradients = [(parameter, parameter.grad) for parameter in parameters]
+        earlier, self._gradients = self._gradients, [parameter.grad for parameter in self._parameters]
+        for place, gradient in zip(self._gradients, earlier, strict=True):
+            if place is not None and gradient is not None:
+                place.copy_(gradient)
 
     def replay(self, images: Tensor, labels: Tensor) -> Made:
         """The step for this batch, at the learning rates of now."""
         assert self._made is not None
         if self.is_overtaken:
-            for parameter, gradient in self._gradients:
+            for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
                 parameter.grad = gradient  # where this step puts them, and whoever looks at them will look
             self.is_overtaken = False
         self.images.copy_(images)
