@@ -17,7 +17,7 @@ from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Outcome, Reason, Status
 from runmanager.records.store import RunFolder
 from runmanager.tracking.devices import peak_memory_bytes
-from runmanager.tracking.early_stop import reason_to_stop
+from runmanager.tracking.early_stop import EarlyStop
 from runmanager.tracking.epoch import Epoch, with_walls, without_walls
 from runmanager.tracking.events import cut_events
 from runmanager.tracking.first_batch import batch_size_of, inputs_of, peek
@@ -78,6 +78,7 @@ class ActiveRun:
         self._begin_with = begin_with
         self._when_ended = when_ended
         self._planned: int | None = folder.record.epochs_planned
+        self._early_stop = EarlyStop(options.early_stop)
         self._stop: Outcome | None = None
         self._notes: list[str] = list(folder.record.notes)
         self._epochs_here = 0
@@ -124,11 +125,8 @@ class ActiveRun:
             self._begin_with_batch(batch, batch_size_of(loader))
         elif self.is_resumed:
             self._begin_sinks(None)
-        self.folder.write(
-            num_parameters=num_parameters(network),
-            measurements=self.measuring.measurements(),
-            session=self.turns and self.turns.session,
-        )
+        measured, session = self.measuring.measurements(), self.turns and self.turns.session
+        self.folder.write(num_parameters=num_parameters(network), measurements=measured, session=session)
 
     def _restore(self) -> None:
         assert self._checkpointer is not None
@@ -139,7 +137,9 @@ class ActiveRun:
         self._seconds_before = progress.record.run_seconds or 0.0
         if (events := self.folder.paths.events) is not None:
             cut_events(events, progress.events_length)
-        self._look_back()
+        for earlier in self.history[:-1]:
+            self._early_stop.reason(earlier)  # it went on after these, whatever was said
+        self._look_back(self.history[-1])
 
     def _begin_with_whole_batch(self, batch: Any) -> None:
         inputs = inputs_of(batch)
@@ -249,7 +249,7 @@ class ActiveRun:
         if self._epochs_here == 1:
             self.folder.write(measurements=self.measuring.measurements())  # a kill is not to take all of them
         self._heartbeat.progress += 1
-        self._look_back()
+        self._look_back(record)
         return record
 
     def _is_warmup(self) -> bool:
@@ -269,10 +269,10 @@ class ActiveRun:
         events = self.folder.paths.events
         return Progress(record, events.stat().st_size if events else 0, self.num_steps)
 
-    def _look_back(self) -> None:
-        """Let the last epoch be the last one, if it diverged or nothing gets better any more."""
-        self._stop = divergence(self.history[-1]) or self._stop
-        if (reason := reason_to_stop(self.history, self._options.early_stop)) is not None:
+    def _look_back(self, record: EpochRecord) -> None:
+        """Let this epoch be the last one, if it diverged or nothing gets better any more."""
+        self._stop = divergence(record) or self._stop
+        if (reason := self._early_stop.reason(record)) is not None:
             self.stop_early(reason)
 
     def _run_seconds(self) -> float:
@@ -346,5 +346,5 @@ class ActiveRun:
                 raise
         return self
 
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self.end(error)
