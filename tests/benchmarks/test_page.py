@@ -96,6 +96,8 @@ def test_every_place_that_the_scripts_write_to_is_there() -> None:
     names = [name for name in scripts if name != "command"]
     assert names == [
         "driver_memory",
+        "event_reading",
+        "reading_growth",
         "resident_memory",
         "sweep_overhead",
         "table",
