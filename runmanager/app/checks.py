@@ -9,12 +9,14 @@ from hydra.plugins.launcher import Launcher
 
 from runmanager.app.cells import Grid
 from runmanager.app.preflight import Questions, missing_devices, preflight
+from runmanager.app.schema import Config
 from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.child import Returned
 from runmanager.launching.engine import LocalEngine, call
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.launching.slurm import SlurmLauncher
+from runmanager.training.step_options import Precision
 
 __all__ = ["check", "foretold", "get_ready"]
 
@@ -33,15 +35,30 @@ def check(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, needs
         return
     devices = _distinct([config.device for config in configs])
     _refuse_gpus(launcher, devices)
-    pinned = [config.device for config in configs if getattr(config.loader, "pin_memory", None)]
+    here = configs if _runs_here(launcher) else []
+    precisions = [(config.device, config.precision) for config in here if config.precision != Precision.FP32]
     questions = Questions(
         parts=_distinct([(config.dataset, config.model) for config in configs]),
         devices=devices if _runs_here(launcher) and needs_all else [],
-        pinned=_distinct(pinned) if _runs_here(launcher) and "loader.pin_memory" in grid.given else [],
+        for_accelerators=_for_accelerators(grid, here),
+        precisions=_distinct(precisions),
+        compiled=_distinct([config.device for config in here if config.compile]),
+        pieces=_distinct([(config.model, config.micro_batch, config.on_oom) for config in configs]),
         data_root=Path(configs[0].data_root),
     )
     if faults := _ask(launcher, preflight, questions):
         raise ConfigurationError(faults)
+
+
+def _for_accelerators(grid: Grid, configs: Sequence[Config]) -> dict[str, Sequence[str]]:
+    """The settings that the command gave and only accelerators heed, each with the devices of the cells that ask."""
+    asking = {
+        "loader.pin_memory": [each for each in configs if getattr(each.loader, "pin_memory", None)],
+        "loader.prefetch_to_device": [each for each in configs if getattr(each.loader, "prefetch_to_device", None)],
+        "graphs": [each for each in configs if each.graphs is True],
+    }
+    devices = {name: _distinct([cell.device for cell in cells]) for name, cells in asking.items() if cells}
+    return {name: found for name, found in devices.items() if name in grid.given}
 
 
 def foretold(launcher: Launcher, plan: Sequence[PlannedRun], *, needs_all: bool) -> Sequence[PlannedRun]:

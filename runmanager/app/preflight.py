@@ -8,20 +8,29 @@ from typing import Any
 from runmanager.errors import DeviceUnavailableError, RunManagerError
 from runmanager.training.faults import fault
 from runmanager.training.options import TorchvisionModelOptions
+from runmanager.training.step_options import Precision
 
 __all__ = ["Questions", "missing_devices", "preflight"]
+
+_HOST = ("auto", "cpu")
 
 
 @dataclass(frozen=True)
 class Questions:
     """Of what is to be run: the distinct pairs of dataset and model, and the devices that must be here.
 
-    `pinned` are those for which memory was asked to be pinned, one of which must gain by it; none: nobody asked.
+    `for_accelerators` are settings that only these heed (`loader.pin_memory`), each with the devices of the cells that
+    ask for it, one of which must be one. `precisions` are the distinct pairs of device and precision, for devices that
+    are looked for here, and `compiled` the devices for which code is to be compiled here. `pieces` are the distinct
+    triples of model, `micro_batch` and `on_oom`.
     """
 
     parts: Sequence[tuple[Any, Any]]
     devices: Sequence[str]
-    pinned: Sequence[str]
+    for_accelerators: Mapping[str, Sequence[str]]
+    precisions: Sequence[tuple[str, str]]
+    compiled: Sequence[str]
+    pieces: Sequence[tuple[Any, int | str | None, str]]
     data_root: Path
 
 
@@ -49,7 +58,8 @@ def preflight(questions: Questions) -> list[str]:
     from runmanager.training.datasets import prepare_dataset
     from runmanager.training.targets import resolve_target
 
-    faults = [*missing_devices(questions.devices).values(), *_pinning_faults(questions.pinned)]
+    faults = [*missing_devices(questions.devices).values(), *_accelerator_faults(questions.for_accelerators)]
+    faults += _precision_faults(questions.precisions) + _compiler_faults(questions.compiled)
     for model in _distinct(model for _, model in questions.parts):
         faults += _model_faults(model)
     if faults:
@@ -61,20 +71,29 @@ def preflight(questions: Questions) -> list[str]:
                 resolve_target(dataset, group="dataset")
             prepare_dataset(dataset, data_root=questions.data_root)
             if not isinstance(dataset, Mapping):  # somebody's own is made once, by the run: it may be dear
-                faults += _fitting_faults(dataset, models, questions.data_root)
+                faults += _fitting_faults(dataset, models, questions)
         except RunManagerError as error:
             faults += str(error).splitlines()
     return faults
 
 
-def _pinning_faults(devices: Sequence[str]) -> list[str]:
-    """What is wrong with asking for pinned memory on these devices: nothing, where one is or may be an accelerator."""
+def _accelerator_faults(asked: Mapping[str, Sequence[str]]) -> list[str]:
+    """What is wrong with asking for these settings on their devices: nothing, where one is or may be an accelerator."""
     from runmanager.tracking.devices import default_device
 
-    if not devices or any(name not in ("auto", "cpu") for name in devices) or default_device().type != "cpu":
+    idle = [name for name, devices in asked.items() if all(device in _HOST for device in devices)]
+    if not idle or default_device().type != "cpu":
         return []
-    rule = "be false or null where `device=auto` finds no accelerator"
-    return [fault("loader.pin_memory", rule, "true", "null pins where it helps")]
+    return [fault(name, "be left out where `device=auto` finds no accelerator", "true") for name in idle]
+
+
+def _compiler_faults(devices: Sequence[str]) -> list[str]:
+    """What keeps code from being compiled for the CPU, where one of these devices is that or comes to it."""
+    from runmanager.tracking.devices import default_device
+    from runmanager.training.compiled import compiler_faults
+
+    on_cpu = "cpu" in devices or ("auto" in devices and default_device().type == "cpu")
+    return compiler_faults() if on_cpu else []
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:
@@ -82,21 +101,34 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
     return [value for at, value in enumerate(listed) if value not in listed[:at]]
 
 
-def _fitting_faults(dataset: Any, models: Sequence[Any], data_root: Path) -> list[str]:
-    """What is wrong between the data as they are and the built-in models that are to learn from them."""
+def _precision_faults(asked: Sequence[tuple[str, str]]) -> list[str]:
+    """What the devices of this host cannot compute in; one that is missing is said elsewhere."""
+    from runmanager.tracking.devices import resolve_device
+    from runmanager.training.precision import precision_faults
+
+    missing = missing_devices(_distinct(name for name, _ in asked))
+    here = [(resolve_device(name), precision) for name, precision in asked if name not in missing]
+    return [line for device, precision in here for line in precision_faults(Precision(precision), device)]
+
+
+def _fitting_faults(dataset: Any, models: Sequence[Any], questions: Questions) -> list[str]:
+    """What is wrong between the data as they are and the built-in models that are to learn from them, as is wanted."""
     import torch
 
     from runmanager.training.datasets import load_dataset
+    from runmanager.training.micro_batches import piece_faults
     from runmanager.training.models import build_model
 
-    data = load_dataset(dataset, data_root=data_root, seed=0)
+    data = load_dataset(dataset, data_root=questions.data_root, seed=0)
     faults = []
     for model in models:
         if isinstance(model, Mapping):
             continue  # somebody's own is built once, by the run
         try:
             with torch.device("meta"):  # shapes alone: no memory, no random numbers
-                build_model(model, in_shape=data.in_shape, num_classes=data.num_classes)
+                network = build_model(model, in_shape=data.in_shape, num_classes=data.num_classes)
+            for micro_batch, on_oom in (each[1:] for each in questions.pieces if each[0] == model):
+                faults += piece_faults(network, micro_batch=micro_batch, on_oom=on_oom)
         except RunManagerError as error:
             faults += str(error).splitlines()
     return faults

@@ -11,7 +11,8 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about a whole run; None is what was not measured.
 
     `first_batch_seconds` is the time from asking the loader anew to its first batch, in the first epoch; workers are
-    started in it. `precision` is what the weights' products are computed in: `fp32`, `tf32`, `bf16`, `fp16`, `fp64`.
+    started in it. `compile_seconds` is what compiling took before the first epoch of the last attempt; no epoch has it.
+    `precision` is what the weights' products are computed in: `fp32`, `tf32`, `bf16`, `fp16`, `fp64`.
 
     A step's work is that of one full batch: forward, backward and, where it can be followed, the optimiser's step; not
     the loss. `flop_per_step` counts a multiply-add of a matrix product, convolution or attention as two, and no other
@@ -26,6 +27,7 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
 
     first_batch_seconds: float | None = None
     steps_per_epoch: int | None = None
+    compile_seconds: float | None = None
     precision: str | None = None
     flop_per_step: int | None = None
     operations_per_step: int | None = None

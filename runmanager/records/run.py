@@ -7,7 +7,7 @@ import msgspec
 from runmanager.records.grid import flatten
 from runmanager.records.measurements import Measurements
 from runmanager.records.process import ProcessIdentity
-from runmanager.records.signature import UNSIGNED
+from runmanager.records.signature import UNSIGNED, completed
 from runmanager.records.states import Outcome, Reason, Status
 
 __all__ = ["PHASES", "SCHEMA_VERSION", "Attempt", "Environment", "EpochRecord", "RunRecord"]
@@ -103,8 +103,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `config` holds the settings as asked, resolved and nested. `attempt` counts from 1 the times the run was begun
     or gone on with; where it was gone on with, `earlier` has the stretches before, and `resumed_at` is when this one
     began. `started_at` is the first one's start, `environment` the last one's. Times of day are ISO 8601 in UTC.
-    `notes` are readable lines about what could not be done. Runs of one `session` took turns on their machine
-    (`measure=paired`); what a run waited for its turns is in no time of it.
+    `notes` are readable lines about what could not be done or was chosen, `deviations` about what was done otherwise
+    than `config` asks. Runs of one `session` took turns on their machine (`measure=paired`); what a run waited for its
+    turns is in no time of it.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -128,11 +129,15 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     measurements: Measurements = Measurements()
     session: str | None = None
     notes: tuple[str, ...] = ()
+    deviations: tuple[str, ...] = ()
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings under dotted names, without those that do not change what the run computes."""
-        return flatten({key: value for key, value in self.config.items() if key not in UNSIGNED})
+        """The settings under dotted names, without those that do not change what the run computes.
+
+        What came later than the run is among them, at the value that changes nothing.
+        """
+        return completed(flatten({key: value for key, value in self.config.items() if key not in UNSIGNED}))
 
     @property
     def outcome(self) -> Outcome:

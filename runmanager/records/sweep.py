@@ -15,7 +15,7 @@ from runmanager.records.grid import flatten
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import SCHEMA_VERSION
-from runmanager.records.signature import UNSIGNED
+from runmanager.records.signature import UNSIGNED, completed
 from runmanager.records.store import decode_file, encode_record, run_names
 
 __all__ = [
@@ -133,7 +133,7 @@ def _merged(
 
 
 def _whole(cell: PlannedCell, shared: Mapping[str, Any]) -> PlannedCell:
-    return msgspec.structs.replace(cell, settings={**shared, **cell.settings})
+    return msgspec.structs.replace(cell, settings=completed({**shared, **cell.settings}))
 
 
 def _without(cell: PlannedCell, shared: Mapping[str, Any]) -> PlannedCell:

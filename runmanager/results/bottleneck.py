@@ -80,11 +80,16 @@ def _work_seconds(run: StoredRun) -> dict[Kind, float]:
     steps, batches = run.record.measurements.steps_per_epoch, full_batches(run)
     if steps is None or batches is None:
         return {}
+    # What was counted is the plain step: compiled code has other operators, and a captured step is started at once.
+    settings = run.record.settings
+    is_compiled, is_captured = bool(settings.get("compile")), bool(settings.get("graphs"))
+    unknown = {"launch"} if is_captured else set()
+    unknown |= {"launch", "memory"} if is_compiled else set()
     # The last batch of an epoch is smaller, but has as many operations as any.
     return {
         kind: work.per_step * (steps if kind == "launch" else batches) / work.at_best
         for kind, work in work_of(run).items()
-        if work.at_best
+        if work.at_best and kind not in unknown
     }
 
 
@@ -115,6 +120,8 @@ def _launching(kind: Kind, share: float, record: RunRecord) -> Bottleneck:
         f"of the epoch goes into starting operations, {facts.operations_per_step:,} a step, however small they are"
     )
     cure = "a larger `batch_size`, which takes fewer steps (and changes what is learnt)"
+    if record.environment.compute_capability and record.settings.get("graphs") is False:
+        cure = f"`graphs=true`, which starts a whole step at once; or {cure}"
     return Bottleneck(kind, share, _without(share), evidence, cure if "batch_size" in record.config else "")
 
 

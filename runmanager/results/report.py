@@ -68,7 +68,9 @@ def report_page(
         comparison=with_numbered_reasons(comparison),
         figures=[*first_figures, *_figures(runs, labels, results)],
         failures=[run for run in sweep.runs if run.record.status.is_ended and run.record.status != Status.FINISHED],
-        run_notes=[(run.record.name, note) for run in sweep.runs for note in run.record.notes],
+        run_notes=[
+            (run.record.name, note) for run in sweep.runs for note in (*run.record.deviations, *run.record.notes)
+        ],
         facts=_facts(sweep.runs, plan),
     )
 

@@ -37,8 +37,8 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A run in short: `values` are those of `SUMMARY_COLUMNS`, `folder` is the name of its folder.
 
     `own_settings` is None where the sweep's plan has them. `num_unmeasured` counts the epochs of a run that were all
-    warm-up; `of_attempts` are lines about epochs made elsewhere; `heard` says of a run that says `running` where nobody
-    here can see it when it was last heard of.
+    warm-up; `of_attempts` are lines about epochs made elsewhere, `deviations` about what was done otherwise than asked;
+    `heard` says of a run that says `running` where nobody here can see it when it was last heard of.
     """
 
     folder: str
@@ -50,6 +50,7 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     num_unmeasured: int = 0
     of_attempts: tuple[str, ...] = ()
     heard: str = ""
+    deviations: tuple[str, ...] = ()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -98,6 +99,7 @@ def summary_of(run: StoredRun, planned: Container[str]) -> RunSummary:
         sum(epoch.epoch > 0 for epoch in run.epochs) if is_warmup else 0,
         tuple(said_of_attempts(run.record)),
         _heard_of(run) if run.record.is_out_of_sight else "",
+        run.record.deviations,
     )
 
 

@@ -69,6 +69,7 @@ def result_rows(sweep: SweepSummary | SweepContents, plan: SweepRecord | None) -
         notes=(
             *_warmup_notes(runs),
             *_attempt_notes(runs),
+            *_deviation_notes(runs),
             *_contention_notes(rows),
             *_sight_notes(runs),
             *damage_notes(summary.damaged),
@@ -141,8 +142,19 @@ def _warmup_notes(runs: Sequence[RunSummary]) -> list[str]:
 def _attempt_notes(runs: Sequence[RunSummary]) -> list[str]:
     """Which epochs were made elsewhere than the record says, so that nobody wonders why they do not count."""
     lines = [f"{run.name}: {line}." for run in runs for line in run.of_attempts]
+    return _first(lines, "So it is of {} more runs or stretches of epochs.")
+
+
+def _deviation_notes(runs: Sequence[RunSummary]) -> list[str]:
+    """What runs did otherwise than their settings ask."""
+    lines = [f"{run.name}: {line}." for run in runs for line in run.deviations]
+    return _first(lines, "Like these: {} more, in the runs' run.json.")
+
+
+def _first(lines: Sequence[str], rest: str) -> list[str]:
+    """The first few lines, and in `rest` how many more there are."""
     more = len(lines) - _MAX_NAMED
-    return [*lines[:_MAX_NAMED], *([f"So it is of {more} more runs or stretches of epochs."] if more > 0 else [])]
+    return [*lines[:_MAX_NAMED], *([rest.format(more)] if more > 0 else [])]
 
 
 def _sight_notes(runs: Sequence[RunSummary]) -> list[str]:

@@ -12,8 +12,8 @@ from runmanager.records.run import EpochRecord
 from runmanager.tracking.heartbeat import Heartbeat
 from runmanager.tracking.losses import LoggedLosses
 from runmanager.tracking.meter import Averages, Meter
+from runmanager.tracking.prefetch import arrived
 from runmanager.tracking.timer import PhaseTimer
-from runmanager.tracking.transfer import to_device
 
 __all__ = ["Epoch", "with_walls", "without_walls"]
 
@@ -67,7 +67,7 @@ class Epoch:
                 self._open_loops -= 1
                 return
             self.show_first_batch(batch)
-            moved = to_device(batch, self._device)
+            moved = arrived(batch, self._device)
             mark("transfer")
             heartbeat.progress += 1
             try:
@@ -97,7 +97,7 @@ class Epoch:
         self._open_loops += 1
         for batch in loader:
             self._heartbeat.progress += 1
-            yield to_device(batch, self._device)
+            yield arrived(batch, self._device)
         self._open_loops -= 1
         self._timer.mark("eval")
 

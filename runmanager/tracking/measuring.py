@@ -46,12 +46,15 @@ class Measuring:
         self._joules: list[float] = []
         self.look = self._sampler.look
 
-    def begin(self, network: torch.nn.Module, record: RunRecord) -> None:
-        """The run's network is on its device; what an earlier attempt has measured stands in the record."""
+    def begin(self, network: torch.nn.Module, record: RunRecord, *, precision: str | None = None) -> None:
+        """The run's network is on its device; what an earlier attempt has measured stands in the record.
+
+        `precision` is what its products are computed in, where that is not to be seen from its weights.
+        """
         environment = record.environment
         self._known = msgspec.structs.replace(
             record.measurements,
-            precision=precision_of(network, self._device, environment),
+            precision=precision or precision_of(network, self._device, environment),
             ceilings=known_ceilings(self._device, environment),
         )
         reset_peak_memory(self._device)
@@ -73,6 +76,10 @@ class Measuring:
             self._known, flop_per_step=work.flop, operations_per_step=work.operations, bytes_per_step=work.bytes
         )
         return []
+
+    def learn(self, **facts: Any) -> None:
+        """Keep facts that somebody else has measured, by the names that `Measurements` has for them."""
+        self._known = msgspec.structs.replace(self._known, **facts)
 
     def epoch_begins(self) -> None:
         """The epoch's clock is about to start."""

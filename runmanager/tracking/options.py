@@ -11,7 +11,20 @@ from runmanager.records.run import EpochRecord
 from runmanager.records.turns import Grant
 from runmanager.tracking.early_stop import EarlyStopOptions
 
-__all__ = ["Checkpointer", "Progress", "RunOptions", "TensorBoardOptions", "TurnTaker"]
+__all__ = [
+    "CAPTURING_DEVICES",
+    "STREAMING_DEVICES",
+    "Checkpointer",
+    "Progress",
+    "RunOptions",
+    "TensorBoardOptions",
+    "TurnTaker",
+]
+
+CAPTURING_DEVICES = ("cuda",)
+"""The kinds of devices that can write down what a step asks of them, and do it again."""
+STREAMING_DEVICES = ("cuda", "xpu")
+"""The kinds of devices that copy on one stream while they compute on another."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +63,15 @@ class TurnTaker(Protocol):
 class RunOptions:
     """How a run is tracked: `step/loss` every `log_every` steps (0: never), so many warm-up epochs at least.
 
-    With `turns` it trains and is measured only when it is its turn.
+    With `turns` it trains and is measured only when it is its turn. `precision` is what a step's products are computed
+    in (`bf16`, `fp16`), where its weights are of another type.
     """
 
     log_every: int = 0
     warmup_epochs: int = 1
     early_stop: EarlyStopOptions = field(default_factory=EarlyStopOptions)
     turns: TurnTaker | None = None
+    precision: str | None = None
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import torch
 from runmanager.records.run import EpochRecord
 from runmanager.records.states import Outcome, Reason, Status
 
-__all__ = ["divergence", "outcome_of", "outcome_of_epochs", "traceback_of"]
+__all__ = ["divergence", "is_out_of_memory", "outcome_of", "outcome_of_epochs", "traceback_of"]
 
 _OUT_OF_MEMORY_SIGNS = (
     "defaultcpuallocator: can't allocate memory",
@@ -49,7 +49,7 @@ def outcome_of(error: BaseException, *, batch_size: object = None, memory_bytes:
         return Outcome(Status.KILLED, Reason.INTERRUPTED, "interrupted")
     if isinstance(error, SystemExit):
         return Outcome(Status.FAILED, Reason.EXIT, f"sys.exit({error.code if error.code is not None else ''})")
-    if not _is_out_of_memory(error):
+    if not is_out_of_memory(error):
         return Outcome(Status.FAILED, Reason.EXCEPTION, _one_line(error))
     facts = []
     if batch_size is not None:
@@ -60,7 +60,8 @@ def outcome_of(error: BaseException, *, batch_size: object = None, memory_bytes:
     return Outcome(Status.FAILED, Reason.OUT_OF_MEMORY, message)
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the host's memory or a device's did not suffice."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     if isinstance(error, OSError):

@@ -91,8 +91,8 @@ class ActiveRun:
             options, folder.paths, is_cancelled=lambda: self._interruption is not None, interrupt=self.interrupt
         )
         # Those with which it takes turns are no outside load: all of them are children of one process.
-        self._measuring = Measuring(device, family=os.getppid() if self.turns else None)
-        self._heartbeat = Heartbeat(folder.paths.heartbeat, each_beat=self._measuring.look).start()
+        self.measuring = Measuring(device, family=os.getppid() if self.turns else None)
+        self._heartbeat = Heartbeat(folder.paths.heartbeat, each_beat=self.measuring.look).start()
         weakref.finalize(self, self._heartbeat.stop)  # a run that was dropped without an end beats no more
 
     @property
@@ -117,7 +117,7 @@ class ActiveRun:
             raise UsageError(f"`network` must be a torch.nn.Module, got {type(network).__name__}.")
         self._network = network.to(self.device)
         self._optimizer, self._checkpointer = optimizer, checkpointer
-        self._measuring.begin(self._network, self.record)
+        self.measuring.begin(self._network, self.record, precision=self._options.precision)
         if self.is_resumed:
             self._restore()
         batch = peek(loader)
@@ -125,11 +125,8 @@ class ActiveRun:
             self._begin_with_batch(batch, batch_size_of(loader))
         elif self.is_resumed:
             self._begin_sinks(None)
-        self.folder.write(
-            num_parameters=num_parameters(network),
-            measurements=self._measuring.measurements(),
-            session=self.turns and self.turns.session,
-        )
+        measured, session = self.measuring.measurements(), self.turns and self.turns.session
+        self.folder.write(num_parameters=num_parameters(network), measurements=measured, session=session)
 
     def _restore(self) -> None:
         assert self._checkpointer is not None
@@ -151,7 +148,7 @@ class ActiveRun:
     def _begin_with_batch(self, batch: Any, batch_size: int | None) -> None:
         """What is done once with the first batch, or with a part of it, where a full one has `batch_size` samples."""
         assert self._network is not None
-        work_of = self._measuring.count_work
+        work_of = self.measuring.count_work
         self._notes.extend(work_of(self._network, batch, optimizer=self._optimizer, batch_size=batch_size))
         self._begin_sinks(batch)
 
@@ -206,7 +203,7 @@ class ActiveRun:
         """Start the clock of the next epoch, or of epoch `number`."""
         if self._network is None:
             raise UsageError("A run must have begun before its epochs, got no network; call begin(network, loader).")
-        self._measuring.epoch_begins()
+        self.measuring.epoch_begins()
         self._timer.start()
         self._epoch_begun_at = time.perf_counter()
         if self._optimizer is not None:
@@ -231,7 +228,7 @@ class ActiveRun:
         record, step_losses = epoch.close()
         warmup = record.epoch == 0 or self._is_warmup()
         record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._run_seconds())
-        self._measuring.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)
+        self.measuring.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)
         self.num_steps = epoch.num_steps
         if self._begun_sinks is None:
             self._begin_sinks(None)
@@ -250,7 +247,7 @@ class ActiveRun:
         self._epochs_here += record.epoch > 0
         self._earlier_steps = self._timer.step_seconds
         if self._epochs_here == 1:
-            self.folder.write(measurements=self._measuring.measurements())  # a kill is not to take all of them
+            self.folder.write(measurements=self.measuring.measurements())  # a kill is not to take all of them
         self._heartbeat.progress += 1
         self._look_back(record)
         return record
@@ -283,9 +280,13 @@ class ActiveRun:
         return self._seconds_before + time.perf_counter() - self._begun_at - waited
 
     def note(self, line: str) -> None:
-        """Keep a readable line about what was not done as asked; it is in the record at once."""
+        """Keep a readable line about what could not be done or was chosen; it is in the record at once."""
         self._notes.append(line)
         self.folder.write(notes=tuple(dict.fromkeys(self._notes)))
+
+    def deviates(self, line: str) -> None:
+        """Keep a readable line about what is done otherwise than asked: in the record at once, and named by tables."""
+        self.folder.write(deviations=tuple(dict.fromkeys((*self.record.deviations, line))))
 
     def stop_early(self, message: str) -> None:
         """Let this epoch be the last; the run is finished."""
@@ -308,17 +309,16 @@ class ActiveRun:
         outcome = self._outcome(error)
         if error is not None:
             replace_file(self.folder.paths.error, traceback_of(error))
-        ended_at = datetime.datetime.now(datetime.UTC).isoformat()
         record = self.folder.write(
             status=outcome.status,
             reason=outcome.reason,
             message=outcome.message,
-            ended_at=ended_at,
+            ended_at=datetime.datetime.now(datetime.UTC).isoformat(),
             run_seconds=self._run_seconds(),
             num_parameters=None if self._network is None else num_parameters(self._network),
             peak_memory_bytes=peak_memory_bytes(self.device),
-            environment=self._measuring.environment_at_end(self.record.environment),
-            measurements=self._measuring.measurements(),
+            environment=self.measuring.environment_at_end(self.record.environment),
+            measurements=self.measuring.measurements(),
             notes=tuple(dict.fromkeys(self._notes)),
         )
         self._heartbeat.stop()
@@ -331,8 +331,8 @@ class ActiveRun:
 
     def _outcome(self, error: BaseException | None) -> Outcome:
         if error is not None:
-            batch_size = self.record.config.get("batch_size")
-            return outcome_of(error, batch_size=batch_size, memory_bytes=peak_memory_bytes(self.device))
+            batch_size, peak = self.record.config.get("batch_size"), peak_memory_bytes(self.device)
+            return outcome_of(error, batch_size=batch_size, memory_bytes=peak)
         if self._interruption is not None and self.turns is not None and not self.turns.is_over:
             return self._interruption  # however many epochs it has, it is not measured yet
         return outcome_of_epochs(self.history[-1].epoch if self.history else 0, planned=self._planned, stop=self._stop)

@@ -5,7 +5,7 @@ import copy
 import io
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from runmanager.tracking.randomness import preserved
 
-__all__ = ["StepWork", "step_work"]
+__all__ = ["StepWork", "step_work", "without_data"]
 
 _META = torch.device("meta")
 _ON_META: dict[str, Any] = {"device": _META}  # an argument that torch's types for lazy buffers leave out
@@ -50,14 +50,14 @@ def step_work(
     model = getattr(network, "_orig_mod", network)  # what torch.compile wrapped: compiled code cannot be followed
     with preserved(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        twin, twin_optimizer = _without_data(model, optimizer)
+        twin, twin_optimizer = without_data(model, optimizer)
         twin.train()
-        without_data = torch.empty(inputs.shape, dtype=inputs.dtype, device=_META)
+        empty = torch.empty(inputs.shape, dtype=inputs.dtype, device=_META)
         if any(map(torch.nn.parameter.is_lazy, twin.parameters())):
-            twin(without_data)  # to make its weights is no work of a step
+            twin(empty)  # to make its weights is no work of a step
         counter = _Counter()
         with FlopCounterMode(display=False) as flop, counter:
-            outputs = twin(without_data)
+            outputs = twin(empty)
             roots = [each for each in tree_leaves(outputs) if _has_gradient(each)]
             if roots:
                 torch.autograd.backward(roots, [torch.empty_like(root) for root in roots])
@@ -68,10 +68,10 @@ def step_work(
     return StepWork(flop.get_total_flops(), counter.operations, counter.bytes)
 
 
-def _without_data(
-    network: torch.nn.Module, optimizer: torch.optim.Optimizer | None
+def without_data(
+    network: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None
 ) -> tuple[torch.nn.Module, torch.optim.Optimizer | None]:
-    """Deep copies whose parameters and buffers hold no data; the optimiser's copy has those of the network's."""
+    """Deep copies on the `meta` device: parameters and buffers hold no data, and the optimiser has the copy's."""
     memo: dict[int, Any] = {}
     for parameter in network.parameters():
         memo[id(parameter)] = _parameter_without_data(parameter)
@@ -96,18 +96,34 @@ def _has_gradient(value: Any) -> bool:
 
 def _count_step(optimizer: torch.optim.Optimizer, counter: "_Counter", network: torch.nn.Module) -> None:
     parameter = next(network.parameters(), None)
-    if parameter is not None and parameter.device.type in ("cuda", "xpu"):
-        # There PyTorch takes many parameters with one operator, unless it is told otherwise.
-        for group in optimizer.param_groups:
-            if group.get("foreach", False) is None and not group.get("fused"):
-                group["foreach"] = True
+    on_gpu = parameter is not None and parameter.device.type in ("cuda", "xpu")
+    fused = [group for group in optimizer.param_groups if group.get("fused")]
+    for group in optimizer.param_groups:
+        if on_gpu and group not in fused and group.get("foreach", False) is None:
+            group["foreach"] = (
+                True  # there PyTorch takes many parameters with one operator, unless it is told otherwise
+            )
     followed = _Counter()
     with contextlib.suppress(Exception):  # a closure that is wanted, a fused kernel that has no shapes, …
+        for group in fused:
+            group["fused"] = None  # the state must be made first: a fused step makes none on `meta`
         optimizer.step()
+        _fuse(optimizer, fused)
         with followed:
             optimizer.step()
         counter.operations += followed.operations
         counter.bytes += followed.bytes
+
+
+def _fuse(optimizer: torch.optim.Optimizer, groups: Sequence[dict[str, Any]]) -> None:
+    """Let the next step be a fused one, as it would be after a first one on a real device."""
+    for group in groups:
+        group["fused"] = True
+        for parameter in group["params"]:
+            state = optimizer.state[parameter]
+            if "step" in state:
+                state["step"] = torch.empty((), device=_META)
+    optimizer._need_device_dtype_check_for_fused = False  # type: ignore[attr-defined]  # SGD's: it would refuse `meta`
 
 
 class _Counter(TorchDispatchMode):
@@ -125,8 +141,22 @@ class _Counter(TorchDispatchMode):
             return outputs  # nothing for the device to do
         self.operations += 1
         read = () if name in _FILLING else _tensors((args, kwargs))
-        self.bytes += sum(map(_bytes, read)) + sum(map(_bytes, _tensors(outputs)))
+        written = _changed(func, args) if outputs is None else _tensors(outputs)
+        self.bytes += sum(map(_bytes, read)) + sum(map(_bytes, written))
         return outputs
+
+
+def _changed(func: Any, args: Any) -> Iterator[torch.Tensor]:
+    """What an operator without outputs changes in place, as those do that take many tensors at once.
+
+    Gradients are declared so, but change only where a scaler's factor is taken out of them.
+    """
+    given = zip(func._schema.arguments, args, strict=False)
+    return _tensors([value for said, value in given if _is_written(said)])
+
+
+def _is_written(argument: Any) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write and argument.name != "grads"
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:

@@ -15,6 +15,7 @@ from runmanager.tracking.early_stop import is_better
 from runmanager.tracking.options import Progress
 from runmanager.tracking.randomness import random_states, restore_random_states
 from runmanager.training.datasets import Data
+from runmanager.training.step import Stepper
 
 __all__ = ["TrainingState", "read_state"]
 
@@ -46,8 +47,11 @@ class TrainingState:
         num_epochs: int,
         keep_best: str | None = None,
         data: Data | None = None,
+        stepper: Stepper | None = None,
     ) -> None:
         self._parts = {"model": network, "optimizer": optimizer, "scheduler": scheduler}
+        if stepper is not None:
+            self._parts["step"] = stepper
         parameter = next(network.parameters(), None)
         self._device = torch.device("cpu") if parameter is None else parameter.device
         self._every = every
@@ -94,7 +98,8 @@ class TrainingState:
         """Put the state back. Raises `RecordError` for a file that is damaged, or is of another version."""
         state = read_state(path)
         for name, part in self._parts.items():
-            part.load_state_dict(state[name])
+            if name in state or name != "step":  # older versions had no state of that
+                part.load_state_dict(state[name])
         progress = msgspec.convert(state["progress"], Progress)
         best = msgspec.convert(state["best"], _Best) if "best" in state else None
         if best is not None and best.metric == self._keep_best:

@@ -19,7 +19,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def meant(name: str, known: Iterable[str]) -> str:
     """The known names most like an unknown one, as a question; empty where none is like it."""
-    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+    close = difflib.get_close_matches(name, list(map(str, known)), n=3, cutoff=0.5)
     return f"did you mean {' or '.join(repr(each) for each in close)}?" if close else ""
 
 

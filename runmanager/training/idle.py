@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from runmanager.tracking.options import CAPTURING_DEVICES, STREAMING_DEVICES
 from runmanager.training.faults import fault
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.options import (
@@ -11,10 +12,15 @@ from runmanager.training.options import (
     DigitsOptions,
     DiscOptions,
     FakeOptions,
+    LogisticOptions,
+    MlpOptions,
+    MlpTowerOptions,
     MultistepOptions,
 )
 
 __all__ = ["idle_settings", "unheeded"]
+
+_FLAT_MODELS = (LogisticOptions, MlpOptions, MlpTowerOptions)
 
 
 def idle_settings(cell: TrainingOptions) -> dict[str, str]:
@@ -25,6 +31,7 @@ def idle_settings(cell: TrainingOptions) -> dict[str, str]:
         **_of_scheduler(cell),
         **_of_tensorboard(cell),
         **_of_data(cell),
+        **_of_step(cell),
     }
 
 
@@ -64,6 +71,9 @@ def _of_loader(cell: TrainingOptions) -> dict[str, str]:
     if loader.pin_memory and cell.device == "cpu":
         way_out = "nothing is sent to a device; null pins where it helps"
         idle["loader.pin_memory"] = fault("loader.pin_memory", "be false or null with `device=cpu`", "true", way_out)
+    if loader.prefetch_to_device and cell.device.partition(":")[0] not in ("auto", *STREAMING_DEVICES):
+        name, way_out = "loader.prefetch_to_device", "cuda and xpu copy a batch while they compute"
+        idle[name] = fault(name, f"be false with `device={cell.device}`", "true", way_out)
     return idle
 
 
@@ -126,3 +136,25 @@ def _of_data(cell: TrainingOptions) -> dict[str, str]:
     return {
         "data_root": fault("data_root", "be given with data that are read", f"`dataset={cell.dataset.name}`", way_out)
     }
+
+
+def _of_step(cell: TrainingOptions) -> dict[str, str]:
+    idle = {}
+    if cell.channels_last and (seen := _without_channels(cell)):
+        way_out = "there are no channels to lie last"
+        idle["channels_last"] = fault("channels_last", f"be false with {seen}", "true", way_out)
+    if cell.graphs is True and cell.device.partition(":")[0] not in ("auto", *CAPTURING_DEVICES):
+        idle["graphs"] = fault("graphs", f"be false or auto with `device={cell.device}`", "true", "cuda captures steps")
+    largest = max(cell.batch_size, cell.eval_batch_size or 0)
+    if isinstance(cell.micro_batch, int) and cell.micro_batch >= largest:
+        idle["micro_batch"] = fault("micro_batch", f"be below the batch size, {largest}", cell.micro_batch)
+    return idle
+
+
+def _without_channels(cell: TrainingOptions) -> str:
+    """What makes of the samples something else than images before anything else is done; empty where nothing does."""
+    if isinstance(cell.dataset, DiscOptions):
+        return "`dataset=disc`"
+    if isinstance(cell.dataset, FakeOptions) and len(cell.dataset.in_shape) != 3:
+        return f"`dataset.in_shape`={cell.dataset.in_shape}"
+    return f"`model={cell.model.name}`" if isinstance(cell.model, _FLAT_MODELS) else ""

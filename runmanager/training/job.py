@@ -1,6 +1,7 @@
 """The built-in job: one cell's settings made into data, model and optimiser, trained and recorded as one run."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,25 @@ from runmanager.tracking.options import RunOptions, TurnTaker
 from runmanager.tracking.randomness import seed_everything
 from runmanager.tracking.run import ActiveRun, IdleRun
 from runmanager.training.checkpoint import TrainingState
-from runmanager.training.datasets import load_dataset
+from runmanager.training.compiled import CompiledNetwork
+from runmanager.training.datasets import Data, load_dataset
+from runmanager.training.graphs import graph_device
 from runmanager.training.job_options import TrainingOptions
-from runmanager.training.loaders import build_loaders
+from runmanager.training.loaders import EpochLoader, Loaders, build_loaders
 from runmanager.training.loop import evaluate_epoch, train_epoch
 from runmanager.training.measure_options import PairedOptions
 from runmanager.training.models import build_model
 from runmanager.training.optimizers import build_optimizer
 from runmanager.training.paired import measure_in_turns
+from runmanager.training.precision import rounding_to
+from runmanager.training.prefetching import with_prefetch
 from runmanager.training.schedulers import build_scheduler
+from runmanager.training.step import Stepper, build_stepper
+from runmanager.training.step_options import AUTO, Precision
 
 __all__ = ["train_run"]
+
+_WARMUPS = 3  # as PyTorch's notes on CUDA graphs have it
 
 
 def train_run(
@@ -45,19 +54,108 @@ def train_run(
             "`measure` must be single where runs cannot take turns, got paired; use `hydra/launcher=local` and "
             "`hydra/sweeper=grid`."
         )
-    run_options = RunOptions(options.log_every, options.measure.warmup_epochs, options.early_stop, turns)
-    run = manager.run(params, folder=folder, can_resume=True, options=run_options)
-    if isinstance(run, IdleRun):
-        return run.record
-    with run:
-        when_claimed(run)
-        _train(run, options)
+    precision = Precision(options.precision)
+    run_options = RunOptions(
+        options.log_every,
+        options.measure.warmup_epochs,
+        options.early_stop,
+        turns,
+        precision=precision if precision.is_cast else None,
+    )
+    with rounding_to(precision):  # from the start: the run's record tells of it
+        run = manager.run(params, folder=folder, can_resume=True, options=run_options)
+        if isinstance(run, IdleRun):
+            return run.record
+        with run:
+            when_claimed(run)
+            _train(run, options)
     return run.record
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What the epochs of a run are made of."""
+
+    loaders: Loaders
+    scheduler: Any
+    stepper: Stepper
 
 
 def _train(run: ActiveRun, options: TrainingOptions) -> None:
     seed_everything(options.seed)
+    parts = _begun(run, options)
+    _run_epochs(run, options, parts)
+    if parts.stepper.num_skipped:
+        run.note(f"{parts.stepper.num_skipped} of {run.num_steps} steps were left out: their gradients overflowed fp16")
+    if isinstance(options.measure, PairedOptions):
+        measure_in_turns(
+            run,
+            parts.stepper,
+            parts.loaders.train,
+            first_epoch=options.epochs + 1,
+            num_workers=options.num_workers,
+            block_steps=options.measure.block_steps,
+        )
+
+
+def _begun(run: ActiveRun, options: TrainingOptions) -> _Parts:
+    """Everything built as the settings say, in the order in which random numbers are drawn; the run has begun."""
     data = load_dataset(options.dataset, data_root=Path(options.data_root), seed=options.seed)
+    loaders = _loaders(run, options, data)
+    network = build_model(options.model, in_shape=data.in_shape, num_classes=data.num_classes).to(run.device)
+    is_scaled = options.precision == Precision.FP16
+    optimizer = build_optimizer(options.optimizer, network.parameters(), lr=options.lr, is_scaled=is_scaled)
+    num_steps = len(loaders.train)
+    scheduler = build_scheduler(options.scheduler, optimizer, num_epochs=options.epochs, steps_per_epoch=num_steps)
+    compiled = CompiledNetwork(network, tell=run.note) if options.compile else None
+    stepper = build_stepper(
+        options, network, optimizer, device=run.device, in_shape=data.in_shape, tell=run.deviates, apply=compiled
+    )
+    if options.micro_batch == AUTO:
+        size = stepper.piece_size
+        run.note(f"micro_batch=auto: {'whole batches' if size is None else f'pieces of at most {size} samples'}")
+    state = TrainingState(
+        network,
+        optimizer,
+        scheduler,
+        every=options.checkpoint.every,
+        num_epochs=options.epochs,
+        keep_best=options.checkpoint.keep_best,
+        data=data,
+        stepper=stepper,
+    )
+    run.begin(network, loaders.train, optimizer=optimizer, checkpointer=state)
+    _fix_step(run, options, stepper, compiled, loaders.train)
+    return _Parts(loaders, scheduler, stepper)
+
+
+def _run_epochs(run: ActiveRun, options: TrainingOptions, parts: _Parts) -> None:
+    loaders, scheduler, stepper = parts.loaders, parts.scheduler, parts.stepper
+    if options.evaluate_first:
+        for epoch in run.evaluation_before_training():
+            evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
+    after_step = scheduler.step if scheduler.step_interval == "step" else None
+    for epoch in run.epochs(options.epochs):
+        loaders.train.set_epoch(epoch.number)
+        train_epoch(stepper, epoch.batches(loaders.train), track=epoch.track, after_step=after_step)
+        evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
+        if scheduler.step_interval == "epoch":
+            scheduler.step()
+
+
+def _fix_step(
+    run: ActiveRun, options: TrainingOptions, stepper: Stepper, compiled: CompiledNetwork | None, loader: EpochLoader
+) -> None:
+    """What is done once for the steps on full batches: compile them, and have them captured on the way."""
+    if compiled is not None:
+        seconds = compiled.rehearse(stepper.learn, loader, device=run.device)
+        run.measuring.learn(compile_seconds=seconds)
+    if (graphs := graph_device(options, run.device)) is not None:
+        num_full = max(1, loader.num_samples // loader.batch_size)
+        stepper.replay_on(graphs, num_warmups=min(_WARMUPS, num_full), must=options.graphs is True, tell=run.note)
+
+
+def _loaders(run: ActiveRun, options: TrainingOptions, data: Data) -> Loaders:
     loaders = build_loaders(
         options.loader,
         data,
@@ -68,38 +166,4 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
         seed=options.seed,
         tell=run.note,
     )
-    network = build_model(options.model, in_shape=data.in_shape, num_classes=data.num_classes).to(run.device)
-    optimizer = build_optimizer(options.optimizer, network.parameters(), lr=options.lr)
-    scheduler = build_scheduler(
-        options.scheduler, optimizer, num_epochs=options.epochs, steps_per_epoch=len(loaders.train)
-    )
-    state = TrainingState(
-        network,
-        optimizer,
-        scheduler,
-        every=options.checkpoint.every,
-        num_epochs=options.epochs,
-        keep_best=options.checkpoint.keep_best,
-        data=data,
-    )
-    run.begin(network, loaders.train, optimizer=optimizer, checkpointer=state)
-    if options.evaluate_first:
-        for epoch in run.evaluation_before_training():
-            evaluate_epoch(network, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
-    after_step = scheduler.step if scheduler.step_interval == "step" else None
-    for epoch in run.epochs(options.epochs):
-        loaders.train.set_epoch(epoch.number)
-        train_epoch(network, epoch.batches(loaders.train), optimizer, track=epoch.track, after_step=after_step)
-        evaluate_epoch(network, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
-        if scheduler.step_interval == "epoch":
-            scheduler.step()
-    if isinstance(options.measure, PairedOptions):
-        measure_in_turns(
-            run,
-            network,
-            loaders.train,
-            optimizer,
-            first_epoch=options.epochs + 1,
-            num_workers=options.num_workers,
-            block_steps=options.measure.block_steps,
-        )
+    return with_prefetch(options.loader, loaders, device=run.device)

@@ -8,6 +8,7 @@ from runmanager.tracking.options import TensorBoardOptions
 from runmanager.training.faults import below, fault, meant, outside
 from runmanager.training.measure_options import MeasureOptions, PairedOptions
 from runmanager.training.options import Options
+from runmanager.training.step_options import Precision, fixed_step_faults, step_faults
 
 __all__ = ["CheckpointOptions", "TrainingOptions"]
 
@@ -39,6 +40,12 @@ class TrainingOptions:
     seed: int = 0
     eval_batch_size: int | None = None
     evaluate_first: bool = False
+    precision: str = "fp32"
+    channels_last: bool = False
+    micro_batch: int | str | None = None
+    on_oom: str = "fail"
+    compile: bool = False
+    graphs: bool | str = False
     data_root: str = "data"
     log_every: int = 0
     dataset: Any = None
@@ -65,6 +72,12 @@ class TrainingOptions:
         faults += below("epochs", self.epochs, 1) + below("eval_batch_size", self.eval_batch_size, 1)
         faults += below("log_every", self.log_every, 0) + below("checkpoint.every", self.checkpoint.every, 0)
         faults += self._bad_device()
+        faults += step_faults(
+            precision=self.precision, micro_batch=self.micro_batch, on_oom=self.on_oom, device=self.device
+        )
+        faults += fixed_step_faults(
+            compile=self.compile, graphs=self.graphs, micro_batch=self.micro_batch, on_oom=self.on_oom
+        )
         faults += outside("seed", self.seed, 0, 2**63)
         return faults + self.measure.faults()
 
@@ -110,6 +123,9 @@ class TrainingOptions:
                     "measure.block_steps", "be null where `num_workers` is above 0", self.measure.block_steps, way_out
                 )
             )
+        if self.precision == Precision.FP16 and getattr(self.optimizer, "fused", None) is False:
+            way_out = "scaled gradients of any other make each step wait for the device"
+            faults.append(fault("optimizer.fused", "be null or true with `precision=fp16`", "false", way_out))
         dataset, model = getattr(self.dataset, "name", ""), getattr(self.model, "name", "")
         if dataset == "disc" and model in ("cnn", "torchvision"):
             way_out = "the disc's samples are points; use `model=mlp_tower`, mlp or logistic"

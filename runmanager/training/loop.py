@@ -2,7 +2,7 @@
 
 ```
 for epoch in epochs:
-    train mode; for each batch: forward, loss, backward, step, track
+    train mode; for each batch: a step (forward, loss, backward, update), track
     eval mode; for each batch, without gradients: forward, loss, track
 ```
 """
@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from runmanager.errors import UsageError
 from runmanager.tracking.meter import Meter
 from runmanager.tracking.transfer import to_device
-from runmanager.training.diagnosis import explained
+from runmanager.training.step import Forward, Stepper
 
 __all__ = ["evaluate", "evaluate_epoch", "fit", "train_epoch"]
 
@@ -25,38 +24,26 @@ Track = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]
 
 
 def train_epoch(
-    network: torch.nn.Module,
-    batches: Iterable[Any],
-    optimizer: torch.optim.Optimizer,
-    *,
-    track: Track,
-    after_step: Callable[[], None] | None = None,
+    stepper: Stepper, batches: Iterable[Any], *, track: Track, after_step: Callable[[], None] | None = None
 ) -> None:
     """One optimiser step for each batch (images, labels) on the network's device, by the mean cross-entropy.
 
     `track(loss, preds, labels)` is told of each step. Raises `TensorMismatchError` for a batch that does not fit.
     """
-    network.train()
+    stepper.network.train()
     for images, labels in batches:
-        optimizer.zero_grad()
-        with explained(network, images, labels):
-            preds = network(images)
-            loss = F.cross_entropy(preds, labels)
-        loss.backward()
-        optimizer.step()
+        loss, preds = stepper.train(images, labels)
         if after_step is not None:
             after_step()
         track(loss, preds, labels)
 
 
 @torch.no_grad()
-def evaluate_epoch(network: torch.nn.Module, batches: Iterable[Any], *, track: Track) -> None:
+def evaluate_epoch(stepper: Stepper, batches: Iterable[Any], *, track: Track) -> None:
     """The mean cross-entropy of each batch, in eval mode and without gradients; the mode is put back afterwards."""
-    with _eval_mode(network):
+    with _eval_mode(stepper.network):
         for images, labels in batches:
-            with explained(network, images, labels):
-                preds = network(images)
-                loss = F.cross_entropy(preds, labels)
+            loss, preds = stepper.evaluate(images, labels)
             track(loss, preds, labels)
 
 
@@ -84,11 +71,11 @@ def fit(
     It has `loss` and `accuracy` (training), and with a `val_loader` `val_loss` and `val_accuracy`; accuracies are
     fractions. Batches are (images, labels), on any device.
     """
-    optimizer = opt_func(model.parameters(), lr)
+    stepper = Stepper(Forward(model), opt_func(model.parameters(), lr))
     history = []
     for _ in range(epochs):
         meter = Meter()
-        train_epoch(model, _moved(train_loader, model), optimizer, track=_into(meter))
+        train_epoch(stepper, _moved(train_loader, model), track=_into(meter))
         row = _as_row(meter, "")
         if val_loader is not None:
             row |= evaluate(model, val_loader)
@@ -99,7 +86,7 @@ def fit(
 def evaluate(model: torch.nn.Module, val_loader: Iterable[Any]) -> dict[str, float]:
     """`val_loss` and `val_accuracy` of `model` over a loader of (images, labels), on the model's device."""
     meter = Meter()
-    evaluate_epoch(model, _moved(val_loader, model), track=_into(meter))
+    evaluate_epoch(Stepper(Forward(model)), _moved(val_loader, model), track=_into(meter))
     return _as_row(meter, "val_")
 
 

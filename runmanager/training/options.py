@@ -203,12 +203,16 @@ class TorchvisionModelOptions(Options):
 
 @dataclass(frozen=True)
 class SgdOptions(Options):
-    """Stochastic gradient descent."""
+    """Stochastic gradient descent.
+
+    `fused` takes all parameters in one kernel; null does not, as it gains little and takes no sparse gradients.
+    """
 
     name: str = "sgd"
     momentum: float = 0.0
     weight_decay: float = 0.0
     nesterov: bool = False
+    fused: bool | None = None
 
     def _bad_values(self) -> list[str]:
         faults = outside("optimizer.momentum", self.momentum, 0, 1)
@@ -221,12 +225,16 @@ class SgdOptions(Options):
 
 @dataclass(frozen=True)
 class AdamOptions(Options):
-    """Adam; `weight_decay` is added to the gradient."""
+    """Adam; `weight_decay` is added to the gradient.
+
+    `fused` takes all parameters in one kernel; null does so on CPU and CUDA, where that is several times faster.
+    """
 
     name: str = "adam"
     betas: list[float] = field(default_factory=lambda: [0.9, 0.999])
     eps: float = 1e-8
     weight_decay: float = 0.0
+    fused: bool | None = None
 
     def _bad_values(self) -> list[str]:
         faults = [] if len(self.betas) == 2 else [fault("optimizer.betas", "be two numbers", self.betas)]
@@ -297,6 +305,7 @@ class DataLoaderOptions(Options):
     """PyTorch's DataLoader.
 
     `pin_memory` null pins where the device gains by it; `prefetch_factor` is the batches that each worker holds ready.
+    `prefetch_to_device` sends each batch while the device computes the step before.
     """
 
     name: str = "dataloader"
@@ -304,9 +313,15 @@ class DataLoaderOptions(Options):
     pin_memory: bool | None = None
     persistent_workers: bool = True
     prefetch_factor: int = 2
+    prefetch_to_device: bool = False
 
     def _bad_values(self) -> list[str]:
-        return below("loader.prefetch_factor", self.prefetch_factor, 1)
+        faults = below("loader.prefetch_factor", self.prefetch_factor, 1)
+        if self.prefetch_to_device and self.pin_memory is False:
+            way_out = "only from pinned memory a batch is sent while something else goes on"
+            rule = "be true or null with `loader.prefetch_to_device=true`"
+            faults.append(fault("loader.pin_memory", rule, "false", way_out))
+        return faults
 
 
 @dataclass(frozen=True)

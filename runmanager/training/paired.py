@@ -3,22 +3,20 @@
 from collections.abc import Iterator
 from typing import Any
 
-import torch
-
 from runmanager.errors import UsageError
 from runmanager.tracking.outcomes import divergence
 from runmanager.tracking.run import ActiveRun
 from runmanager.training.loaders import EpochLoader
 from runmanager.training.loop import train_epoch
+from runmanager.training.step import Stepper
 
 __all__ = ["measure_in_turns"]
 
 
 def measure_in_turns(
     run: ActiveRun,
-    network: torch.nn.Module,
+    stepper: Stepper,
     loader: EpochLoader,
-    optimizer: torch.optim.Optimizer,
     *,
     first_epoch: int,
     num_workers: int,
@@ -43,7 +41,7 @@ def measure_in_turns(
         most_steps=len(loader),
         leads_in=not num_workers,
     )
-    train_epoch(network, epoch.batches(blocks), optimizer, track=epoch.track)
+    train_epoch(stepper, epoch.batches(blocks), track=epoch.track)
 
 
 def _endless(loader: EpochLoader, epoch: int) -> Iterator[Any]:

@@ -19,7 +19,23 @@ REFUSED = {
     "no device, only planned": (["device=cuda", "--dry-run"], "Device 'cuda' was asked for but PyTorch sees no CUDA"),
     "nothing to pin for": (
         ["device=auto", "loader.pin_memory=true"],
-        "`loader.pin_memory` must be false or null where `device=auto` finds no accelerator, got true;",
+        "`loader.pin_memory` must be left out where `device=auto` finds no accelerator, got true.",
+    ),
+    "nothing to send ahead to": (
+        ["device=auto", "loader.prefetch_to_device=true"],
+        "`loader.prefetch_to_device` must be left out where `device=auto` finds no accelerator, got true.",
+    ),
+    "nothing to capture on": (
+        ["device=auto", "graphs=true"],
+        "`graphs` must be left out where `device=auto` finds no accelerator, got true.",
+    ),
+    "pieces of a batch that must be whole": (
+        ["model=torchvision", "dataset.in_shape=[3,32,32]", "dataset.size=8", "micro_batch=16"],
+        "`micro_batch` must be null or auto for a model with batch normalisation, got 16;",
+    ),
+    "no such precision on what auto finds": (
+        ["device=auto", "precision=fp16"],
+        "`precision` must be fp32 or bf16 on the CPU, got fp16;",
     ),
     "no such device": (["device=gpu"], "gpu"),
     "more samples than there are": (["dataset=digits", "dataset.size=100", "dataset.holdout=2000"], "`dataset"),
@@ -43,6 +59,16 @@ def test_a_wrong_part_is_refused_before_anything_runs(
     assert line.startswith("error: ")
     assert said in line
     assert not (own_module.parent / "outputs").exists()
+
+
+def test_code_cannot_be_compiled_without_a_compiler(
+    command: Callable[..., Any], tiny: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = command("-m", *tiny, "device=cpu", "compile=false,true", CXX="nowhere")
+    assert done.status == 2
+    (line,) = done.faults
+    assert "`compile` must be false where there is no C++ compiler (nowhere), got true; install it, or let" in line
+    assert not (tmp_path / "outputs").exists()
 
 
 def test_faults_of_several_parts_are_said_together(

@@ -9,15 +9,31 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from runmanager import RunManager
+from runmanager.errors import ConfigurationError
 from runmanager.records.store import read_run
 from runmanager.tracking.calibration import calibrate
+from runmanager.tracking.prefetch import SecondStream, sent_ahead
 from runmanager.tracking.timer import PhaseTimer, clock_for
 from runmanager.tracking.transfer import to_device
 from runmanager.training.arrays import as_floats
 from runmanager.training.datasets import load_dataset
+from runmanager.training.graphs import CudaGraphs
 from runmanager.training.loaders import build_loaders
 from runmanager.training.loop import evaluate_epoch, train_epoch
-from runmanager.training.options import DataLoaderOptions, FakeOptions, ResidentOptions
+from runmanager.training.micro_batches import MicroBatches
+from runmanager.training.optimizers import build_optimizer
+from runmanager.training.options import (
+    AdamOptions,
+    DataLoaderOptions,
+    FakeOptions,
+    OneCycleOptions,
+    ResidentOptions,
+    SgdOptions,
+)
+from runmanager.training.precision import precision_faults, rounding_to, scaler_for
+from runmanager.training.schedulers import build_scheduler
+from runmanager.training.step import Forward, Stepper
+from runmanager.training.step_options import Precision
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="wants a CUDA device")
 
@@ -53,13 +69,61 @@ def test_the_loop_of_an_epoch_never_waits(tmp_path: Path, waiting_is_an_error: A
     with manager.run({"device": "cuda"}, network, loader, optimizer=optimizer) as run:
         for epoch in run.epochs(3):
             with waiting_is_an_error:
-                train_epoch(network, epoch.batches(loader), optimizer, track=epoch.track)
-                evaluate_epoch(network, epoch.eval_batches(loader), track=epoch.track_eval)
+                train_epoch(Stepper(Forward(network), optimizer), epoch.batches(loader), track=epoch.track)
+                evaluate_epoch(Stepper(Forward(network)), epoch.eval_batches(loader), track=epoch.track_eval)
     stored = read_run(run.folder.paths)
     assert [epoch.samples for epoch in stored.epochs] == [600] * 3
     for epoch in stored.epochs:
         parts = [getattr(epoch, f"{name}_seconds") for name in ("data", "transfer", "compute", "eval", "tracking")]
         assert sum(parts) == pytest.approx(epoch.wall_seconds, rel=0.05)
+
+
+@pytest.mark.parametrize("precision", [Precision.BF16, Precision.FP16])
+def test_a_loop_that_casts_never_waits_either(tmp_path: Path, waiting_is_an_error: Any, precision: Precision) -> None:
+    network, _, loader = build()
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.01, fused=True)
+    stepper = Stepper(Forward(network, precision=precision), optimizer, scaler=scaler_for(precision, CUDA))
+    manager = RunManager(tmp_path / "sweep", console=False)
+    with manager.run({"device": "cuda"}, network, loader, optimizer=optimizer) as run:
+        for epoch in run.epochs(2):
+            with waiting_is_an_error:
+                train_epoch(stepper, epoch.batches(loader), track=epoch.track)
+    assert run.record.status == "finished" and stepper.num_skipped < run.num_steps
+
+
+def test_products_are_rounded_as_the_precision_says() -> None:
+    left, right = torch.rand(512, 512, device=CUDA), torch.rand(512, 512, device=CUDA)
+    errors = {}
+    for precision in (Precision.FP32, Precision.TF32):
+        with rounding_to(precision):
+            errors[precision] = (left @ right - left.double() @ right.double()).abs().max().item()
+    assert errors[Precision.FP32] < 1e-3
+    if not precision_faults(Precision.TF32, CUDA):
+        assert errors[Precision.TF32] > 3 * errors[Precision.FP32]
+
+
+class Greedy(nn.Module):
+    """Wants an eighth of the GPU's memory for each sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 3)
+        self.wanted = torch.cuda.get_device_properties(CUDA).total_memory // 8
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        torch.empty(len(images) * self.wanted, dtype=torch.uint8, device=images.device)
+        return self.layer(images.flatten(1))
+
+
+def test_what_does_not_fit_the_gpu_is_halved() -> None:
+    network = Greedy().to(CUDA)
+    said: list[str] = []
+    pieces = MicroBatches(halves=True, tell=said.append)
+    stepper = Stepper(Forward(network), torch.optim.SGD(network.parameters(), lr=0.1), pieces=pieces)
+    images, labels = torch.rand(32, 1, 8, 8, device=CUDA), torch.zeros(32, dtype=torch.int64, device=CUDA)
+    _, preds = stepper.train(images, labels)
+    assert pieces.size is not None and pieces.size < 8 and len(said) >= 3
+    assert preds.shape == (32, 3)
 
 
 def test_a_loop_that_waits_would_be_seen(waiting_is_an_error: Any) -> None:
@@ -115,7 +179,7 @@ def test_memory_precision_and_work_are_measured(tmp_path: Path) -> None:
     manager = RunManager(tmp_path / "sweep", console=False)
     with manager.run({"device": "cuda"}, network, loader, optimizer=optimizer) as run:
         for epoch in run.epochs(2):
-            train_epoch(network, epoch.batches(loader), optimizer, track=epoch.track)
+            train_epoch(Stepper(Forward(network), optimizer), epoch.batches(loader), track=epoch.track)
     found = run.record.measurements
     assert found.peak_allocated_bytes and found.peak_reserved_bytes
     assert found.peak_reserved_bytes >= found.peak_allocated_bytes == run.record.peak_memory_bytes
@@ -128,3 +192,72 @@ def test_the_gpu_has_ceilings() -> None:
     assert {"fp32", "bf16", "fp16"} <= set(ceilings.flops_per_second)
     assert ceilings.threads is None
     assert ceilings.copy_bytes_per_second and ceilings.transfer_bytes_per_second and ceilings.dispatch_seconds
+
+
+def test_batches_that_are_sent_ahead_arrive_whole_and_nothing_waits(waiting_is_an_error: Any) -> None:
+    lane = SecondStream(CUDA)
+    batches = [(torch.full((64, 3, 224, 224), n % 251, dtype=torch.uint8), torch.full((64,), n)) for n in range(20)]
+    pinned = [(images.pin_memory(), labels.pin_memory()) for images, labels in batches]
+    busy, sums = torch.rand(2048, 2048, device=CUDA), []
+    with waiting_is_an_error:
+        for sent in sent_ahead(pinned, lane):
+            images, labels = sent.arrived()
+            for _ in range(5):
+                busy = torch.tanh(busy @ busy)
+            sums.append(images.sum(dtype=torch.int64) + labels.sum())
+    expected = [int(images.sum(dtype=torch.int64) + labels.sum()) for images, labels in batches]
+    assert torch.stack(sums).tolist() == expected
+
+
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16, Precision.FP16])
+@pytest.mark.parametrize("options", [AdamOptions(), SgdOptions(momentum=0.9, fused=True), SgdOptions(momentum=0.9)])
+def test_captured_steps_train_as_others_do(options: Any, precision: Precision) -> None:
+    losses, told = [], []
+    for is_graphed in (False, True):
+        network, _, _ = build()
+        optimizer = build_optimizer(options, network.parameters(), lr=0.05)
+        stepper = Stepper(Forward(network, precision=precision), optimizer, scaler=scaler_for(precision, CUDA))
+        if is_graphed:
+            stepper.replay_on(CudaGraphs(CUDA), num_warmups=3, must=True, tell=told.append)
+        schedule = build_scheduler(OneCycleOptions(), optimizer, num_epochs=3, steps_per_epoch=8)
+        found = []
+        for step in range(24):
+            size = 7 if step % 8 == 7 else 20
+            generator = torch.Generator().manual_seed(step)
+            images, labels = torch.rand(size, 1, 8, 8, generator=generator), torch.arange(size) % 3
+            found.append(stepper.train(images.to(CUDA), labels.to(CUDA))[0])
+            schedule.step()
+        losses.append(torch.stack(found))
+    assert torch.allclose(*losses, rtol=1e-3 if precision is Precision.FP32 else 3e-2)
+    assert not told
+
+
+def test_replaying_a_step_never_waits(waiting_is_an_error: Any) -> None:
+    network, _, _ = build()
+    stepper = Stepper(Forward(network), build_optimizer(AdamOptions(), network.parameters(), lr=0.05))
+    stepper.replay_on(CudaGraphs(CUDA), num_warmups=2, must=True, tell=print)
+    images, labels = torch.rand(20, 1, 8, 8, device=CUDA), torch.arange(20, device=CUDA) % 3
+    for _ in range(2):
+        stepper.train(images, labels)
+    with waiting_is_an_error:
+        for _ in range(10):
+            stepper.train(images, labels)
+
+
+def test_a_step_that_waits_is_not_captured() -> None:
+    class Waiting(nn.Linear):
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return super().forward(inputs) * float(inputs.max())
+
+    for must in (False, True):
+        network, told = Waiting(4, 3).to(CUDA), []
+        stepper = Stepper(Forward(network), build_optimizer(AdamOptions(), network.parameters(), lr=0.05))
+        stepper.replay_on(CudaGraphs(CUDA), num_warmups=1, must=must, tell=told.append)
+        batch = torch.rand(5, 4, device=CUDA), torch.zeros(5, dtype=torch.int64, device=CUDA)
+        if must:
+            with pytest.raises(ConfigurationError, match="cannot be captured"):
+                stepper.train(*batch)
+        else:
+            for _ in range(3):
+                stepper.train(*batch)
+            assert "waits for the device" in told[0]

@@ -82,6 +82,17 @@ def test_settings_are_flat_and_without_what_does_not_count(record: Callable[...,
     assert record(config=config).settings == {"lr": 0.1, "model.name": "cnn", "model.depth": 8}
 
 
+def test_settings_that_came_later_stand_at_what_changes_nothing(record: Callable[..., RunRecord]) -> None:
+    older = {"lr": 0.1, "optimizer": {"name": "adam"}, "loader": {"name": "dataloader"}}
+    newer = {**older, "optimizer": {"name": "adam", "fused": True}, "on_oom": "halve"}
+    settings = record(config=older).settings
+    assert settings["precision"] == "fp32" and settings["optimizer.fused"] is None
+    assert settings["loader.prefetch_to_device"] is False
+    assert "loader.prefetch_to_device" not in record(config={**older, "loader": {"name": "resident"}}).settings
+    assert record(config=newer).settings == {**settings, "on_oom": "halve", "optimizer.fused": True}
+    assert record(config={"lr": 0.1}).settings == {"lr": 0.1}, "somebody's own settings are theirs alone"
+
+
 def test_a_run_whose_process_is_gone_reads_crashed(
     record: Callable[..., RunRecord], dead: ProcessIdentity, tmp_path: Path
 ) -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from runmanager.records.signature import UNSIGNED, short_signature, signature
+from runmanager.records.signature import LATER, UNSIGNED, short_signature, signature
 
-KEYS = st.text(min_size=1, max_size=6).filter(lambda key: key not in UNSIGNED)
+KEYS = st.text(min_size=1, max_size=6).filter(lambda key: key not in UNSIGNED and key not in LATER)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
@@ -45,6 +45,21 @@ def test_where_and_how_a_run_is_kept_does_not_matter(config: dict[str, Any], key
 def test_what_is_left_out_is_this_and_no_more() -> None:
     left_out = {"name", "output_root", "data_root", "resume", "rerun_changed", "checkpoint", "log_every", "hydra"}
     assert left_out == UNSIGNED
+
+
+@pytest.mark.parametrize("name", sorted(LATER))
+def test_a_setting_that_came_later_changes_no_signature_until_it_changes_something(name: str) -> None:
+    before = {"optimizer": {"name": "adam"}, "loader": {"name": "dataloader"}, "lr": 0.1}
+    group, _, key = name.rpartition(".")
+
+    def given_as(value: Any) -> dict[str, Any]:
+        return {**before, group: {**before[group], key: value}} if group else {**before, key: value}
+
+    assert signature(given_as(LATER[name])) == signature(before)
+    assert signature(given_as("another")) != signature(before)
+    alike = 0 if LATER[name] is False else False
+    assert signature(given_as(alike)) != signature(before)
+    assert signature({**before, "model": {name: LATER[name]}}) != signature({**before, "model": {}})
 
 
 def test_a_group_may_have_a_name_of_its_own() -> None:

@@ -16,7 +16,7 @@ from runmanager.records.ownership import claim_run
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import RunRecord
-from runmanager.records.signature import signature
+from runmanager.records.signature import LATER, signature
 from runmanager.records.sweep import (
     PlannedCell,
     SweepRecord,
@@ -199,3 +199,14 @@ def test_a_known_cell_keeps_its_run_s_name(tmp_path: Path) -> None:
     other = msgspec.structs.replace(first, run="another-name")
     record = write_cells(SweepPaths(tmp_path), [other], axes={}, command=())
     assert [cell.run for cell in record.planned] == [first.run]
+
+
+def test_a_cell_of_an_older_version_differs_in_nothing_that_came_later(tmp_path: Path) -> None:
+    older = {"lr": 0.1, "optimizer": {"name": "adam"}}
+    write(tmp_path, [older])
+    later = {name: value for name, value in LATER.items() if "." not in name}
+    newer = [{**older, **later, "precision": precision} for precision in ("fp32", "bf16")]
+    record = write(tmp_path, newer, precision=["fp32", "bf16"])
+    assert len(record.planned) == 2 and record.cells[0] == signature(older)
+    assert [cell.settings["precision"] for cell in record.planned] == ["fp32", "bf16"]
+    assert record.settings["on_oom"] == "fail" and record.cells[0] == signature(newer[0])

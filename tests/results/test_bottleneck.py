@@ -87,6 +87,31 @@ def test_what_is_not_clear_is_not_said(run, facts):
     assert find_bottleneck(run(**facts)) is None
 
 
+@pytest.mark.parametrize(
+    ("facts", "setting", "is_said"),
+    [
+        ({"operations_per_step": 6000}, {"graphs": True}, False),
+        ({"operations_per_step": 6000}, {"graphs": "auto"}, False),
+        ({"operations_per_step": 6000}, {"compile": True}, False),
+        ({"bytes_per_step": 7 * 10**9}, {"compile": True}, False),
+        ({"bytes_per_step": 7 * 10**9}, {"graphs": True}, True),
+        ({"flop_per_step": 8 * 10**10}, {"compile": True, "graphs": True}, True),
+        ({"operations_per_step": 6000}, {"compile": False, "graphs": False}, True),
+    ],
+)
+def test_what_was_counted_of_a_plain_step_is_said_of_plain_steps(run, facts, setting, is_said):
+    assert (find_bottleneck(run(config=CONFIG | setting, **facts)) is not None) is is_said
+
+
+@pytest.mark.parametrize(
+    ("capability", "graphs", "is_offered"), [("9.0", False, True), (None, False, False), ("9.0", "auto", False)]
+)
+def test_captured_steps_are_the_cure_for_launching_on_cuda(run, host, capability, graphs, is_offered):
+    on_gpu = msgspec.structs.replace(host, compute_capability=capability)
+    found = find_bottleneck(run(config=CONFIG | {"graphs": graphs}, operations_per_step=6000, environment=on_gpu))
+    assert (found is not None and found.cure.startswith("`graphs=true`, ")) is is_offered
+
+
 def test_a_run_without_phases_or_measured_epochs_says_nothing(contents, timed):
     for epochs in (timed([9.0, 1.0]), timed([9.0], data_seconds=8.0), []):
         assert find_bottleneck(contents((CONFIG, epochs, {})).runs[0]) is None

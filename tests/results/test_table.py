@@ -186,6 +186,14 @@ def test_epochs_that_were_made_elsewhere_are_named_below_the_table(contents, tim
     assert notes[5] == "So it is of 2 more runs or stretches of epochs."
 
 
+def test_what_runs_did_otherwise_than_asked_is_named_below_the_table(contents, timed):
+    said = {"deviations": ("out of memory with 16 samples at once: steps are made in pieces of 8",)}
+    runs = [({"lr": at}, timed([1.0, 1.0, 1.0]), said if at else {}) for at in range(7)]
+    notes = result_rows(contents(*runs), None).notes
+    assert [note.partition(": ")[2] for note in notes[:5]] == [f"{said['deviations'][0]}."] * 5
+    assert notes[5:] == ("Like these: 1 more, in the runs' run.json.",)
+
+
 def test_a_run_that_cannot_be_seen_from_here_is_said_to_say_so_itself(sweep):
     elsewhere = ProcessIdentity(pid=7, start_ticks=1, boot_id="other", host="elsewhere")
     unseen = {"status": Status.RUNNING, "owner": elsewhere, "ended_at": None}

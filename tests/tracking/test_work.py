@@ -83,10 +83,20 @@ def test_operations_are_those_of_a_real_step(make: Callable[[], nn.Module]) -> N
     assert step_work(network, IMAGES).operations == len(counting.names)
 
 
-@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop])
-def test_the_optimisers_second_step_is_counted(kind: type[torch.optim.Optimizer]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (torch.optim.SGD, {}),
+        (torch.optim.Adam, {}),
+        (torch.optim.Adam, {"fused": True}),
+        (torch.optim.AdamW, {"fused": True}),
+        (torch.optim.AdamW, {"foreach": True}),
+        (torch.optim.RMSprop, {}),
+    ],
+)
+def test_the_optimisers_second_step_is_counted(kind: type[torch.optim.Optimizer], options: dict[str, Any]) -> None:
     network = Noticing()
-    optimizer = kind(network.parameters())
+    optimizer = kind(network.parameters(), **options)
     network(IMAGES).sum().backward()
     optimizer.step()
     with Counting() as counting:
@@ -96,10 +106,24 @@ def test_the_optimisers_second_step_is_counted(kind: type[torch.optim.Optimizer]
     assert whole.flop == passes.flop and (whole.bytes or 0) > (passes.bytes or 0)
 
 
+@pytest.mark.parametrize("options", [{"fused": True}, {"foreach": True}])
+def test_the_bytes_of_a_step_that_takes_all_parameters_at_once(options: dict[str, Any]) -> None:
+    layer = nn.Linear(4, 3, bias=False)
+    optimizer = torch.optim.Adam(layer.parameters(), **options)
+    passes, whole = (step_work(layer, torch.rand(5, 4), optimizer=which) for which in (None, optimizer))
+    # Parameter, gradient and two moments are read, all but the gradient written.
+    # The step's number is read twice and written once.
+    fused = 4 * 12 * (4 + 3) + 4 * 3
+    update = (whole.bytes or 0) - (passes.bytes or 0)
+    assert update == fused if "fused" in options else update > 2 * fused
+
+
 def test_an_optimiser_that_cannot_be_followed_is_left_out() -> None:
     network = Noticing()
     optimizer = torch.optim.LBFGS(network.parameters())  # its step wants a closure
     assert step_work(network, IMAGES, optimizer=optimizer) == step_work(network, IMAGES)
+    fused = torch.optim.SGD(network.parameters(), fused=True)  # its kernel has no shapes on `meta`
+    assert step_work(network, IMAGES, optimizer=fused) == step_work(network, IMAGES)
 
 
 def test_nothing_of_the_run_changes() -> None:

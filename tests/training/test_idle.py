@@ -10,11 +10,13 @@ from runmanager.training.idle import idle_settings, unheeded
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.options import (
     AdamOptions,
+    CnnOptions,
     ConstantOptions,
     CosineOptions,
     DataLoaderOptions,
     DigitsOptions,
     DiscOptions,
+    FakeOptions,
     LogisticOptions,
     MnistOptions,
     MultistepOptions,
@@ -37,6 +39,7 @@ def cell(**changes):
 
 
 LATE = MultistepOptions(milestones=[2, 5, 9])
+DISC = {"data_root", "tensorboard.images"}
 HIDDEN = TensorBoardOptions(enabled=False, images=False, graph=True, histograms=True)
 
 
@@ -49,6 +52,10 @@ HIDDEN = TensorBoardOptions(enabled=False, images=False, graph=True, histograms=
         ({"device": "cpu", "loader": DataLoaderOptions(pin_memory=True)}, {"loader.pin_memory"}),
         ({"device": "cpu", "loader": DataLoaderOptions(pin_memory=False)}, set()),
         ({"device": "auto", "loader": DataLoaderOptions(pin_memory=True)}, set()),
+        ({"device": "cpu", "loader": DataLoaderOptions(prefetch_to_device=True)}, {"loader.prefetch_to_device"}),
+        ({"device": "mps", "loader": DataLoaderOptions(prefetch_to_device=True)}, {"loader.prefetch_to_device"}),
+        ({"device": "cuda:1", "loader": DataLoaderOptions(prefetch_to_device=True)}, set()),
+        ({"device": "auto", "loader": DataLoaderOptions(prefetch_to_device=True)}, set()),
         ({"early_stop": EarlyStopOptions()}, {"early_stop.patience", "early_stop.min_delta"}),
         ({"epochs": 3}, {"early_stop.metric", "early_stop.patience", "early_stop.min_delta"}),
         ({"epochs": 4}, set()),
@@ -65,8 +72,24 @@ HIDDEN = TensorBoardOptions(enabled=False, images=False, graph=True, histograms=
         ({"tensorboard": HIDDEN}, {"tensorboard.graph", "tensorboard.histograms"}),
         ({"tensorboard": HIDDEN, "log_every": 5}, {"tensorboard.graph", "tensorboard.histograms", "log_every"}),
         ({"dataset": DigitsOptions()}, {"data_root"}),
-        ({"dataset": DiscOptions()}, {"data_root", "tensorboard.images"}),
+        ({"dataset": DiscOptions()}, DISC),
         ({"dataset": {"_target_": "mine.Data"}}, set()),
+        ({"device": "cpu", "graphs": True}, {"graphs"}),
+        ({"device": "mps", "graphs": True}, {"graphs"}),
+        ({"device": "cpu", "graphs": "auto"}, set()),
+        ({"device": "cuda:1", "graphs": True}, set()),
+        ({"device": "auto", "graphs": True}, set()),
+        ({"channels_last": True}, {"channels_last"}),
+        ({"channels_last": True, "model": CnnOptions()}, set()),
+        ({"channels_last": True, "model": CnnOptions(), "dataset": DiscOptions()}, DISC | {"channels_last"}),
+        (
+            {"channels_last": True, "model": {"_target_": "my.Net"}, "dataset": FakeOptions(in_shape=[9])},
+            {"channels_last", "data_root"},
+        ),
+        ({"batch_size": 100, "micro_batch": 100}, {"micro_batch"}),
+        ({"batch_size": 100, "micro_batch": 99}, set()),
+        ({"batch_size": 100, "micro_batch": 100, "eval_batch_size": 1000}, set()),
+        ({"batch_size": 100, "micro_batch": "auto", "on_oom": "halve"}, set()),
     ],
 )
 def test_what_a_cell_does_not_heed(changes, names):

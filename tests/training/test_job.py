@@ -12,7 +12,8 @@ from runmanager.errors import RecordError, TensorMismatchError
 from runmanager.records.files import replace_file
 from runmanager.records.heartbeat import Beat, write_beat
 from runmanager.records.paths import SweepPaths
-from runmanager.records.store import RunFolder, encode_record, read_run
+from runmanager.records.store import RunFolder, encode_record, read_run, read_sweep
+from runmanager.results.table import result_rows
 from runmanager.tracking.early_stop import EarlyStopOptions
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.sinks import LogSink, MemorySink
@@ -21,6 +22,7 @@ from runmanager.training.job import train_run
 from runmanager.training.job_options import CheckpointOptions, TrainingOptions
 from runmanager.training.options import (
     AdamOptions,
+    CnnOptions,
     ConstantOptions,
     CosineOptions,
     DataLoaderOptions,
@@ -53,6 +55,19 @@ class Net(nn.Module):
             if self.left == 0:
                 raise KeyboardInterrupt
         return self.dropout(self.norm(self.layer(images.flatten(1)))) + random.random()
+
+
+class Tight(nn.Module):
+    def __init__(self, in_shape, num_classes):
+        super().__init__()
+        self.layer = nn.Linear(in_shape[1] * in_shape[2], num_classes)
+        self.dropout = nn.Dropout(0.3)
+
+    def forward(self, images):
+        scores = self.dropout(self.layer(images.flatten(1)))
+        if images.device.type != "meta" and len(images) > 5:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return scores
 """
 
 
@@ -177,6 +192,51 @@ def test_a_run_broken_off_within_an_epoch_begins_that_epoch_again(job, loader):
     assert_equal(resumed, whole)
     assert not resumed.paths.error.exists(), "a run that went well has no error"
     assert (resumed.paths.attempts / "1" / "error.txt").exists()
+
+
+WAYS = [{"channels_last": True}, {"micro_batch": 5}, {"micro_batch": "auto"}, {"precision": "bf16"}]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=repr)
+def test_however_steps_are_made_a_run_goes_on_as_if_it_had_never_stopped(job, way):
+    images = FakeOptions(size=40, val_size=20, in_shape=[1, 16, 16], num_classes=3)
+    cell = {"dataset": images, "model": CnnOptions(), "epochs": 2, **way}
+    whole = job("whole", **cell)
+    job("broken", **cell, stop_after=1)
+    assert_equal(job("broken", **cell), whole)
+    assert whole.record.measurements.precision == way.get("precision", "fp32")
+    chosen = "micro_batch=auto: pieces of at most"
+    assert any(note.startswith(chosen) for note in whole.record.notes) == (way == {"micro_batch": "auto"})
+
+
+TIGHT = {"model": {"name": "custom", "_target_": "own.Tight"}, "on_oom": "halve", "epochs": 2}
+HALVED = tuple(
+    f"out of memory with {count} samples at once: steps are made in pieces of {count // 2}" for count in (16, 8)
+)
+
+
+def test_what_does_not_fit_is_halved_and_the_record_says_so(job):
+    with pytest.raises(torch.OutOfMemoryError):
+        job("fails", **{**TIGHT, "on_oom": "fail"})
+    assert job.stored("fails").record.reason == "out_of_memory"
+    whole, pieces = job("whole", **TIGHT), job("pieces", **{**TIGHT, "micro_batch": 4})
+    assert metrics(whole) == metrics(pieces)
+    assert whole.record.deviations == HALVED and pieces.record.deviations == ()
+    job("broken", **TIGHT, stop_after=1)
+    resumed = job("broken", **TIGHT)
+    assert_equal(resumed, whole)
+    assert resumed.record.deviations == HALVED
+    table = result_rows(read_sweep(SweepPaths(job.root / "sweep")), None)
+    assert f"whole: {HALVED[1]}." in table.notes
+
+
+def test_a_checkpoint_of_before_there_was_a_choice_of_steps_is_gone_on_with(job):
+    whole = job("whole", model=LogisticOptions(), epochs=2)
+    stopped = job("broken", model=LogisticOptions(), epochs=2, stop_after=1)
+    state = torch.load(stopped.paths.checkpoint, weights_only=True)
+    del state["step"]
+    torch.save(state, stopped.paths.checkpoint)
+    assert_equal(job("broken", model=LogisticOptions(), epochs=2), whole)
 
 
 def test_a_line_that_is_missing_is_put_back_from_the_checkpoint(job, monkeypatch):

@@ -60,10 +60,27 @@ def test_the_defaults_are_those_of_the_contract():
             {"early_stop": EarlyStopOptions(metric="val_acuracy")},
             "`early_stop.metric` must be one of loss, accuracy, val_loss, val_accuracy, got val_acuracy; did you mean",
         ),
+        ({"precision": "fp8"}, "`precision` must be one of fp32, tf32, bf16, fp16, got fp8; did you mean"),
+        ({"precision": "fp16", "device": "cpu"}, "`precision` must be fp32 or bf16 on the CPU, got fp16;"),
+        ({"precision": "tf32", "device": "cpu"}, "`precision` must be fp32 or bf16 on the CPU, got tf32;"),
+        (
+            {"precision": "fp16", "device": "cuda", "optimizer": AdamOptions(fused=False)},
+            "`optimizer.fused` must be null or true with `precision=fp16`, got false;",
+        ),
+        ({"on_oom": "half"}, "`on_oom` must be one of fail, halve, got half; did you mean 'halve'?"),
+        ({"micro_batch": 0}, "`micro_batch` must be at least 1, got 0."),
+        ({"micro_batch": "fast"}, "`micro_batch` must be null, auto or a number of samples, got 'fast';"),
         ({"loader": ResidentOptions(), "num_workers": 1}, "`num_workers` must be 0 with `loader=resident`, got 1;"),
         ({"dataset": DiscOptions()}, "`model` must take points with `dataset=disc`, got cnn;"),
         ({"dataset": DiscOptions(), "model": TorchvisionModelOptions()}, "got torchvision;"),
         ({"dataset": DigitsOptions(size=0)}, "`dataset.size` must be at least 1, got 0."),
+        ({"graphs": "always"}, "`graphs` must be true, false or auto, got 'always';"),
+        ({"graphs": True, "on_oom": "halve"}, "`on_oom` must be fail with `graphs=true`, got halve;"),
+        (
+            {"graphs": True, "micro_batch": "auto"},
+            "`micro_batch` must be null or a number with `graphs=true`, got auto;",
+        ),
+        ({"compile": True, "on_oom": "halve"}, "`on_oom` must be fail with `compile=true`, got halve;"),
     ],
 )
 def test_each_fault_is_said(changes, words):
@@ -80,6 +97,8 @@ def test_all_faults_are_said_at_once():
 
 def test_what_goes_together_is_let_through():
     assert options(dataset=DiscOptions(), model=MlpTowerOptions(), loader=ResidentOptions()).faults() == []
+    for device, precision in (("cpu", "bf16"), ("auto", "fp16"), ("cuda", "tf32")):
+        assert options(device=device, precision=precision, micro_batch="auto", on_oom="halve").faults() == []
     custom = {"name": "custom", "_target_": "somewhere.Net"}
     assert options(dataset=DiscOptions(), model=custom).faults() == []
     assert options(seed=2**63 - 1, eval_batch_size=None, checkpoint=CheckpointOptions(every=0)).faults() == []

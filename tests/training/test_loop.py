@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from runmanager import DeviceDataLoader, evaluate, fit
 from runmanager.errors import TensorMismatchError, UsageError
 from runmanager.training.loop import train_epoch
+from runmanager.training.step import Forward, Stepper
 
 
 def network() -> nn.Module:
@@ -115,9 +116,8 @@ def test_a_step_is_told_of_after_it_was_made() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     optimizer.register_step_post_hook(lambda *_: order.append("step"))
     train_epoch(
-        model.eval(),
+        Stepper(Forward(model.eval()), optimizer),
         loader(20),
-        optimizer,
         track=lambda loss, preds, labels: order.append(len(labels)),
         after_step=lambda: order.append("schedule"),
     )

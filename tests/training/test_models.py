@@ -4,9 +4,10 @@ import copy
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from runmanager.errors import ConfigurationError, UsageError
-from runmanager.training.models import build_model
+from runmanager.training.models import Network, build_model
 from runmanager.training.options import CnnOptions, LogisticOptions, MlpOptions, MlpTowerOptions
 
 MNIST = (1, 28, 28)
@@ -53,6 +54,32 @@ def test_the_cnn_has_the_tutorials_layers():
         "fc2.weight": (60, 120),
         "out.weight": (10, 60),
     }
+
+
+class ReluThenPool(Network):
+    """The tutorials' order."""
+
+    def forward(self, images):
+        hidden = F.max_pool2d(F.relu(self.conv1(images)), kernel_size=2, stride=2)
+        hidden = F.max_pool2d(F.relu(self.conv2(hidden)), kernel_size=2, stride=2)
+        hidden = F.relu(self.fc1(hidden.flatten(start_dim=1)))
+        return self.out(F.relu(self.fc2(hidden)))
+
+
+@pytest.mark.parametrize("in_shape", [MNIST, (3, 32, 32), (2, 17, 21)])
+def test_the_cnn_is_the_function_of_relu_then_pool(in_shape):
+    torch.manual_seed(0)
+    model = build_model(CnnOptions(), in_shape=in_shape, num_classes=10).double()
+    tutorials = ReluThenPool(in_shape, 10).double()
+    tutorials.load_state_dict(model.state_dict())
+    images = torch.randn(16, *in_shape, dtype=torch.float64)  # no two values are alike: no ties
+    outputs = []
+    for each in (model, tutorials):
+        outputs.append(each(images))
+        F.cross_entropy(outputs[-1], torch.arange(16) % 10).backward()
+    assert torch.equal(*outputs)
+    gradients = [[parameter.grad for parameter in each.parameters()] for each in (model, tutorials)]
+    assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
 
 
 @pytest.mark.parametrize("in_shape", [(2,), (1, 15, 28)])

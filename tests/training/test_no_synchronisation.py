@@ -12,6 +12,7 @@ from torch import nn
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.timer import PhaseTimer
 from runmanager.training.loop import evaluate_epoch, train_epoch
+from runmanager.training.step import Forward, Stepper
 
 META = torch.device("meta")
 NUM_BATCHES = 20
@@ -55,6 +56,10 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 3)).to(META)
 
 
+def stepper(network: nn.Module, optimizer: type[torch.optim.Optimizer] = torch.optim.SGD) -> Stepper:
+    return Stepper(Forward(network), optimizer(network.parameters(), lr=0.1))
+
+
 def batches(count: int = NUM_BATCHES) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     for _ in range(count):
         yield torch.zeros(2, 4), torch.zeros(2, dtype=torch.int64)
@@ -65,14 +70,14 @@ def test_training_waits_for_nothing(
     epoch: Epoch, clock: CountingClock, network: nn.Module, optimizer: type[torch.optim.Optimizer]
 ) -> None:
     waits_before = clock.waits
-    train_epoch(network, epoch.batches(batches()), optimizer(network.parameters(), lr=0.1), track=epoch.track)
+    train_epoch(stepper(network, optimizer), epoch.batches(batches()), track=epoch.track)
     assert epoch.num_steps == NUM_BATCHES
     assert clock.waits == waits_before
 
 
 def test_evaluation_waits_for_nothing(epoch: Epoch, clock: CountingClock, network: nn.Module) -> None:
     waits_before = clock.waits
-    evaluate_epoch(network, epoch.eval_batches(batches()), track=epoch.track_eval)
+    evaluate_epoch(stepper(network), epoch.eval_batches(batches()), track=epoch.track_eval)
     assert clock.waits == waits_before
 
 
@@ -86,7 +91,7 @@ def test_a_step_that_waits_would_be_seen(epoch: Epoch, network: nn.Module, read:
             float(loss)
 
     with pytest.raises((RuntimeError, NotImplementedError)):
-        train_epoch(network, epoch.batches(batches(2)), torch.optim.SGD(network.parameters(), lr=0.1), track=track)
+        train_epoch(stepper(network), epoch.batches(batches(2)), track=track)
 
 
 def test_the_epochs_end_waits_once(clock: CountingClock) -> None:
@@ -94,8 +99,7 @@ def test_the_epochs_end_waits_once(clock: CountingClock) -> None:
     timer.start()
     epoch = Epoch(1, timer=timer, device=torch.device("cpu"))
     network = nn.Sequential(nn.Linear(4, 3))
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    train_epoch(network, epoch.batches(batches(5)), optimizer, track=epoch.track)
+    train_epoch(stepper(network), epoch.batches(batches(5)), track=epoch.track)
     assert clock.waits == 1
     record, _ = epoch.close()
     assert clock.waits == 2 and record.samples == 10

@@ -118,3 +118,26 @@ def test_paired_without_turns_is_refused_before_a_folder_is_claimed(tmp_path):
     with pytest.raises(UsageError, match="`measure` must be single where runs cannot take turns, got paired"):
         train(tmp_path, None)
     assert not (tmp_path / "runs").exists()
+
+
+TIGHT = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self, in_shape, num_classes):
+        super().__init__()
+        self.layer = torch.nn.Linear(in_shape[1] * in_shape[2], num_classes)
+
+    def forward(self, images):
+        if images.device.type != "meta" and len(images) > 5:
+            raise torch.OutOfMemoryError("no room")
+        return self.layer(images.flatten(1))
+"""
+
+
+def test_measured_steps_are_made_as_the_settings_say(own_module, tmp_path):
+    own_module("tight", TIGHT)
+    model = {"name": "custom", "_target_": "tight.Net"}
+    run = train(tmp_path, Taker(), model=model, micro_batch=5, measure=PairedOptions(block_steps=5))
+    assert (run.record.status, len(run.turns)) == (Status.FINISHED, 4)
