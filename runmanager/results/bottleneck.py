@@ -80,16 +80,11 @@ def _work_seconds(run: StoredRun) -> dict[Kind, float]:
     steps, batches = run.record.measurements.steps_per_epoch, full_batches(run)
     if steps is None or batches is None:
         return {}
-    # What was counted is the plain step: compiled code has other operators, and a captured step is started at once.
-    settings = run.record.settings
-    is_compiled, is_captured = bool(settings.get("compile")), bool(settings.get("graphs"))
-    unknown = {"launch"} if is_captured else set()
-    unknown |= {"launch", "memory"} if is_compiled else set()
     # The last batch of an epoch is smaller, but has as many operations as any.
     return {
         kind: work.per_step * (steps if kind == "launch" else batches) / work.at_best
         for kind, work in work_of(run).items()
-        if work.at_best and kind not in unknown
+        if work.at_best
     }
 
 

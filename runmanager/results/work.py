@@ -45,9 +45,12 @@ def work_of(run: StoredRun) -> dict[WorkKind, Work]:
     """Each kind of work that was counted: a full batch's, over the training part of measured epochs (or of turns).
 
     Ceilings are used only where they are those of what the run ran on. That of copies is said only of operations which
-    are too large for caches on average.
+    are too large for caches on average. What was counted is the plain step: compiled code has other operators, which
+    read and write other bytes, and a captured step is started at once.
     """
-    facts = run.record.measurements
+    facts, settings = run.record.measurements, run.record.settings
+    others: set[WorkKind] = {"memory", "launch"} if settings.get("compile") else set()
+    others |= {"launch"} if settings.get("graphs") else set()
     ceilings = _ceilings_of(run)
     steps = _steps_per_second(run)
     best: dict[WorkKind, tuple[int | None, float | None]] = {
@@ -58,7 +61,7 @@ def work_of(run: StoredRun) -> dict[WorkKind, Work]:
     return {
         kind: Work(amount, None if steps is None else amount * steps, at_best)
         for kind, (amount, at_best) in best.items()
-        if amount
+        if amount and kind not in others
     }
 
 
