@@ -1,0 +1,115 @@
+"""A side of a comparison that lives in a process of its own and works when it is its turn, as epochs of one training.
+
+A process each, because sides that share one share its memory allocator, its threads and its settings. While one works
+the others wait on a pipe.
+"""
+
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from benchmarks.processes import clean_environment
+
+__all__ = ["Side", "Turns"]
+
+_MOST_SECONDS = 600.0
+_SECONDS_TO_LEAVE = 60.0
+
+
+class Side:
+    """`python -m WORDS`, which must take its turns by `Turns`. Calling it gives it one and returns the seconds it tells.
+
+    Raises `RuntimeError` with what the process said where it dies, or takes longer than `most_seconds`.
+    """
+
+    def __init__(self, *words: str, folder: Path, most_seconds: float = _MOST_SECONDS) -> None:
+        self._words = words
+        self._most_seconds = most_seconds
+        self._said = tempfile.TemporaryFile("w+", dir=folder)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", *words],
+            cwd=folder,
+            env=clean_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            bufsize=0,
+        )
+
+    def __call__(self) -> float:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(b"\n")
+        except BrokenPipeError:
+            raise self._failure("has ended") from None
+        return float(self._line())
+
+    def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        until, line = time.monotonic() + self._most_seconds, b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                if not selector.select(until - time.monotonic()):
+                    raise self._failure(f"has told nothing for {self._most_seconds:g} s")
+                part = self._process.stdout.read(1024)
+                if not part:
+                    raise self._failure("has ended")
+                line += part
+        return line
+
+    def _failure(self, what: str) -> RuntimeError:
+        self._said.seek(0)
+        return RuntimeError(f"python -m {' '.join(self._words)} {what}:\n{self._said.read()}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """There are no more turns: the process is to end."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_SECONDS_TO_LEAVE if error is None else 0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._said.close()
+
+
+class Turns:
+    """A side's own end of it: `wait` for each turn, work, `tell` how long it took. Standard output becomes the error's.
+
+    ```
+    turns = Turns()
+    while turns.wait():
+        turns.tell(seconds)
+    ```
+    """
+
+    def __init__(self) -> None:
+        self._told = os.dup(1)
+        os.dup2(2, 1)  # nobody who prints shall be taken for a figure
+
+    def wait(self) -> bool:
+        """Whether there is a turn; it has begun when this returns."""
+        return os.read(0, 1) == b"\n"
+
+    def tell(self, seconds: float) -> None:
+        """The turn is over."""
+        os.write(self._told, f"{seconds!r}\n".encode())
+
+    def serve(self, work: Callable[[], float]) -> None:
+        """Do `work` in each turn, and tell the seconds that it returns."""
+        while self.wait():
+            self.tell(work())
