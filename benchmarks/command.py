@@ -42,13 +42,13 @@ def carry_out(
     for row in rows:
         print(as_line(row.fields))
     if settings.writes:
-        text = section(rows, machine=described_machine(settings.device), command=settings.command, day=datetime.date.today())
+        text = section(
+            rows, machine=described_machine(settings.device), command=settings.command, day=datetime.date.today()
+        )
         write_section(BENCHMARKS, name, text)
 
 
-def _read(
-    name: str, summary: str | None, patience: Patience, has_device: bool, argv: Sequence[str] | None
-) -> Settings:
+def _read(name: str, summary: str | None, patience: Patience, has_device: bool, argv: Sequence[str] | None) -> Settings:
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=summary)
     parser.add_argument("--rounds", type=int, help=f"so many rounds at most, by default {patience.max_rounds}")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""The 60,000 and 10,000 images of the benchmarks: MNIST's files where they are there, else generated ones in its format."""
+"""The images of the benchmarks: MNIST's files where they are there, else as many generated ones in its format."""
 
 import os
 import struct

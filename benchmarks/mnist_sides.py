@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.our_training import FASTEST, Listener, train
+from benchmarks.our_training import CNN_ON_MNIST, FASTEST, Listener, train
 from benchmarks.sides import Turns
 from benchmarks.tutorial import (
     LEARNING_RATE,
@@ -29,7 +29,7 @@ from runmanager.tracking.calibration import best_seconds, probes
 from runmanager.tracking.timer import clock_for
 from runmanager.tracking.work import step_work
 
-__all__ = ["NUM_EPOCHS_A_RUN", "NUM_SAMPLES"]
+__all__ = ["NUM_EPOCHS_A_RUN", "NUM_SAMPLES", "serve_our_epochs"]
 
 NUM_SAMPLES = 60_000
 NUM_EPOCHS_A_RUN = 2
@@ -51,7 +51,12 @@ def _tutorial_epochs(data: Path, batch_size: int, device: str, turns: Turns) -> 
 
 
 def _our_epochs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
-    """Epochs of one run; what is told of each is its own `epoch_seconds`."""
+    """Epochs of one run."""
+    serve_our_epochs([*_words(data, batch_size, device), *FASTEST], turns)
+
+
+def serve_our_epochs(words: Sequence[str], turns: Turns) -> None:
+    """Take turns with epochs of one run of the cell that `words` say; told of each is its own `epoch_seconds`."""
 
     def ended(record: EpochRecord, _: Sequence[tuple[int, float]]) -> bool:
         assert record.epoch_seconds is not None
@@ -59,8 +64,8 @@ def _our_epochs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
         return turns.wait()
 
     with tempfile.TemporaryDirectory() as folder:
-        listener = Listener(turns.wait, ended)
-        train(_words(data, batch_size, device, _ENDLESS), Path(folder), listener=listener)
+        once = ("checkpoint.every=0", f"epochs={_ENDLESS}")
+        train([*words, *once], Path(folder), listener=Listener(turns.wait, ended))
 
 
 def _tutorial_runs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
@@ -81,7 +86,7 @@ def _tutorial_runs(data: Path, batch_size: int, device: str, turns: Turns) -> No
 
 def _our_runs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
     """Whole runs with all that ours does beside: data read, validation, checkpoints, records, tables, report."""
-    words = [*_words(data, batch_size, device, NUM_EPOCHS_A_RUN), "tensorboard.histograms=true"]
+    words = [*_words(data, batch_size, device), f"epochs={NUM_EPOCHS_A_RUN}", "tensorboard.histograms=true", *FASTEST]
     turns.serve(partial(_in_a_new_folder, lambda folder: train(words, folder)))
 
 
@@ -101,9 +106,8 @@ def _ceiling(_: Path, batch_size: int, device: str, turns: Turns) -> None:
     turns.serve(best)
 
 
-def _words(data: Path, batch_size: int, device: str, num_epochs: int) -> list[str]:
-    words = ["dataset=mnist", f"data_root={data}", "model=cnn", "optimizer=adam", f"lr={LEARNING_RATE}"]
-    return [*words, f"batch_size={batch_size}", f"device={device}", f"epochs={num_epochs}", *FASTEST]
+def _words(data: Path, batch_size: int, device: str) -> list[str]:
+    return [*CNN_ON_MNIST, f"data_root={data}", f"batch_size={batch_size}", f"device={device}"]
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -131,7 +135,7 @@ _SIDES: dict[str, Callable[[Path, int, str, Turns], None]] = {
 
 def main() -> None:
     """Take turns as the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("side", choices=_SIDES)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--batch-size", type=int, required=True)

@@ -14,7 +14,10 @@ from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.training.job import train_run
 
-__all__ = ["FASTEST", "Listener", "train"]
+__all__ = ["CNN_ON_MNIST", "FASTEST", "Listener", "train"]
+
+CNN_ON_MNIST = ("dataset=mnist", "model=cnn", "optimizer=adam", "lr=0.01")
+"""The tutorial's cell; its images are MNIST's here."""
 
 FASTEST = ("loader=resident",)
 """The settings that make the CNN's epoch fastest, and nothing else."""

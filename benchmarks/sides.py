@@ -4,27 +4,29 @@ A process each, because sides that share one share its memory allocator, its thr
 the others wait on a pipe.
 """
 
+import contextlib
 import os
 import selectors
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from benchmarks.interleaving import Patience, in_turns
 from benchmarks.processes import clean_environment
 
-__all__ = ["Side", "Turns"]
+__all__ = ["Side", "Turns", "sides_in_turns"]
 
 _MOST_SECONDS = 600.0
 _SECONDS_TO_LEAVE = 60.0
 
 
 class Side:
-    """`python -m WORDS`, which must take its turns by `Turns`. Calling it gives it one and returns the seconds it tells.
+    """`python WORDS`, which must take its turns by `Turns`; to call it is to give it one, for the seconds it tells.
 
     Raises `RuntimeError` with what the process said where it dies, or takes longer than `most_seconds`.
     """
@@ -32,16 +34,17 @@ class Side:
     def __init__(self, *words: str, folder: Path, most_seconds: float = _MOST_SECONDS) -> None:
         self._words = words
         self._most_seconds = most_seconds
-        self._said = tempfile.TemporaryFile("w+", dir=folder)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", *words],
-            cwd=folder,
-            env=clean_environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-            bufsize=0,
-        )
+        self._said = Path(tempfile.mkdtemp(dir=folder)) / "said"
+        with self._said.open("w") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, *words],
+                cwd=self._said.parent,
+                env=clean_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                bufsize=0,
+            )
 
     def __call__(self) -> float:
         assert self._process.stdin is not None
@@ -66,8 +69,8 @@ class Side:
         return line
 
     def _failure(self, what: str) -> RuntimeError:
-        self._said.seek(0)
-        return RuntimeError(f"python -m {' '.join(self._words)} {what}:\n{self._said.read()}")
+        said = self._said.read_text(errors="replace")
+        return RuntimeError(f"python {' '.join(self._words)} {what}:\n{said}")
 
     def __enter__(self) -> Self:
         return self
@@ -84,7 +87,15 @@ class Side:
             self._process.kill()
             self._process.wait()
         self._process.stdout.close()
-        self._said.close()
+
+
+def sides_in_turns(
+    sides: Mapping[str, Sequence[str]], *, folder: Path, patience: Patience, seed: int
+) -> dict[str, list[float]]:
+    """`in_turns` of sides, each given by the words after `python`; all live at a time, and end at the end."""
+    with contextlib.ExitStack() as stack:
+        contenders = {name: stack.enter_context(Side(*words, folder=folder)) for name, words in sides.items()}
+        return in_turns(contenders, patience=patience, seed=seed)
 
 
 class Turns:

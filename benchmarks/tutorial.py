@@ -19,7 +19,15 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torch.utils.tensorboard.writer import SummaryWriter
 
-__all__ = ["LEARNING_RATE", "Tally", "TutorialManager", "TutorialNetwork", "training_set", "tutorial_epoch"]
+__all__ = [
+    "LEARNING_RATE",
+    "Tally",
+    "TutorialManager",
+    "TutorialNetwork",
+    "training_set",
+    "tutorial_epoch",
+    "tutorial_loader",
+]
 
 LEARNING_RATE = 0.01
 
@@ -130,7 +138,7 @@ class TutorialManager:
             self._writer.add_histogram(f"{name}.grad", parameter.grad, number)
         row = {"run": 1, "epoch": number, "loss": tally.loss, "accuracy": tally.accuracy}
         self._rows.append({**row, **durations, **self._settings})
-        self.table = pd.DataFrame.from_dict(self._rows)
+        self.table = pd.DataFrame(self._rows)
 
     def save(self, path: Path) -> None:
         """End the run: all that was logged is in files, and the table too."""

@@ -5,16 +5,15 @@ the machine's best matrix product that either reaches: the epoch's FLOP at that 
 too, over the epoch's seconds.
 """
 
-import contextlib
 import tempfile
 from pathlib import Path
 
 from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience, in_turns, ratio_of
+from benchmarks.interleaving import Patience, ratio_of
 from benchmarks.mnist_files import MnistFiles, find_or_generate
 from benchmarks.mnist_sides import NUM_SAMPLES
 from benchmarks.rows import Budget, Row, compared
-from benchmarks.sides import Side
+from benchmarks.sides import sides_in_turns
 
 __all__ = ["measure"]
 
@@ -35,11 +34,9 @@ def measure(settings: Settings) -> list[Row]:
 
 def _rows(settings: Settings, folder: Path, images: MnistFiles, batch_size: int) -> tuple[Row, Row]:
     words = ("--data", str(images.root), "--batch-size", str(batch_size), "--device", settings.device)
-    with contextlib.ExitStack() as stack:
-        sides = {
-            side: stack.enter_context(Side("benchmarks.mnist_sides", side, *words, folder=folder)) for side in _SIDES
-        }
-        ours, tutorial, ceiling = in_turns(sides, patience=settings.patience, seed=settings.seed).values()
+    sides = {side: ("-m", "benchmarks.mnist_sides", side, *words) for side in _SIDES}
+    seconds = sides_in_turns(sides, folder=folder, patience=settings.patience, seed=settings.seed)
+    ours, tutorial, ceiling = seconds.values()
     times, ratio = compared(
         f"epoch of {images.name}, {NUM_SAMPLES:,}, batch size {batch_size}: the tutorial's loop / ours",
         ours=ours,

@@ -4,16 +4,15 @@ Ours also reads the data, evaluates on the validation set, keeps checkpoints, an
 Both log images, graph, and histograms of all weights and gradients.
 """
 
-import contextlib
 import tempfile
 from pathlib import Path
 
 from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience, in_turns
+from benchmarks.interleaving import Patience
 from benchmarks.mnist_files import find_or_generate
 from benchmarks.mnist_sides import NUM_EPOCHS_A_RUN, NUM_SAMPLES
 from benchmarks.rows import Budget, Row, compared
-from benchmarks.sides import Side
+from benchmarks.sides import sides_in_turns
 
 __all__ = ["measure"]
 
@@ -25,14 +24,12 @@ _PATIENCE = Patience(min_rounds=3, max_rounds=7, max_seconds=100, half_width=0.0
 
 def measure(settings: Settings) -> list[Row]:
     """One row."""
-    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as name:
         images = find_or_generate(Path(name))
         words = ("--data", str(images.root), "--batch-size", str(_BATCH_SIZE), "--device", settings.device)
-        sides = {
-            side: stack.enter_context(Side("benchmarks.mnist_sides", side, *words, folder=Path(name)))
-            for side in _SIDES
-        }
-        ours, tutorial = in_turns(sides, patience=settings.patience, seed=settings.seed).values()
+        sides = {side: ("-m", "benchmarks.mnist_sides", side, *words) for side in _SIDES}
+        seconds = sides_in_turns(sides, folder=Path(name), patience=settings.patience, seed=settings.seed)
+    ours, tutorial = seconds.values()
     what = f"whole run of {NUM_EPOCHS_A_RUN} epochs of {images.name}, {NUM_SAMPLES:,}, batch size {_BATCH_SIZE}"
     row, _ = compared(
         f"{what}: the tutorial's with its run manager / ours", ours=ours, other=tutorial, budget=_BUDGET, inverse=True

@@ -1,0 +1,151 @@
+"""Trackers as their users write them into a loop: each logs every step's loss, and loss and accuracy of each epoch."""
+
+import importlib.metadata
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from benchmarks.tutorial import Tally
+from runmanager import RunManager
+from runmanager.tracking.options import RunOptions, TensorBoardOptions
+from runmanager.tracking.run import IdleRun
+
+__all__ = ["OURS", "PEERS", "UNTRACKED", "TrackedEpoch", "Tracker", "begin_tracker", "version_of"]
+
+OURS, UNTRACKED = "ours", "untracked"
+
+
+class TrackedEpoch(Protocol):
+    """An epoch while it is running: where its batches pass, and who hears of each step."""
+
+    def batches(self, loader: Iterable[Any]) -> Iterator[Any]: ...
+
+    def track(self, loss: Tensor, preds: Tensor, labels: Tensor) -> None: ...
+
+
+class Tracker(Protocol):
+    """A run that is being tracked."""
+
+    def epoch(self) -> AbstractContextManager[TrackedEpoch]:
+        """An epoch, which is written down where the context ends."""
+        ...
+
+
+class _Untracked:
+    """Nothing is tracked."""
+
+    @contextmanager
+    def epoch(self) -> Iterator[TrackedEpoch]:
+        yield self
+
+    def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
+        return iter(loader)
+
+    def track(self, loss: Tensor, preds: Tensor, labels: Tensor) -> None:
+        pass
+
+
+class _Ours:
+    """This package's run manager, with all that it tracks: times, record, event file."""
+
+    def __init__(self, folder: Path, network: torch.nn.Module) -> None:
+        options = TensorBoardOptions(images=False, graph=False)
+        manager = RunManager(folder, console=False, tensorboard=options)
+        run = manager.run({"lr": 0.01}, network, [], options=RunOptions(log_every=1))
+        assert not isinstance(run, IdleRun)  # the folder is new
+        self._run = run.__enter__()
+
+    @contextmanager
+    def epoch(self) -> Iterator[TrackedEpoch]:
+        epoch = self._run.begin_epoch()
+        yield epoch
+        self._run.end_epoch(epoch)
+
+
+class _Peer:
+    """A tracker that is given numbers one by one, by `log(name, value, step)`, and flushed once an epoch."""
+
+    def __init__(self, log: Callable[[str, float, int], object], flush: Callable[[], object]) -> None:
+        self._log, self._flush = log, flush
+        self._steps = self._epochs = 0
+        self._tally = Tally()
+
+    @contextmanager
+    def epoch(self) -> Iterator[TrackedEpoch]:
+        self._tally = Tally()
+        self._epochs += 1
+        yield self
+        self._log("loss", self._tally.loss, self._epochs)
+        self._log("accuracy", self._tally.accuracy, self._epochs)
+        self._flush()
+
+    def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
+        return iter(loader)
+
+    def track(self, loss: Tensor, preds: Tensor, labels: Tensor) -> None:
+        self._tally.track(loss, preds, labels)
+        self._steps += 1
+        self._log("step/loss", self._tally.step_losses[-1], self._steps)
+
+
+def _summary_writer(folder: Path) -> Tracker:
+    from torch.utils.tensorboard.writer import SummaryWriter
+
+    writer: Any = SummaryWriter(str(folder))
+    return _Peer(writer.add_scalar, writer.flush)
+
+
+def _tensorboard_x(folder: Path) -> Tracker:
+    from tensorboardX import SummaryWriter
+
+    writer = SummaryWriter(str(folder))
+    return _Peer(writer.add_scalar, writer.flush)
+
+
+def _wandb(folder: Path) -> Tracker:
+    import wandb
+
+    quiet = wandb.Settings(silent=True, console="off")
+    run = wandb.init(mode="offline", dir=str(folder), settings=quiet)
+    # It has one step for all that is logged, which must rise; so its own counter is used.
+    return _Peer(lambda name, value, _: run.log({name: value}), lambda: None)
+
+
+def _mlflow(folder: Path) -> Tracker:
+    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+    import mlflow
+
+    mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
+    mlflow.start_run()
+    return _Peer(lambda name, value, step: mlflow.log_metric(name, value, step=step), lambda: None)
+
+
+PEERS: dict[str, tuple[str, Callable[[Path], Tracker]]] = {
+    "torch's SummaryWriter": ("torch", _summary_writer),
+    "tensorboardX": ("tensorboardX", _tensorboard_x),
+    "W&B offline": ("wandb", _wandb),
+    "MLflow with SQLite": ("mlflow-skinny", _mlflow),
+}
+"""By the name that a table shows: the distribution that must be installed, and how a run begins."""
+
+
+def version_of(distribution: str) -> str | None:
+    """The version that is installed; None where it is not."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def begin_tracker(name: str, folder: Path, network: torch.nn.Module) -> Tracker:
+    """Begin a run with the tracker of this name, or with `OURS` or `UNTRACKED`."""
+    if name == UNTRACKED:
+        return _Untracked()
+    if name == OURS:
+        return _Ours(folder, network)
+    return PEERS[name][1](folder)
