@@ -73,7 +73,9 @@ def main() -> None:
     torch.manual_seed(0)
     network = TutorialNetwork()
     with tempfile.TemporaryDirectory() as folder:
-        turns.serve(_WORK[options.work](begin_tracker(options.tracker, Path(folder), network), network))
+        tracker = begin_tracker(options.tracker, Path(folder), network)
+        turns.serve(_WORK[options.work](tracker, network))
+        tracker.end()
 
 
 if __name__ == "__main__":

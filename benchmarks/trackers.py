@@ -35,6 +35,10 @@ class Tracker(Protocol):
         """An epoch, which is written down where the context ends."""
         ...
 
+    def end(self) -> None:
+        """The run has ended."""
+        ...
+
 
 class _Untracked:
     """Nothing is tracked."""
@@ -47,6 +51,9 @@ class _Untracked:
         return iter(loader)
 
     def track(self, loss: Tensor, preds: Tensor, labels: Tensor) -> None:
+        pass
+
+    def end(self) -> None:
         pass
 
 
@@ -66,12 +73,21 @@ class _Ours:
         yield epoch
         self._run.end_epoch(epoch)
 
+    def end(self) -> None:
+        self._run.end()
+
 
 class _Peer:
     """A tracker that is given numbers one by one, by `log(name, value, step)`, and flushed once an epoch."""
 
-    def __init__(self, log: Callable[[str, float, int], object], flush: Callable[[], object]) -> None:
-        self._log, self._flush = log, flush
+    def __init__(
+        self,
+        log: Callable[[str, float, int], object],
+        *,
+        end: Callable[[], object],
+        flush: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._log, self._flush, self._end = log, flush, end
         self._steps = self._epochs = 0
         self._tally = Tally()
 
@@ -92,19 +108,22 @@ class _Peer:
         self._steps += 1
         self._log("step/loss", self._tally.step_losses[-1], self._steps)
 
+    def end(self) -> None:
+        self._end()
+
 
 def _summary_writer(folder: Path) -> Tracker:
     from torch.utils.tensorboard.writer import SummaryWriter
 
     writer: Any = SummaryWriter(str(folder))
-    return _Peer(writer.add_scalar, writer.flush)
+    return _Peer(writer.add_scalar, flush=writer.flush, end=writer.close)
 
 
 def _tensorboard_x(folder: Path) -> Tracker:
     from tensorboardX import SummaryWriter
 
     writer = SummaryWriter(str(folder))
-    return _Peer(writer.add_scalar, writer.flush)
+    return _Peer(writer.add_scalar, flush=writer.flush, end=writer.close)
 
 
 def _wandb(folder: Path) -> Tracker:
@@ -113,7 +132,7 @@ def _wandb(folder: Path) -> Tracker:
     quiet = wandb.Settings(silent=True, console="off")
     run = wandb.init(mode="offline", dir=str(folder), settings=quiet)
     # It has one step for all that is logged, which must rise; so its own counter is used.
-    return _Peer(lambda name, value, _: run.log({name: value}), lambda: None)
+    return _Peer(lambda name, value, _: run.log({name: value}), end=run.finish)
 
 
 def _mlflow(folder: Path) -> Tracker:
@@ -122,7 +141,7 @@ def _mlflow(folder: Path) -> Tracker:
 
     mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
     mlflow.start_run()
-    return _Peer(lambda name, value, step: mlflow.log_metric(name, value, step=step), lambda: None)
+    return _Peer(lambda name, value, step: mlflow.log_metric(name, value, step=step), end=mlflow.end_run)
 
 
 PEERS: dict[str, tuple[str, Callable[[Path], Tracker]]] = {
