@@ -18,8 +18,7 @@ _BROKEN_STATUS = 1
 _USAGE_STATUS = 2
 _INTERRUPTED = 130
 _FLAGS = ("--dry-run", "--debug", "--quiet", "--yes")
-# Beside torch what a run's first `add_graph` would import, and the cell itself with all that it needs.
-_PRELOAD = ("torch", "torch.distributed.tensor", "runmanager.app.cell", "runmanager.app.options")
+_PRELOAD = ("torch", "runmanager.app.cell_preload")
 _WITH_A_VALUE = (
     *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd"),
     *("--experimental-rerun", "--info", "-i"),

@@ -8,13 +8,13 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
-from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
+from hydra.core.utils import JobReturn, JobStatus, setup_globals
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.plugin import Plugin
 from hydra.types import HydraContext, TaskFunction
@@ -24,6 +24,7 @@ from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.child import Raised, Returned
 from runmanager.launching.engine import Ending, Job, Listener, LocalEngine, Retries
 from runmanager.launching.gpus import find_gpus
+from runmanager.launching.hydra_job import run_hydra_job
 from runmanager.launching.jobs import outcome_of_ending
 from runmanager.launching.limits import Limits
 from runmanager.launching.options import LocalOptions, OnError
@@ -40,7 +41,6 @@ __all__ = [
     "refuse_stall_timeout",
     "register",
     "register_plugin",
-    "run_hydra_job",
     "unfinished",
 ]
 
@@ -235,28 +235,6 @@ def unfinished(overrides: Sequence[str]) -> JobReturn:
     result = JobReturn(overrides=list(overrides))
     result.status, result.return_value = JobStatus.FAILED, RunManagerError("the job was never begun")
     return result
-
-
-def run_hydra_job(module: str, name: str, config: DictConfig) -> Any:
-    """In the job's own process: Hydra's own way of running a job, with the task found by its name.
-
-    Returns what the task returns, and raises what it raises.
-    """
-    from hydra._internal.callbacks import Callbacks
-
-    setup_globals()
-    task: Any = reduce(getattr, name.split("."), importlib.import_module(module))
-    task = getattr(task, "__wrapped__", task)  # what hydra.main decorated
-    result = run_job(
-        task_function=task,
-        config=config,
-        job_dir_key="hydra.sweep.dir",
-        job_subdir_key="hydra.sweep.subdir",
-        hydra_context=HydraContext(config_loader=None, callbacks=Callbacks(config)),  # type: ignore[arg-type]  # it composes nothing
-    )
-    if result.status is JobStatus.FAILED:
-        raise result._return_value
-    return result.return_value
 
 
 def register_plugin(plugin: type[Plugin]) -> str:

@@ -20,7 +20,7 @@ from runmanager.errors import RecordError
 from runmanager.launching.child import GOES_ON_VARIABLE, Raised, Returned
 from runmanager.launching.endings import write_missing_end
 from runmanager.launching.engine import Ending, Job, Listener, LocalEngine
-from runmanager.launching.hydra_launcher import run_hydra_job
+from runmanager.launching.hydra_job import run_hydra_job
 from runmanager.launching.jobs import outcome_of_ending
 from runmanager.launching.limits import Limits
 from runmanager.launching.plan import PlannedRun

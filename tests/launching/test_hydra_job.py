@@ -1,0 +1,128 @@
+"""A Hydra job in a process of its own: a task sees what it would see under Hydra's own `run_job`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+APP = """
+import copy, json, logging, os, sys
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra._internal.callbacks import Callbacks
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import run_job, setup_globals
+from hydra.types import HydraContext
+from omegaconf import OmegaConf
+
+import runmanager.launching.hydra_job as hydra_job
+
+seen = {}
+
+
+def task(cfg):
+    told = HydraConfig.get()
+    seen.update(
+        cfg=OmegaConf.to_yaml(cfg),
+        resolved=OmegaConf.to_yaml(cfg, resolve=True),
+        is_closed=OmegaConf.is_struct(cfg),
+        can_be_changed=not OmegaConf.is_readonly(cfg),
+        hydra=OmegaConf.to_yaml(told, resolve=True),
+        hydra_is_readonly=OmegaConf.is_readonly(told),
+        is_own=told.runtime.output_dir == cfg.folder,
+        folder=os.path.relpath(told.runtime.output_dir),
+        exists=Path(told.runtime.output_dir).is_dir(),
+        here=os.path.relpath(os.getcwd(), os.environ["HERE"]),
+        word=os.environ.get("A_WORD"),
+        settings=sorted(path.name for path in Path(told.runtime.output_dir).rglob("*.yaml")),
+        level=logging.getLogger().level,
+    )
+    cfg.lr = 5
+    seen["lr_of_the_job"] = HydraConfig.instance().cfg["lr"] if "lr" in HydraConfig.instance().cfg else None
+    if cfg.fails:
+        raise ValueError("as asked")
+    return cfg.lr
+
+
+def outcome(run):
+    try:
+        return ["returned", run()]
+    except ValueError as error:
+        return ["raised", str(error)]
+
+
+def hydras_own(config):
+    setup_globals()
+    result = run_job(
+        task_function=task,
+        config=config,
+        job_dir_key="hydra.sweep.dir",
+        job_subdir_key="hydra.sweep.subdir",
+        hydra_context=HydraContext(config_loader=None, callbacks=Callbacks(config)),
+    )
+    if isinstance(result._return_value, Exception):
+        raise result._return_value
+    return result.return_value
+
+
+which, words = sys.argv[1], sys.argv[2:]
+os.environ["HERE"] = os.getcwd()
+with initialize_config_dir(os.path.abspath("conf"), version_base="1.3"):
+    config = compose("main", overrides=words, return_hydra_config=True)
+if which == "ours":
+    seen["end"] = outcome(lambda: hydra_job.run_hydra_job("__main__", "task", config))
+else:
+    seen["end"] = outcome(lambda: hydras_own(config))
+print(json.dumps(seen))
+"""
+MAIN = """
+lr: 0.1
+fails: false
+folder: ${hydra:runtime.output_dir}
+named: run-${lr}
+deep: {inner: ["${lr}", "${oc.env:NOT_THERE,none}"]}
+hydra:
+  run: {dir: out}
+  sweep: {dir: out, subdir: "${named}"}
+  job: {chdir: false}
+  output_subdir: null
+"""
+
+
+def _seen(which: str, words: list[str], folder: Path) -> dict[str, object]:
+    folder.mkdir()
+    (folder / "conf").mkdir()
+    (folder / "conf" / "main.yaml").write_text(MAIN)
+    (folder / "app.py").write_text(APP)
+    done = subprocess.run(
+        [sys.executable, "app.py", which, *words], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    seen: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    seen["hydra"] = str(seen["hydra"]).replace(str(folder), "FOLDER")
+    seen["resolved"] = str(seen["resolved"]).replace(str(folder), "FOLDER")
+    return seen
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["lr=0.2"],
+        ["fails=true", "hydra.verbose=true"],
+        ["hydra.job.chdir=true", "hydra.output_subdir=.hydra", "+hydra.job.env_set.A_WORD=said"],
+    ],
+    ids=["plain", "failing", "with-all-around-it"],
+)
+def test_a_task_sees_what_it_would_see_under_hydra(words: list[str], tmp_path: Path) -> None:
+    ours, hydras = (_seen(which, words, tmp_path / which) for which in ("ours", "hydras"))
+    del ours["lr_of_the_job"], hydras["lr_of_the_job"]  # theirs holds no settings of the task
+    assert ours == hydras
+    assert ours["is_own"]
+    assert ours["exists"]
+
+
+def test_a_task_that_changes_its_settings_leaves_the_jobs_alone(tmp_path: Path) -> None:
+    assert _seen("ours", ["lr=0.2"], tmp_path / "ours")["lr_of_the_job"] == 0.2
