@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.our_training import CNN_ON_MNIST, FASTEST, Listener, train
+from benchmarks.our_training import CNN_ON_MNIST, FASTEST, Listener, composed, train
 from benchmarks.sides import Turns
 from benchmarks.tutorial import (
     LEARNING_RATE,
@@ -65,7 +65,7 @@ def serve_our_epochs(words: Sequence[str], turns: Turns) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         once = ("checkpoint.every=0", f"epochs={_ENDLESS}")
-        train([*words, *once], Path(folder), listener=Listener(turns.wait, ended))
+        train(composed([*words, *once]), Path(folder), listener=Listener(turns.wait, ended))
 
 
 def _tutorial_runs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
@@ -86,8 +86,10 @@ def _tutorial_runs(data: Path, batch_size: int, device: str, turns: Turns) -> No
 
 def _our_runs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
     """Whole runs with all that ours does beside: data read, validation, checkpoints, records, tables, report."""
-    words = [*_words(data, batch_size, device), f"epochs={NUM_EPOCHS_A_RUN}", "tensorboard.histograms=true", *FASTEST]
-    turns.serve(partial(_in_a_new_folder, lambda folder: train(words, folder)))
+    tracked = (f"epochs={NUM_EPOCHS_A_RUN}", "tensorboard.histograms=true")
+    turns.serve(
+        partial(_in_a_new_folder, partial(train, composed([*_words(data, batch_size, device), *tracked, *FASTEST])))
+    )
 
 
 def _ceiling(_: Path, batch_size: int, device: str, turns: Turns) -> None:

@@ -1,12 +1,13 @@
 """This package's own training of one cell, given as the words of a command, with somebody who hears of its epochs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 
-from runmanager.app.schema import conf_folder, plain_config, read_config, register_schema
+from runmanager.app.schema import Config, conf_folder, plain_config, read_config, register_schema
 from runmanager.records.paths import SweepPaths
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.tracking.manager import RunManager
@@ -14,7 +15,7 @@ from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.training.job import train_run
 
-__all__ = ["CNN_ON_MNIST", "FASTEST", "Listener", "train"]
+__all__ = ["CNN_ON_MNIST", "FASTEST", "Cell", "Listener", "composed", "train"]
 
 CNN_ON_MNIST = ("dataset=mnist", "model=cnn", "optimizer=adam", "lr=0.01")
 """The tutorial's cell; its images are MNIST's here."""
@@ -50,20 +51,33 @@ class Listener:
         pass
 
 
-def train(words: Sequence[str], folder: Path, *, listener: Listener | None = None) -> RunRecord:
-    """Train the cell that `words` say, as one run of a sweep in `folder`, tracked as they say, and return its record.
+@dataclass(frozen=True)
+class Cell:
+    """A composed cell: what the job is told, and the settings that are stored."""
 
-    With a `listener` nothing else is tracked, but for the record of each epoch.
-    """
+    options: Config
+    params: Mapping[str, Any]
+
+
+def composed(words: Sequence[str]) -> Cell:
+    """The cell that `words` say."""
     register_schema()
     with initialize_config_dir(str(conf_folder()), version_base="1.3"):
         cfg = compose("config", overrides=[*_HYDRAS_OWN, *words])
-    options, params = read_config(cfg), plain_config(cfg)
+    return Cell(read_config(cfg), plain_config(cfg))
+
+
+def train(cell: Cell, folder: Path, *, listener: Listener | None = None) -> RunRecord:
+    """Train the cell as one run of a sweep in `folder`, tracked as it says, and return its record.
+
+    With a `listener` nothing else is tracked, but for the record of each epoch.
+    """
     sinks: list[Sink] | None = None if listener is None else [listener]
-    manager = RunManager(folder, tensorboard=options.tensorboard, console=False, sinks=sinks)
+    manager = RunManager(folder, tensorboard=cell.options.tensorboard, console=False, sinks=sinks)
 
     def claimed(run: ActiveRun) -> None:
         if listener is not None:
             listener.run = run
 
-    return train_run(manager, options, params=params, folder=SweepPaths(folder).run("run"), when_claimed=claimed)
+    paths = SweepPaths(folder).run("run")
+    return train_run(manager, cell.options, params=cell.params, folder=paths, when_claimed=claimed)

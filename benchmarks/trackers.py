@@ -41,14 +41,18 @@ class Tracker(Protocol):
 
 
 class _Untracked:
-    """Nothing is tracked."""
+    """Nothing is tracked; batches are moved to the device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
 
     @contextmanager
     def epoch(self) -> Iterator[TrackedEpoch]:
         yield self
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
-        return iter(loader)
+        for images, labels in loader:
+            yield images.to(self._device), labels.to(self._device)
 
     def track(self, loss: Tensor, preds: Tensor, labels: Tensor) -> None:
         pass
@@ -60,11 +64,11 @@ class _Untracked:
 class _Ours:
     """This package's run manager, with all that it tracks: times, record, event file."""
 
-    def __init__(self, folder: Path, network: torch.nn.Module) -> None:
+    def __init__(self, folder: Path, network: torch.nn.Module, device: torch.device) -> None:
         options = TensorBoardOptions(images=False, graph=False)
         manager = RunManager(folder, console=False, tensorboard=options)
-        run = manager.run({"lr": 0.01}, network, [], options=RunOptions(log_every=1))
-        assert not isinstance(run, IdleRun)  # the folder is new
+        run = manager.run({"device": str(device)}, network, [], options=RunOptions(log_every=1))
+        assert not isinstance(run, IdleRun)  # the folder is new, and the device is there
         self._run = run.__enter__()
 
     @contextmanager
@@ -77,16 +81,18 @@ class _Ours:
         self._run.end()
 
 
-class _Peer:
+class _Peer(_Untracked):
     """A tracker that is given numbers one by one, by `log(name, value, step)`, and flushed once an epoch."""
 
     def __init__(
         self,
+        device: torch.device,
         log: Callable[[str, float, int], object],
         *,
         end: Callable[[], object],
         flush: Callable[[], object] = lambda: None,
     ) -> None:
+        super().__init__(device)
         self._log, self._flush, self._end = log, flush, end
         self._steps = self._epochs = 0
         self._tally = Tally()
@@ -100,9 +106,6 @@ class _Peer:
         self._log("accuracy", self._tally.accuracy, self._epochs)
         self._flush()
 
-    def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
-        return iter(loader)
-
     def track(self, loss: Tensor, preds: Tensor, labels: Tensor) -> None:
         self._tally.track(loss, preds, labels)
         self._steps += 1
@@ -112,39 +115,39 @@ class _Peer:
         self._end()
 
 
-def _summary_writer(folder: Path) -> Tracker:
+def _summary_writer(folder: Path, device: torch.device) -> Tracker:
     from torch.utils.tensorboard.writer import SummaryWriter
 
     writer: Any = SummaryWriter(str(folder))
-    return _Peer(writer.add_scalar, flush=writer.flush, end=writer.close)
+    return _Peer(device, writer.add_scalar, flush=writer.flush, end=writer.close)
 
 
-def _tensorboard_x(folder: Path) -> Tracker:
+def _tensorboard_x(folder: Path, device: torch.device) -> Tracker:
     from tensorboardX import SummaryWriter
 
     writer = SummaryWriter(str(folder))
-    return _Peer(writer.add_scalar, flush=writer.flush, end=writer.close)
+    return _Peer(device, writer.add_scalar, flush=writer.flush, end=writer.close)
 
 
-def _wandb(folder: Path) -> Tracker:
+def _wandb(folder: Path, device: torch.device) -> Tracker:
     import wandb
 
     quiet = wandb.Settings(silent=True, console="off")
     run = wandb.init(mode="offline", dir=str(folder), settings=quiet)
     # It has one step for all that is logged, which must rise; so its own counter is used.
-    return _Peer(lambda name, value, _: run.log({name: value}), end=run.finish)
+    return _Peer(device, lambda name, value, _: run.log({name: value}), end=run.finish)
 
 
-def _mlflow(folder: Path) -> Tracker:
+def _mlflow(folder: Path, device: torch.device) -> Tracker:
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     import mlflow
 
     mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
     mlflow.start_run()
-    return _Peer(lambda name, value, step: mlflow.log_metric(name, value, step=step), end=mlflow.end_run)
+    return _Peer(device, lambda name, value, step: mlflow.log_metric(name, value, step=step), end=mlflow.end_run)
 
 
-PEERS: dict[str, tuple[str, Callable[[Path], Tracker]]] = {
+PEERS: dict[str, tuple[str, Callable[[Path, torch.device], Tracker]]] = {
     "torch's SummaryWriter": ("torch", _summary_writer),
     "tensorboardX": ("tensorboardX", _tensorboard_x),
     "W&B offline": ("wandb", _wandb),
@@ -161,10 +164,10 @@ def version_of(distribution: str) -> str | None:
         return None
 
 
-def begin_tracker(name: str, folder: Path, network: torch.nn.Module) -> Tracker:
-    """Begin a run with the tracker of this name, or with `OURS` or `UNTRACKED`."""
+def begin_tracker(name: str, folder: Path, network: torch.nn.Module, device: torch.device) -> Tracker:
+    """Begin a run on `device` with the tracker of this name, or with `OURS` or `UNTRACKED`."""
     if name == UNTRACKED:
-        return _Untracked()
+        return _Untracked(device)
     if name == OURS:
-        return _Ours(folder, network)
-    return PEERS[name][1](folder)
+        return _Ours(folder, network, device)
+    return PEERS[name][1](folder, device)

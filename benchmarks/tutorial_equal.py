@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, RandomSampler
 from benchmarks.command import Settings, carry_out
 from benchmarks.interleaving import Patience
 from benchmarks.mnist_files import MnistFiles, find_or_generate
-from benchmarks.our_training import CNN_ON_MNIST, FASTEST, Listener, train
+from benchmarks.our_training import CNN_ON_MNIST, FASTEST, Listener, composed, train
 from benchmarks.rows import Budget, Row
 from benchmarks.tutorial import (
     LEARNING_RATE,
@@ -175,7 +175,7 @@ def train_ours(case: Case) -> Trained:
         *("log_every=1", "checkpoint.every=0", *FASTEST),
     ]
     with tempfile.TemporaryDirectory() as folder:
-        train(words, Path(folder), listener=Listener(lambda: None, ended))
+        train(composed(words), Path(folder), listener=Listener(lambda: None, ended))
     last = records[-1]
     assert last.val_accuracy is not None
     return Trained(first[0], [float(record.loss or 0) for record in records], last.val_accuracy)

@@ -16,7 +16,7 @@ from benchmarks.trackers import OURS, UNTRACKED, begin_tracker, version_of
 
 @pytest.mark.parametrize("name", [OURS, "torch's SummaryWriter"])
 def test_a_tracker_writes_every_step_and_epoch(tmp_path: Path, name: str) -> None:
-    tracker = begin_tracker(name, tmp_path, torch.nn.Linear(2, 2))
+    tracker = begin_tracker(name, tmp_path, torch.nn.Linear(2, 2), torch.device("cpu"))
     preds, labels = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1])
     for _ in range(2):
         with tracker.epoch() as epoch:
@@ -31,8 +31,11 @@ def test_a_tracker_writes_every_step_and_epoch(tmp_path: Path, name: str) -> Non
 
 
 def test_nothing_is_tracked_where_nothing_is_to_be(tmp_path: Path) -> None:
-    with begin_tracker(UNTRACKED, tmp_path, torch.nn.Linear(2, 2)).epoch() as epoch:
-        assert list(epoch.batches([1, 2])) == [1, 2]
+    batch = (torch.ones(2), torch.zeros(2))
+    tracker = begin_tracker(UNTRACKED, tmp_path, torch.nn.Linear(2, 2), torch.device("cpu"))
+    with tracker.epoch() as epoch:
+        assert [len(each) for each in epoch.batches([batch] * 3)] == [2] * 3
+    tracker.end()
     assert list(tmp_path.iterdir()) == []
 
 
