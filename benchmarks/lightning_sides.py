@@ -18,9 +18,9 @@ from benchmarks.our_training import CNN_ON_MNIST, FASTEST
 from benchmarks.sides import Turns
 from benchmarks.tutorial import LEARNING_RATE, TutorialNetwork, training_set, tutorial_loader
 from runmanager.training.datasets import load_dataset
-from runmanager.training.loaders import build_loaders
 from runmanager.training.models import Network
-from runmanager.training.options import MnistOptions, ResidentOptions
+from runmanager.training.options import MnistOptions
+from runmanager.training.resident import ResidentLoader
 from runmanager.training.splits import keep
 
 __all__ = ["BATCH_SIZE", "NUM_SAMPLES", "SIDES"]
@@ -53,18 +53,9 @@ def _lightning(data: Path, device: str, turns: Turns) -> None:
 
 def _lightning_with_our_loader(data: Path, device: str, turns: Turns) -> None:
     """The Trainer with our loader and our network: what is left is the loop."""
-    options = MnistOptions(size=NUM_SAMPLES)
-    sets = load_dataset(options, data_root=data, seed=0)
-    loaders = build_loaders(
-        ResidentOptions(),
-        sets,
-        batch_size=BATCH_SIZE,
-        eval_batch_size=BATCH_SIZE,
-        num_workers=0,
-        device=torch.device(device),
-        seed=0,
-    )
-    _serve_trainer(Network(), loaders.train, device, turns)
+    training = load_dataset(MnistOptions(size=NUM_SAMPLES), data_root=data, seed=0).train
+    loader = ResidentLoader(training, BATCH_SIZE, shuffle=True, seed=0, device=torch.device(device))
+    _serve_trainer(Network(), loader, device, turns)
 
 
 def _serve_trainer(network: torch.nn.Module, loader: Any, device: str, turns: Turns) -> None:
