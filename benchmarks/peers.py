@@ -64,10 +64,8 @@ def _tracker_rows(settings: Settings, folder: Path, work: str) -> list[Row]:
     there = [name for name, version in versions.items() if version is not None]
     # Nothing is tracked in no time, so only an epoch that trains is compared with that.
     beside = [UNTRACKED] if work == "epochs" else []
-    sides = {
-        name: ("-m", "benchmarks.tracker_sides", work, name, "--device", settings.device)
-        for name in (OURS, *beside, *there)
-    }
+    words = ("-m", "benchmarks.tracker_sides", "--device", settings.device, work)
+    sides = {name: (*words, name) for name in (OURS, *beside, *there)}
     seconds = _in_turns(settings, folder, sides)
     rows = []
     for name in (*beside, *PEERS):
