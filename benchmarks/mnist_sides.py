@@ -58,7 +58,7 @@ def _our_epochs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
 def serve_our_epochs(words: Sequence[str], turns: Turns) -> None:
     """Take turns with epochs of one run of the cell that `words` say; told of each is its own `epoch_seconds`."""
 
-    def ended(record: EpochRecord, _: Sequence[tuple[int, float]]) -> bool:
+    def ended(record: EpochRecord, _: Sequence[float]) -> bool:
         assert record.epoch_seconds is not None
         turns.tell(record.epoch_seconds)
         return turns.wait()

@@ -34,7 +34,7 @@ class Listener:
     """
 
     begin_epochs: Callable[[], object]
-    epoch_ended: Callable[[EpochRecord, Sequence[tuple[int, float]]], bool]
+    epoch_ended: Callable[[EpochRecord, Sequence[float]], bool]
     run: ActiveRun | None = None
 
     def begin(self, start: RunStart) -> Sequence[str]:
@@ -43,7 +43,7 @@ class Listener:
 
     def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
         assert self.run is not None
-        if not self.epoch_ended(record, details.step_losses):
+        if not self.epoch_ended(record, details.step_losses.values):
             self.run.stop_early("nobody wants another epoch")
         return ()
 

@@ -162,9 +162,9 @@ def train_ours(case: Case) -> Trained:
     first: list[float] = []
     records: list[EpochRecord] = []
 
-    def ended(record: EpochRecord, step_losses: Sequence[tuple[int, float]]) -> bool:
+    def ended(record: EpochRecord, step_losses: Sequence[float]) -> bool:
         records.append(record)
-        first.extend(loss for _, loss in step_losses[:1])
+        first.extend(step_losses[:1])
         return True
 
     target = "benchmarks.tutorial_equal.DoubleNetwork"
