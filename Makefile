@@ -10,8 +10,9 @@ BIN := $(VENV)/bin
 # The stamp's name is the content of what decides the installation, so a fresh checkout's new file times change nothing.
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | tr ' ' '-')
 
-BENCHMARKS := sweep_overhead two_workers driver_memory resident_memory tracking_overhead tracking_growth table phase_truth
-BENCHMARKS += tutorial_epoch tutorial_run tutorial_equal peers
+BENCHMARKS := sweep_overhead two_workers driver_memory resident_memory tracking_overhead tracking_growth table \
+	reading_growth event_reading phase_truth bound_truth \
+	tutorial_epoch tutorial_run tutorial_equal peers
 # The tools that are compared with. Without a network they are left out, and the page says so.
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,13 @@ from runmanager.app.checks import check, foretold, get_ready
 from runmanager.app.composition import CellLoader
 from runmanager.app.elsewhere import end_silent_runs
 from runmanager.app.options import GridSweeperOptions
-from runmanager.app.paired import axis_to_compare, pairing_of
+from runmanager.app.paired import axis_to_compare, pairing_of, turns_said
 from runmanager.app.schema import Config
+from runmanager.app.summary import show_duel, show_results
 from runmanager.app.watching import SweepWatcher
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
-from runmanager.launching.plan import Action, CellsOf, PlannedRun, Resume, plan_runs
+from runmanager.launching.plan import Action, CellsOf, PlannedRun, Resume, plan_runs, wants_epochs
 from runmanager.launching.slurm import SlurmLauncher
 from runmanager.records.heartbeat import HeartbeatObserver, timeout_faults
 from runmanager.records.paths import SweepPaths
@@ -93,6 +95,8 @@ class GridSweeper(Sweeper):
             get_ready(self._launcher, num_jobs=num_cells)  # while the cells are composed and checked
         grid = self._grid(words)
         self._pairing = pairing_of(grid, self._launcher)
+        for line in turns_said(grid, self._pairing):
+            self._say(line)
         first = grid.configs[0]
         sweep = _folder_for(first)
         plan = self._planned(grid, sweep)
@@ -120,6 +124,8 @@ class GridSweeper(Sweeper):
 
     def _planned(self, grid: Grid, sweep: SweepPaths | None) -> list[PlannedRun]:
         plan = _plan(grid, sweep, grid.configs[0])
+        if self._pairing is not None:
+            plan = self._pairing.with_partners(plan, partial(foretold, self._launcher, needs_all=False))
         if isinstance(self._launcher, SlurmLauncher) and sweep is not None:
             plan = self._with_queue(self._launcher, grid, plan, sweep)
         return plan
@@ -214,6 +220,7 @@ class GridSweeper(Sweeper):
                 console=self._console,
                 quiet=self._quiet,
                 observer=self._observer,
+                show=show_duel if self._sides else show_results,
             )
             returns, interrupted = self._launch(watcher, to_run, sweep)
             if self._is_detached:
@@ -290,7 +297,7 @@ def _folder_for(config: Config) -> SweepPaths | None:
 def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedRun]:
     commit, clean = commit_of(Path.cwd())
     now = Environment(commit=commit, commit_clean=clean, libraries=library_versions())
-    stored = read_sweep(sweep).runs if sweep else []
+    stored = read_sweep(sweep, epochs_of=wants_epochs).runs if sweep else []
     if config.resume == Resume.MUST and not stored:
         where = sweep.root if sweep else "a fresh folder"
         raise UsageError(f"`resume=must` must find runs in {where}, got none; leave it out to start.")

@@ -6,12 +6,9 @@ import math
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.results.columns import Table
+from runmanager.results.columns import Table, prefers_larger
 
 __all__ = ["sorted_by"]
-
-_LARGEST_FIRST = frozenset({"accuracy", "val_accuracy", "samples_per_second"})
-"""The columns where more is better."""
 
 
 def sorted_by(table: Table, column: str) -> Table:
@@ -26,7 +23,8 @@ def sorted_by(table: Table, column: str) -> Table:
         raise UsageError(f"`--sort` must name a column of the table, got '{column}'; {hint}")
     known = [row for row in table.rows if not _is_missing(row[column])]
     missing = [row for row in table.rows if _is_missing(row[column])]
-    known.sort(key=lambda row: _rank(row[column]), reverse=column in _LARGEST_FIRST)
+    is_result = column not in table.settings
+    known.sort(key=lambda row: _rank(row[column]), reverse=is_result and prefers_larger(column) is True)
     shown = table.shown if column in table.shown else (*table.shown, column)
     return dataclasses.replace(table, rows=[*known, *missing], shown=shown)
 

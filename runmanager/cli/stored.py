@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +16,6 @@ from runmanager.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from runmanager.records.store import SweepContents
     from runmanager.results.columns import Table
 
 __all__ = ["ComparisonFormat", "TableFormat", "compare", "table"]
@@ -49,6 +49,15 @@ def table(
     each: Annotated[
         bool, typer.Option("--each", help="A row a run; without it those that differ in the seed alone are one row.")
     ] = False,
+    events: Annotated[
+        bool,
+        typer.Option(
+            "--events", help="SWEEP is any folder of TensorBoard's event files: a row for each folder that holds some."
+        ),
+    ] = False,
+    work: Annotated[
+        bool, typer.Option("--work", help="The work done in a second, and its share of what the device can do at best.")
+    ] = False,
     format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
         TableFormat.TEXT
     ),
@@ -60,16 +69,18 @@ def table(
     """Show a sweep's results: one row a run (in text one for all seeds of a cell), the fastest epoch first."""
     from runmanager.cli.sorting import sorted_by
     from runmanager.results import formats
-    from runmanager.results.reading import read_results
-    from runmanager.results.table import result_rows
 
-    paths = find_sweep(sweep)
-    contents, plan = read_results(paths)
-    results = result_rows(contents, plan)
-    if format_ is TableFormat.TEXT and not each:
-        from runmanager.results.seeds import collapse_seeds
-
-        results = collapse_seeds(results)
+    for name, given in (("--events", events), ("--work", work)):
+        if given and each:
+            raise UsageError(f"`--each` must go without {name}, got both; there is a row for each as it is.")
+    if events and work:
+        raise UsageError("`--work` must go without --events, got both; other programs' event files hold none.")
+    if events:
+        results, name, damaged = _of_events(Path(sweep))
+    elif work:
+        results, name, damaged = _of_work(sweep)
+    else:
+        results, name, damaged = _of_sweep(sweep, collapses=format_ is TableFormat.TEXT and not each)
     if sort is not None:
         results = sorted_by(results, sort)
     if format_ is TableFormat.TEXT:
@@ -81,10 +92,40 @@ def table(
     elif format_ is TableFormat.MARKDOWN:
         _print(formats.to_markdown(results))
     elif format_ is TableFormat.HTML:
-        _print(formats.to_html(results, title=f"Results of {paths.name}"))
+        _print(formats.to_html(results, title=f"Results of {name}"))
     else:
-        _warn_of_damage(contents)
+        _warn_of_damage(damaged)
         _print(formats.to_csv(results) if format_ is TableFormat.CSV else formats.to_json(results))
+
+
+def _of_sweep(given: str, *, collapses: bool) -> "tuple[Table, str, Sequence[str]]":
+    """A sweep's results, its name, and what could not be read."""
+    from runmanager.results.reading import read_summary
+    from runmanager.results.seeds import collapse_seeds
+    from runmanager.results.table import result_rows
+
+    paths = find_sweep(given)
+    summary, plan = read_summary(paths)
+    results = result_rows(summary, plan)
+    return collapse_seeds(results) if collapses else results, paths.name, [each.message for each in summary.damaged]
+
+
+def _of_work(given: str) -> "tuple[Table, str, Sequence[str]]":
+    """The same of the work that its runs have done."""
+    from runmanager.results.reading import read_results
+    from runmanager.results.work import work_rows
+
+    paths = find_sweep(given)
+    contents, plan = read_results(paths)
+    return work_rows(contents, plan), paths.name, [each.message for each in contents.damaged]
+
+
+def _of_events(folder: Path) -> "tuple[Table, str, Sequence[str]]":
+    """The same of a folder of event files."""
+    from runmanager.results.event_table import event_rows, read_event_folders
+
+    found = read_event_folders(folder)
+    return event_rows(found), folder.resolve().name, [line for each in found.values() for line in each.damage]
 
 
 def compare(
@@ -127,6 +168,7 @@ def compare(
     from runmanager.results.matching import match_sides
     from runmanager.results.reading import read_results
     from runmanager.results.why import why
+    from runmanager.results.work import work_lines
 
     if crossover is not None and format_ in (ComparisonFormat.CSV, ComparisonFormat.JSON):
         raise UsageError(f"`--crossover` must go with --format text or markdown, got {format_}; it is a sentence.")
@@ -134,7 +176,11 @@ def compare(
     options = comparison.CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift)
     matches = match_sides(contents, plan, options)
     pairs = comparison.compare_matches(contents, matches, options)
-    explained = [*why(matches), *(crossing_answers(matches, crossover, options) if crossover is not None else [])]
+    explained = [
+        *why(matches),
+        *work_lines(matches),
+        *(crossing_answers(matches, crossover, options) if crossover is not None else []),
+    ]
     if format_ is ComparisonFormat.TEXT:
         from runmanager.results.sentences import answers
         from runmanager.results.table import result_rows
@@ -143,7 +189,7 @@ def compare(
     elif format_ is ComparisonFormat.MARKDOWN:
         _print(formats.to_markdown(dataclasses.replace(pairs, notes=(*pairs.notes, *explained))))
     else:
-        _warn_of_damage(contents)
+        _warn_of_damage([each.message for each in contents.damaged])
         _print(formats.to_csv(pairs) if format_ is ComparisonFormat.CSV else formats.to_json(pairs))
 
 
@@ -158,10 +204,10 @@ def _show_pairs(pairs: "Table", said: Sequence[str], *, show_all: bool) -> None:
         _print("\n".join([*pairs.notes, *said, ""]))
 
 
-def _warn_of_damage(contents: "SweepContents") -> None:
+def _warn_of_damage(damaged: Sequence[str]) -> None:
     """Say on stderr what the tables for people say in a note: rows that are missing from the output."""
-    for damage in contents.damaged:
-        print(f"warning: not read: {damage.message}", file=sys.stderr)
+    for message in damaged:
+        print(f"warning: not read: {message}", file=sys.stderr)
 
 
 def _console() -> "Console":

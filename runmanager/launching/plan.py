@@ -11,7 +11,17 @@ from runmanager.records.states import Reason, Status
 from runmanager.records.store import StoredRun
 from runmanager.records.sweep import PlannedCell, plan_cell
 
-__all__ = ["Action", "Cell", "CellsOf", "PlannedRun", "Resume", "is_left_undone", "plan_runs", "still_to_run"]
+__all__ = [
+    "Action",
+    "Cell",
+    "CellsOf",
+    "PlannedRun",
+    "Resume",
+    "is_left_undone",
+    "plan_runs",
+    "still_to_run",
+    "wants_epochs",
+]
 
 
 class Action(StrEnum):
@@ -20,6 +30,7 @@ class Action(StrEnum):
     START = "start"
     GO_ON = "go on"
     START_ANEW = "start anew"
+    MEASURE = "measure again"  # finished, but what it takes its measured turns with is still to be run
     KEEP = "keep"
     LEAVE = "leave"  # another living process is at it
     SKIP = "skip"  # the device that it asks for is not here; only foretold: the run itself looks again
@@ -49,17 +60,21 @@ class Cell:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A cell, what is to be done with it and why, where, and what was stored of it when this was planned."""
+    """A cell, what is to be done with it and why, where, and what was stored of it when this was planned.
+
+    `changes` says in words what differs between the versions it was made with and those of now.
+    """
 
     cell: Cell
     action: Action
     why: str
     paths: RunPaths
     stored: RunRecord | None = None
+    changes: str = ""
 
     @property
     def is_to_run(self) -> bool:
-        return self.action in (Action.START, Action.GO_ON, Action.START_ANEW)
+        return self.action in (Action.START, Action.GO_ON, Action.START_ANEW, Action.MEASURE)
 
 
 class CellsOf(Iterable[PlannedCell]):
@@ -95,13 +110,19 @@ def plan_runs(
     ]
 
 
+def wants_epochs(record: RunRecord) -> bool:
+    """Whether the plan of a stored run says how far it got; the epochs of the others need not be read."""
+    return record.status not in (Status.FINISHED, Status.SKIPPED)
+
+
 def _plan(
     cell: Cell, run: StoredRun | None, sweep: SweepPaths, *, resume: Resume, rerun_changed: bool, now: Environment
 ) -> PlannedRun:
     if run is None:
         return PlannedRun(cell, Action.START, "new", sweep.run(cell.name))
-    action, why = _decide(run, resume, rerun_changed, changes_since(run.record.environment, now))
-    return PlannedRun(cell, action, why, run.paths, run.record)
+    changes = changes_since(run.record.environment, now)
+    action, why = _decide(run, resume, rerun_changed, changes)
+    return PlannedRun(cell, action, why, run.paths, run.record, changes)
 
 
 def still_to_run(planned: PlannedRun, now: RunRecord | None) -> bool:

@@ -1,11 +1,12 @@
 """The comparison: one row a matched pair, with its effect, its interval, a verdict, and what stands against it."""
 
+import dataclasses
 from typing import Any
 
 from runmanager.records.store import SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.columns import MISSING, Table, column_of
-from runmanager.results.contention import contention
+from runmanager.results.contention import contention, exposure_of
 from runmanager.results.judging import Causes, judge
 from runmanager.results.matching import Match, Matches, match_sides
 from runmanager.results.metrics import THROUGHPUT, Metric
@@ -13,7 +14,7 @@ from runmanager.results.options import CompareOptions
 from runmanager.results.pairing import varying_axes
 from runmanager.results.table import damage_notes
 
-__all__ = ["CompareOptions", "compare", "compare_matches"]
+__all__ = ["CompareOptions", "compare", "compare_matches", "with_numbered_reasons"]
 
 
 def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None) -> Table:
@@ -33,7 +34,8 @@ def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOpti
 
 def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOptions) -> Table:
     """The same rows of pairs that are matched already."""
-    shared_host = {run.paths.root: causes for run, causes in zip(sweep.runs, contention(sweep.runs), strict=True)}
+    causes = contention([exposure_of(run) for run in sweep.runs])
+    shared_host = {run.paths.root: of_run for run, of_run in zip(sweep.runs, causes, strict=True)}
     settings = {name: column_of(name) for name in matches.names}
     rows = [_row(match, settings, matches.metric, shared_host, options) for match in matches.pairs]
     varying = [column for name, column in settings.items() if name in matches.cells.varying]
@@ -42,8 +44,25 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
         rows=rows,
         settings=tuple(settings.values()),
         shown=(*varying, *_shown(matches)),
-        notes=(*_nothing_to_compare(matches), *damage_notes(sweep)),
+        notes=(*_nothing_to_compare(matches), *damage_notes(sweep.damaged)),
         legend=_legend(matches),
+    )
+
+
+def with_numbered_reasons(table: Table) -> Table:
+    """A comparison for people, its reasons as numbered notes: each is said once, and no column is as wide as they are.
+
+    The column `note` stands for `reason`: `[1]`, and nothing for a row without a reason.
+    """
+    numbers: dict[str, str] = {}
+    for row in table.rows:
+        if row["reason"] is not None:
+            numbers.setdefault(row["reason"], f"[{len(numbers) + 1}]")
+    return dataclasses.replace(
+        table,
+        rows=[row | {"note": numbers.get(row["reason"], "")} for row in table.rows],
+        shown=tuple("note" if name == "reason" else name for name in table.shown if name != "reason" or numbers),
+        notes=(*(f"{number} {reason}" for reason, number in numbers.items()), *table.notes),
     )
 
 
@@ -69,7 +88,7 @@ def _shown(matches: Matches) -> tuple[str, ...]:
 
 def _legend(matches: Matches) -> str:
     metric = matches.metric
-    in_turns = [all(side.paired for side in match.sides) for match in matches.pairs]
+    in_turns = [all(side.in_turns for side in match.sides) for match in matches.pairs]
     if metric == THROUGHPUT and any(in_turns):
         others = "" if all(in_turns) else " Rows without rounds: of the medians over epochs, with a bootstrap interval."
         return (

@@ -21,16 +21,21 @@ __all__ = [
     "human",
     "human_columns",
     "human_effect",
+    "human_field",
     "is_number",
     "render_template",
     "to_csv",
     "to_html",
     "to_json",
     "to_markdown",
+    "with_prefix",
 ]
 
 _ACCURACIES = ("accuracy", "val_accuracy")
 _BYTES = "_bytes"
+_PIECES = 1000  # of a page put together at a time: a table of many rows has far more of them than it is long
+_SHARE = "_share"
+_RATES = ("flop_per_step", "flop_per_second", "bytes_per_second", "operations_per_second")
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -51,8 +56,12 @@ def _field(value: Any) -> Any:
 
 def to_json(table: Table) -> str:
     """A list with one object a row, every column in order; a missing value (or one that is no number) is null."""
-    rows = [{column: row[column] for column in table.columns} for row in table.rows]
-    return msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n"
+    if not table.rows:
+        return "[]\n"
+    # Row by row: all of them at once would be in memory several times over. No text in JSON holds a line break.
+    rows = ({column: row[column] for column in table.columns} for row in table.rows)
+    texts = (msgspec.json.format(msgspec.json.encode(row), indent=2).decode().replace("\n", "\n  ") for row in rows)
+    return "[\n  " + ",\n  ".join(texts) + "\n]\n"
 
 
 def to_markdown(table: Table) -> str:
@@ -62,7 +71,7 @@ def to_markdown(table: Table) -> str:
         _markdown_line(columns),
         _markdown_line(["---:" if is_number(table, name) else "---" for name in columns]),
     ]
-    lines += [_markdown_line([_escaped(human(row[name], name)) for name in columns]) for row in table.rows]
+    lines += [_markdown_line([_escaped(human_field(table, row, name)) for name in columns]) for row in table.rows]
     return "\n".join([*lines, "", *(f"{_escaped(note)}\n" for note in (table.legend, *table.notes))])
 
 
@@ -81,7 +90,9 @@ def to_html(table: Table, *, title: str = "Results") -> str:
 
 def render_template(template: str, **values: Any) -> str:
     """A page from `templates/`; every value is escaped."""
-    return _environment().get_template(template).render(**values)
+    stream = _environment().get_template(template).stream(**values)
+    stream.enable_buffering(_PIECES)
+    return "".join(stream)
 
 
 @cache
@@ -95,7 +106,9 @@ def _environment() -> "jinja2.Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(human=human, human_columns=human_columns, numeric_columns=_numeric_columns)
+    environment.globals.update(
+        human=human, human_field=human_field, human_columns=human_columns, numeric_columns=_numeric_columns
+    )
     return environment
 
 
@@ -118,11 +131,29 @@ def human(value: Any, column: str = "") -> str:
         return _spread(value, column)
     if column.endswith(_BYTES):
         return f"{value / 2**20:,.1f} MiB"
+    if column in _RATES:
+        return with_prefix(value).strip()
+    if column.endswith(_SHARE):
+        return f"{value * 100:.3g}%" if value < 1 else f"{value:,.0%}"
     if isinstance(value, float) and column in _ACCURACIES:
         return f"{value:.4f}"
     if isinstance(value, float) and (column in _MEASURED or column.startswith("time_to_accuracy")):
         return _four_digits(value)
     return json.dumps(value) if isinstance(value, list | dict) else str(value)
+
+
+def human_field(table: Table, row: Mapping[str, Any], column: str) -> str:
+    """What stands in a row of a table, for people; of a foreign column nothing is known but that it was measured."""
+    value = row[column]
+    return _four_digits(value) if column in table.foreign and isinstance(value, float) else human(value, column)
+
+
+def with_prefix(value: float) -> str:
+    """Three digits and the prefix of a unit that is to follow: `12.3 G`."""
+    for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.3g} {prefix}"
+    return f"{value:.3g} "
 
 
 def _spread(value: Spread, column: str) -> str:

@@ -82,7 +82,7 @@ def test_error_that_nobody_foresaw_has_no_traceback_either(
     def broken(_: SweepPaths) -> None:
         raise KeyError("lost")
 
-    monkeypatch.setattr("runmanager.results.reading.read_results", broken)
+    monkeypatch.setattr("runmanager.results.reading.read_summary", broken)
     done = command("table", str(sweep.root))
     assert done.status == 1
     assert done.err == "error: unexpected KeyError: 'lost'; the same command with --debug shows where.\n"
@@ -97,8 +97,12 @@ def test_windows_is_refused_in_one_line(command: Callable, monkeypatch: pytest.M
 
 
 def test_commands_on_what_is_stored_never_load_torch(process: Callable, tmp_path: Path, sweep: SweepPaths) -> None:
-    heavy = "print(*[name for name in ('torch', 'hydra', 'pandas', 'matplotlib') if name in sys.modules])"
-    for words in (["table", "grid"], ["compare", "grid"], ["table", "--help"]):
+    from runmanager.tracking.events import EventWriter
+
+    EventWriter(sweep.root).close()
+    names = ("torch", "hydra", "pandas", "matplotlib", "tensorboard", "google.protobuf")
+    heavy = f"print(*[name for name in {names} if name in sys.modules])"
+    for words in (["table", "grid"], ["compare", "grid"], ["table", "--events", "outputs/grid"], ["table", "--help"]):
         done = process(*words, after=heavy)
         assert (done.status, done.err) == (0, "")
         assert done.out.splitlines()[-1] == ""
