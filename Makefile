@@ -11,7 +11,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | tr ' ' '-')
 
 BENCHMARKS := sweep_overhead two_workers driver_memory resident_memory tracking_overhead tracking_growth table \
-	reading_growth event_reading phase_truth bound_truth
+	reading_growth event_reading phase_truth bound_truth \
+	tutorial_epoch tutorial_run tutorial_equal peers
+# The tools that are compared with. Without a network they are left out, and the page says so.
+PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-kill test-deaths bench lint clean FORCE
@@ -37,8 +40,9 @@ test-kill: $(STAMP)
 test-deaths: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/deaths.py --write docs/reliability.md
 
-bench: $(STAMP)
+bench: $(PEERS)
 	for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name --write || exit; done
+	$(BIN)/python -m benchmarks.summary --write
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -56,6 +60,11 @@ $(STAMP): $(if $(wildcard $(BIN)/python),,FORCE)
 	$(BIN)/python -m pip install --editable '.[dev]' --constraint constraints.txt
 	@rm -f $(VENV)/.installed-*
 	@touch $@
+
+$(PEERS): $(STAMP)
+	@rm -f $(VENV)/.peers-*
+	$(BIN)/python -m pip install --editable '.[bench]' --constraint constraints.txt && touch $@ || \
+		echo "note: the tools of the extra [bench] could not be installed; those that are not there are left out" >&2
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -8,7 +8,16 @@ from pathlib import Path
 
 from benchmarks.rows import HEADING, Row, as_line
 
-__all__ = ["BENCHMARKS", "MEASUREMENT", "RELIABILITY", "described_machine", "section", "write_row", "write_section"]
+__all__ = [
+    "BENCHMARKS",
+    "MEASUREMENT",
+    "RELIABILITY",
+    "described_machine",
+    "read_rows",
+    "section",
+    "write_row",
+    "write_section",
+]
 
 _DOCS = Path(__file__).resolve().parents[1] / "docs"
 BENCHMARKS = _DOCS / "benchmarks.md"
@@ -36,6 +45,21 @@ def section(rows: Sequence[Row], *, machine: str, command: str, day: datetime.da
     """The table of a script, and below it where, when and how it was made."""
     lines = [as_line(HEADING), as_line(["---"] * len(HEADING)), *(as_line(row.fields) for row in rows)]
     return "\n".join([*lines, "", f"`{command}`, {day.isoformat()}, on {machine}.", ""])
+
+
+def read_rows(page: Path) -> dict[str, list[Row]]:
+    """The rows that stand on the page, by the script that wrote them; none where nothing was measured yet."""
+    found = re.findall(r"^<!-- begin (\w+) -->\n(.*?)^<!-- end \1 -->", page.read_text(), re.DOTALL | re.MULTILINE)
+    return {name: [Row(*line[2:-2].split(" | ")) for line in _body(text)] for name, text in found}
+
+
+def _body(text: str) -> list[str]:
+    """The lines of the table of rows in a section, without its heading."""
+    lines = text.splitlines()
+    heading = as_line(HEADING)
+    if heading not in lines:
+        return []
+    return [line for line in lines[lines.index(heading) + 2 :] if line.startswith("| ")]
 
 
 def write_section(page: Path, name: str, text: str) -> None:

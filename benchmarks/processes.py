@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Finished", "run_python"]
+__all__ = ["Finished", "clean_environment", "run_python"]
 
 _ROOT = Path(__file__).resolve().parents[1]
 # Variables that would let a command do other than it does for somebody who has just installed it.
@@ -26,15 +26,13 @@ class Finished:
 
 def run_python(*words: str, folder: Path) -> Finished:
     """Run `python WORDS` in `folder`. Raises `RuntimeError` where it does not end with status 0."""
-    environment = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
-    environment["PYTHONPATH"] = str(_ROOT)
     output = folder / ".output"
     with output.open("w+") as said:
         begin = time.perf_counter()
         process = subprocess.Popen(
             [sys.executable, *words],
             cwd=folder,
-            env=environment,
+            env=clean_environment(),
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=subprocess.STDOUT,
@@ -46,6 +44,12 @@ def run_python(*words: str, folder: Path) -> Finished:
     if process.returncode != 0:
         raise RuntimeError(f"python {_shown(words)} ended with status {process.returncode}:\n{text}")
     return Finished(seconds, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024), text)
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's variables without those that would change what is measured; this checkout is imported."""
+    environment = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
+    return {**environment, "PYTHONPATH": str(_ROOT)}
 
 
 def _shown(words: Sequence[str]) -> str:

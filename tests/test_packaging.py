@@ -148,6 +148,9 @@ def executable(path: Path, text: str) -> Path:
     return path
 
 
+TOOL = 'echo "${0##*/} $*" >> calls.txt'
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """The set-up's files beside a Python whose virtual environments only write down what is asked of them."""
@@ -156,8 +159,7 @@ def project(tmp_path: Path) -> Path:
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy2(ROOT / name, folder / name)
     shutil.copytree(ROOT / ".ci", folder / ".ci")
-    tool = 'echo "${0##*/} $*" >> calls.txt'
-    executable(tmp_path / "tool", tool)
+    executable(tmp_path / "tool", TOOL)
     executable(
         tmp_path / "python",
         '[ "$1" = -c ] && exit 0\n'
@@ -199,6 +201,20 @@ class TestMake:
         (project / ".venv" / "bin" / "python").unlink()
         make(project, "demo")
         assert calls(project)[2:] == [self.INSTALL, "runmanager demo"]
+
+    def test_bench_installs_what_it_compares_with_once_and_goes_on_without_it(self, project: Path) -> None:
+        install = self.INSTALL.replace("dev", "bench")
+        measures = ["python -m benchmarks.peers --write", "python -m benchmarks.summary --write"]
+        for expected in ([self.INSTALL, install, *measures], measures):
+            assert make(project, "bench", "BENCHMARKS=peers").returncode == 0
+            assert calls(project) == expected
+            (project / "calls.txt").unlink()
+        (stamp,) = (project / ".venv").glob(".peers-*")
+        stamp.unlink()
+        executable(project / ".venv/bin/python", f"{TOOL}; case $* in *bench]*) exit 1; esac")
+        done = make(project, "bench", "BENCHMARKS=peers")
+        assert (done.returncode, calls(project)) == (0, [install, *measures])
+        assert "those that are not there are left out" in done.stderr
 
     def test_refuses_an_unfit_python_in_one_line(self, project: Path) -> None:
         executable(project.parent / "python", '[ "$1" = --version ] && echo Python 3.9.1 || exit 1')

@@ -1,0 +1,150 @@
+"""The sides of the tutorial's benchmarks, each a process that takes turns: an epoch or a whole run, theirs and ours.
+
+python -m benchmarks.mnist_sides tutorial-epoch --data DIR --batch-size 1000
+"""
+
+import argparse
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from benchmarks.our_training import CNN_ON_MNIST, FASTEST, Listener, composed, train
+from benchmarks.sides import Turns
+from benchmarks.tutorial import (
+    LEARNING_RATE,
+    Tally,
+    TutorialManager,
+    TutorialNetwork,
+    training_set,
+    tutorial_epoch,
+    tutorial_loader,
+)
+from runmanager.records.run import EpochRecord
+from runmanager.tracking.calibration import best_seconds, probes
+from runmanager.tracking.timer import clock_for
+from runmanager.tracking.work import step_work
+
+__all__ = ["NUM_EPOCHS_A_RUN", "NUM_SAMPLES", "serve_our_epochs"]
+
+NUM_SAMPLES = 60_000
+NUM_EPOCHS_A_RUN = 2
+_ENDLESS = 1_000_000
+_CEILING_SECONDS = 0.5
+
+
+def _tutorial_epochs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
+    """Epochs of one training, without the run manager."""
+    torch.manual_seed(0)
+    loader = tutorial_loader(training_set(data), batch_size)
+    network = TutorialNetwork().to(device)
+    optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
+
+    def epoch() -> None:
+        tutorial_epoch(network, loader, optimizer, Tally())  # it fetches each step's loss, and so waits for the device
+
+    turns.serve(partial(_seconds, epoch))
+
+
+def _our_epochs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
+    """Epochs of one run."""
+    serve_our_epochs([*_words(data, batch_size, device), *FASTEST], turns)
+
+
+def serve_our_epochs(words: Sequence[str], turns: Turns) -> None:
+    """Take turns with epochs of one run of the cell that `words` say; told of each is its own `epoch_seconds`."""
+
+    def ended(record: EpochRecord, _: Sequence[float]) -> bool:
+        assert record.epoch_seconds is not None
+        turns.tell(record.epoch_seconds)
+        return turns.wait()
+
+    with tempfile.TemporaryDirectory() as folder:
+        once = ("checkpoint.every=0", f"epochs={_ENDLESS}")
+        train(composed([*words, *once]), Path(folder), listener=Listener(turns.wait, ended))
+
+
+def _tutorial_runs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
+    """Whole runs with the run manager, from the network's making to the last byte in its files."""
+    dataset = training_set(data)
+
+    def run(folder: Path) -> None:
+        torch.manual_seed(0)
+        network, loader = TutorialNetwork().to(device), tutorial_loader(dataset, batch_size)
+        optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
+        manager = TutorialManager(folder, network, loader, lr=LEARNING_RATE, batch_size=batch_size, device=device)
+        for tally in manager.epochs(NUM_EPOCHS_A_RUN):
+            tutorial_epoch(network, loader, optimizer, tally)
+        manager.save(folder / "results")
+
+    turns.serve(partial(_in_a_new_folder, run))
+
+
+def _our_runs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
+    """Whole runs with all that ours does beside: data read, validation, checkpoints, records, tables, report."""
+    tracked = (f"epochs={NUM_EPOCHS_A_RUN}", "tensorboard.histograms=true")
+    turns.serve(
+        partial(_in_a_new_folder, partial(train, composed([*_words(data, batch_size, device), *tracked, *FASTEST])))
+    )
+
+
+def _ceiling(_: Path, batch_size: int, device: str, turns: Turns) -> None:
+    """The seconds that an epoch's FLOP would take at the rate of the device's best matrix product."""
+    steps, rest = divmod(NUM_SAMPLES, batch_size)
+    assert rest == 0
+    flop = step_work(TutorialNetwork(), torch.empty(batch_size, 1, 28, 28)).flop
+    assert flop is not None
+    where = torch.device(device)
+    (probe,) = (probe for probe in probes(where) if probe.name == "fp32")
+
+    def best() -> float:
+        seconds = best_seconds([probe], clock_for(where), seconds=_CEILING_SECONDS)
+        return steps * flop * seconds[probe.name] / probe.amount
+
+    turns.serve(best)
+
+
+def _words(data: Path, batch_size: int, device: str) -> list[str]:
+    return [*CNN_ON_MNIST, f"data_root={data}", f"batch_size={batch_size}", f"device={device}"]
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def _in_a_new_folder(work: Callable[[Path], object]) -> float:
+    folder = Path(tempfile.mkdtemp())
+    try:
+        return _seconds(partial(work, folder))
+    finally:
+        shutil.rmtree(folder)
+
+
+_SIDES: dict[str, Callable[[Path, int, str, Turns], None]] = {
+    "tutorial-epoch": _tutorial_epochs,
+    "our-epoch": _our_epochs,
+    "tutorial-run": _tutorial_runs,
+    "our-run": _our_runs,
+    "ceiling": _ceiling,
+}
+
+
+def main() -> None:
+    """Take turns as the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("side", choices=_SIDES)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--batch-size", type=int, required=True)
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args()
+    _SIDES[options.side](options.data, options.batch_size, options.device, Turns())
+
+
+if __name__ == "__main__":
+    main()

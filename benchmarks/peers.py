@@ -1,0 +1,90 @@
+"""Other tools of the same trade beside ours, in turns: PyTorch Lightning's loop, and trackers.
+
+They come with `pip install '.[bench]'`; one that is not installed is left out, and its row says so.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks import lightning_sides, tracker_sides
+from benchmarks.command import Settings, carry_out
+from benchmarks.interleaving import Patience
+from benchmarks.mnist_files import find_or_generate
+from benchmarks.rows import Row, compared
+from benchmarks.sides import sides_in_turns
+from benchmarks.trackers import OURS, PEERS, UNTRACKED, version_of
+
+__all__ = ["measure"]
+
+_LIGHTNING = "lightning"
+_SAID = {
+    "steps": "tracking a step: its loss written, its correct predictions counted",
+    "epochs": f"epoch of the CNN, {tracker_sides.NUM_STEPS} tracked steps, batch size {tracker_sides.BATCH_SIZE}",
+}
+_PATIENCE = Patience(min_rounds=5, max_rounds=15, max_seconds=40, half_width=0.03)
+"""For each of the three: Lightning's epoch, a tracked step, a tracked epoch."""
+
+
+def measure(settings: Settings) -> list[Row]:
+    """The rows of Lightning's epochs, of a step's tracking, and of tracked epochs."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        return [
+            *_lightning_rows(settings, folder),
+            *_tracker_rows(settings, folder, "steps"),
+            *_tracker_rows(settings, folder, "epochs"),
+        ]
+
+
+def _lightning_rows(settings: Settings, folder: Path) -> list[Row]:
+    version = version_of(_LIGHTNING)
+    if version is None:
+        return [_missing("epoch by PyTorch Lightning / ours", _LIGHTNING)]
+    images = find_or_generate(folder)
+    words = ("--data", str(images.root), "--device", settings.device)
+    sides = {side: ("-m", "benchmarks.lightning_sides", side, *words) for side in lightning_sides.SIDES}
+    seconds = _in_turns(settings, folder, sides)
+    what = f"epoch of {lightning_sides.NUM_SAMPLES:,} images ({images.name}), batch size {lightning_sides.BATCH_SIZE}"
+    pairs = {
+        f"{what}: PyTorch Lightning {version}, torchvision's dataset in a DataLoader / ours": ("lightning", "ours"),
+        f"epoch of as many, our network and resident loader on both sides: PyTorch Lightning {version} / ours": (
+            "lightning with our loader",
+            "ours with nothing but the loader",
+        ),
+    }
+    return [
+        compared(said, ours=seconds[ours], other=seconds[other], inverse=True)[0]
+        for said, (other, ours) in pairs.items()
+    ]
+
+
+def _tracker_rows(settings: Settings, folder: Path, work: str) -> list[Row]:
+    versions = {name: version_of(needs) for name, (needs, _) in PEERS.items()}
+    there = [name for name, version in versions.items() if version is not None]
+    # Nothing is tracked in no time, so only an epoch that trains is compared with that.
+    beside = [UNTRACKED] if work == "epochs" else []
+    words = ("-m", "benchmarks.tracker_sides", "--device", settings.device, work)
+    sides = {name: (*words, name) for name in (OURS, *beside, *there)}
+    seconds = _in_turns(settings, folder, sides)
+    rows = []
+    for name in (*beside, *PEERS):
+        version = f" {versions[name]}" if versions.get(name) else ""
+        what = f"{_SAID[work]}: {name}{version} / ours"
+        if name in seconds:
+            rows.append(compared(what, ours=seconds[OURS], other=seconds[name], inverse=True)[0])
+        else:
+            rows.append(_missing(what, PEERS[name][0]))
+    return rows
+
+
+def _in_turns(settings: Settings, folder: Path, sides: Mapping[str, tuple[str, ...]]) -> dict[str, list[float]]:
+    return sides_in_turns(sides, folder=folder, patience=settings.patience, seed=settings.seed)
+
+
+def _missing(what: str, distribution: str) -> Row:
+    return Row(what, f"left out: {distribution} is not installed", rounds="0")
+
+
+if __name__ == "__main__":
+    carry_out("peers", measure, summary=__doc__, patience=_PATIENCE, has_device=True)

@@ -1,0 +1,87 @@
+"""A tracker's side, in a process that takes turns: epochs that do nothing but track, or that train as well.
+
+python -m benchmarks.tracker_sides steps "W&B offline"
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+from benchmarks.sides import Turns
+from benchmarks.trackers import OURS, PEERS, UNTRACKED, Tracker, begin_tracker
+from benchmarks.tutorial import LEARNING_RATE, TutorialNetwork
+from runmanager.tracking.timer import clock_for
+
+__all__ = ["BATCH_SIZE", "NUM_STEPS"]
+
+NUM_STEPS, BATCH_SIZE = 100, 100
+"""Of an epoch, which takes about a second where it trains."""
+
+
+def _steps(tracker: Tracker, network: torch.nn.Module, device: torch.device) -> Callable[[], float]:
+    """Epochs that only track; told are seconds a step."""
+    loss, preds = torch.tensor(0.5, device=device), torch.rand(BATCH_SIZE, 10, device=device)
+    labels = torch.zeros(BATCH_SIZE, dtype=torch.int64, device=device)
+
+    def epoch() -> float:
+        begin = time.perf_counter()
+        with tracker.epoch() as tracked:
+            for _ in range(NUM_STEPS):
+                tracked.track(loss, preds, labels)
+        clock_for(device).synchronize()
+        return (time.perf_counter() - begin) / NUM_STEPS
+
+    return epoch
+
+
+def _epochs(tracker: Tracker, network: torch.nn.Module, device: torch.device) -> Callable[[], float]:
+    """Epochs of training, with images that lie in memory; told are seconds an epoch."""
+    optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
+    count = NUM_STEPS * BATCH_SIZE
+    dataset = TensorDataset(torch.rand(count, 1, 28, 28), torch.randint(10, (count,)))
+    loader: DataLoader[Any] = DataLoader(dataset, batch_size=BATCH_SIZE)
+
+    def epoch() -> float:
+        begin = time.perf_counter()
+        with tracker.epoch() as tracked:
+            for images, labels in tracked.batches(loader):
+                optimizer.zero_grad()
+                preds = network(images)
+                loss = F.cross_entropy(preds, labels)
+                loss.backward()
+                optimizer.step()
+                tracked.track(loss, preds, labels)
+        clock_for(device).synchronize()
+        return time.perf_counter() - begin
+
+    return epoch
+
+
+_WORK = {"steps": _steps, "epochs": _epochs}
+
+
+def main() -> None:
+    """Take turns as the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("work", choices=_WORK)
+    parser.add_argument("tracker", choices=[OURS, UNTRACKED, *PEERS])
+    parser.add_argument("--device", type=torch.device, default="cpu")
+    options = parser.parse_args()
+    turns = Turns()
+    torch.manual_seed(0)
+    network = TutorialNetwork().to(options.device)
+    with tempfile.TemporaryDirectory() as folder:
+        tracker = begin_tracker(options.tracker, Path(folder), network, options.device)
+        turns.serve(_WORK[options.work](tracker, network, options.device))
+        tracker.end()
+
+
+if __name__ == "__main__":
+    main()

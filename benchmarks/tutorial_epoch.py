@@ -1,0 +1,58 @@
+"""The tutorial's epoch and ours: the same network, images, batch size and number of optimiser steps, in turns.
+
+Ours has the settings that make it fastest, and its seconds are those of its own record. Beside it stands the share of
+the machine's best matrix product that either reaches: the epoch's FLOP at that rate, which is measured in each round
+too, over the epoch's seconds.
+"""
+
+import tempfile
+from pathlib import Path
+
+from benchmarks.command import Settings, carry_out
+from benchmarks.interleaving import Patience, ratio_of
+from benchmarks.mnist_files import MnistFiles, find_or_generate
+from benchmarks.mnist_sides import NUM_SAMPLES
+from benchmarks.rows import Budget, Row, compared
+from benchmarks.sides import sides_in_turns
+
+__all__ = ["measure"]
+
+_BUDGETS = {1000: Budget(3, is_least=True), 10_000: Budget(4, is_least=True)}
+_SIDES = ("our-epoch", "tutorial-epoch", "ceiling")
+_PATIENCE = Patience(min_rounds=5, max_rounds=15, max_seconds=75, half_width=0.02)
+"""For each batch size."""
+
+
+def measure(settings: Settings) -> list[Row]:
+    """Two rows a batch size: the epochs' times, and the shares of the ceiling."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        images = find_or_generate(folder)
+        pairs = [_rows(settings, folder, images, batch_size) for batch_size in _BUDGETS]
+    return [*(times for times, _ in pairs), *(shares for _, shares in pairs)]
+
+
+def _rows(settings: Settings, folder: Path, images: MnistFiles, batch_size: int) -> tuple[Row, Row]:
+    words = ("--data", str(images.root), "--batch-size", str(batch_size), "--device", settings.device)
+    sides = {side: ("-m", "benchmarks.mnist_sides", side, *words) for side in _SIDES}
+    seconds = sides_in_turns(sides, folder=folder, patience=settings.patience, seed=settings.seed)
+    ours, tutorial, ceiling = seconds.values()
+    times, ratio = compared(
+        f"epoch of {images.name}, {NUM_SAMPLES:,}, batch size {batch_size}: the tutorial's loop / ours",
+        ours=ours,
+        other=tutorial,
+        budget=None if settings.device != "cpu" else _BUDGETS[batch_size],
+        inverse=True,
+    )
+    shares = Row(
+        f"share of the best matrix product's rate that the epoch reaches, batch size {batch_size}: ours / tutorial's",
+        f"{ratio_of(ceiling, ours).value:.2%}",
+        f"{ratio_of(ceiling, tutorial).value:.2%}",
+        str(ratio),
+        str(ratio.rounds),
+    )
+    return times, shares
+
+
+if __name__ == "__main__":
+    carry_out("tutorial_epoch", measure, summary=__doc__, patience=_PATIENCE, has_device=True)

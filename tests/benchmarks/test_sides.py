@@ -1,0 +1,48 @@
+"""Sides that live in processes of their own: they work in their turns only, and what they tell is a figure."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.interleaving import Patience
+from benchmarks.sides import Side, sides_in_turns
+
+COUNTS = """
+import sys
+from benchmarks.sides import Turns
+turns, count = Turns(), 0
+print("this is no figure")
+while turns.wait():
+    count += 1
+    print("nor is this")
+    turns.tell(count * float(sys.argv[1]))
+open(sys.argv[2], "w").write(str(count))
+"""
+DIES = "from benchmarks.sides import Turns; Turns().wait(); raise ValueError('no more')"
+HANGS = "import time; time.sleep(600)"
+
+
+def test_sides_work_in_their_turns_and_end_at_the_end(tmp_path: Path) -> None:
+    ends = {name: tmp_path / name for name in ("one", "two")}
+    sides = {name: ("-c", COUNTS, step, str(ends[name])) for name, step in (("one", "0.5"), ("two", "2"))}
+    seconds = sides_in_turns(sides, folder=tmp_path, patience=Patience(min_rounds=3, max_rounds=3), seed=0)
+    assert seconds == {"one": [1.0, 1.5, 2.0], "two": [4.0, 6.0, 8.0]}  # the first turn was the warm-up
+    assert [path.read_text() for path in ends.values()] == ["4", "4"]
+
+
+def test_a_side_that_dies_says_why(tmp_path: Path) -> None:
+    with Side("-c", DIES, folder=tmp_path) as side:
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=r"has ended:\n(.|\n)*ValueError: no more"):
+                side()
+
+
+def test_a_side_that_hangs_is_given_up_and_ended(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with (
+        pytest.raises(RuntimeError, match=r"has told nothing for 0.2 s"),
+        Side("-c", HANGS, folder=tmp_path, most_seconds=0.2) as side,
+    ):
+        side()
+    assert time.monotonic() - began < 300  # nobody waited for its sleep
