@@ -12,11 +12,12 @@ from runmanager.app.queued import QueuedCells
 from runmanager.app.summary import show_results
 from runmanager.errors import RecordError
 from runmanager.launching.slurm_queue import WAITING_STATES, SlurmQueue
+from runmanager.records.files import FileMark, mark_of
 from runmanager.records.heartbeat import HeartbeatObserver, last_heard, read_beat
-from runmanager.records.paths import RunPaths, SweepPaths
+from runmanager.records.paths import RECORD, RunPaths, SweepPaths
 from runmanager.records.run import RunRecord
 from runmanager.records.states import Status
-from runmanager.records.store import read_epochs, read_record, run_folders
+from runmanager.records.store import read_epochs, read_record, run_names
 from runmanager.records.sweep import PlannedCell, SweepRecord, read_sweep_record
 
 __all__ = ["CellState", "SweepReader", "SweepState", "epochs_of", "follow_sweep", "show_state"]
@@ -100,13 +101,14 @@ class SweepReader:
         self._paths = paths
         self._observer = observer or HeartbeatObserver()
         self._queued = QueuedCells(paths, queue, clock=self._observer.clock)
-        self._known: dict[str, tuple[tuple[int, int], CellState]] = {}
-        self._last: dict[str, tuple[int, int]] | None = None
+        self._plan: tuple[FileMark | None, SweepRecord | None] = (None, None)
+        self._known: dict[str, tuple[FileMark, CellState]] = {}
+        self._last: dict[str, FileMark] | None = None
         self._changed_at = self._observer.clock()
 
     def read(self) -> SweepState:
         """The state now. Raises `RecordError` where sweep.json is damaged."""
-        plan = read_sweep_record(self._paths)
+        plan = self._read_plan()
         jobs = self._queued.look()  # first: a job that is over by now has left its run's end behind
         cells = _in_order(plan.planned if plan else (), self._runs(), self._paths)
         stored = {name: mark for name, (mark, _) in self._known.items()}
@@ -121,23 +123,30 @@ class SweepReader:
         is_put_back = cell.is_ended and job in WAITING_STATES and self._queued.asked_at >= self._changed_at
         return replace(cell, is_queued=None if job is None else bool(job), is_put_back=is_put_back)
 
-    def _runs(self) -> list[CellState]:
-        return [self._run(RunPaths(folder)) for folder in run_folders(self._paths)]
+    def _read_plan(self) -> SweepRecord | None:
+        mark = mark_of(self._paths.record)
+        if mark != self._plan[0]:
+            self._plan = (mark, read_sweep_record(self._paths))
+        return self._plan[1]
 
-    def _run(self, paths: RunPaths) -> CellState:
+    def _runs(self) -> list[CellState]:
+        return [self._run(name) for name in run_names(self._paths)]
+
+    def _run(self, name: str) -> CellState:
+        known = self._known.get(name)
         try:
-            stat = paths.record.stat()
-            mark = (stat.st_mtime_ns, stat.st_ino)
-            known = self._known.get(paths.name)
+            mark = mark_of(f"{self._paths.runs}/{name}/{RECORD}")
+            if mark is None:
+                return CellState(self._paths.run(name), None)  # Hydra makes the folder before the run claims it
             if known is None or known[0] != mark:
-                known = (mark, CellState(paths, read_record(paths)))
-                self._known[paths.name] = known
-        except FileNotFoundError:
-            return CellState(paths, None)  # Hydra makes the folder before the run claims it
-        except RecordError:
-            return CellState(paths, None, is_damaged=True)
-        record = known[1].record
-        return CellState(paths, self._observer.observed(paths, record) if record else None)
+                paths = self._paths.run(name)
+                known = self._known[name] = (mark, CellState(paths, read_record(paths)))
+        except (OSError, RecordError):
+            return CellState(self._paths.run(name), None, is_damaged=True)
+        state = known[1]
+        if state.record is None or state.record.status is not Status.RUNNING:
+            return state
+        return CellState(state.paths, self._observer.observed(state.paths, state.record))
 
     def _is_driven(self, plan: SweepRecord | None) -> bool | None:
         lives = [driver.is_alive() for driver in (plan.drivers if plan else ())]

@@ -125,6 +125,7 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
         raise ConfigurationError(faults)
     import hydra
 
+    from runmanager.app.groups import groups_without_copies
     from runmanager.app.schema import conf_folder
     from runmanager.tracking.provenance import said_to_children
 
@@ -132,7 +133,12 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # somebody's own parts lie where the command is given
     application = hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(task)
-    with said_to_children(called), _arguments(command.for_hydra()), warnings.catch_warnings():
+    with (
+        said_to_children(called),
+        _arguments(command.for_hydra()),
+        groups_without_copies(),
+        warnings.catch_warnings(),
+    ):
         warnings.filterwarnings("ignore", message=".*version_base.*")  # Hydra 1.4 wants to be without it
         application()
 

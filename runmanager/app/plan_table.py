@@ -31,14 +31,16 @@ def plan_table(plan: Sequence[PlannedRun], sweep: SweepPaths | None, *, workers:
 
 
 def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None, workers: int) -> str:
+    left = sum(run.is_to_run for run in plan)
+    if not left:
+        return ""
     measured = [
         run.record.run_seconds
-        for run in (read_sweep(sweep).runs if sweep else ())
+        for run in (read_sweep(sweep, epochs_of=lambda _: False).runs if sweep else ())
         if run.record.status is Status.FINISHED and run.record.run_seconds is not None
     ]
-    left = sum(run.is_to_run for run in plan)
-    if not measured or not left:
-        return "" if not left else "No run of this sweep is measured yet, so there is no estimate of the time."
+    if not measured:
+        return "No run of this sweep is measured yet, so there is no estimate of the time."
     at_once = min(workers, left)
     turns = math.ceil(left / at_once)
     how = "one after the other" if at_once == 1 else f"with {at_once} at once"

@@ -27,7 +27,7 @@ from runmanager.app.schema import Config
 from runmanager.app.watching import SweepWatcher
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
-from runmanager.launching.plan import Action, PlannedRun, Resume, plan_runs
+from runmanager.launching.plan import Action, PlannedRun, Resume, plan_runs, wants_epochs
 from runmanager.launching.slurm import SlurmLauncher
 from runmanager.records.heartbeat import HeartbeatObserver, timeout_faults
 from runmanager.records.paths import SweepPaths
@@ -290,7 +290,7 @@ def _folder_for(config: Config) -> SweepPaths | None:
 def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedRun]:
     commit, clean = commit_of(Path.cwd())
     now = Environment(commit=commit, commit_clean=clean, libraries=library_versions())
-    stored = read_sweep(sweep).runs if sweep else []
+    stored = read_sweep(sweep, epochs_of=wants_epochs).runs if sweep else []
     if config.resume == Resume.MUST and not stored:
         where = sweep.root if sweep else "a fresh folder"
         raise UsageError(f"`resume=must` must find runs in {where}, got none; leave it out to start.")

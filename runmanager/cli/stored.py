@@ -15,7 +15,7 @@ from runmanager.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from runmanager.records.store import SweepContents
+    from runmanager.records.store import Damage
     from runmanager.results.columns import Table
 
 __all__ = ["ComparisonFormat", "TableFormat", "compare", "table"]
@@ -60,11 +60,11 @@ def table(
     """Show a sweep's results: one row a run (in text one for all seeds of a cell), the fastest epoch first."""
     from runmanager.cli.sorting import sorted_by
     from runmanager.results import formats
-    from runmanager.results.reading import read_results
+    from runmanager.results.reading import read_summary
     from runmanager.results.table import result_rows
 
     paths = find_sweep(sweep)
-    contents, plan = read_results(paths)
+    contents, plan = read_summary(paths)
     results = result_rows(contents, plan)
     if format_ is TableFormat.TEXT and not each:
         from runmanager.results.seeds import collapse_seeds
@@ -83,7 +83,7 @@ def table(
     elif format_ is TableFormat.HTML:
         _print(formats.to_html(results, title=f"Results of {paths.name}"))
     else:
-        _warn_of_damage(contents)
+        _warn_of_damage(contents.damaged)
         _print(formats.to_csv(results) if format_ is TableFormat.CSV else formats.to_json(results))
 
 
@@ -143,7 +143,7 @@ def compare(
     elif format_ is ComparisonFormat.MARKDOWN:
         _print(formats.to_markdown(dataclasses.replace(pairs, notes=(*pairs.notes, *explained))))
     else:
-        _warn_of_damage(contents)
+        _warn_of_damage(contents.damaged)
         _print(formats.to_csv(pairs) if format_ is ComparisonFormat.CSV else formats.to_json(pairs))
 
 
@@ -158,9 +158,9 @@ def _show_pairs(pairs: "Table", said: Sequence[str], *, show_all: bool) -> None:
         _print("\n".join([*pairs.notes, *said, ""]))
 
 
-def _warn_of_damage(contents: "SweepContents") -> None:
+def _warn_of_damage(damaged: "Sequence[Damage]") -> None:
     """Say on stderr what the tables for people say in a note: rows that are missing from the output."""
-    for damage in contents.damaged:
+    for damage in damaged:
         print(f"warning: not read: {damage.message}", file=sys.stderr)
 
 

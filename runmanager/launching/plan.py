@@ -10,7 +10,16 @@ from runmanager.records.run import Environment, RunRecord
 from runmanager.records.states import Reason, Status
 from runmanager.records.store import StoredRun
 
-__all__ = ["Action", "Cell", "PlannedRun", "Resume", "is_left_undone", "plan_runs", "still_to_run"]
+__all__ = [
+    "Action",
+    "Cell",
+    "PlannedRun",
+    "Resume",
+    "is_left_undone",
+    "plan_runs",
+    "still_to_run",
+    "wants_epochs",
+]
 
 
 class Action(StrEnum):
@@ -82,6 +91,11 @@ def plan_runs(
         _plan(cell, found.get(cell.signature), sweep, resume=resume, rerun_changed=rerun_changed, now=now)
         for cell in ordered
     ]
+
+
+def wants_epochs(record: RunRecord) -> bool:
+    """Whether the plan of a stored run says how far it got; the epochs of the others need not be read."""
+    return record.status not in (Status.FINISHED, Status.SKIPPED)
 
 
 def _plan(

@@ -11,7 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-__all__ = ["LineAppender", "complete_lines", "content_of", "replace_file", "replacement"]
+__all__ = ["FileMark", "LineAppender", "content_of", "mark_of", "replace_file", "replacement", "whole_lines"]
+
+FileMark = tuple[int, int, int, int]
+"""When a file and its inode changed last (ns since 1970), its size, its inode: another mark is another file."""
 
 
 _CHUNK = 1 << 16  # bytes: a run's files fit
@@ -146,10 +149,19 @@ def content_of(path: str | Path) -> bytes:
         os.close(handle)
 
 
-def complete_lines(path: str | Path) -> list[bytes]:
-    """The lines of a file without a torn last one; none if there is no file. Raises `OSError`."""
+def mark_of(path: str | Path) -> FileMark | None:
+    """The mark of a file as it is now; None where there is none. Raises `OSError`."""
     try:
-        *lines, _torn = content_of(path).split(b"\n")
+        stat = os.stat(path)  # noqa: PTH116  # a `Path` for each of ten thousand runs would be dearer
     except FileNotFoundError:
-        return []
-    return [line for line in lines if line and not line.isspace()]
+        return None
+    return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino
+
+
+def whole_lines(path: str | Path) -> bytes:
+    """What a file holds but for a torn last line; nothing if there is no file. Raises `OSError`."""
+    try:
+        data = content_of(path)
+    except FileNotFoundError:
+        return b""
+    return data[: data.rfind(b"\n") + 1]

@@ -116,6 +116,11 @@ class SweepPaths:
         return self.root / "epochs.csv"
 
     @property
+    def summaries(self) -> Path:
+        """What a table needs of the runs that have ended; it may go at any time, and is made again."""
+        return self.root / ".summaries"
+
+    @property
     def slurm(self) -> Path:
         """What Slurm's jobs leave: their output, and what was handed to them."""
         return self.root / "slurm"

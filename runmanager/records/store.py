@@ -3,10 +3,10 @@
 import datetime
 import os
 import shutil
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -14,16 +14,29 @@ from runmanager.errors import RecordError
 from runmanager.records.attempts import last_sign
 from runmanager.records.claims import give_back
 from runmanager.records.collecting import collector_at_rest
-from runmanager.records.files import LineAppender, complete_lines, content_of, replace_file
+from runmanager.records.files import LineAppender, content_of, replace_file, whole_lines
 from runmanager.records.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.paths import EPOCHS, RECORD, RunPaths, SweepPaths
 from runmanager.records.run import SCHEMA_VERSION, Attempt, EpochRecord, RunRecord
 from runmanager.records.states import Status
 from runmanager.records.turns import Turn, read_turns
 
-__all__ = ["Damage", "RunFolder", "StoredRun", "SweepContents", "last_moment", "read_record", "read_run", "read_sweep"]
-
-_T = TypeVar("_T")
+__all__ = [
+    "Damage",
+    "RunFolder",
+    "StoredRun",
+    "SweepContents",
+    "decode_file",
+    "encode_record",
+    "last_moment",
+    "order_of_start",
+    "read_epochs",
+    "read_record",
+    "read_run",
+    "read_sweep",
+    "read_tolerantly",
+    "run_names",
+]
 
 
 class RunFolder:
@@ -102,28 +115,43 @@ class RunFolder:
 
 
 def encode_record(record: msgspec.Struct) -> bytes:
+    """A record as it stands in its file, to be read by people too."""
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+
+
+class _Versioned(msgspec.Struct):
+    schema_version: int = SCHEMA_VERSION
+
+
+class _HasVersion(Protocol):
+    @property
+    def schema_version(self) -> int: ...
+
+
+_T = TypeVar("_T", bound=_HasVersion)
 
 
 def decode_file(path: str | Path, decoder: msgspec.json.Decoder[_T]) -> _T:
     """A versioned JSON file; unknown fields are tolerated, a newer `schema_version` is refused by name."""
     try:
         data = content_of(path)
-        version = _VERSION_DECODER.decode(data).schema_version
+        try:
+            decoded = decoder.decode(data)
+            version = decoded.schema_version
+        except msgspec.MsgspecError:
+            version = _VERSION_DECODER.decode(data).schema_version  # a newer file may have other types
+            if version <= SCHEMA_VERSION:
+                raise
         if version > SCHEMA_VERSION:
             raise RecordError(
                 f"{path} must have a schema_version of at most {SCHEMA_VERSION}, got {version}; "
                 "it was written by a newer runmanager: upgrade this one."
             )
-        return decoder.decode(data)
+        return decoded
     except FileNotFoundError:
         raise RecordError(f"{path} must be a file, got nothing there.") from None
     except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise RecordError(f"{path} is damaged: {error}") from error
-
-
-class _Versioned(msgspec.Struct):
-    schema_version: int = SCHEMA_VERSION
 
 
 _VERSION_DECODER = msgspec.json.Decoder(_Versioned)
@@ -156,7 +184,7 @@ def _is_time(text: str) -> bool:
 def read_epochs(paths: RunPaths) -> list[EpochRecord]:
     """The run's epochs in order; a torn last line is left out. Raises `RecordError` for a damaged line."""
     try:
-        return [_EPOCH_DECODER.decode(line) for line in complete_lines(f"{paths.root}/{EPOCHS}")]
+        return _EPOCH_DECODER.decode_lines(whole_lines(f"{paths.root}/{EPOCHS}"))
     except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise RecordError(f"{paths.epochs} is damaged: {error}") from error
 
@@ -173,6 +201,18 @@ class StoredRun:
     epochs: Sequence[EpochRecord] = ()
     beat: Beat | None = None
     turns: Sequence[Turn] = ()
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @property
+    def signature(self) -> str:
+        return self.record.signature
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.record.settings
 
 
 @dataclass(frozen=True)
@@ -221,41 +261,66 @@ def _turns_of(paths: RunPaths, record: RunRecord) -> Sequence[Turn]:
         raise RecordError(f"{paths.turns} is damaged: {error}") from error
 
 
-def read_sweep(paths: SweepPaths, *, observer: HeartbeatObserver | None = None) -> SweepContents:
+def read_sweep(
+    paths: SweepPaths,
+    *,
+    observer: HeartbeatObserver | None = None,
+    epochs_of: Callable[[RunRecord], bool] = lambda _: True,
+) -> SweepContents:
     """Every run of a sweep. A damaged run is reported and drops no other; its epochs alone damaged, it stays.
 
-    `observer` is one that has watched runs of other hosts, and may know that they are gone.
+    `observer` is one that has watched runs of other hosts, and may know that they are gone. `epochs_of` says by a run's
+    stored record whether its epochs and turns are wanted: those of the others are left unread, and empty.
     """
-    runs, damaged = [], []
+    runs: list[StoredRun] = []
+    damaged: list[Damage] = []
     with collector_at_rest():
-        for folder in run_folders(paths):
-            run = RunPaths(folder)
-            try:
-                stored = read_record(run)
-            except RecordError as error:
-                damaged.append(Damage(run.root, str(error)))
-                continue
-            epochs: Sequence[EpochRecord] = ()
-            turns: Sequence[Turn] = ()
-            try:
-                epochs = read_epochs(run)
-                turns = _turns_of(run, stored)
-            except RecordError as error:
-                damaged.append(Damage(run.root, str(error)))
-            record = stored.observed() if observer is None else observer.observed(run, stored)
-            runs.append(StoredRun(run, record, epochs, _last_beat(run, stored), turns))
-    runs.sort(key=lambda run: (run.record.started_at or "~", run.record.name))
+        for name in run_names(paths):
+            run = read_tolerantly(paths.run(name), damaged, observer=observer, epochs_of=epochs_of)
+            if run is not None:
+                runs.append(run)
+    runs.sort(key=lambda run: order_of_start(run.record.started_at, run.record.name))
     return SweepContents(paths, runs, damaged)
+
+
+def read_tolerantly(
+    run: RunPaths,
+    damaged: list[Damage],
+    *,
+    observer: HeartbeatObserver | None = None,
+    epochs_of: Callable[[RunRecord], bool] = lambda _: True,
+) -> StoredRun | None:
+    """One run as `read_sweep` reads it; what is damaged is added to `damaged`, and without a record there is no run."""
+    try:
+        stored = read_record(run)
+    except RecordError as error:
+        damaged.append(Damage(run.root, str(error)))
+        return None
+    epochs: Sequence[EpochRecord] = ()
+    turns: Sequence[Turn] = ()
+    if epochs_of(stored):
+        try:
+            epochs = read_epochs(run)
+            turns = _turns_of(run, stored)
+        except RecordError as error:
+            damaged.append(Damage(run.root, str(error)))
+    record = stored.observed() if observer is None else observer.observed(run, stored)
+    return StoredRun(run, record, epochs, _last_beat(run, stored), turns)
+
+
+def order_of_start(started_at: str | None, name: str) -> tuple[str, str]:
+    """What runs are sorted by: when they began, those that have not last, then their names."""
+    return started_at or "~", name
 
 
 def _last_beat(paths: RunPaths, stored: RunRecord) -> Beat | None:
     return read_beat(paths.heartbeat) if stored.status is Status.RUNNING else None
 
 
-def run_folders(paths: SweepPaths) -> list[Path]:
-    """The folders under `runs/`, by name; those that are just being claimed (`.new-…`) left out."""
-    if not paths.runs.is_dir():
+def run_names(paths: SweepPaths) -> list[str]:
+    """The names of the folders under `runs/`, sorted; those that are just being claimed (`.new-…`) left out."""
+    try:
+        with os.scandir(paths.runs) as entries:
+            return sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    with os.scandir(paths.runs) as entries:
-        found = [entry.path for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
-    return [Path(path) for path in sorted(found)]  # paths take ten times as long to sort as texts

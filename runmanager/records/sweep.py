@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from runmanager.errors import RecordError, UsageError
+from runmanager.errors import UsageError
 from runmanager.records.files import locked_folder, replace_file
 from runmanager.records.grid import flatten
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import SCHEMA_VERSION
 from runmanager.records.signature import UNSIGNED
-from runmanager.records.store import decode_file, encode_record, run_folders
+from runmanager.records.store import decode_file, encode_record, run_names
 
 __all__ = [
     "PlannedCell",
@@ -150,17 +150,14 @@ def _shared(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def open_sweep(folder: Path) -> SweepPaths:
     """The sweep in `folder`. Raises `UsageError` where there is none, `RecordError` where its record is damaged."""
     paths = SweepPaths(folder)
-    if not paths.record.exists() and not run_folders(paths):
+    if run_names(paths):
+        return paths  # the runs can be read, whatever the record is
+    if read_sweep_record(paths) is None:
         raise UsageError(
             f"'{folder}' must be a sweep's folder (with a sweep.json and runs/), got "
             + ("a folder without them." if paths.root.is_dir() else "nothing there.")
             + " Sweeps lie in outputs/<name>."
         )
-    try:
-        read_sweep_record(paths)
-    except RecordError:
-        if not run_folders(paths):
-            raise
     return paths
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from runmanager.records.files import complete_lines
+from runmanager.records.files import whole_lines
 from runmanager.records.paths import RunPaths
 
 __all__ = ["Grant", "Turn", "read_turns"]
@@ -49,4 +49,4 @@ _DECODER = msgspec.json.Decoder(Turn)
 
 def read_turns(paths: RunPaths) -> list[Turn]:
     """The run's measured turns in order; a torn last line is left out. Raises `msgspec.MsgspecError`, `OSError`."""
-    return [_DECODER.decode(line) for line in complete_lines(paths.turns)]
+    return _DECODER.decode_lines(whole_lines(paths.turns))

@@ -9,7 +9,7 @@ from runmanager.records.measurements import Measurements
 from runmanager.records.run import RunRecord
 from runmanager.records.store import StoredRun
 from runmanager.results.statistics import median
-from runmanager.results.table import measured_epochs
+from runmanager.results.summary import measured_epochs
 
 __all__ = ["Bottleneck", "Kind", "find_bottleneck"]
 

@@ -1,20 +1,36 @@
 """The cells of a sweep, begun or not, and the settings that tell them apart."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from runmanager.records.grid import differing
-from runmanager.records.store import StoredRun, SweepContents
-from runmanager.records.sweep import SweepRecord
+from runmanager.records.store import Damage, StoredRun
+from runmanager.records.sweep import PlannedCell, SweepRecord
 from runmanager.results.columns import BASE_SETTINGS
 
-__all__ = ["Cell", "Cells", "gather_cells"]
+__all__ = ["Cell", "CellOf", "Cells", "CellsOf", "gather_cells"]
+
+
+class _Run(Protocol):
+    """A run as it was read, whole or in short."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def signature(self) -> str: ...
+
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
+
+
+_R = TypeVar("_R", bound=_Run)
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A cell of the sweep: its run as stored, or None while it has no folder.
+class CellOf(Generic[_R]):
+    """A cell of the sweep: its run as read, or None while it has no folder.
 
     `own` are its settings, but for those that all cells share where the plan says which these are.
     """
@@ -22,14 +38,14 @@ class Cell:
     run: str
     signature: str
     own: Mapping[str, Any]
-    stored: StoredRun | None
+    stored: _R | None
 
 
 @dataclass(frozen=True)
-class Cells:
+class CellsOf(Generic[_R]):
     """All cells of a sweep, runs in order of start, then what is pending in the order of the plan."""
 
-    cells: Sequence[Cell]
+    cells: Sequence[CellOf[_R]]
     shared: Mapping[str, Any]
     varying: Sequence[str]
 
@@ -38,7 +54,7 @@ class Cells:
         names = dict.fromkeys(name for cell in self.cells for name in cell.own)
         return list(dict.fromkeys([*self.shared, *names, "device"]))
 
-    def value(self, cell: Cell, name: str, default: Any = None) -> Any:
+    def value(self, cell: CellOf[_R], name: str, default: Any = None) -> Any:
         """A cell's value of a setting, `default` where it has none; settings without `device` mean CPU."""
         if name in cell.own:
             return cell.own[name]
@@ -50,21 +66,27 @@ class Cells:
         return [*BASE_SETTINGS, *(name for name in self.varying if name not in BASE_SETTINGS)]
 
 
-def gather_cells(sweep: SweepContents, plan: SweepRecord | None) -> Cells:
-    """The cells of the stored runs and of the plan. A damaged run's cell is not pending: it is left out."""
-    begun = {run.record.signature for run in sweep.runs}
-    damaged = {damage.path.name for damage in sweep.damaged}
+Cell = CellOf[StoredRun]
+Cells = CellsOf[StoredRun]
+
+
+def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecord | None) -> CellsOf[_R]:
+    """The cells of the runs and of the plan. The cell of a run in `damaged` is not pending: it is left out."""
+    begun = {run.signature for run in runs}
+    unread = {damage.path.name for damage in damaged}
     planned = {} if plan is None else {cell.signature: cell for cell in plan.planned}
-    pending = [cell for cell in planned.values() if cell.signature not in begun and cell.run not in damaged]
+    pending = [cell for cell in planned.values() if cell.signature not in begun and cell.run not in unread]
     shared: Mapping[str, Any] = {} if plan is None else plan.settings
     if begun <= planned.keys():
         # A signature is its settings, and the plan has already told apart what the cells share.
-        runs = [(run, planned[run.record.signature].settings) for run in sweep.runs]
-        waiting = [(cell, cell.settings) for cell in pending]
+        own: list[Mapping[str, Any]] = [planned[run.signature].settings for run in runs]
+        waiting: list[tuple[PlannedCell, Mapping[str, Any]]] = [(cell, cell.settings) for cell in pending]
     else:
-        runs = [(run, run.record.settings) for run in sweep.runs]
-        waiting = [(cell, {**shared, **cell.settings}) for cell in pending]
+        known: dict[str, Mapping[str, Any]] = {name: {**shared, **cell.settings} for name, cell in planned.items()}
+        known |= {run.signature: run.settings for run in runs if run.signature not in known}
+        own = [known[run.signature] for run in runs]
+        waiting = [(cell, known[cell.signature]) for cell in pending]
         shared = {}
-    cells = [Cell(run.record.name, run.record.signature, own, run) for run, own in runs]
-    cells += [Cell(cell.run, cell.signature, own, None) for cell, own in waiting]
-    return Cells(cells, shared, differing([cell.own for cell in cells]))
+    cells = [CellOf(run.name, run.signature, settings, run) for run, settings in zip(runs, own, strict=True)]
+    cells += [CellOf(cell.run, cell.signature, settings, None) for cell, settings in waiting]
+    return CellsOf(cells, shared, differing([cell.own for cell in cells]))

@@ -5,7 +5,7 @@ from typing import Any
 from runmanager.records.store import SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.columns import MISSING, Table, column_of
-from runmanager.results.contention import contention
+from runmanager.results.contention import contention, exposure_of
 from runmanager.results.judging import Causes, judge
 from runmanager.results.matching import Match, Matches, match_sides
 from runmanager.results.metrics import THROUGHPUT, Metric
@@ -33,7 +33,8 @@ def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOpti
 
 def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOptions) -> Table:
     """The same rows of pairs that are matched already."""
-    shared_host = {run.paths.root: causes for run, causes in zip(sweep.runs, contention(sweep.runs), strict=True)}
+    causes = contention([exposure_of(run) for run in sweep.runs])
+    shared_host = {run.paths.root: of_run for run, of_run in zip(sweep.runs, causes, strict=True)}
     settings = {name: column_of(name) for name in matches.names}
     rows = [_row(match, settings, matches.metric, shared_host, options) for match in matches.pairs]
     varying = [column for name, column in settings.items() if name in matches.cells.varying]
@@ -42,7 +43,7 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
         rows=rows,
         settings=tuple(settings.values()),
         shown=(*varying, *_shown(matches)),
-        notes=(*_nothing_to_compare(matches), *damage_notes(sweep)),
+        notes=(*_nothing_to_compare(matches), *damage_notes(sweep.damaged)),
         legend=_legend(matches),
     )
 

@@ -3,11 +3,21 @@
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 
+import msgspec
+
 from runmanager.records.attempts import spans
 from runmanager.records.run import Environment
 from runmanager.records.store import StoredRun
 
-__all__ = ["GPU_OTHERS_SHARE", "OUTSIDE_CPU_SHARE", "OVERLAP", "STEAL_SHARE", "contention"]
+__all__ = [
+    "GPU_OTHERS_SHARE",
+    "OUTSIDE_CPU_SHARE",
+    "OVERLAP",
+    "STEAL_SHARE",
+    "Exposure",
+    "contention",
+    "exposure_of",
+]
 
 OUTSIDE_CPU_SHARE = 0.25
 """Share of the host's CPU time used by others, above which a run counts as contended: beyond a quarter even a run that
@@ -24,18 +34,31 @@ OUTSIDE_LOAD = "outside load on the host"
 GPU_OTHERS = "other processes on its GPU"
 
 
-def contention(runs: Sequence[StoredRun]) -> list[tuple[str, ...] | None]:
+class Exposure(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """When a run's processes lived (see `spans`), the sessions in which it took turns, and what load it met."""
+
+    spans: tuple[tuple[str, float, float], ...]
+    sessions: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+
+
+def exposure_of(run: StoredRun) -> Exposure:
+    """What of a run says whom it met."""
+    sessions = {turn.session for turn in run.turns} | ({run.record.session} if run.record.session else set())
+    return Exposure(tuple(spans(run.record, run.epochs, run.beat)), tuple(sorted(sessions)), _outside_load(run))
+
+
+def contention(exposures: Sequence[Exposure]) -> list[tuple[str, ...] | None]:
     """What each run had to share its host with: nothing seen is `()`, None where it never started.
 
     Runs overlap whose processes lived at one time on one host. Between its attempts a run did not run, and a skipped
     one ran at no time. Those that took turns did not meet each other.
     """
-    lived = [spans(run.record, run.epochs, run.beat) for run in runs]
-    parties = _parties(runs)
-    overlapping = _overlapping([(*span, parties[at]) for at, of_run in enumerate(lived) for span in of_run])
+    parties = _parties(exposures)
+    overlapping = _overlapping((*span, parties[at]) for at, each in enumerate(exposures) for span in each.spans)
     return [
-        (*((OVERLAP,) if parties[at] in overlapping else ()), *_outside_load(run)) if lived[at] else None
-        for at, run in enumerate(runs)
+        (*((OVERLAP,) if parties[at] in overlapping else ()), *each.causes) if each.spans else None
+        for at, each in enumerate(exposures)
     ]
 
 
@@ -52,14 +75,13 @@ def _is_loaded(environment: Environment) -> bool:
     return outside > OUTSIDE_CPU_SHARE or stolen > STEAL_SHARE
 
 
-def _parties(runs: Sequence[StoredRun]) -> list[Hashable]:
+def _parties(exposures: Sequence[Exposure]) -> list[Hashable]:
     """Whom each run belongs to: those with which it took turns, in whichever of its attempts, or itself alone."""
     known: dict[str, Hashable] = {}
     parties: list[Hashable] = []
-    for at, run in enumerate(runs):
-        sessions = {turn.session for turn in run.turns} | ({run.record.session} if run.record.session else set())
-        party = next((known[each] for each in sorted(sessions) if each in known), at)
-        known |= dict.fromkeys(sessions, party)
+    for at, each in enumerate(exposures):
+        party = next((known[session] for session in each.sessions if session in known), at)
+        known |= dict.fromkeys(each.sessions, party)
         parties.append(party)
     return parties
 

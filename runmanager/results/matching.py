@@ -54,7 +54,7 @@ def match_sides(sweep: SweepContents, plan: SweepRecord | None, options: Compare
     if faults := options.faults():
         raise UsageError("\n".join(faults))
     metric = find_metric(options.metric)
-    cells = _in_order_of_plan(gather_cells(sweep, plan), plan)
+    cells = _in_order_of_plan(gather_cells(sweep.runs, sweep.damaged, plan), plan)
     asked = options.axis or _measured_axis(cells)
     axes = varying_axes(cells) if asked == ANY_AXIS else [find_axis(cells, asked)]
     pairs = [match for axis in axes for match in _along(cells, axis, metric, options.baseline)]

@@ -165,7 +165,7 @@ class RunManager:
     def _folder_of(self, record: RunRecord) -> RunPaths:
         """The folder of the run with this signature, under whatever name; a new one if there is none."""
         if self._folders is None:
-            stored = read_sweep(self.paths).runs
+            stored = read_sweep(self.paths, epochs_of=lambda _: False).runs  # only who they are
             self._folders = {run.record.signature: run.paths for run in stored}
         return self._folders.setdefault(record.signature, self.paths.run(record.name))
 

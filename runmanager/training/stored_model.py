@@ -10,7 +10,7 @@ from torch import nn
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.run import RunRecord
-from runmanager.records.store import StoredRun, read_record, run_folders
+from runmanager.records.store import StoredRun, read_record, run_names
 from runmanager.tracking.randomness import preserved
 from runmanager.training.checkpoint import read_state
 from runmanager.training.models import build_model
@@ -53,7 +53,7 @@ def _find(given: Path) -> RunPaths:
     folders = [parent, _OUTPUT_ROOT / parent] if str(parent) != "." else []
     for folder in folders:
         sweep = SweepPaths(folder.parent if folder.name == "runs" else folder)
-        names = [each.name for each in run_folders(sweep)]
+        names = run_names(sweep)
         found = [name for name in names if given.name in (name, name.rpartition("-")[0])]
         if not found:
             found = [name for name in names if name.startswith(given.name) or _digits(name).startswith(given.name)]

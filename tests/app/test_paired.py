@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from runmanager.records.store import read_sweep
-from runmanager.results.contention import OVERLAP, contention
+from runmanager.results.contention import OVERLAP, contention, exposure_of
 
 PAIRED = ("-m", "measure=paired", "measure.max_seconds=1")
 
@@ -103,7 +103,7 @@ def test_the_comparison_is_that_of_the_rounds(paired):
 
 def test_runs_side_by_side_have_not_met_each_other(paired):
     runs = read_sweep(paired.paths).runs
-    assert all(OVERLAP not in causes for causes in contention(runs))
+    assert all(OVERLAP not in causes for causes in contention(list(map(exposure_of, runs))))
 
 
 def test_a_stopped_measurement_is_made_anew(start, finish, wait, own_module, sweep, tiny, tmp_path):

@@ -82,7 +82,7 @@ def test_error_that_nobody_foresaw_has_no_traceback_either(
     def broken(_: SweepPaths) -> None:
         raise KeyError("lost")
 
-    monkeypatch.setattr("runmanager.results.reading.read_results", broken)
+    monkeypatch.setattr("runmanager.results.reading.read_summary", broken)
     done = command("table", str(sweep.root))
     assert done.status == 1
     assert done.err == "error: unexpected KeyError: 'lost'; the same command with --debug shows where.\n"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runmanager.records.files import LineAppender, complete_lines, locked_folder, replace_file
+from runmanager.records.files import LineAppender, locked_folder, mark_of, replace_file, whole_lines
 
 STEPS = ["fdopen", "fchmod", "fsync", "replace"]
 
@@ -155,11 +155,23 @@ def test_cut_anywhere_the_whole_lines_before_it_are_read(
     data = b"".join(line + b"\n" for line in lines)
     for end in range(len(data) + 1):
         path.write_bytes(data[:end])
-        assert list(complete_lines(path)) == lines[: data[:end].count(b"\n")]
+        assert whole_lines(path) == b"".join(line + b"\n" for line in lines[: data[:end].count(b"\n")])
 
 
 def test_no_file_has_no_lines(tmp_path: Path) -> None:
-    assert list(complete_lines(tmp_path / "nothing")) == []
+    assert whole_lines(tmp_path / "nothing") == b""
+
+
+def test_a_file_that_was_written_anew_has_another_mark(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    assert mark_of(path) is None
+    path.write_bytes(b"one")
+    mark = mark_of(path)
+    assert mark_of(path) == mark
+    times = path.stat()
+    replace_file(path, b"two")  # as long, and as old
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert mark_of(path) != mark
 
 
 def test_a_locked_folder_is_ones_own_and_may_be_locked_again_by_the_same(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from runmanager.records.measurements import Measurements
 from runmanager.records.run import Attempt, Environment
 from runmanager.records.states import Reason, Status
-from runmanager.results.contention import GPU_OTHERS_SHARE, OUTSIDE_CPU_SHARE, STEAL_SHARE, contention
+from runmanager.results.contention import GPU_OTHERS_SHARE, OUTSIDE_CPU_SHARE, STEAL_SHARE, contention, exposure_of
 
 NOON = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC)
 
@@ -23,7 +23,7 @@ def span(start, end):
 
 def flags(contents, *runs):
     sweep = contents(*(({"lr": at}, [], fields) for at, fields in enumerate(runs)))
-    return [None if causes is None else bool(causes) for causes in contention(sweep.runs)]
+    return [None if causes is None else bool(causes) for causes in contention(list(map(exposure_of, sweep.runs)))]
 
 
 def test_runs_one_after_the_other_have_the_host_to_themselves(contents):
@@ -68,7 +68,7 @@ def test_a_run_that_still_runs_meets_what_begins_later(contents):
 def test_a_vanished_run_lived_until_its_last_epoch(contents, timed):
     gone = span(0, None) | {"status": Status.CRASHED, "reason": Reason.VANISHED}
     sweep = contents(({"lr": 1}, timed([4.0, 4.0]), gone), ({"lr": 2}, [], span(7, 9)), ({"lr": 3}, [], span(9, 10)))
-    assert [bool(causes) for causes in contention(sweep.runs)] == [True, True, False]
+    assert [bool(causes) for causes in contention(list(map(exposure_of, sweep.runs)))] == [True, True, False]
 
 
 def test_runs_that_never_ran_are_unknown_and_disturb_nobody(contents):
@@ -97,7 +97,7 @@ def test_others_on_the_runs_gpu_count_in_words_of_their_own(contents):
     shared = {"measurements": Measurements(gpu_others_share=GPU_OTHERS_SHARE + 0.01)}
     hardly = {"measurements": Measurements(gpu_others_share=GPU_OTHERS_SHARE)}
     sweep = contents(({"lr": 1}, [], span(0, 1) | shared), ({"lr": 2}, [], span(2, 3) | hardly))
-    assert contention(sweep.runs) == [("other processes on its GPU",), ()]
+    assert contention(list(map(exposure_of, sweep.runs))) == [("other processes on its GPU",), ()]
 
 
 @given(spans=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), max_size=12))
