@@ -1,27 +1,23 @@
 """The commands on what is stored: table and compare, computed afresh from the runs on disk each time."""
 
 import dataclasses
-import os
-import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runmanager.cli.location import find_sweep
+from runmanager.cli.arguments import SweepName
+from runmanager.cli.printing import console, print_text, rendered, warn_of_damage
 from runmanager.errors import UsageError
+from runmanager.records.location import find_sweep
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
-    from runmanager.records.store import Damage
     from runmanager.results.columns import Table
 
 __all__ = ["ComparisonFormat", "TableFormat", "compare", "table"]
 
 _SHOWN_ROWS = 50
-_SWEEP = typer.Argument(metavar="SWEEP", help="The sweep's folder, or its name under outputs/.")
 
 
 class TableFormat(StrEnum):
@@ -31,6 +27,7 @@ class TableFormat(StrEnum):
     CSV = "csv"
     JSON = "json"
     MARKDOWN = "markdown"
+    LATEX = "latex"
     HTML = "html"
 
 
@@ -44,7 +41,25 @@ class ComparisonFormat(StrEnum):
 
 
 def table(
-    sweep: Annotated[str, _SWEEP],
+    sweep: SweepName,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="CONDITION", help="The runs for which it holds: 'device==cuda and lr<0.1'."),
+    ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Best first for accuracies and throughput, else the smallest first."),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="A,B,C", help="These columns or settings alone, in every format.")
+    ] = None,
+    pivot: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROWS:COLUMNS[:METRIC]",
+            help="Medians over runs, one setting down, one across; METRIC is epoch_seconds or another column.",
+        ),
+    ] = None,
     show_all: Annotated[bool, typer.Option("--all", help="Every row, not only the first 50; text only.")] = False,
     each: Annotated[
         bool, typer.Option("--each", help="A row a run; without it those that differ in the seed alone are one row.")
@@ -52,43 +67,45 @@ def table(
     format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
         TableFormat.TEXT
     ),
-    sort: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Best first for accuracies and throughput, else the smallest first."),
-    ] = None,
 ) -> None:
     """Show a sweep's results: one row a run (in text one for all seeds of a cell), the fastest epoch first."""
-    from runmanager.cli.sorting import sorted_by
-    from runmanager.results import formats
     from runmanager.results.reading import read_summary
-    from runmanager.results.table import result_rows
+    from runmanager.results.view import View
 
+    view = View.read(where=where, sort=sort, columns=columns, pivot=pivot, each=each)
     paths = find_sweep(sweep)
     contents, plan = read_summary(paths)
-    results = result_rows(contents, plan)
-    if format_ is TableFormat.TEXT and not each:
-        from runmanager.results.seeds import collapse_seeds
+    results = view.of(contents, plan, collapses=format_ is TableFormat.TEXT)
+    if format_ in (TableFormat.CSV, TableFormat.JSON):
+        warn_of_damage(contents.damaged)
+    print_text(_table_text(results, format_, title=f"Results of {paths.name}", limit=None if show_all else _SHOWN_ROWS))
 
-        results = collapse_seeds(results)
-    if sort is not None:
-        results = sorted_by(results, sort)
-    if format_ is TableFormat.TEXT:
-        from runmanager.results.terminal import results_table
 
-        console = _console()
-        limit = None if show_all else _SHOWN_ROWS
-        _print(_rendered(console, results_table(results, limit=limit, width=console.width)))
-    elif format_ is TableFormat.MARKDOWN:
-        _print(formats.to_markdown(results))
-    elif format_ is TableFormat.HTML:
-        _print(formats.to_html(results, title=f"Results of {paths.name}"))
-    else:
-        _warn_of_damage(contents.damaged)
-        _print(formats.to_csv(results) if format_ is TableFormat.CSV else formats.to_json(results))
+def _table_text(results: "Table", format_: TableFormat, *, title: str, limit: int | None) -> str:
+    from runmanager.results import formats
+
+    match format_:
+        case TableFormat.TEXT:
+            from runmanager.results.terminal import results_table
+
+            where = console()
+            return rendered(where, results_table(results, limit=limit, width=where.width))
+        case TableFormat.CSV:
+            return formats.to_csv(results)
+        case TableFormat.JSON:
+            return formats.to_json(results)
+        case TableFormat.MARKDOWN:
+            return formats.to_markdown(results)
+        case TableFormat.LATEX:
+            from runmanager.results.latex import to_latex
+
+            return to_latex(results)
+        case TableFormat.HTML:
+            return formats.to_html(results, title=title)
 
 
 def compare(
-    sweep: Annotated[str, _SWEEP],
+    sweep: SweepName,
     axis: Annotated[
         str | None,
         typer.Option(
@@ -141,49 +158,18 @@ def compare(
 
         _show_pairs(pairs, [*explained, *answers(result_rows(contents, plan), pairs)], show_all=show_all)
     elif format_ is ComparisonFormat.MARKDOWN:
-        _print(formats.to_markdown(dataclasses.replace(pairs, notes=(*pairs.notes, *explained))))
+        print_text(formats.to_markdown(dataclasses.replace(pairs, notes=(*pairs.notes, *explained))))
     else:
-        _warn_of_damage(contents.damaged)
-        _print(formats.to_csv(pairs) if format_ is ComparisonFormat.CSV else formats.to_json(pairs))
+        warn_of_damage(contents.damaged)
+        print_text(formats.to_csv(pairs) if format_ is ComparisonFormat.CSV else formats.to_json(pairs))
 
 
 def _show_pairs(pairs: "Table", said: Sequence[str], *, show_all: bool) -> None:
     from runmanager.results.terminal import comparison_table
 
-    console = _console()
+    where = console()
     if pairs.rows:
         limit = None if show_all else _SHOWN_ROWS
-        _print(_rendered(console, comparison_table(pairs, limit=limit, width=console.width), *said))
+        print_text(rendered(where, comparison_table(pairs, limit=limit, width=where.width), *said))
     else:  # a legend would explain columns that are not there
-        _print("\n".join([*pairs.notes, *said, ""]))
-
-
-def _warn_of_damage(damaged: "Sequence[Damage]") -> None:
-    """Say on stderr what the tables for people say in a note: rows that are missing from the output."""
-    for damage in damaged:
-        print(f"warning: not read: {damage.message}", file=sys.stderr)
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    return Console(highlight=False)
-
-
-def _rendered(console: "Console", shown: "RenderableType", *lines: str) -> str:
-    with console.capture() as capture:
-        console.print(shown)
-        if lines:
-            console.print()
-        for line in lines:
-            console.print(line, markup=False)
-    return capture.get()
-
-
-def _print(text: str) -> None:
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read the table has seen enough (`| head`). Python would complain again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print_text("\n".join([*pairs.notes, *said, ""]))

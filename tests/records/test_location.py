@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.cli.location import find_sweep
 from runmanager.errors import UsageError
+from runmanager.records.location import find_sweep
 from runmanager.records.paths import SweepPaths
 
 
