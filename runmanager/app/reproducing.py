@@ -6,7 +6,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,6 +18,9 @@ from runmanager.records.run import Environment, RunRecord
 from runmanager.records.signature import signature
 from runmanager.tracking.processor import cpu_model, usable_cores
 from runmanager.tracking.provenance import commit_of, library_versions
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 __all__ = ["Reproduction", "environment_today", "reproduce"]
 
@@ -64,7 +67,7 @@ def reproduce(record: RunRecord, *, seeds: Sequence[Any] = ()) -> Reproduction:
         return Reproduction(record.environment.command, False, (said,))
     try:
         words = _overrides(record.config)
-        is_proved = signature(_composed(words)) == record.signature
+        is_proved = signature(_checked(words)) == record.signature
     except ConfigurationError as error:
         said = f"Today's settings refuse it, so the command is the one that was given: {error}"
         return Reproduction(record.environment.command, False, (said,))
@@ -82,11 +85,11 @@ def _is_ours(config: Mapping[str, Any]) -> bool:
 def _overrides(config: Mapping[str, Any]) -> list[str]:
     """The words that turn today's defaults into `config`. Raises `ConfigurationError` for what today refuses."""
     wanted = flatten({key: value for key, value in config.items() if key not in _OF_THE_FOLDER})
-    usual = flatten(_composed([]))
+    usual = _flat([])
     kinds = {group: f"{group}.name" for group in _GROUPS}
     choices = [f"{group}={wanted[kind]}" for group, kind in kinds.items() if wanted[kind] != usual[kind]]
     choices += [word_of(name, value) for name, value in wanted.items() if name.endswith("._target_")]
-    base = flatten(_composed(choices))
+    base = _flat(choices)
     words = [
         word_of(name if name in base else f"+{name}", value)
         for name, value in wanted.items()
@@ -95,8 +98,26 @@ def _overrides(config: Mapping[str, Any]) -> list[str]:
     return [*choices, *words]
 
 
-def _composed(words: Sequence[str]) -> dict[str, Any]:
-    """The settings of a cell that the words compose to today. Raises `ConfigurationError` where Hydra objects."""
+def _checked(words: Sequence[str]) -> dict[str, Any]:
+    """The settings of the cell that the words give. Raises `ConfigurationError` for whatever a run of it would."""
+    from runmanager.app.schema import read_config, unknown_settings
+
+    cfg, plain = _composed(words)
+    if faults := unknown_settings(cfg) or read_config(cfg).faults():
+        raise ConfigurationError(faults)
+    return plain
+
+
+def _flat(words: Sequence[str]) -> dict[str, Any]:
+    """What the words compose to today, under dotted names."""
+    return flatten(_composed(words)[1])
+
+
+def _composed(words: Sequence[str]) -> "tuple[DictConfig, dict[str, Any]]":
+    """What the words compose to today, and the same as a run would store it.
+
+    Raises `ConfigurationError` where Hydra objects.
+    """
     from hydra import compose, initialize_config_dir
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
@@ -106,7 +127,8 @@ def _composed(words: Sequence[str]) -> dict[str, Any]:
     register_schema()
     try:
         with initialize_config_dir(str(conf_folder()), version_base="1.3"):
-            return plain_settings(plain_config(compose("config", overrides=[*_PLAIN_HYDRA, *words])))
+            cfg = compose("config", overrides=[*_PLAIN_HYDRA, *words])
+            return cfg, plain_settings(plain_config(cfg))
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigurationError([str(error).splitlines()[0]]) from error
 

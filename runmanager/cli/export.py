@@ -24,7 +24,7 @@ class Target(StrEnum):
 
 def export(
     sweep: SweepName,
-    to: Annotated[Target, typer.Option("--to", help="Needs the extra of its name, as in torch-runmanager[mlflow].")],
+    to: Annotated[Target, typer.Option("--to", help="Needs the extra of its name: mlflow, wandb or parquet.")],
     uri: Annotated[
         str | None, typer.Option(help="mlflow: the tracking store. Default: sqlite:///mlflow.db in this folder.")
     ] = None,

@@ -175,7 +175,8 @@ def best_sections(best: Best) -> list[Section]:
     if best.winner.num_unfinished:
         lines.append(f"{best.winner.num_unfinished} more of its runs did not finish.")
     if best.num_left_out:
-        lines.append(f"{best.num_left_out} cells are left out: not every finished run of theirs has the metric.")
+        cells = "1 cell is" if best.num_left_out == 1 else f"{best.num_left_out} cells are"
+        lines.append(f"{cells} left out: not every finished run there has the metric.")
     return [
         Section("Runs", runs, ("run", best.metric.name), lines),
         Section("Settings that vary", [(name, human(value)) for name, value in best.winner.settings.items()]),
