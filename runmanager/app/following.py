@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
-from runmanager.app.progress import RunDisplay, run_line
+from runmanager.app.progress import RunDisplay
 from runmanager.app.queued import QueuedCells
+from runmanager.app.run_line import run_label, run_line
 from runmanager.app.summary import show_results
 from runmanager.errors import RecordError
 from runmanager.launching.slurm_queue import WAITING_STATES, SlurmQueue
@@ -206,7 +207,8 @@ def follow_sweep(
     observer = observer or HeartbeatObserver()
     reader = SweepReader(sweep, observer=observer, queue=queue)
     state = reader.read()
-    display = RunDisplay(console, num_runs=len(state.cells))
+    longest = max((len(run_label(cell.paths)) for cell in state.cells), default=0)
+    display = RunDisplay(console, num_runs=len(state.cells), longest_label=longest)
     display.say(f"{sweep.root}: {state.in_words()}")
     follower = _Follower(display)
     follower.begin(state)

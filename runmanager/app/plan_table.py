@@ -1,6 +1,5 @@
 """`--dry-run`: the plan as a table, with counts and an estimate of the time."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from statistics import median
@@ -8,6 +7,8 @@ from statistics import median
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from runmanager.app.live import duration
+from runmanager.app.time_left import sweep_seconds_left
 from runmanager.launching.plan import PlannedRun
 from runmanager.records.paths import SweepPaths
 from runmanager.records.states import Status
@@ -42,6 +43,6 @@ def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None, workers: int
     if not measured:
         return "No run of this sweep is measured yet, so there is no estimate of the time."
     at_once = min(workers, left)
-    turns = math.ceil(left / at_once)
+    seconds = sweep_seconds_left([], num_waiting=left, run_seconds=measured, at_once=at_once) or 0.0
     how = "one after the other" if at_once == 1 else f"with {at_once} at once"
-    return f"About {turns * median(measured):.0f} s {how}, at {median(measured):.1f} s a run so far."
+    return f"About {duration(seconds)} {how}, at {duration(median(measured))} a run so far."

@@ -1,59 +1,99 @@
-"""What a driver shows while its runs run: a line a run, followed from the run folders alone."""
+"""What a driver shows while its runs run: a table that moves in a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
 from rich.text import Text
 
+from runmanager.app.live import Layout, LiveRow, footer
+from runmanager.app.run_line import run_label, run_line, why
+from runmanager.app.time_left import run_seconds_left, sweep_seconds_left
 from runmanager.errors import RecordError
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import EpochRecord, RunRecord
-from runmanager.records.states import Reason
 from runmanager.records.store import read_epochs, read_record
 
-__all__ = ["RunDisplay", "run_line"]
+__all__ = ["RunDisplay"]
 
 _ERROR_LINES = 20
-_SYMBOLS = {"finished": ("✓", "green"), "skipped": ("-", "yellow"), "running": (">", "cyan")}
+_LOOKS_PER_SECOND = 4  # each redraws the moving rows, which takes the driver a millisecond
+_OTHER_LINES = 4  # of the moving part beside its rows, and room for the cursor
+
+
+@dataclass
+class _Running:
+    """A run that runs, as far as it was seen."""
+
+    paths: RunPaths
+    planned: int
+    epochs: Sequence[EpochRecord] = ()
+    seen_at: float = field(default_factory=time.monotonic)  # when it started, or its last epoch came
+
+    def seconds(self, now: float) -> float:
+        until = (self.epochs[-1].run_seconds if self.epochs else None) or 0.0
+        return until + now - self.seen_at
+
+    def seconds_left(self, now: float) -> float | None:
+        left = run_seconds_left(self.epochs, self.planned)
+        return None if left is None else max(0.0, left - (now - self.seen_at))
+
+    def row(self, now: float) -> LiveRow:
+        epoch = self.epochs[-1] if self.epochs else None
+        left = self.seconds_left(now)
+        return LiveRow(
+            run_label(self.paths),
+            "running",
+            epoch=epoch,
+            planned=self.planned,
+            seconds=self.seconds(now),
+            seconds_left=left,
+        )
 
 
 class RunDisplay:
-    """Shows runs as they start, advance and end: bars that move in a terminal, plain lines elsewhere.
+    """Shows runs as they start, advance and end.
 
-    With `quiet` only runs that ended badly are shown.
+    In a terminal they are rows of one table: those that run move at its foot, with the time that they and the sweep
+    probably still take; the ended ones stay. Elsewhere there is a plain line for each start and end. With `quiet` only
+    runs that ended badly are shown. `longest_label` is the length of the longest cell's name.
     """
 
-    def __init__(self, console: Console, *, num_runs: int, quiet: bool = False) -> None:
+    def __init__(self, console: Console, *, num_runs: int, quiet: bool = False, longest_label: int = 0) -> None:
         self._console = console
         self._quiet = quiet
         self._num_runs = num_runs
-        self._ended: set[str] = set()
-        self._tasks: dict[str, TaskID] = {}
+        self._ended: dict[str, str] = {}
+        self._took: list[float] = []
+        self._running: dict[str, _Running] = {}
+        self._most_at_once = 1
         self._seen: dict[str, tuple[int, int]] = {}
         self._began = time.monotonic()
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=16),
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            TextColumn("{task.fields[metrics]}", markup=False),
-            TimeElapsedColumn(),
+        self._moves = console.is_terminal and not quiet
+        self._layout = Layout.fitting(console.width, longest_label=longest_label)
+        self._has_header = False
+        self._said: set[str] = set()
+        self._live = Live(
             console=console,
             transient=True,
-            disable=quiet or not console.is_terminal,
+            refresh_per_second=_LOOKS_PER_SECOND,
+            get_renderable=self._moving_part,
         )
 
     def __enter__(self) -> Self:
-        self._progress.start()
+        if self._moves:
+            self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._progress.stop()
+        self._live.stop()
 
     def say(self, line: str) -> None:
         """Show a line and keep it."""
@@ -61,26 +101,52 @@ class RunDisplay:
 
     def _print(self, line: Text) -> None:
         # A terminal wraps at words; a log keeps a line a line.
-        self._progress.console.print(line, soft_wrap=not self._console.is_terminal)
+        self._console.print(line, soft_wrap=not self._console.is_terminal)
+
+    def _moving_part(self) -> RenderableType:
+        """The running rows, as many as there is room for, and how the sweep stands."""
+        now = time.monotonic()
+        running = list(self._running.values())  # a copy: the table is redrawn in a thread of its own
+        shown = running[: max(1, self._console.height - _OTHER_LINES)]
+        rows = [self._layout.row(each.row(now)) for each in shown]
+        if not self._has_header:
+            rows.insert(0, self._layout.header())
+        if len(shown) < len(running):
+            rows.append(Text(f"… and {len(running) - len(shown)} more that run", style="dim"))
+        return Group(*rows, self._footer(running, now))
+
+    def _footer(self, running: Sequence[_Running], now: float) -> Text:
+        ended = list(self._ended.values())
+        num_waiting = max(0, self._num_runs - len(ended) - len(running))
+        counts = [(word, ended.count(word)) for word in dict.fromkeys(ended)]
+        left = sweep_seconds_left(
+            [each.seconds_left(now) for each in running],
+            num_waiting=num_waiting,
+            run_seconds=self._took,
+            at_once=self._most_at_once,
+        )
+        counts += [("running", len(running)), ("to come", num_waiting)]
+        return footer(counts, seconds=now - self._began, seconds_left=left if running else None)
 
     def started(self, paths: RunPaths, planned: int) -> None:
         """A run's process has started."""
-        self._ended.discard(paths.name)  # it may have ended badly before
-        self._tasks[paths.name] = self._progress.add_task(_label(paths), total=planned, metrics="")
+        self._ended.pop(paths.name, None)  # it may have ended badly before
+        self._running[paths.name] = _Running(paths, planned)
+        self._most_at_once = max(self._most_at_once, len(self._running))
         if not self._quiet and not self._console.is_terminal:
-            self.say(f"[{len(self._ended) + len(self._tasks)}/{self._num_runs}] {_label(paths)} started")
+            self.say(f"[{len(self._ended) + len(self._running)}/{self._num_runs}] {run_label(paths)} started")
 
     def follow(self, running: Sequence[RunPaths]) -> None:
         """Read what is new of the running runs."""
         for paths in running:
-            if self._quiet or not self._has_changed(paths):
+            if not self._moves or not self._has_changed(paths):
                 continue
             try:
                 epochs = read_epochs(paths)
             except RecordError:
                 continue  # seen when the run has ended
             if epochs and epochs[-1].epoch > 0:
-                self._progress.update(self._tasks[paths.name], completed=epochs[-1].epoch, metrics=_metrics(epochs[-1]))
+                self._running[paths.name] = _Running(paths, self._running[paths.name].planned, epochs)
 
     def _has_changed(self, paths: RunPaths) -> bool:
         try:
@@ -93,7 +159,7 @@ class RunDisplay:
         return changed
 
     def ended(self, paths: RunPaths, record: RunRecord | None = None) -> None:
-        """A run is over: one line that stays. `record` is how the caller sees it; else it is read."""
+        """A run is over: a row or line that stays. `record` is how the caller sees it; else it is read."""
         self.dropped(paths)
         self.counted(paths)
         try:
@@ -101,17 +167,50 @@ class RunDisplay:
         except RecordError as error:
             self.say(str(error))
             return
+        self._ended[paths.name] = str(record.status)
+        if record.status.is_success and record.run_seconds is not None and epochs:
+            self._took.append(record.run_seconds)
         if self._quiet and record.status.is_success:
             return
-        self._print(run_line(paths, record, epochs, counted=f"{len(self._ended)}/{self._num_runs}"))
+        if self._moves:
+            self._keep_row(paths, record, epochs)
+        else:
+            self._print(run_line(paths, record, epochs, counted=f"{len(self._ended)}/{self._num_runs}"))
         if not record.status.is_success and paths.error.exists():
             self._show_error(paths)
 
+    def _keep_row(self, paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord]) -> None:
+        if not self._has_header:
+            self._has_header = True
+            self._print(self._layout.header())
+        epoch = epochs[-1] if epochs and epochs[-1].epoch > 0 else None
+        self._print(
+            self._layout.row(
+                LiveRow(
+                    run_label(paths),
+                    record.status,
+                    reason=str(record.reason or ""),
+                    epoch=epoch,
+                    planned=record.epochs_planned or 0,
+                    seconds=record.run_seconds,
+                )
+            )
+        )
+        style = "dim" if record.status.is_success else "red"
+        self._explain(why(record), style=style)
+        if record.config.get("device") == "auto" and record.environment.device_name:
+            self._explain(f"device=auto is {record.environment.device_name} here", style=style)
+
+    def _explain(self, said: str, *, style: str) -> None:
+        """Say something below a row, unless it has been said of an earlier one."""
+        if said and said not in self._said:
+            self._said.add(said)
+            self._console.print(Padding(Text(said, style=style), (0, 0, 0, 2)))
+
     def retrying(self, paths: RunPaths, why: str) -> None:
         """A run ended badly and is begun again: one line that stays, and the error."""
-        if paths.name in self._tasks:
-            self._progress.remove_task(self._tasks.pop(paths.name))
-        self._print(Text.assemble(("↻", "yellow"), f" {_label(paths)}  {why}"))
+        self.dropped(paths)
+        self._print(Text.assemble(("↻", "yellow"), f" {run_label(paths)}  {why}"))
         if paths.error.exists():
             self._show_error(paths)
 
@@ -125,44 +224,12 @@ class RunDisplay:
 
     def dropped(self, paths: RunPaths) -> None:
         """A run is not shown as running any more."""
-        if paths.name in self._tasks:
-            self._progress.remove_task(self._tasks.pop(paths.name))
+        self._running.pop(paths.name, None)
 
     def counted(self, paths: RunPaths) -> None:
         """A run is over, and nothing is to be shown of it."""
-        self._ended.add(paths.name)
+        self._ended.setdefault(paths.name, "ended before")
 
     def count_to(self, num_runs: int) -> None:
         """There are so many runs now."""
         self._num_runs = num_runs
-
-
-def run_line(paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord], *, counted: str) -> Text:
-    """One run as it stands, `counted` saying which of how many it is."""
-    symbol, style = _SYMBOLS.get(record.status, ("✗", "red"))
-    return Text.assemble((symbol, style), f" {counted}  {_label(paths)}  {_summary(record, epochs)}")
-
-
-def _label(paths: RunPaths) -> str:
-    return paths.name.rpartition("-")[0]
-
-
-def _metrics(epoch: EpochRecord) -> str:
-    values: Mapping[str, Any] = {"loss": epoch.loss, "acc": epoch.accuracy, "val_acc": epoch.val_accuracy}
-    parts = [f"{name} {value:.3f}" for name, value in values.items() if value is not None]
-    if epoch.samples_per_second is not None:
-        parts.append(f"{epoch.samples_per_second:,.0f}/s")
-    return " ".join(parts)
-
-
-def _summary(record: RunRecord, epochs: Sequence[EpochRecord]) -> str:
-    parts = [str(record.status) + (f" ({record.reason})" if record.reason else "")]
-    if epochs and epochs[-1].epoch > 0:
-        parts.append(_metrics(epochs[-1]))
-    if record.config.get("device") == "auto" and record.environment.device_name:
-        parts.append(f"on {record.environment.device_name}")
-    if record.run_seconds is not None and record.status.is_success and epochs:
-        parts.append(f"{record.run_seconds:.1f} s")
-    if record.message and record.reason is not Reason.DEVICE_UNAVAILABLE:  # which says it all
-        parts.append(record.message)
-    return "  ".join(parts)

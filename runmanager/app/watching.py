@@ -14,6 +14,7 @@ from rich.console import Console
 from runmanager.app.elsewhere import follow_elsewhere, stored_record
 from runmanager.app.following import SweepReader
 from runmanager.app.progress import RunDisplay
+from runmanager.app.run_line import run_label
 from runmanager.app.summary import command_name, show_results
 from runmanager.errors import RecordError, RunManagerError
 from runmanager.launching.child import Raised, Returned
@@ -68,7 +69,9 @@ class SweepWatcher(Listener):
         self._tables_due = 0.0
         self.faults: list[str] = []
         self.error: BaseException | None = None
-        self._display = RunDisplay(console, num_runs=len(to_run) + len(self._elsewhere), quiet=quiet)
+        shown = [*to_run, *self._elsewhere]
+        longest = max((len(run_label(each.paths)) for each in shown), default=0)
+        self._display = RunDisplay(console, num_runs=len(shown), quiet=quiet, longest_label=longest)
 
     def __enter__(self) -> Self:
         if not self._quiet:

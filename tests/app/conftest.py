@@ -25,6 +25,7 @@ from runmanager.records.run import RunRecord
 from runmanager.records.store import read_epochs, read_sweep
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).parent))  # where the tests' own modules lie
 DEADLINE_SECONDS = 120
 TINY = (
     "dataset=fake",

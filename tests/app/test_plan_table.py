@@ -20,9 +20,9 @@ from runmanager.tracking.provenance import commit_of
 @pytest.mark.parametrize(
     ("workers", "said"),
     [
-        (1, "About 30 s one after the other, at 10.0 s a run so far."),
-        (2, "About 20 s with 2 at once, at 10.0 s a run so far."),
-        (8, "About 10 s with 3 at once, at 10.0 s a run so far."),
+        (1, "About 30s one after the other, at 10s a run so far."),
+        (2, "About 20s with 2 at once, at 10s a run so far."),
+        (8, "About 10s with 3 at once, at 10s a run so far."),
     ],
 )
 def test_the_estimate_counts_workers(tmp_path: Path, workers: int, said: str) -> None:
@@ -56,7 +56,7 @@ def test_changed_code_is_named_and_rerun_where_that_is_asked_for(
     wider = at_commit("b", *words, "lr=0.1,0.2,0.3", "hydra.launcher.workers=2", "--dry-run")
     assert "finished, with other versions: commit aaaaaaaa, now bbbbbbbb" in wider.out
     assert "3 cells: 1 keep, 2 start" in wider.out
-    assert " s with 2 at once, at " in wider.out
+    assert "s with 2 at once, at " in wider.out
     assert at_commit("b", *words).status == 0
     assert sweep("changed").records[0].attempt == 1
     assert at_commit("b", *words, "rerun_changed=true").status == 0

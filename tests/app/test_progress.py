@@ -1,20 +1,18 @@
-"""Tests of what a command shows while its runs run: plain lines in a pipe, bars in a terminal."""
+"""Tests of what a command shows while its runs run: plain lines in a pipe, a table that moves in a terminal."""
 
-import os
-import pty
 import re
-import select
-import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from screens import Screen
 
-DEADLINE_SECONDS = 120
-LONGEST = 4096  # characters that a text which is looked for takes at most, with all the movements of the cursor in it
+Begin = Callable[..., Screen]
+
+APPLICATION = ("-m", "runmanager")
+COMMAND = ("-c", "from runmanager.cli.main import main; main()")
 
 
 def test_a_pipe_gets_a_plain_line_when_a_run_starts_and_when_it_ends(grid: Any) -> None:
@@ -31,93 +29,103 @@ def test_a_pipe_gets_a_plain_line_when_a_run_starts_and_when_it_ends(grid: Any) 
     assert "\r" not in grid.done.out
 
 
-class Terminal:
-    """A command in a pseudo-terminal."""
+@pytest.fixture
+def begin(tmp_path: Path, environment: Callable[..., dict[str, str]]) -> Begin:
+    """Begin a command of the application in a terminal."""
 
-    def __init__(self, folder: Path, environment: dict[str, str], *words: str) -> None:
-        self._master, slave = pty.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "runmanager", *words],
-            cwd=folder,
-            env={**environment, "TERM": "xterm", "LINES": "40"},
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-        )
-        os.close(slave)
-        self.shown = ""
+    def begun(
+        *words: str, columns: int = 80, rows: int = 24, program: Sequence[str] = APPLICATION, **variables: str
+    ) -> Screen:
+        command = [sys.executable, *program, *words]
+        return Screen(command, folder=tmp_path, environment=environment(**variables), columns=columns, rows=rows)
 
-    def read_until(self, text: str) -> None:
-        until, unseen = time.monotonic() + DEADLINE_SECONDS, 0
-        while text not in plain(self.shown[unseen:]):
-            unseen = max(0, len(self.shown) - LONGEST)
-            assert self._read(until), f"{text!r} was not shown:\n{self.plain}"
-
-    @property
-    def plain(self) -> str:
-        return plain(self.shown)
-
-    def type(self, text: str) -> None:
-        os.write(self._master, text.encode())
-
-    def end(self) -> int:
-        until = time.monotonic() + DEADLINE_SECONDS
-        while self._read(until):
-            pass
-        os.close(self._master)
-        return self.process.wait(60)
-
-    def _read(self, until: float) -> bool:
-        """Whether something more is shown; a bar that lives on shows something for ever, so there is a deadline."""
-        left = until - time.monotonic()
-        if left <= 0 or not select.select([self._master], [], [], left)[0]:
-            self.process.kill()
-            pytest.fail(f"the command came to no end:\n{self.plain}")
-        try:
-            data = os.read(self._master, 65536)
-        except OSError:  # the other side is closed
-            return False
-        self.shown += data.decode(errors="replace")
-        return bool(data)
-
-
-def plain(shown: str) -> str:
-    """What was shown, without colours and movements of the cursor."""
-    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+    return begun
 
 
 @pytest.fixture
-def terminal(tmp_path: Path, environment: Callable[..., dict[str, str]]) -> Callable[..., Terminal]:
-    def begin(*words: str) -> Terminal:
-        return Terminal(tmp_path, environment(), *words)
+def halted_grid(tmp_path: Path, own_module: Path, tiny: tuple[str, ...]) -> tuple[str, ...]:
+    """The words of a grid of two cells that finish, once they may go on in their second epoch, and two that fail."""
+    (tmp_path / "gate").touch()
+    own = ("model=custom", "model._target_=own.Net", "+model.way=fine,raises", "seed=0,1")
+    return ("-m", *tiny, *own, "name=shown")
 
-    return begin
+
+def row_of(screen: Screen, label: str) -> str:
+    return next((line for line in screen.lines if label in line), "")
 
 
-def test_a_terminal_gets_bars_and_keeps_the_finished_lines(
-    terminal: Callable[..., Terminal], tmp_path: Path, own_module: Path, tiny: tuple[str, ...]
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (200, 50)])
+def test_the_table_moves_and_its_finished_rows_stay(
+    begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path, columns: int, rows: int
 ) -> None:
-    gate = tmp_path / "gate"
-    gate.touch()
-    own = ("model=custom", "model._target_=own.Net")
-    shown = terminal("-m", *tiny, *own, "lr=0.1,0.2", "device=cpu", "name=shown")
-    shown.read_until("1/2 loss")  # the second epoch waits, so the bar stands at one of two
-    assert "━" in shown.shown
-    gate.unlink()
-    assert shown.end() == 0, shown.shown
-    assert re.search(r"✓ 1/2  lr=0\.1  finished", shown.plain)
-    assert re.search(r"✓ 2/2  lr=0\.2  finished", shown.plain)
-    assert "lr=0.1 started" not in shown.plain  # the bar says it
-    # The bars are gone from the screen: what follows the last finished line moves the cursor up no more.
-    after = shown.shown[shown.shown.rindex("finished  loss") :]
-    assert "━━━━" not in after.split("N/A is not measured")[-1]
+    screen = begin(*halted_grid, columns=columns, rows=rows)
+    screen.wait_for(lambda now: " 1/2 " in row_of(now, "way=fine,seed=0"), "the first run's second epoch")
+    running = row_of(screen, "way=fine,seed=0")
+    assert running.startswith("> ")
+    assert "━━━━━╌╌╌╌╌" in running
+    heading = screen.lines[screen.lines.index(running) - 1].split()
+    wide = ["run", "state", "epoch", "loss", "acc", "val_loss", "val_acc", "samples/s", "took", "left"]
+    assert heading == (wide if columns == 200 else ["run", "state", "epoch", "loss", "val_acc", "samples/s", "left"])
+    assert re.search(r"1 running · 3 to come · [\d.]+s so far$", screen.lines[screen.lines.index(running) + 1])
+    (tmp_path / "gate").unlink()
+    assert screen.end() == 1, screen.shown
+    assert re.search(r"^✓ .*way=fine,seed=0 +finished .* 2/2 ", screen.shown, re.MULTILINE)
+    assert re.search(r"^✗ .*way=raises,seed=1 +failed", screen.shown, re.MULTILINE)
+    assert "exception: ValueError: this model wants no data" in screen.shown
+    assert re.search(r"^✓ .*way=fine,seed=1 +finished", screen.shown, re.MULTILINE)
+    assert "╌" not in screen.shown  # the moving part has gone
+    assert len(re.findall(r"^ +run +state", screen.shown, re.MULTILINE)) == 1
 
 
-def test_many_cells_are_asked_about(terminal: Callable[..., Terminal], tmp_path: Path, tiny: tuple[str, ...]) -> None:
-    asked = terminal("-m", *tiny, "seed=range(200)", "name=many")
-    asked.read_until("Run 200 cells? [y/N]")
-    asked.type("n\n")
-    assert asked.end() == 2
-    assert "error: Nothing was run." in asked.plain
+def test_the_time_left_is_that_of_the_runs_before(
+    begin: Begin, tmp_path: Path, own_module: Path, tiny: tuple[str, ...]
+) -> None:
+    (tmp_path / "gate").touch()
+    own = ("model=custom", "model._target_=own.Net", "+model.way=fine")
+    screen = begin("-m", *tiny, *own, "name=timed", "seed=0,1,2")
+    screen.wait_for(lambda now: " 1/2 " in row_of(now, "seed=0"), "the first run's second epoch")
+    assert "about" not in screen.shown  # nothing that it takes is measured yet
+    (tmp_path / "gate").unlink()
+    screen.wait_for(lambda now: re.search("✓ seed=0 +finished", now.shown), "the first run's end")
+    (tmp_path / "gate").touch()
+    screen.wait_for(lambda now: re.search(r"1 finished .* 1 running .* about .* left", now.shown), "the time left")
+    (tmp_path / "gate").unlink()
+    assert screen.end() == 0, screen.shown
+
+
+def test_watch_shows_the_same_rows_from_another_terminal(
+    begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path
+) -> None:
+    driver = begin(*halted_grid)
+    driver.wait_for(lambda now: " 1/2 " in row_of(now, "way=fine,seed=0"), "the first run's second epoch")
+    watcher = begin("watch", "shown", program=COMMAND)
+    watcher.wait_for(lambda now: " 1/2 " in row_of(now, "way=fine,seed=0"), "the same row")
+    (tmp_path / "gate").unlink()
+    assert driver.end() == 1
+    assert watcher.end() == 1
+    rows = [line for line in driver.shown.splitlines() if line.startswith(("✓", "✗"))]
+    assert [line for line in watcher.shown.splitlines() if line.startswith(("✓", "✗"))] == rows
+
+
+def test_no_color_is_heeded(begin: Begin, tiny: tuple[str, ...]) -> None:
+    screen = begin("-m", *tiny, "lr=0.1,0.2", "name=plain", NO_COLOR="1")
+    assert screen.end() == 0
+    assert re.search("✓ lr=0.1 +finished", screen.shown)
+    assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", screen.sent)
+
+
+def test_quiet_shows_only_what_went_wrong(begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "gate").unlink()
+    screen = begin(*halted_grid, "--quiet")
+    assert screen.end() == 1
+    assert "✓" not in screen.shown
+    assert "ValueError: this model wants no data" in screen.shown
+
+
+def test_many_cells_are_asked_about(begin: Begin, tmp_path: Path, tiny: tuple[str, ...]) -> None:
+    screen = begin("-m", *tiny, "seed=range(200)", "name=many")
+    screen.wait_for_text("Run 200 cells? [y/N]")
+    screen.type("n\n")
+    assert screen.end() == 2
+    assert "error: Nothing was run." in screen.shown
     assert not (tmp_path / "outputs").exists()

@@ -1,0 +1,96 @@
+"""A command in a pseudo-terminal of a given size, and what stands on its screen."""
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyte
+import pytest
+
+DEADLINE_SECONDS = 120
+_SCROLLED_LINES = 2000
+
+
+class Screen:
+    """A command's terminal. A test fails where nothing that it waits for comes within the deadline."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        environment: dict[str, str],
+        columns: int = 80,
+        rows: int = 24,
+    ) -> None:
+        self._screen = pyte.HistoryScreen(columns, rows, history=_SCROLLED_LINES, ratio=0.5)
+        self._stream = pyte.ByteStream(self._screen)
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        kept = {name: value for name, value in environment.items() if name not in ("COLUMNS", "LINES")}
+        self.process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**kept, "TERM": "xterm-256color"},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+        )
+        os.close(slave)
+        self.sent = b""
+
+    @property
+    def lines(self) -> list[str]:
+        """What stands on the screen now, without what is blank at its end."""
+        return [line.rstrip() for line in self._screen.display]
+
+    @property
+    def shown(self) -> str:
+        """What has scrolled away and what stands there, as one who scrolls back would read it."""
+        away = [
+            "".join(line[x].data for x in range(self._screen.columns)).rstrip() for line in self._screen.history.top
+        ]
+        return "\n".join([*away, *self.lines]).rstrip()
+
+    def wait_for(self, condition: Callable[["Screen"], object], what: str) -> None:
+        """Read on until the condition holds."""
+        until = time.monotonic() + DEADLINE_SECONDS
+        while not condition(self):
+            assert self._read(until), f"{what} was not to be seen:\n{self.shown}"
+
+    def wait_for_text(self, text: str) -> None:
+        """Read on until a text stands on the screen, or has."""
+        self.wait_for(lambda screen: text in screen.shown, repr(text))
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def end(self) -> int:
+        """Read all until the command has ended; its status."""
+        until = time.monotonic() + DEADLINE_SECONDS
+        while self._read(until):
+            pass
+        os.close(self._master)
+        return self.process.wait(60)
+
+    def _read(self, until: float) -> bool:
+        """Whether something more came; what moves moves for ever, so there is a deadline."""
+        left = until - time.monotonic()
+        if left <= 0 or not select.select([self._master], [], [], left)[0]:
+            self.process.kill()
+            pytest.fail(f"the command came to no end:\n{self.shown}")
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # the other side is closed
+            return False
+        self.sent += data
+        self._stream.feed(data)
+        return bool(data)
