@@ -5,7 +5,7 @@ from typing import Any
 
 __all__ = ["quoted", "word_of"]
 
-_PLAIN = re.compile(r"[\w./:@-]+")
+_PLAIN = re.compile(r"[\w./:@-]+", re.ASCII)
 
 
 def word_of(name: str, value: Any) -> str:
@@ -29,5 +29,6 @@ def _text(value: Any) -> str:
 
 def quoted(text: str) -> str:
     """`text` as a value that Hydra takes as it is."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    # Hydra takes a backslash as it is, but where it stands before a quote.
+    escaped = re.sub(r"(\\+)\Z", r"\1\1", re.sub(r'(\\*)"', r'\1\1\\"', text))
     return f'"{escaped}"'  # not in single quotes: in a command to copy the shell's are around them

@@ -46,7 +46,7 @@ def export(
         done = export_to_parquet(paths, folder=folder)
     else:
         contents, _ = read_results(paths)
-        warn_of_damage(contents.damaged)
+        warn_of_damage([each.message for each in contents.damaged])
         if to is Target.MLFLOW:
             from runmanager.results.to_mlflow import DEFAULT_URI, export_to_mlflow
 

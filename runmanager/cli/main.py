@@ -69,6 +69,8 @@ def run_command(arguments: Sequence[str]) -> int:
         return returned if isinstance(returned, int) else 0
     except KeyboardInterrupt:
         return 130
+    except SystemExit as end:  # Typer's own way to leave, once it has answered a shell that completes a word
+        return end.code if isinstance(end.code, int) else 0
     except Exception as error:
         if debug:
             traceback.print_exc()

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from runmanager.records.store import Damage
-
 __all__ = ["console", "print_text", "rendered", "warn_of_damage"]
 
 
@@ -41,7 +39,7 @@ def print_text(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def warn_of_damage(damaged: "Iterable[Damage]") -> None:
+def warn_of_damage(damaged: Iterable[str]) -> None:
     """Say on stderr what the tables for people say in a note: rows that are missing from the output."""
-    for damage in damaged:
-        print(f"warning: not read: {damage.message}", file=sys.stderr)
+    for message in damaged:
+        print(f"warning: not read: {message}", file=sys.stderr)

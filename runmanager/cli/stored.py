@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +15,7 @@ from runmanager.records.location import find_sweep
 
 if TYPE_CHECKING:
     from runmanager.results.columns import Table
+    from runmanager.results.view import View
 
 __all__ = ["ComparisonFormat", "TableFormat", "compare", "table"]
 
@@ -64,21 +66,29 @@ def table(
     each: Annotated[
         bool, typer.Option("--each", help="A row a run; without it those that differ in the seed alone are one row.")
     ] = False,
+    events: Annotated[
+        bool,
+        typer.Option(
+            "--events", help="SWEEP is any folder of TensorBoard's event files: a row for each folder that holds some."
+        ),
+    ] = False,
     format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
         TableFormat.TEXT
     ),
 ) -> None:
     """Show a sweep's results: one row a run (in text one for all seeds of a cell), the fastest epoch first."""
-    from runmanager.results.reading import read_summary
     from runmanager.results.view import View
 
+    if events and each:
+        raise UsageError("`--each` must go without --events, got both; there each folder has its row.")
     view = View.read(where=where, sort=sort, columns=columns, pivot=pivot, each=each)
-    paths = find_sweep(sweep)
-    contents, plan = read_summary(paths)
-    results = view.of(contents, plan, collapses=format_ is TableFormat.TEXT)
+    if events:
+        results, name, damaged = _of_events(Path(sweep), view)
+    else:
+        results, name, damaged = _of_sweep(sweep, view, collapses=format_ is TableFormat.TEXT)
     if format_ in (TableFormat.CSV, TableFormat.JSON):
-        warn_of_damage(contents.damaged)
-    print_text(_table_text(results, format_, title=f"Results of {paths.name}", limit=None if show_all else _SHOWN_ROWS))
+        warn_of_damage(damaged)
+    print_text(_table_text(results, format_, title=f"Results of {name}", limit=None if show_all else _SHOWN_ROWS))
 
 
 def _table_text(results: "Table", format_: TableFormat, *, title: str, limit: int | None) -> str:
@@ -102,6 +112,25 @@ def _table_text(results: "Table", format_: TableFormat, *, title: str, limit: in
             return to_latex(results)
         case TableFormat.HTML:
             return formats.to_html(results, title=title)
+
+
+def _of_sweep(given: str, view: "View", *, collapses: bool) -> "tuple[Table, str, Sequence[str]]":
+    """What is asked for of a sweep's results, its name, and what could not be read."""
+    from runmanager.results.reading import read_summary
+
+    paths = find_sweep(given)
+    summary, plan = read_summary(paths)
+    results = view.of(summary, plan, collapses=collapses)
+    return results, paths.name, [each.message for each in summary.damaged]
+
+
+def _of_events(folder: Path, view: "View") -> "tuple[Table, str, Sequence[str]]":
+    """The same of a folder of event files."""
+    from runmanager.results.event_table import event_rows, read_event_folders
+
+    found = read_event_folders(folder)
+    results = view.of_table(event_rows(found))
+    return results, folder.resolve().name, [line for each in found.values() for line in each.damage]
 
 
 def compare(
@@ -160,7 +189,7 @@ def compare(
     elif format_ is ComparisonFormat.MARKDOWN:
         print_text(formats.to_markdown(dataclasses.replace(pairs, notes=(*pairs.notes, *explained))))
     else:
-        warn_of_damage(contents.damaged)
+        warn_of_damage([each.message for each in contents.damaged])
         print_text(formats.to_csv(pairs) if format_ is ComparisonFormat.CSV else formats.to_json(pairs))
 
 

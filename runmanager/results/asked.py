@@ -14,7 +14,7 @@ from runmanager.results.summary import SweepSummary
 from runmanager.results.table import result_rows
 from runmanager.results.where import LISTED, Condition
 
-__all__ = ["AskedTable", "ask"]
+__all__ = ["AskedTable", "ask", "ask_table"]
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,13 @@ class AskedTable:
 def ask(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, words: Sequence[str]) -> AskedTable:
     """The results table with a column for each of the `words` that is a setting: `model` means `model.name`."""
     if not words:
-        table = result_rows(sweep, plan)
-        return AskedTable(table, {}, table.columns)
-    table = result_rows(sweep, plan, asked=words)
+        return ask_table(result_rows(sweep, plan), words)
     settings = gather_cells(sweep.runs, sweep.damaged, plan).names()
-    meant = {word: column for word in words for column in (f"{word}.name", word) if column in table.columns}
     groups = [name.removesuffix(".name") for name in settings if name.endswith(".name")]
-    return AskedTable(table, meant, list(dict.fromkeys([*table.columns, *settings, *groups])))
+    return ask_table(result_rows(sweep, plan, asked=words), words, others=(*settings, *groups))
+
+
+def ask_table(table: Table, words: Sequence[str], *, others: Sequence[str] = ()) -> AskedTable:
+    """Any table, asked for its own columns; `others` are further names that it could have had."""
+    meant = {word: column for word in words for column in (f"{word}.name", word) if column in table.columns}
+    return AskedTable(table, meant, list(dict.fromkeys([*table.columns, *others])))

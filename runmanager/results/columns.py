@@ -1,12 +1,23 @@
 """The columns of the tables that others rely on, and the table itself: rows of plain values under them."""
 
+import re
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from runmanager.records.run import PHASES
 
-__all__ = ["BASE_SETTINGS", "EFFECTS", "MISSING", "PHASE_COLUMNS", "Table", "column_of", "effect_of", "setting_of"]
+__all__ = [
+    "BASE_SETTINGS",
+    "EFFECTS",
+    "MISSING",
+    "PHASE_COLUMNS",
+    "Table",
+    "column_of",
+    "effect_of",
+    "prefers_larger",
+    "setting_of",
+]
 
 MISSING = "N/A"
 """What people see of a missing value."""
@@ -43,13 +54,14 @@ class Table:
 
     `settings` are the columns that hold settings. `shown` are the columns that people are shown, most important
     first where room is short; files for programs hold them all. Those that are empty in every row are left out, unless
-    `shows_empty`. `notes` are readable lines about what the rows cannot say of themselves; `legend` says how to read
-    them.
+    `shows_empty`. `foreign` are columns of numbers that another program measured and named. `notes` are readable lines
+    about what the rows cannot say of themselves; `legend` says how to read them.
     """
 
     columns: list[str]
     rows: list[dict[str, Any]]
     settings: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     legend: str = ""
@@ -70,6 +82,30 @@ def setting_of(word: str, settings: Container[str]) -> str | None:
         return None
     name = word.removeprefix("settings.") if word == column_of(word.removeprefix("settings.")) else word
     return next((each for each in (name, f"{name}.name") if each in settings), None)
+
+
+def prefers_larger(column: str) -> bool | None:
+    """Whether more is better in a column, by the last of the words in its name that says so; None where none does."""
+    for word in reversed(re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column).lower())):
+        if word in _LARGER_IS_BETTER:
+            return True
+        if word in _SMALLER_IS_BETTER:
+            return False
+    return None
+
+
+_LARGER_IS_BETTER = frozenset(
+    (
+        *("acc", "accuracy", "auc", "auroc", "bleu", "dice", "f1", "iou", "map", "miou", "precision", "psnr", "r2"),
+        *("recall", "return", "reward", "score", "second", "ssim", "throughput", "top1", "top5"),
+    )
+)
+_SMALLER_IS_BETTER = frozenset(
+    (
+        *("cer", "err", "error", "fid", "latency", "loss", "mae", "mse", "nll", "perplexity", "ppl", "rmse"),
+        *("seconds", "time", "wer"),
+    )
+)
 
 
 def effect_of(columns: Iterable[str]) -> str:

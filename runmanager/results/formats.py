@@ -23,6 +23,7 @@ __all__ = [
     "human",
     "human_columns",
     "human_effect",
+    "human_field",
     "is_number",
     "render_template",
     "to_csv",
@@ -70,7 +71,7 @@ def to_markdown(table: Table) -> str:
         _markdown_line(columns),
         _markdown_line(["---:" if is_number(table, name) else "---" for name in columns]),
     ]
-    lines += [_markdown_line([_escaped(human(row[name], name)) for name in columns]) for row in table.rows]
+    lines += [_markdown_line([_escaped(human_field(table, row, name)) for name in columns]) for row in table.rows]
     return "\n".join([*lines, "", *(f"{_escaped(note)}\n" for note in (table.legend, *table.notes))])
 
 
@@ -103,7 +104,9 @@ def _environment() -> "jinja2.Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(human=human, human_columns=human_columns, numeric_columns=_numeric_columns)
+    environment.globals.update(
+        human=human, human_field=human_field, human_columns=human_columns, numeric_columns=_numeric_columns
+    )
     return environment
 
 
@@ -156,6 +159,12 @@ class Median(float):
 def _median(value: Median) -> str:
     plain = int(value) if value.is_integer() and value.metric not in _MEASURED else float(value)
     return human(plain, value.metric) + (f" (n={value.count})" if value.count > 1 else "")
+
+
+def human_field(table: Table, row: Mapping[str, Any], column: str) -> str:
+    """What stands in a row of a table, for people; of a foreign column nothing is known but that it was measured."""
+    value = row[column]
+    return _four_digits(value) if column in table.foreign and isinstance(value, float) else human(value, column)
 
 
 def _spread(value: Spread, column: str) -> str:

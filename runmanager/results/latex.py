@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from runmanager.results.columns import Table
-from runmanager.results.formats import human, human_columns, is_number
+from runmanager.results.formats import human_columns, human_field, is_number
 
 __all__ = ["to_latex"]
 
@@ -24,7 +24,7 @@ def to_latex(table: Table) -> str:
     columns = human_columns(table)
     layout = "".join("r" if is_number(table, name) else "l" for name in columns)
     said = [f"% {' '.join(line.split())}" for line in (table.legend, *table.notes) if line]
-    rows = [_line([human(row[name], name) for name in columns]) for row in table.rows]
+    rows = [_line([human_field(table, row, name) for name in columns]) for row in table.rows]
     lines = [
         *said,
         f"\\begin{{tabular}}{{{layout}}}",

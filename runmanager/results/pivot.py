@@ -40,7 +40,7 @@ def pivot(asked: AskedTable, words: tuple[str, str, str]) -> Table:
     fields: defaultdict[tuple[Hashable, Hashable], list[float]] = defaultdict(list)
     for row in asked.table.rows:
         value = row[metric]
-        if value is None or row["status"] != Status.FINISHED:
+        if value is None or row.get("status", Status.FINISHED) != Status.FINISHED:
             continue
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise UsageError(f"`{_OPTION}` must have a metric of numbers, got '{metric}'; as in :val_accuracy.")

@@ -4,12 +4,9 @@ import dataclasses
 import math
 from typing import Any
 
-from runmanager.results.columns import Table
+from runmanager.results.columns import Table, prefers_larger
 
 __all__ = ["rank", "sorted_by"]
-
-_LARGEST_FIRST = frozenset({"accuracy", "val_accuracy", "samples_per_second"})
-"""The columns where more is better."""
 
 
 def sorted_by(table: Table, column: str) -> Table:
@@ -19,7 +16,8 @@ def sorted_by(table: Table, column: str) -> Table:
     """
     known = [row for row in table.rows if not _is_missing(row[column])]
     missing = [row for row in table.rows if _is_missing(row[column])]
-    known.sort(key=lambda row: rank(row[column]), reverse=column in _LARGEST_FIRST)
+    is_result = column not in table.settings
+    known.sort(key=lambda row: rank(row[column]), reverse=is_result and prefers_larger(column) is True)
     shown = table.shown if column in table.shown else (*table.shown, column)
     return dataclasses.replace(table, rows=[*known, *missing], shown=shown)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from runmanager.results.columns import EFFECTS, MISSING, Table, effect_of
-from runmanager.results.formats import human, human_columns, human_effect, is_number
+from runmanager.results.formats import human, human_columns, human_effect, human_field, is_number
 from runmanager.results.judging import NOT_MEASURED
 from runmanager.results.seeds import SEEDS
 
@@ -16,6 +16,7 @@ __all__ = ["comparison_table", "results_table"]
 
 _WIDTH = 80
 _GAP = 2  # between two columns
+_MAX_NAMED = 10  # columns that were left out
 _FOLDED_AT = 14  # text wider than this is broken into lines; numbers never are
 _WORDS = ("status", "reason")  # single words: they are broken only where no other column can give way
 _STYLES = {"finished": "green", "running": "cyan", "skipped": "yellow", "failed": "red", "killed": "red"}
@@ -36,18 +37,20 @@ def results_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) 
     rows = table.rows[:limit]
     names = human_columns(table)
     columns = _columns(table, rows, names)
-    if _tightest(columns) > width:
+    giving_way = (*reversed(table.foreign), *_LEFT_OUT_FIRST)
+    if _tightest(columns, giving_way) > width:
         names = ["run", *(name for name in names if name not in ("run", *table.settings))]
         columns = _columns(table, rows, names)
     return _rendered(
         columns,
         [*_cut_note(table, rows, "cells" if SEEDS in table.columns else "runs"), table.legend, *table.notes],
         width,
+        giving_way=giving_way,
     )
 
 
 def _columns(table: Table, rows: Sequence[dict[str, Any]], names: Sequence[str]) -> "list[_Column]":
-    return [_Column(name, [human(row[name], name) for row in rows], is_number(table, name)) for name in names]
+    return [_Column(name, [human_field(table, row, name) for row in rows], is_number(table, name)) for name in names]
 
 
 def comparison_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) -> "RenderableType":
@@ -138,21 +141,25 @@ def _least(columns: Sequence[_Column]) -> int:
     return sum(column.least for column in columns) + _GAP * (len(columns) - 1)
 
 
-def _tightest(columns: Sequence[_Column]) -> int:
+def _tightest(columns: Sequence[_Column], giving_way: Sequence[str]) -> int:
     """The room for those columns that never give way."""
-    kept = [column.tight for column in columns if column.name not in _LEFT_OUT_FIRST]
+    kept = [column.tight for column in columns if column.name not in giving_way]
     return sum(kept) + _GAP * (len(kept) - 1)
 
 
-def _rendered(columns: Sequence[_Column], legend: Sequence[str], width: int) -> "RenderableType":
+def _rendered(
+    columns: Sequence[_Column], legend: Sequence[str], width: int, *, giving_way: Sequence[str] = _LEFT_OUT_FIRST
+) -> "RenderableType":
     from rich import box
     from rich.console import Group
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    kept, left_out = _fitting(columns, width)
+    kept, left_out = _fitting(columns, width, giving_way)
     if left_out:
-        legend = [*legend, f"Left out for want of room: {', '.join(left_out)}."]
+        more = len(left_out) - _MAX_NAMED
+        named = ", ".join(left_out[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+        legend = [*legend, f"Left out for want of room: {named}."]
     shown = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     widths = _widths(kept, width)
     for column, room in zip(kept, widths, strict=True):
@@ -164,10 +171,10 @@ def _rendered(columns: Sequence[_Column], legend: Sequence[str], width: int) -> 
     return Group(shown, "", *(Text(line, style="dim") for line in legend))
 
 
-def _fitting(columns: Sequence[_Column], width: int) -> tuple[list[_Column], list[str]]:
+def _fitting(columns: Sequence[_Column], width: int, giving_way: Sequence[str]) -> tuple[list[_Column], list[str]]:
     """The columns that fit, and the names of those that had to go."""
     kept, left_out = list(columns), []
-    for name in _LEFT_OUT_FIRST:
+    for name in giving_way:
         if _least(kept) <= width:
             break
         if any(column.name == name for column in kept):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from runmanager.errors import UsageError
 from runmanager.records.store import SweepContents
 from runmanager.records.sweep import SweepRecord
-from runmanager.results.asked import ask
+from runmanager.results.asked import AskedTable, ask, ask_table
 from runmanager.results.columns import Table
 from runmanager.results.pairing import SEED
 from runmanager.results.pivot import parse_pivot, pivot
@@ -66,13 +66,20 @@ class View:
 
         Raises `UsageError`, with the nearest name, for one that is neither a column nor a setting.
         """
-        asked = ask(sweep, plan, self.words)
+        collapses = collapses and not self.each and SEED not in (*self.columns, self.sort)
+        return self._shown(ask(sweep, plan, self.words), collapses=collapses)
+
+    def of_table(self, table: Table) -> Table:
+        """The same of any table. Raises `UsageError`, with the nearest name, for one that is no column of it."""
+        return self._shown(ask_table(table, self.words), collapses=False)
+
+    def _shown(self, asked: AskedTable, *, collapses: bool) -> Table:
         if self.where is not None:
             asked = asked.only(self.where)
         if self.pivot is not None:
             return pivot(asked, self.pivot)
         sort = None if self.sort is None else asked.column(self.sort, "--sort")
-        if collapses and not self.each and SEED not in (*self.columns, self.sort):
+        if collapses:
             asked = asked.changed(collapse_seeds)
         if sort is not None:
             asked = asked.changed(lambda table: sorted_by(table, sort))

@@ -218,3 +218,52 @@ def test_reader_that_leaves_early_is_no_error(sweep: SweepPaths, mortal: Callabl
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(60) == 0
+
+
+@pytest.fixture
+def logged(tmp_path: Path) -> Path:
+    """Event files as tracking writes them, of two runs."""
+    from runmanager.tracking.events import EventWriter
+
+    for name, accuracies in (("first", [0.5, 0.75]), ("second", [0.75, 0.625])):
+        folder = tmp_path / "logs" / name
+        folder.mkdir(parents=True)
+        writer = EventWriter(folder)
+        for step, accuracy in enumerate(accuracies):
+            writer.scalar("val/accuracy", accuracy, step)
+        writer.close()
+    return tmp_path / "logs"
+
+
+def test_event_files_of_other_programs_have_a_table(command: Callable, logged: Path) -> None:
+    found = rows_of(command("table", str(logged), "--events", "--format", "csv").out)
+    assert [(row["run"], row["val/accuracy"]) for row in found] == [("first", "0.75"), ("second", "0.625")]
+    by_last = command("table", "--events", str(logged), "--format", "csv", "--sort", "best val/accuracy").out
+    assert [row["best val/accuracy"] for row in rows_of(by_last)] == ["0.75", "0.75"]
+    text = command("table", "--events", str(logged), "--sort", "val/accuracy").out
+    assert text.index("first") < text.index("second")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nothing", "--events"], "`--events` must have a folder, got 'nothing'"),
+        (["logs", "--events", "--each"], "`--each` must go without --events"),
+        (["logs", "--events", "--sort", "val/acc"], "did you mean val/accuracy?"),
+    ],
+)
+def test_a_table_of_event_files_that_cannot_be_is_refused(
+    command: Callable, logged: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    monkeypatch.chdir(logged.parent)
+    done = command("table", *words)
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+    assert said in done.err
+
+
+def test_a_damaged_event_file_is_said_beside_the_file(command: Callable, logged: Path) -> None:
+    path = next((logged / "first").iterdir())
+    path.write_bytes(path.read_bytes()[:-3] + b"abc")
+    done = command("table", str(logged), "--events", "--format", "csv")
+    assert done.err.startswith(f"warning: not read: {path} is damaged")
+    assert rows_of(done.out)[0]["val/accuracy"] == "0.5"

@@ -1,0 +1,99 @@
+"""Reading TensorBoard's event files as other programs write them: ours and TensorBoard's own EventAccumulator."""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.command import Settings, carry_out
+from benchmarks.interleaving import Patience, in_turns, timed
+from benchmarks.rows import Budget, Row, compared
+
+__all__ = ["measure"]
+
+_TAGS = ("train/loss", "train/accuracy", "val/loss", "val/accuracy", "learning_rate")
+_NUM_STEPS = 4000
+_PATIENCE = Patience(min_rounds=5, max_rounds=9, max_seconds=60)
+_AT_LEAST = Budget(8, is_least=True)
+
+Values = dict[str, list[tuple[int, float]]]
+"""By tag: each step and its value, in the order in which they were written."""
+
+
+def measure(settings: Settings) -> list[Row]:
+    """A row for each way in which scalars are written: PyTorch's, and TensorFlow 2's as tensors."""
+    with tempfile.TemporaryDirectory() as name:
+        return [_row(Path(name, kind), kind, write, settings) for kind, write in _WRITERS.items()]
+
+
+def _row(folder: Path, kind: str, write: Callable[[Path], None], settings: Settings) -> Row:
+    write(folder)
+    if _ours(folder) != _theirs(folder):
+        raise RuntimeError(f"Both readers must find the same values, got others ({kind}).")
+    contenders = {"ours": timed(lambda: _ours(folder)), "theirs": timed(lambda: _theirs(folder))}
+    seconds = in_turns(contenders, patience=settings.patience, seed=settings.seed)
+    what = f"{len(_TAGS) * _NUM_STEPS:,} scalars, {kind}: TensorBoard's EventAccumulator / ours"
+    row, _ = compared(what, ours=seconds["ours"], other=seconds["theirs"], budget=_AT_LEAST, inverse=True)
+    return row
+
+
+def _ours(folder: Path) -> Values:
+    from runmanager.results.event_table import read_event_folders
+
+    (found,) = read_event_folders(folder).values()
+    return {tag: list(zip(each.steps, each.values, strict=True)) for tag, each in found.scalars.items()}
+
+
+def _theirs(folder: Path) -> Values:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.util import tensor_util
+
+    everything: Mapping[str, int] = {"scalars": 0, "tensors": 0}
+    read = EventAccumulator(str(folder), size_guidance=dict(everything)).Reload()
+    tags = read.Tags()
+    found: Values = {tag: [(each.step, each.value) for each in read.Scalars(tag)] for tag in tags["scalars"]}
+    for tag in tags["tensors"]:
+        found[tag] = [(each.step, float(tensor_util.make_ndarray(each.tensor_proto))) for each in read.Tensors(tag)]
+    return found
+
+
+def _with_pytorch(folder: Path) -> None:
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(folder)) as writer:
+        for step, values in enumerate(_values()):
+            for tag, value in zip(_TAGS, values, strict=True):
+                writer.add_scalar(tag, value, step)
+
+
+def _with_tensors(folder: Path) -> None:
+    """As `tf.summary.scalar` writes them; TensorFlow itself is not needed for that."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.scalar import metadata
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    from tensorboard.util import tensor_util
+
+    writer = EventFileWriter(str(folder))
+    about = metadata.create_summary_metadata(display_name=None, description=None)
+    for step, values in enumerate(_values()):
+        for tag, value in zip(_TAGS, values, strict=True):
+            tensor = tensor_util.make_tensor_proto(np.float32(value))
+            summary = Summary(value=[Summary.Value(tag=tag, tensor=tensor, metadata=about)])
+            writer.add_event(Event(wall_time=1e9 + step, step=step, summary=summary))
+    writer.close()
+
+
+def _values() -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
+    return np.random.default_rng(0).normal(size=(_NUM_STEPS, len(_TAGS)))
+
+
+_WRITERS: Mapping[str, Callable[[Path], None]] = {
+    "as PyTorch's SummaryWriter writes them": _with_pytorch,
+    "as TensorFlow 2 writes them": _with_tensors,
+}
+
+
+if __name__ == "__main__":
+    carry_out("event_reading", measure, summary=__doc__, patience=_PATIENCE)
