@@ -13,10 +13,12 @@ from runmanager.app.run_line import run_label, run_line
 from runmanager.app.summary import show_results
 from runmanager.errors import RecordError
 from runmanager.launching.slurm_queue import WAITING_STATES, SlurmQueue
+from runmanager.records.collecting import collector_at_rest
 from runmanager.records.files import FileMark, mark_of
 from runmanager.records.heartbeat import HeartbeatObserver, last_heard, read_beat
 from runmanager.records.paths import RECORD, RunPaths, SweepPaths
 from runmanager.records.run import RunRecord
+from runmanager.records.sharing import SharedParts
 from runmanager.records.states import Status
 from runmanager.records.store import read_epochs, read_record, run_names
 from runmanager.records.sweep import PlannedCell, SweepRecord, read_sweep_record
@@ -105,8 +107,10 @@ class SweepReader:
         self._plan: tuple[FileMark | None, SweepRecord | None] = (None, None)
         self._known: dict[str, tuple[FileMark, CellState]] = {}
         self._last: dict[str, FileMark] | None = None
+        self._shared = SharedParts()
         self._changed_at = self._observer.clock()
 
+    @collector_at_rest()
     def read(self) -> SweepState:
         """The state now. Raises `RecordError` where sweep.json is damaged."""
         plan = self._read_plan()
@@ -141,7 +145,7 @@ class SweepReader:
                 return CellState(self._paths.run(name), None)  # Hydra makes the folder before the run claims it
             if known is None or known[0] != mark:
                 paths = self._paths.run(name)
-                known = self._known[name] = (mark, CellState(paths, read_record(paths)))
+                known = self._known[name] = (mark, CellState(paths, read_record(paths, shared=self._shared)))
         except (OSError, RecordError):
             return CellState(self._paths.run(name), None, is_damaged=True)
         state = known[1]

@@ -18,6 +18,7 @@ from runmanager.records.files import LineAppender, content_of, replace_file, who
 from runmanager.records.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.paths import EPOCHS, RECORD, RunPaths, SweepPaths
 from runmanager.records.run import SCHEMA_VERSION, Attempt, EpochRecord, RunRecord
+from runmanager.records.sharing import PARTLY_DECODER, SharedParts
 from runmanager.records.states import Status
 from runmanager.records.turns import Turn, read_turns
 
@@ -159,9 +160,20 @@ _RECORD_DECODER = msgspec.json.Decoder(RunRecord)
 _EPOCH_DECODER = msgspec.json.Decoder(EpochRecord)
 
 
-def read_record(paths: RunPaths) -> RunRecord:
-    """The run's record as stored. Raises `RecordError` if it is missing, damaged or newer than this package."""
-    record = decode_file(f"{paths.root}/{RECORD}", _RECORD_DECODER)
+def read_record(paths: RunPaths, *, shared: SharedParts | None = None) -> RunRecord:
+    """The run's record as stored. Raises `RecordError` if it is missing, damaged or newer than this package.
+
+    `shared` is for those who read many.
+    """
+    path = f"{paths.root}/{RECORD}"
+    if shared is None:
+        record = decode_file(path, _RECORD_DECODER)
+    else:
+        partly = decode_file(path, PARTLY_DECODER)
+        try:
+            record = shared.whole(partly)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise RecordError(f"{path} is damaged: {error}") from error
     for time in (record.started_at, record.resumed_at, record.ended_at, *_times_of(record.earlier)):
         if time is not None and not _is_time(time):
             raise RecordError(f"{paths.record} is damaged: a time of day must be in ISO 8601, got {time!r}")
@@ -274,9 +286,10 @@ def read_sweep(
     """
     runs: list[StoredRun] = []
     damaged: list[Damage] = []
+    shared = SharedParts()
     with collector_at_rest():
         for name in run_names(paths):
-            run = read_tolerantly(paths.run(name), damaged, observer=observer, epochs_of=epochs_of)
+            run = read_tolerantly(paths.run(name), damaged, shared=shared, observer=observer, epochs_of=epochs_of)
             if run is not None:
                 runs.append(run)
     runs.sort(key=lambda run: order_of_start(run.record.started_at, run.record.name))
@@ -287,12 +300,13 @@ def read_tolerantly(
     run: RunPaths,
     damaged: list[Damage],
     *,
+    shared: SharedParts | None = None,
     observer: HeartbeatObserver | None = None,
     epochs_of: Callable[[RunRecord], bool] = lambda _: True,
 ) -> StoredRun | None:
     """One run as `read_sweep` reads it; what is damaged is added to `damaged`, and without a record there is no run."""
     try:
-        stored = read_record(run)
+        stored = read_record(run, shared=shared)
     except RecordError as error:
         damaged.append(Damage(run.root, str(error)))
         return None

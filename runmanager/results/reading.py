@@ -8,7 +8,15 @@ from runmanager.errors import RecordError
 from runmanager.records.collecting import collector_at_rest
 from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.paths import RunPaths, SweepPaths
-from runmanager.records.store import Damage, SweepContents, order_of_start, read_sweep, read_tolerantly, run_names
+from runmanager.records.sharing import SharedParts
+from runmanager.records.store import (
+    Damage,
+    SweepContents,
+    order_of_start,
+    read_sweep,
+    read_tolerantly,
+    run_names,
+)
 from runmanager.records.sweep import SweepRecord, read_sweep_record
 from runmanager.results.keeping import KeptRun, is_settled, keep, kept_runs, marks_of
 from runmanager.results.summary import RunSummary, SweepSummary, planned_signatures, summary_of
@@ -56,6 +64,7 @@ def _summaries(paths: SweepPaths, damaged: list[Damage], planned: Container[str]
     kept = kept_runs(paths)
     runs: list[RunSummary] = []
     to_keep: list[KeptRun] = []
+    shared = SharedParts()
     num_new = 0
     for name in run_names(paths):
         folder = f"{paths.runs}/{name}"
@@ -66,7 +75,7 @@ def _summaries(paths: SweepPaths, damaged: list[Damage], planned: Container[str]
         one = kept.get(name)
         if one is None or one.marks != marks or not _has_settings(one.summary, planned):
             num_damaged = len(damaged)
-            run = read_tolerantly(RunPaths(Path(folder)), damaged)
+            run = read_tolerantly(RunPaths(Path(folder)), damaged, shared=shared)
             if run is None:
                 continue
             one = KeptRun(marks, summary_of(run, planned))

@@ -1,7 +1,7 @@
 """Writing the tables of a sweep into its folder, each file whole."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from runmanager.records.files import locked_folder, replace_file
@@ -32,25 +32,25 @@ def write_tables(paths: SweepPaths, *, report: bool = True, options: CompareOpti
         comparison = compare_matches(sweep, matches, options)
         crossings = crossovers_worth_saying(matches, options)
         noted = dataclasses.replace(comparison, notes=(*comparison.notes, *crossover_lines(crossings)))
-        texts = {
-            paths.results("csv"): to_csv(results),
-            paths.results("json"): to_json(results),
-            paths.results("md"): to_markdown(results),
-            paths.results("html"): to_html(results, title=f"Results of {paths.name}"),
-            paths.epochs_csv: to_csv(epoch_rows(sweep, plan)),
-            paths.comparison("csv"): to_csv(comparison),
-            paths.comparison("json"): to_json(comparison),
-            paths.comparison("md"): to_markdown(noted),
+        texts: dict[Path, Callable[[], str]] = {
+            paths.results("csv"): lambda: to_csv(results),
+            paths.results("json"): lambda: to_json(results),
+            paths.results("md"): lambda: to_markdown(results),
+            paths.results("html"): lambda: to_html(results, title=f"Results of {paths.name}"),
+            paths.epochs_csv: lambda: to_csv(epoch_rows(sweep, plan)),
+            paths.comparison("csv"): lambda: to_csv(comparison),
+            paths.comparison("json"): lambda: to_json(comparison),
+            paths.comparison("md"): lambda: to_markdown(noted),
         }
         if report:
             from runmanager.results.report import report_page
 
             causes = why(matches)
-            texts[paths.report] = report_page(
+            texts[paths.report] = lambda: report_page(
                 sweep, plan, results=results, comparison=comparison, causes=causes, crossovers=crossings
             )
         for path, text in texts.items():
-            replace_file(path, text)
+            replace_file(path, text())  # one after the other: those of many runs would take much memory at once
 
 
 def write_epochs_table(runs: Sequence[StoredRun], stem: Path) -> None:

@@ -261,7 +261,7 @@ def test_only_what_changed_is_read_again(disk: Callable[[int], Disk], monkeypatc
     reader = SweepReader(sweep.paths)
     reader.read()
     read: list[RunPaths] = []
-    monkeypatch.setattr(following, "read_record", lambda paths: read.append(paths) or read_record(paths))
+    monkeypatch.setattr(following, "read_record", lambda paths, **_: read.append(paths) or read_record(paths))
     sweep.end(1)
     assert reader.read().in_words() == "2 cells: 1 running, 1 finished"
     assert len(read) == 1

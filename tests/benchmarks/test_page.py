@@ -94,7 +94,10 @@ def test_every_place_that_the_scripts_write_to_is_there() -> None:
     scripts = sorted(path.stem for path in Path(page.__file__).parent.glob("*.py") if "carry_out(" in path.read_text())
     text = page.BENCHMARKS.read_text()
     names = [name for name in scripts if name != "command"]
-    assert names == ["driver_memory", "sweep_overhead", "table", "tracking_overhead", "two_workers"]
+    assert names == [
+        *("driver_memory", "event_reading", "reading_growth", "sweep_overhead", "table"),
+        *("tracking_overhead", "two_workers"),
+    ]
     for name in names:
         assert f"<!-- begin {name} -->\n" in text
         assert f"<!-- end {name} -->\n" in text

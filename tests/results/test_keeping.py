@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -57,9 +58,9 @@ def read_again(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     read = reading.read_tolerantly
 
-    def told(run: RunPaths, damaged: list[Damage]) -> StoredRun | None:
+    def told(run: RunPaths, damaged: list[Damage], **options: Any) -> StoredRun | None:
         names.append(run.name)
-        return read(run, damaged)
+        return read(run, damaged, **options)
 
     monkeypatch.setattr(reading, "read_tolerantly", told)
     return names

@@ -1,0 +1,103 @@
+"""How the cost of looking at stored runs grows from 10 to 10,000: the table, the plan of a resumed sweep, a watcher.
+
+Counted in seconds of CPU: the files are in memory, and what else the machine does would hide how a cost grows.
+"""
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from benchmarks.command import Settings, carry_out
+from benchmarks.interleaving import Patience, in_turns, timed
+from benchmarks.rows import Budget, Row, as_seconds
+from benchmarks.stored_sweep import write_stored_sweep
+from runmanager.app.following import SweepReader
+from runmanager.launching.plan import Cell, Resume, plan_runs, wants_epochs
+from runmanager.records.paths import SweepPaths
+from runmanager.records.run import Environment
+from runmanager.records.store import read_sweep
+from runmanager.results.reading import read_summary
+from runmanager.results.table import result_rows
+
+__all__ = ["exponent", "measure"]
+
+_SIZES = (10, 100, 1000, 10_000)
+_NUM_EPOCHS = 10
+_PATIENCE = Patience(min_rounds=5, max_rounds=9, max_seconds=100)
+_LINEAR = Budget(1.1, words="an exponent of {:g}".format)  # 1, and what a larger heap costs each object
+
+
+def measure(settings: Settings) -> list[Row]:
+    """A row for each way of looking: its seconds by the number of runs, and the exponent over the last decade."""
+    with tempfile.TemporaryDirectory() as name:
+        sweeps = {
+            number: write_stored_sweep(Path(name, str(number)), num_runs=number, num_epochs=_NUM_EPOCHS)
+            for number in _SIZES
+        }
+        looks = {
+            (what, number): timed(work, clock=time.process_time)
+            for number, sweep in sweeps.items()
+            for what, work in _works(sweep).items()
+        }
+        names = {f"{what}, {number}": look for (what, number), look in looks.items()}
+        seconds = in_turns(names, patience=settings.patience, seed=settings.seed)
+    found = dict(zip(looks, seconds.values(), strict=True))
+    return [
+        _row(what, {number: found[what, number] for number in _SIZES}) for what in dict.fromkeys(w for w, _ in looks)
+    ]
+
+
+def _works(sweep: SweepPaths) -> Mapping[str, Callable[[], object]]:
+    summary, _ = read_summary(sweep)
+    cells = [Cell(run.signature, run.name, {}, ()) for run in summary.runs]
+    reader = SweepReader(sweep)
+    return {
+        "table, first reading": partial(_table_anew, sweep),
+        "table": lambda: result_rows(*read_summary(sweep)),
+        "plan of a resumed sweep": partial(_plan, cells, sweep),
+        "watch, first look": lambda: SweepReader(sweep).read(),
+        "watch, each look after": reader.read,
+    }
+
+
+def _table_anew(sweep: SweepPaths) -> None:
+    """The table as it is made the first time; what it keeps serves the other one."""
+    sweep.summaries.unlink(missing_ok=True)
+    result_rows(*read_summary(sweep))
+
+
+def _plan(cells: Sequence[Cell], sweep: SweepPaths) -> None:
+    stored = read_sweep(sweep, epochs_of=wants_epochs).runs
+    plan_runs(cells, stored, sweep, resume=Resume.AUTO, rerun_changed=False, now=Environment())
+
+
+def _row(what: str, seconds: Mapping[int, Sequence[float]]) -> Row:
+    """The medians by size, and how the last decade grows: fixed costs, which hide a growth, are least there."""
+    last = {number: seconds[number] for number in _SIZES[-2:]}
+    grown = [exponent(dict(zip(last, each, strict=True))) for each in zip(*last.values(), strict=True)]
+    value, low, high = median(grown), min(grown), max(grown)
+    fitted = exponent({number: median(each) for number, each in seconds.items()})
+    return Row(
+        f"{what}: {', '.join(f'{number:,}' for number in seconds)} runs",
+        ", ".join(as_seconds(median(each)) for each in seconds.values()),
+        ratio=f"grows as runs^{value:.2f} ({low:.2f} to {high:.2f}) over the last decade, {fitted:.2f} over all",
+        rounds=str(len(grown)),
+        budget=str(_LINEAR),
+        met=_LINEAR.verdict(value, low, high),
+    )
+
+
+def exponent(costs: Mapping[int, float]) -> float:
+    """The slope of a cost's logarithm over that of the size, by least squares: 1 is linear."""
+    sizes, logs = [math.log(size) for size in costs], [math.log(cost) for cost in costs.values()]
+    middle, mean = sum(sizes) / len(sizes), sum(logs) / len(logs)
+    products = sum((size - middle) * (log - mean) for size, log in zip(sizes, logs, strict=True))
+    return products / sum((size - middle) ** 2 for size in sizes)
+
+
+if __name__ == "__main__":
+    carry_out("reading_growth", measure, summary=__doc__, patience=_PATIENCE)

@@ -1,0 +1,47 @@
+"""The parts of records that are equal in many runs, kept once and shared by those who read them all."""
+
+from collections.abc import Hashable
+from typing import Any
+
+import msgspec
+
+from runmanager.records.run import RunRecord
+
+__all__ = ["PARTLY_DECODER", "PartlyDecoded", "SharedParts"]
+
+
+class PartlyDecoded(RunRecord, frozen=True, kw_only=True, gc=False):
+    """A record as its file has it, the parts of its configuration still as text."""
+
+    config: dict[str, msgspec.Raw]
+
+
+PARTLY_DECODER = msgspec.json.Decoder(PartlyDecoded)
+
+
+class SharedParts:
+    """What is equal in many records: `model`, `optimizer`, … of the configurations, libraries, the command.
+
+    Ten thousand runs then take the memory of their differences, and less of the time that decoding takes. Nobody may
+    change a part.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[bytes, Any] = {}
+        self._facts: dict[Hashable, Any] = {}
+
+    def whole(self, record: PartlyDecoded) -> RunRecord:
+        """The record with its configuration. Raises `msgspec.MsgspecError`."""
+        config = {name: self._decoded(bytes(part)) for name, part in record.config.items()}
+        then = record.environment
+        environment = msgspec.structs.replace(
+            then,
+            libraries=self._facts.setdefault(tuple(then.libraries.items()), then.libraries),
+            command=self._facts.setdefault(then.command, then.command),
+        )
+        return RunRecord(**{**msgspec.structs.asdict(record), "config": config, "environment": environment})
+
+    def _decoded(self, text: bytes) -> Any:
+        if text not in self._parts:
+            self._parts[text] = msgspec.json.decode(text)
+        return self._parts[text]
