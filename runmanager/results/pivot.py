@@ -12,9 +12,9 @@ from runmanager.results.formats import Median, human
 from runmanager.results.pairing import frozen
 from runmanager.results.sorting import rank
 
-__all__ = ["DEFAULT_METRIC", "parse_pivot", "pivot"]
+__all__ = ["parse_pivot", "pivot"]
 
-DEFAULT_METRIC = "epoch_seconds"
+_DEFAULT_METRIC = "epoch_seconds"
 _OPTION = "--pivot"
 
 
@@ -27,7 +27,7 @@ def parse_pivot(text: str) -> tuple[str, str, str]:
         )
     if words[0] == words[1]:
         raise UsageError(f"`{_OPTION}` must have two different settings, got '{text}'; as in batch_size:device.")
-    return words[0], words[1], words[2] if len(words) == 3 else DEFAULT_METRIC
+    return words[0], words[1], words[2] if len(words) == 3 else _DEFAULT_METRIC
 
 
 def pivot(asked: AskedTable, words: tuple[str, str, str]) -> Table:
