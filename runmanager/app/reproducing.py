@@ -93,7 +93,7 @@ def _overrides(config: Mapping[str, Any]) -> list[str]:
     words = [
         word_of(name if name in base else f"+{name}", value)
         for name, value in wanted.items()
-        if name not in kinds.values() and (name not in base or base[name] != value)
+        if name not in base or base[name] != value
     ]
     return [*choices, *words]
 

@@ -60,7 +60,7 @@ class Best:
     """The winner among `num_cells` cells, the next one, and what stands between them.
 
     `verdict` and `reason` are those of a comparison of the two, winner as candidate: `not measured` where too few runs
-    were made to tell. `num_left_out` cells have a finished run without a value of the metric.
+    were made to tell. `num_ties` other cells have the winner's very mean, `num_left_out` have a finished run without a value of the metric.
     """
 
     metric: Metric
@@ -69,6 +69,7 @@ class Best:
     verdict: str
     reason: str | None
     num_cells: int
+    num_ties: int
     num_left_out: int
 
     def sentences(self) -> list[str]:
@@ -83,6 +84,8 @@ class Best:
             said.append(f"Whether that is truly behind is not known: {without_contention(self.reason or '')}.")
         else:
             said.append("That is within the noise: the two cannot be told apart.")
+        if self.num_ties:
+            said.append(f"{self.num_ties} other cell{' has' if self.num_ties == 1 else 's have'} the very same mean.")
         if self.num_cells > 2:
             said.append(
                 f"The best of {self.num_cells} cells was picked after looking, so its mean is likely a little too good."
@@ -126,6 +129,7 @@ def find_best(
         row["verdict"],
         row["reason"],
         len(contenders),
+        sum(float(each.spread) == float(winner.spread) for each in others),
         len([each for each in sides if each.side.finished]) - len(contenders),
     )
 
@@ -202,6 +206,7 @@ def best_to_json(best: Best, *, command: Sequence[str]) -> str:
         "verdict": best.verdict,
         "reason": best.reason,
         "num_cells": best.num_cells,
+        "num_ties": best.num_ties,
         "num_left_out": best.num_left_out,
         "command": list(command),
     }

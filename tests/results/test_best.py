@@ -79,6 +79,12 @@ def test_who_picks_the_best_of_many_is_warned(seeds: Callable[..., SweepContents
     assert "The best of 3 cells was picked after looking" in " ".join(three.sentences())
 
 
+def test_cells_of_the_same_mean_are_counted(seeds: Callable[..., SweepContents]) -> None:
+    assert "1 other cell has the very same mean." in find_best(seeds(a=[0.5], b=[0.5]), None, **OPTIONS).sentences()
+    three = find_best(seeds(a=[0.5], b=[0.5], c=[0.5], d=[0.1]), None, **OPTIONS)
+    assert "2 other cells have the very same mean." in three.sentences()
+
+
 def test_less_is_better_of_times_and_losses(contents: Callable[..., SweepContents]) -> None:
     sweep = contents(
         ({"lr": 1}, reaching(0.9, seconds=4.0), {}),
