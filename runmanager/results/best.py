@@ -60,7 +60,8 @@ class Best:
     """The winner among `num_cells` cells, the next one, and what stands between them.
 
     `verdict` and `reason` are those of a comparison of the two, winner as candidate: `not measured` where too few runs
-    were made to tell. `num_ties` other cells have the winner's very mean, `num_left_out` have a finished run without a value of the metric.
+    were made to tell. `num_ties` other cells have the winner's very mean, `num_left_out` have a finished run without a
+    value of the metric.
     """
 
     metric: Metric
