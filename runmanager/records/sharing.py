@@ -16,6 +16,8 @@ class PartlyDecoded(RunRecord, frozen=True, kw_only=True, gc=False):
     config: dict[str, msgspec.Raw]
 
 
+_TEXTS = ("host", "cpu_model", "device_name", "python", "commit")
+
 PARTLY_DECODER = msgspec.json.Decoder(PartlyDecoded)
 
 
@@ -33,11 +35,12 @@ class SharedParts:
     def whole(self, record: PartlyDecoded) -> RunRecord:
         """The record with its configuration. Raises `msgspec.MsgspecError`."""
         config = {name: self._decoded(bytes(part)) for name, part in record.config.items()}
-        then = record.environment
+        then, known = record.environment, self._facts
         environment = msgspec.structs.replace(
             then,
-            libraries=self._facts.setdefault(tuple(then.libraries.items()), then.libraries),
-            command=self._facts.setdefault(then.command, then.command),
+            libraries=known.setdefault(tuple(then.libraries.items()), then.libraries),
+            command=known.setdefault(then.command, then.command),
+            **{name: known.setdefault(text, text) for name in _TEXTS if (text := getattr(then, name)) is not None},
         )
         return RunRecord(**{**msgspec.structs.asdict(record), "config": config, "environment": environment})
 

@@ -34,6 +34,7 @@ __all__ = [
 
 _ACCURACIES = ("accuracy", "val_accuracy")
 _BYTES = "_bytes"
+_PIECES = 1000  # of a page put together at a time: a table of many rows has far more of them than it is long
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -54,8 +55,13 @@ def _field(value: Any) -> Any:
 
 def to_json(table: Table) -> str:
     """A list with one object a row, every column in order; a missing value (or one that is no number) is null."""
-    rows = [{column: row[column] for column in table.columns} for row in table.rows]
-    return msgspec.json.format(msgspec.json.encode(rows, enc_hook=_as_number), indent=2).decode() + "\n"
+    if not table.rows:
+        return "[]\n"
+    # Row by row: all of them at once would be in memory several times over. No text in JSON holds a line break.
+    rows = ({column: row[column] for column in table.columns} for row in table.rows)
+    encoded = (msgspec.json.encode(row, enc_hook=_as_number) for row in rows)
+    texts = (msgspec.json.format(row, indent=2).decode().replace("\n", "\n  ") for row in encoded)
+    return "[\n  " + ",\n  ".join(texts) + "\n]\n"
 
 
 def _as_number(value: Any) -> float:
@@ -90,7 +96,9 @@ def to_html(table: Table, *, title: str = "Results") -> str:
 
 def render_template(template: str, **values: Any) -> str:
     """A page from `templates/`; every value is escaped."""
-    return _environment().get_template(template).render(**values)
+    stream = _environment().get_template(template).stream(**values)
+    stream.enable_buffering(_PIECES)
+    return "".join(stream)
 
 
 @cache
