@@ -14,12 +14,13 @@ __all__ = ["Settings", "carry_out"]
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line says: how long to measure, the seed of the order, and whether to write the page."""
+    """What the command line says: how long to measure, the seed of the order, where, and whether to write the page."""
 
     patience: Patience
     seed: int
     writes: bool
     command: str
+    device: str = "cpu"
 
 
 def carry_out(
@@ -28,26 +29,34 @@ def carry_out(
     *,
     summary: str | None,
     patience: Patience,
+    has_device: bool = False,
     argv: Sequence[str] | None = None,
 ) -> None:
-    """Measure as the command line says, show the rows, and with --write put them on the page."""
-    settings = _read(name, summary, patience, argv)
+    """Measure as the command line says, show the rows, and with --write put them on the page.
+
+    `has_device` is for what can be measured on another device than the CPU: it is then named by --device.
+    """
+    settings = _read(name, summary, patience, has_device, argv)
     rows = measure(settings)
     print(as_line(HEADING))
     for row in rows:
         print(as_line(row.fields))
     if settings.writes:
-        text = section(rows, machine=described_machine(), command=settings.command, day=datetime.date.today())
+        text = section(
+            rows, machine=described_machine(settings.device), command=settings.command, day=datetime.date.today()
+        )
         write_section(BENCHMARKS, name, text)
 
 
-def _read(name: str, summary: str | None, patience: Patience, argv: Sequence[str] | None) -> Settings:
+def _read(name: str, summary: str | None, patience: Patience, has_device: bool, argv: Sequence[str] | None) -> Settings:
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=summary)
     parser.add_argument("--rounds", type=int, help=f"so many rounds at most, by default {patience.max_rounds}")
     parser.add_argument(
         "--seconds", type=float, help=f"after so many no round begins, by default {patience.max_seconds:g}"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the order in each round")
+    if has_device:
+        parser.add_argument("--device", default="cpu", help="where to train, by default cpu")
     parser.add_argument("--write", action="store_true", help="write the rows into the documents")
     options = parser.parse_args(argv)
     words = [f"python -m benchmarks.{name}"]
@@ -59,4 +68,7 @@ def _read(name: str, summary: str | None, patience: Patience, argv: Sequence[str
         words.append(f"--seconds {options.seconds:g}")
     if options.seed:
         words.append(f"--seed {options.seed}")
-    return Settings(patience, options.seed, options.write, " ".join(words))
+    device = options.device if has_device else "cpu"
+    if device != "cpu":
+        words.append(f"--device {device}")
+    return Settings(patience, options.seed, options.write, " ".join(words), device)

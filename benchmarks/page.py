@@ -16,16 +16,20 @@ MEASUREMENT = _DOCS / "measurement.md"
 RELIABILITY = _DOCS / "reliability.md"
 
 
-def described_machine() -> str:
-    """The machine in one line: processor, cores, system, Python, torch."""
+def described_machine(device: str = "cpu") -> str:
+    """The machine in one line: another device than the CPU, processor, cores, system, Python, torch."""
     import torch  # seconds; and what was measured is done by now
 
+    from runmanager.tracking.devices import device_facts, resolve_device
     from runmanager.tracking.environment import capture_environment
+
+    used = resolve_device(device)
+    name = "" if used.type == "cpu" else f"{device_facts(used, cpu_model=None)['device_name']}, "
 
     facts = capture_environment(torch.device("cpu"))
     cores = "1 core" if facts.num_cores == 1 else f"{facts.num_cores} cores"
     system = f"{platform.system()} {platform.release().partition('-')[0]}"
-    return f"{facts.cpu_model}, {cores}, {system}, Python {facts.python}, torch {facts.libraries['torch']}"
+    return f"{name}{facts.cpu_model}, {cores}, {system}, Python {facts.python}, torch {facts.libraries['torch']}"
 
 
 def section(rows: Sequence[Row], *, machine: str, command: str, day: datetime.date) -> str:

@@ -21,7 +21,6 @@ import torch.nn.functional as F
 from benchmarks.page import MEASUREMENT, described_machine, write_section
 from runmanager import RunManager
 from runmanager.records.run import PHASES, EpochRecord, RunRecord
-from runmanager.tracking.devices import device_facts, resolve_device
 from runmanager.tracking.sinks import EpochDetails, RunStart
 
 __all__ = ["DELAYS", "Delayed", "Deviation", "deviations", "section", "train"]
@@ -181,9 +180,7 @@ def main() -> int:
         accounts = train(Path(folder), Delayed(), num_epochs=options.epochs, device=options.device)
     found = deviations(accounts)
     command = f"python -m benchmarks.phase_truth --epochs {options.epochs} --device {options.device}"
-    device = resolve_device(options.device)
-    name = "" if device.type == "cpu" else f"{device_facts(device, cpu_model=None)['device_name']}, "
-    text = section(found, num_epochs=len(accounts), machine=name + described_machine(), command=command)
+    text = section(found, num_epochs=len(accounts), machine=described_machine(options.device), command=command)
     print(text)
     if options.write:
         write_section(MEASUREMENT, "phase_truth", text)

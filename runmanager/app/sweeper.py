@@ -28,7 +28,7 @@ from runmanager.app.watching import SweepWatcher
 from runmanager.app.words import quoted
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
-from runmanager.launching.plan import Action, PlannedRun, Resume, plan_runs, wants_epochs
+from runmanager.launching.plan import Action, CellsOf, PlannedRun, Resume, plan_runs, wants_epochs
 from runmanager.launching.slurm import SlurmLauncher
 from runmanager.records.heartbeat import HeartbeatObserver, timeout_faults
 from runmanager.records.paths import SweepPaths
@@ -36,7 +36,7 @@ from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment
 from runmanager.records.states import Status
 from runmanager.records.store import read_sweep
-from runmanager.records.sweep import fresh_sweep_folder, leave_sweep, plan_cell, write_cells
+from runmanager.records.sweep import fresh_sweep_folder, leave_sweep, write_cells
 from runmanager.tracking.provenance import DRIVEN_VARIABLE, command_line, commit_of, library_versions
 
 __all__ = ["GridSweeper", "register_sweeper"]
@@ -307,8 +307,7 @@ def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedR
 
 def _written(sweep: SweepPaths, plan: Sequence[PlannedRun], grid: Grid, driver: ProcessIdentity) -> dict[str, str]:
     """Write sweep.json; returns the name of each cell's run by its signature."""
-    planned = [plan_cell(each.cell.signature, each.paths.name, each.cell.config) for each in plan]
-    record = write_cells(sweep, planned, axes=grid.axes, command=command_line(), driver=driver)
+    record = write_cells(sweep, CellsOf(plan), axes=grid.axes, command=command_line(), driver=driver)
     return {cell.signature: cell.run for cell in record.planned}
 
 

@@ -1,6 +1,6 @@
 """What a sweep has to do: each cell beside what is stored of it, and why it is to be run, gone on with, or kept."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -9,10 +9,12 @@ from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.run import Environment, RunRecord
 from runmanager.records.states import Reason, Status
 from runmanager.records.store import StoredRun
+from runmanager.records.sweep import PlannedCell, plan_cell
 
 __all__ = [
     "Action",
     "Cell",
+    "CellsOf",
     "PlannedRun",
     "Resume",
     "is_left_undone",
@@ -68,6 +70,16 @@ class PlannedRun:
     @property
     def is_to_run(self) -> bool:
         return self.action in (Action.START, Action.GO_ON, Action.START_ANEW)
+
+
+class CellsOf(Iterable[PlannedCell]):
+    """The cells of a plan for sweep.json, each made when it is asked for: all its settings take much room."""
+
+    def __init__(self, plan: Sequence[PlannedRun]) -> None:
+        self._plan = plan
+
+    def __iter__(self) -> Iterator[PlannedCell]:
+        return (plan_cell(each.cell.signature, each.paths.name, each.cell.config) for each in self._plan)
 
 
 def plan_runs(

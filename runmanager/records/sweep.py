@@ -1,9 +1,9 @@
 """What a sweep is: the record in sweep.json, its cells in order and what they vary."""
 
 import datetime
-import itertools
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ def read_sweep_record(paths: SweepPaths) -> SweepRecord | None:
 
 def write_cells(
     paths: SweepPaths,
-    cells: Sequence[PlannedCell],
+    cells: Iterable[PlannedCell],
     *,
     axes: Mapping[str, Sequence[Any]],
     command: Sequence[str],
@@ -80,8 +80,9 @@ def write_cells(
 ) -> SweepRecord:
     """Write sweep.json for `cells`; those of an earlier command under the same name stay, the new ones follow.
 
-    A cell that was known keeps its run's name, so that two drivers never give one cell two folders. `driver` is a
-    process that will run cells until it calls `leave_sweep`.
+    A cell that was known keeps its run's name, so that two drivers never give one cell two folders. `cells` is gone
+    through twice; many cells take less memory where it makes them anew each time. `driver` is a process that will run
+    cells until it calls `leave_sweep`.
     """
     paths.runs.mkdir(parents=True, exist_ok=True)
     with locked_folder(paths.root):  # two commands under one name may come at once
@@ -103,14 +104,18 @@ def leave_sweep(paths: SweepPaths, driver: ProcessIdentity) -> None:
 
 def _merged(
     earlier: SweepRecord | None,
-    cells: Sequence[PlannedCell],
+    cells: Iterable[PlannedCell],
     *,
     axes: Mapping[str, Sequence[Any]],
     command: Sequence[str],
 ) -> SweepRecord:
-    known = {} if earlier is None else {cell.signature: _whole(cell, earlier.settings) for cell in earlier.planned}
-    merged = {**known, **{cell.signature: cell for cell in cells if cell.signature not in known}}
-    shared = _shared([cell.settings for cell in merged.values()])
+    known = [] if earlier is None else [_whole(cell, earlier.settings) for cell in earlier.planned]
+    signatures = {cell.signature for cell in known}
+    shared = _shared(cell.settings for cell in chain(known, cells))
+    planned = {cell.signature: _without(cell, shared) for cell in known}
+    for cell in cells:
+        if cell.signature not in signatures:
+            planned[cell.signature] = _without(cell, shared)
     all_axes = {} if earlier is None else {name: list(values) for name, values in earlier.axes.items()}
     for name, values in axes.items():
         listed = all_axes.setdefault(name, [])
@@ -118,11 +123,11 @@ def _merged(
     return SweepRecord(
         command=tuple(command),
         axes=all_axes,
-        cells=tuple(merged),
+        cells=tuple(planned),
         created=earlier.created if earlier else datetime.datetime.now(datetime.UTC).isoformat(),
         host=earlier.host if earlier else socket.gethostname(),
         settings=shared,
-        planned=tuple(_without(cell, shared) for cell in merged.values()),
+        planned=tuple(planned.values()),
         drivers=earlier.drivers if earlier else (),
     )
 
@@ -136,15 +141,15 @@ def _without(cell: PlannedCell, shared: Mapping[str, Any]) -> PlannedCell:
     return msgspec.structs.replace(cell, settings=own)
 
 
-def _shared(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    if not cells:
-        return {}
-    first, *others = cells
-    return {
-        name: value
-        for name, value in first.items()
-        if all(name in other and type(other[name]) is type(value) and other[name] == value for other in others)
-    }
+def _shared(cells: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The settings that all have, with one value."""
+    each = iter(cells)
+    shared = dict(next(each, {}))
+    for settings in each:
+        for name, value in list(shared.items()):
+            if name not in settings or type(settings[name]) is not type(value) or settings[name] != value:
+                del shared[name]
+    return shared
 
 
 def open_sweep(folder: Path) -> SweepPaths:
@@ -165,11 +170,11 @@ def fresh_sweep_folder(output_root: Path, *, now: datetime.datetime | None = Non
     """Create a dated folder of its own, so that two sweeps begun in one second never share one."""
     stamp = (now or datetime.datetime.now()).strftime("%Y-%m-%d_%H-%M-%S")
     output_root.mkdir(parents=True, exist_ok=True)
-    for number in itertools.count(1):
+    for number in count(1):
         folder = output_root / (stamp if number == 1 else f"{stamp}_{number}")
         try:
             folder.mkdir()
         except FileExistsError:
             continue
         return SweepPaths(folder)
-    raise AssertionError("itertools.count ends never")
+    raise AssertionError("the numbers end never")

@@ -285,6 +285,11 @@ class ActiveRun:
         waited = self.turns.waited_seconds if self.turns else 0.0
         return self._seconds_before + time.perf_counter() - self._begun_at - waited
 
+    def note(self, line: str) -> None:
+        """Keep a readable line about what was not done as asked; it is in the record at once."""
+        self._notes.append(line)
+        self.folder.write(notes=tuple(dict.fromkeys(self._notes)))
+
     def stop_early(self, message: str) -> None:
         """Let this epoch be the last; the run is finished."""
         self._stop = self._stop or Outcome(Status.FINISHED, Reason.EARLY_STOPPED, message)

@@ -1,6 +1,6 @@
 """A dataset that lies in two tensors, and is read a whole batch at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -9,59 +9,76 @@ from torch.utils.data import Dataset, Subset, default_collate
 
 from runmanager.errors import DatasetError
 
-__all__ = ["ArrayDataset", "as_floats", "collate_pairs", "subset"]
+__all__ = ["ArrayDataset", "Unpack", "as_floats", "as_stored", "collate_pairs", "subset"]
+
+Unpack = Callable[[Tensor], Tensor]
+"""Makes of stored inputs (batch, …) what a batch holds, on whatever device they lie."""
 
 
 def as_floats(images: Tensor) -> Tensor:
-    """Images as float32: bytes become numbers in [0, 1], floating-point numbers stay what they are."""
-    if images.dtype == torch.uint8:
-        return images.to(torch.float32).div_(255)
-    return images.to(torch.float32)
+    """Images as float32: bytes become numbers in [0, 1], floating-point numbers stay what they are.
+
+    The same numbers on every device: each is the float32 nearest to byte/255.
+    """
+    if images.dtype != torch.uint8:
+        return images.to(torch.float32)
+    # Divided by a tensor: where the divisor is a plain number, CUDA multiplies by its rounded reciprocal.
+    return images.to(torch.float32).div_(torch.full((), 255.0, device=images.device))
+
+
+def as_stored(inputs: Tensor) -> Tensor:
+    """The inputs as they are: somebody's own, who knows what they stand for."""
+    return inputs
 
 
 def collate_pairs(samples: list[Any]) -> tuple[Tensor, Tensor]:
     """A batch of any dataset's (tensor, int) samples: (batch, …) and (batch,), int64."""
-    images, labels = default_collate(samples)
-    return images, labels
+    inputs, labels = default_collate(samples)
+    return inputs, labels.to(torch.int64)
 
 
 class ArrayDataset(Dataset[tuple[Tensor, Tensor]]):
     """Samples in memory: `images` (samples, …), uint8 or floating point, and `labels` (samples,), int64.
 
-    A sample is (float32 tensor, int64 scalar tensor). Raises `DatasetError` where the two lengths differ.
+    A sample is (tensor, int64 scalar tensor): what `unpack` makes of the stored image. Raises `DatasetError` where the
+    two lengths differ.
     """
 
-    def __init__(self, images: Tensor, labels: Tensor) -> None:
+    def __init__(self, images: Tensor, labels: Tensor, *, unpack: Unpack = as_floats) -> None:
         if len(images) != len(labels):
             raise DatasetError(f"A dataset must have one label an image, got {len(images)} and {len(labels)}.")
         self._images = images
         self._labels = labels.to(torch.int64)
+        self.unpack = unpack
 
     def __len__(self) -> int:
         return len(self._labels)
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         # A clone, so that a transform in place leaves the dataset alone.
-        return as_floats(self._images[index].clone()), self._labels[index].clone()
+        return self.unpack(self._images[index].clone()), self._labels[index].clone()
 
     def __getitems__(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """The whole batch: images (batch, …), float32, and labels (batch,), int64."""
-        chosen = torch.as_tensor(indices, dtype=torch.int64)
-        return as_floats(self._images[chosen]), self._labels[chosen]
+        """The whole batch: images (batch, …) and labels (batch,), int64."""
+        images, labels = self.gather(torch.as_tensor(indices, dtype=torch.int64))
+        return self.unpack(images), labels
 
-    @staticmethod
-    def collate(batch: Any) -> Any:
-        """Pass on what `__getitems__` has put together already."""
-        return batch
+    def gather(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Copies of the samples at `indices` (batch,), int64, on the dataset's device: images as stored, and labels."""
+        # Copies whole rows; indexing by a tensor goes value by value, and takes several times as long.
+        return self._images.index_select(0, indices), self._labels.index_select(0, indices)
 
     def tensors(self) -> tuple[Tensor, Tensor]:
-        """All images as they are stored, and all labels; `as_floats` makes of them what a batch holds."""
+        """All images as they are stored, and all labels; `unpack` makes of them what a batch holds."""
         return self._images, self._labels
 
     def take(self, indices: Sequence[int]) -> "ArrayDataset":
         """The samples at `indices`, in that order."""
-        chosen = torch.as_tensor(indices, dtype=torch.int64)
-        return ArrayDataset(self._images[chosen], self._labels[chosen])
+        return ArrayDataset(*self.gather(torch.as_tensor(indices, dtype=torch.int64)), unpack=self.unpack)
+
+    def to(self, device: torch.device) -> "ArrayDataset":
+        """The same samples on `device`; where they lie there already, the same tensors."""
+        return ArrayDataset(self._images.to(device), self._labels.to(device), unpack=self.unpack)
 
 
 def subset(dataset: Dataset[Any], indices: Sequence[int]) -> Dataset[Any]:

@@ -11,6 +11,7 @@ from torch.utils.data import Dataset, IterableDataset
 from runmanager.errors import ConfigurationError, DatasetError
 from runmanager.training.arrays import ArrayDataset
 from runmanager.training.faults import bad_holdout, below
+from runmanager.training.in_memory import as_arrays, owner_of
 from runmanager.training.splits import hold_out, keep
 from runmanager.training.targets import call_target, parameter_names, resolve_target
 
@@ -28,7 +29,8 @@ def custom_sets(
     A target that takes `train` is called with True and with False; any other is called once and split by
     `dataset.holdout` (0.2 unless set). `root` or `data_root` get the data folder. `dataset.size` and
     `dataset.num_classes` are passed to a target that takes them, else they are applied here. The classes are told by
-    `dataset.num_classes`, by the dataset's `num_classes` or `classes`, or else by the greatest label.
+    `dataset.num_classes`, by the dataset's `num_classes` or `classes`, or else by the greatest label. What is known to
+    lie in memory comes as an `ArrayDataset`.
 
     Raises `ConfigurationError` for a target that cannot be called so, `DatasetError` for samples that are not
     (tensor, int) pairs.
@@ -39,9 +41,12 @@ def custom_sets(
     ours = {key: options[key] for key in _OURS if key not in unset and key not in taken}
     _check(ours)
     passed = {key: value for key, value in options.items() if key not in ours and key not in unset}
-    training, validation = _made(target, passed, ours.get("holdout"), data_root=data_root, seed=seed)
+    made = _made(target, passed, ours.get("holdout"), data_root=data_root, seed=seed)
+    classes = _told_classes(options, made[0])
+    training, validation = (as_arrays(part) for part in made)
     shape = _sample_shape(training, str(options["_target_"]))
-    classes = _num_classes(options, training, validation)
+    if classes is None:
+        classes = 1 + max(int(_labels(part).max()) for part in (training, validation))
     training = keep(training, ours.get("size"), seed=seed, name=str(options["_target_"]))
     return training, validation, shape, classes
 
@@ -99,15 +104,15 @@ def _sample_shape(dataset: Dataset[Any], name: str) -> tuple[int, ...]:
     )
 
 
-def _num_classes(options: Mapping[str, Any], training: Dataset[Any], validation: Dataset[Any]) -> int:
+def _told_classes(options: Mapping[str, Any], training: Dataset[Any]) -> int | None:
     if options.get("num_classes") is not None:
         return int(options["num_classes"])
-    owner: Any = getattr(training, "dataset", training)  # a Subset says nothing itself
+    owner: Any = owner_of(training)  # a Subset says nothing itself
     if isinstance(getattr(owner, "num_classes", None), int):
         return int(owner.num_classes)
     if hasattr(owner, "classes"):
         return len(owner.classes)
-    return 1 + max(int(_labels(part).max()) for part in (training, validation))
+    return None
 
 
 def _labels(dataset: Dataset[Any]) -> Tensor:

@@ -66,6 +66,7 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
         num_workers=options.num_workers,
         device=run.device,
         seed=options.seed,
+        tell=run.note,
     )
     network = build_model(options.model, in_shape=data.in_shape, num_classes=data.num_classes).to(run.device)
     optimizer = build_optimizer(options.optimizer, network.parameters(), lr=options.lr)

@@ -1,14 +1,17 @@
 """The order of an epoch's samples: the same for every loader, every number of workers, and after every resume."""
 
+import math
 from collections.abc import Iterator
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
 from runmanager.training.splits import derived_seed
 
-__all__ = ["EpochSampler", "epoch_order", "epoch_seed"]
+__all__ = ["EpochBatches", "epoch_order", "epoch_seed"]
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
@@ -21,12 +24,16 @@ def epoch_order(num_samples: int, *, seed: int, epoch: int) -> Tensor:
     return torch.randperm(num_samples, generator=torch.Generator().manual_seed(epoch_seed(seed, epoch)))
 
 
-class EpochSampler(Sampler[int]):
-    """The indices of epoch number `epoch`: those that PyTorch's RandomSampler draws from a generator with its seed."""
+class EpochBatches(Sampler[npt.NDArray[np.int64]]):
+    """Which samples each batch of epoch number `epoch` has; the last, smaller batch is kept.
 
-    def __init__(self, num_samples: int, *, shuffle: bool, seed: int) -> None:
+    Arrays and no tensors, which would go to a worker by way of a file in shared memory each.
+    """
+
+    def __init__(self, num_samples: int, batch_size: int, *, shuffle: bool, seed: int) -> None:
         self.epoch = 1
-        self._num_samples = num_samples
+        self.batch_size = batch_size
+        self.num_samples = num_samples
         self._shuffle = shuffle
         self._seed = seed
 
@@ -36,9 +43,13 @@ class EpochSampler(Sampler[int]):
         return epoch_seed(self._seed, self.epoch)
 
     def __len__(self) -> int:
-        return self._num_samples
+        return math.ceil(self.num_samples / self.batch_size)
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[npt.NDArray[np.int64]]:
+        return (indices.numpy() for indices in self.order().split(self.batch_size))
+
+    def order(self) -> Tensor:
+        """All samples (num_samples,), int64, on the CPU, in the order of the epoch that was set last."""
         if not self._shuffle:
-            return iter(range(self._num_samples))
-        return iter(epoch_order(self._num_samples, seed=self._seed, epoch=self.epoch).tolist())
+            return torch.arange(self.num_samples)
+        return epoch_order(self.num_samples, seed=self._seed, epoch=self.epoch)

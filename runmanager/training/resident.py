@@ -1,6 +1,5 @@
 """The loader whose whole set lies on the training device: no worker, no transfer, no waiting."""
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,75 +7,85 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from runmanager.training.arrays import ArrayDataset, as_floats, collate_pairs
-from runmanager.training.orders import epoch_order
+from runmanager.errors import DatasetError
+from runmanager.tracking.transfer import PINNING_DEVICES, to_device
+from runmanager.training.arrays import ArrayDataset, as_stored, collate_pairs
+from runmanager.training.orders import EpochBatches
 
 __all__ = ["ResidentLoader"]
 
-_CHUNK_BYTES = 256 * 2**20
+_CHUNK_SHARE = 1 / 16  # of the set; two chunks are there at a time, which leaves a run within 1.2 times the set
+_SAMPLES_AT_ONCE = 64
 
 
 class ResidentLoader:
     """Batches cut from tensors on `device`, as an `EpochLoader`.
 
-    Bytes stay bytes until they are used, which takes a quarter of the memory. A dataset that is no `ArrayDataset` is
-    read once, sample by sample, so that a random transform of it is drawn only once.
+    Bytes stay bytes until they are used, which takes a quarter of the memory. A set that lies on `device` already is
+    shared, not copied. A dataset that is no `ArrayDataset` is read once, sample by sample, so that a random transform
+    of it is drawn only once.
     """
 
     def __init__(
         self, dataset: Dataset[Any], batch_size: int, *, shuffle: bool, seed: int, device: torch.device
     ) -> None:
-        images, labels = _whole(dataset)
-        self._images = images.to(device)
-        self._labels = labels.to(device)
+        self._device = device
+        self._samples = dataset.to(device) if isinstance(dataset, ArrayDataset) else _read(dataset, device)
+        self._batches = EpochBatches(len(self._samples), batch_size, shuffle=shuffle, seed=seed)
         self.batch_size = batch_size
-        self._shuffle = shuffle
-        self._seed = seed
-        self._epoch = 1
-        self.num_samples = len(labels)
+        self.num_samples = len(self._samples)
 
     def __len__(self) -> int:
-        return math.ceil(self.num_samples / self.batch_size)
+        return len(self._batches)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        order = None
-        if self._shuffle:
-            drawn = epoch_order(self.num_samples, seed=self._seed, epoch=self._epoch)
-            order = drawn.to(self._images.device)
-        length = self._batches_a_chunk() * self.batch_size
-        for start in range(0, self.num_samples, length):
-            images, labels = self._samples(order, slice(start, start + length))
-            yield from zip(images.split(self.batch_size), labels.split(self.batch_size), strict=True)
+        for chosen in self._order().split(self._batches_a_chunk() * self.batch_size):
+            stored, labels = self._samples.gather(chosen)
+            for part, its_labels in zip(stored.split(self.batch_size), labels.split(self.batch_size), strict=True):
+                yield self._samples.unpack(part), its_labels
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of epoch number `epoch`."""
-        self._epoch = epoch
+        self._batches.epoch = epoch
 
     def first_samples(self, count: int) -> tuple[Tensor, Tensor]:
         """The dataset's first samples as a batch on the device; fewer where there are fewer."""
-        return self._samples(None, slice(0, count))
+        stored, labels = self._samples.gather(torch.arange(min(count, self.num_samples), device=self._device))
+        return self._samples.unpack(stored), labels
 
-    def _samples(self, order: Tensor | None, part: slice) -> tuple[Tensor, Tensor]:
-        # Copies in any case: a model that works in place must not change the set.
-        chosen = part if order is None else order[part]
-        images, labels = self._images[chosen], self._labels[chosen]
-        if order is None:
-            images, labels = images.clone(), labels.clone()
-        return as_floats(images), labels
+    def _order(self) -> Tensor:
+        """The epoch's order on the device, sent without waiting where it can be: steps before may not have ended."""
+        order = self._batches.order()
+        sent: Tensor = to_device(order.pin_memory() if self._device.type in PINNING_DEVICES else order, self._device)
+        return sent
 
     def _batches_a_chunk(self) -> int:
-        """How many batches to gather at once: many on an accelerator, where each kernel's launch costs a step time.
+        """How many batches to gather at once: several on an accelerator, where each kernel's launch costs a step time.
 
         On the CPU one, which stays in the cache until it is used.
         """
-        if self._images.device.type == "cpu":
+        if self._device.type == "cpu":
             return 1
-        batch_bytes = 4 * self.batch_size * math.prod(self._images.shape[1:])
-        return max(1, _CHUNK_BYTES // batch_bytes)
+        return max(1, int(_CHUNK_SHARE * self.num_samples) // self.batch_size)
 
 
-def _whole(dataset: Dataset[Any]) -> tuple[Tensor, Tensor]:
-    if isinstance(dataset, ArrayDataset):
-        return dataset.tensors()
+def _read(dataset: Dataset[Any], device: torch.device) -> ArrayDataset:
+    """All samples of any dataset on `device`, with never more than a few of them twice in memory."""
     count = len(dataset)  # type: ignore[arg-type]  # datasets here have a length
-    return collate_pairs([dataset[index] for index in range(count)])
+    inputs, labels = torch.empty(0), torch.empty(count, dtype=torch.int64, device=device)
+    for start in range(0, count, _SAMPLES_AT_ONCE):
+        part = slice(start, min(start + _SAMPLES_AT_ONCE, count))
+        its_inputs, its_labels = collate_pairs([dataset[index] for index in range(part.start, part.stop)])
+        if start == 0:
+            inputs = torch.empty((count, *its_inputs.shape[1:]), dtype=its_inputs.dtype, device=device)
+        if (its_inputs.shape[1:], its_inputs.dtype) != (inputs.shape[1:], inputs.dtype):
+            raise DatasetError(
+                "The samples must be alike with `loader=resident`, got "
+                f"{_described(inputs)} and {_described(its_inputs)}; make them so, or use `loader=dataloader`."
+            )
+        inputs[part], labels[part] = its_inputs, its_labels
+    return ArrayDataset(inputs, labels, unpack=as_stored)
+
+
+def _described(inputs: Tensor) -> str:
+    return f"{tuple(inputs.shape[1:])} of {inputs.dtype}"

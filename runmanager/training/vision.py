@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 
 from runmanager.errors import DatasetError
 from runmanager.training.arrays import ArrayDataset
+from runmanager.training.in_memory import as_arrays
 from runmanager.training.options import VisionOptions
 from runmanager.training.splits import hold_out, keep
 from runmanager.training.torchvision_models import import_torchvision
@@ -76,15 +77,15 @@ def vision_sets(options: VisionOptions, *, data_root: Path, seed: int) -> tuple[
             f"got no {', '.join(missing)}; let the first run on a machine with a network download them, "
             f"or set `data_root` (or RUNMANAGER_DATA) to the folder that holds {source.folder}."
         )
-    training: Dataset[object] = _read(source, data_root, train=True)
+    training = _read(source, data_root, train=True)
     if options.holdout is None:
-        validation: Dataset[object] = _read(source, data_root, train=False)
+        validation = _read(source, data_root, train=False)
     else:
         training, validation = hold_out(training, options.holdout, seed=seed)
     return keep(training, options.size, seed=seed, name=options.name), validation
 
 
-def _read(source: VisionSource, data_root: Path, *, train: bool) -> ArrayDataset:
+def _read(source: VisionSource, data_root: Path, *, train: bool) -> Dataset[object]:
     if source.class_name.startswith("CIFAR"):
         return _read_cifar(source, data_root, train=train)
     folder = data_root / source.folder
@@ -110,7 +111,7 @@ def read_idx(path: Path) -> Tensor:
     )
 
 
-def _read_cifar(source: VisionSource, data_root: Path, *, train: bool) -> ArrayDataset:
+def _read_cifar(source: VisionSource, data_root: Path, *, train: bool) -> Dataset[object]:
     datasets = import_torchvision().datasets
     try:
         with warnings.catch_warnings():
@@ -123,5 +124,4 @@ def _read_cifar(source: VisionSource, data_root: Path, *, train: bool) -> ArrayD
             f"{folder} must hold {source.class_name} whole, but a file is damaged ({error}); "
             "remove the folder, and the next run downloads it again."
         ) from error
-    images = torch.from_numpy(read.data).permute(0, 3, 1, 2).contiguous()
-    return ArrayDataset(images, torch.tensor(read.targets))
+    return as_arrays(read)

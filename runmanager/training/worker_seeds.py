@@ -1,13 +1,16 @@
 """Random numbers in a loader's workers: begun anew in each pass over the data, however long a worker has lived."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from torch.utils.data import BatchSampler, Dataset, Sampler, get_worker_info
+import numpy as np
+import numpy.typing as npt
+from torch.utils.data import Dataset, Sampler, get_worker_info
 
 from runmanager.tracking.randomness import seed_everything
-from runmanager.training.orders import EpochSampler
+from runmanager.training.fetching import SampleBatches
+from runmanager.training.orders import EpochBatches
 from runmanager.training.splits import derived_seed
 
 __all__ = ["SeededBatches", "SeededSamples"]
@@ -17,17 +20,16 @@ __all__ = ["SeededBatches", "SeededSamples"]
 class _Request:
     """The samples of one batch, in which pass over the data it is, and the seed of that pass."""
 
-    indices: Sequence[int]
+    indices: npt.NDArray[np.int64]
     number: int
     seed: int
 
 
 class SeededBatches(Sampler[_Request]):
-    """The batches of a sampler, each with its pass and that pass's seed."""
+    """The batches of an epoch, each with its pass over the data and that pass's seed."""
 
-    def __init__(self, sampler: EpochSampler, batch_size: int) -> None:
-        self._sampler = sampler
-        self._batches = BatchSampler(sampler, batch_size, drop_last=False)
+    def __init__(self, batches: EpochBatches) -> None:
+        self._batches = batches
         self._passes = 0
 
     def __len__(self) -> int:
@@ -35,7 +37,7 @@ class SeededBatches(Sampler[_Request]):
 
     def __iter__(self) -> Iterator[_Request]:
         self._passes += 1
-        number, seed = self._passes, self._sampler.epoch_seed
+        number, seed = self._passes, self._batches.epoch_seed
         return (_Request(indices, number, seed) for indices in self._batches)
 
 
@@ -48,7 +50,7 @@ class SeededSamples(Dataset[Any]):
     """
 
     def __init__(self, dataset: Dataset[Any]) -> None:
-        self._dataset = dataset
+        self._samples = SampleBatches(dataset)
         self._number = 0
 
     def __getitems__(self, request: _Request) -> list[Any]:
@@ -56,5 +58,4 @@ class SeededSamples(Dataset[Any]):
             self._number = request.number
             worker = get_worker_info()
             seed_everything(derived_seed("worker", request.seed, worker.id if worker else 0))
-        many = getattr(self._dataset, "__getitems__", None)
-        return many(request.indices) if many else [self._dataset[index] for index in request.indices]
+        return self._samples.__getitems__(request.indices)

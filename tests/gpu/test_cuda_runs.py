@@ -12,7 +12,12 @@ from runmanager import RunManager
 from runmanager.records.store import read_run
 from runmanager.tracking.calibration import calibrate
 from runmanager.tracking.timer import PhaseTimer, clock_for
+from runmanager.tracking.transfer import to_device
+from runmanager.training.arrays import as_floats
+from runmanager.training.datasets import load_dataset
+from runmanager.training.loaders import build_loaders
 from runmanager.training.loop import evaluate_epoch, train_epoch
+from runmanager.training.options import DataLoaderOptions, FakeOptions, ResidentOptions
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="wants a CUDA device")
 
@@ -61,6 +66,35 @@ def test_a_loop_that_waits_would_be_seen(waiting_is_an_error: Any) -> None:
     number = torch.ones(1, device=CUDA)
     with pytest.raises(RuntimeError), waiting_is_an_error:
         number.item()
+
+
+def test_bytes_become_the_same_floats_as_on_the_cpu() -> None:
+    images = torch.arange(256, dtype=torch.uint8)
+    assert torch.equal(as_floats(images.to(CUDA)).cpu(), as_floats(images))
+
+
+@pytest.mark.parametrize("options", [DataLoaderOptions(), ResidentOptions()], ids=lambda options: options.name)
+def test_batches_on_the_gpu_are_those_of_the_cpu(options: Any) -> None:
+    data = load_dataset(FakeOptions(size=103, val_size=31), data_root=Path("unused"), seed=0)
+
+    def batches(device: torch.device) -> list[Any]:
+        sizes = {"batch_size": 20, "eval_batch_size": 16, "num_workers": 0}
+        loader = build_loaders(options, data, device=device, seed=0, tell=print, **sizes).train
+        return [to_device(batch, device) for batch in loader]
+
+    for (images, labels), (expected, its_labels) in zip(batches(CUDA), batches(torch.device("cpu")), strict=True):
+        assert images.device.type == "cuda"
+        assert torch.equal(images.cpu(), expected) and torch.equal(labels.cpu(), its_labels)
+
+
+@pytest.mark.parametrize("options", [DataLoaderOptions(), ResidentOptions()], ids=lambda options: options.name)
+def test_loading_never_waits(options: Any, waiting_is_an_error: Any) -> None:
+    data = load_dataset(FakeOptions(size=103, val_size=31), data_root=Path("unused"), seed=0)
+    sizes = {"batch_size": 20, "eval_batch_size": 16, "num_workers": 0}
+    loaders = build_loaders(options, data, device=CUDA, seed=0, tell=print, **sizes)
+    with waiting_is_an_error:
+        for loader in (loaders.train, loaders.validation):
+            assert sum(len(to_device(batch, CUDA)[1]) for batch in loader) == loader.num_samples
 
 
 def test_the_clock_shows_the_devices_time_and_not_the_launching() -> None:

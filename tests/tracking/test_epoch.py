@@ -8,6 +8,7 @@ import torch
 from runmanager.errors import UsageError
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.timer import PhaseTimer
+from runmanager.tracking.transfer import Packed
 
 CPU = torch.device("cpu")
 
@@ -49,6 +50,21 @@ def slow(clock: Clock, seconds: float, count: int = 2) -> Iterator[tuple[torch.T
 
 
 LOSS = torch.tensor(1.0)
+
+
+def test_unpacking_a_batch_is_a_part_of_its_transfer(clock: Clock) -> None:
+    def unpack(stored: torch.Tensor) -> torch.Tensor:
+        clock.now += 0.125
+        return stored.to(torch.float32)
+
+    packed = Packed(torch.zeros(4, 3, dtype=torch.uint8), unpack)
+    epoch = begin(clock)
+    for inputs, labels in epoch.batches([(packed, torch.zeros(4, dtype=torch.int64))] * 2):
+        assert inputs.dtype == torch.float32
+        clock.now += 2.0
+        epoch.track(LOSS, inputs, labels)
+    record, _ = epoch.close()
+    assert (record.data_seconds, record.transfer_seconds, record.compute_seconds) == (0.0, 0.25, 4.0)
 
 
 def test_the_parts_of_an_epoch(clock: Clock) -> None:

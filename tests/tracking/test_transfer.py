@@ -8,6 +8,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from runmanager import DeviceDataLoader, get_default_device, to_device
+from runmanager.tracking.transfer import Packed
 
 from .conftest import images
 
@@ -29,6 +30,18 @@ def test_what_holds_no_tensor_comes_back() -> None:
     thing = object()
     assert to_device(thing, "cpu") is thing
     assert to_device("text", "cpu") == "text" and to_device([], "cpu") == []
+
+
+def test_what_is_packed_is_sent_as_it_is_stored_and_unpacked_where_it_arrives() -> None:
+    arrived = []
+
+    def unpack(stored: torch.Tensor) -> torch.Tensor:
+        arrived.append((stored.dtype, stored.device.type))
+        return stored.to(torch.float32)
+
+    images, labels = to_device([Packed(torch.ones(3, dtype=torch.uint8), unpack), torch.zeros(3)], "meta")
+    assert arrived == [(torch.uint8, "meta")]
+    assert images.is_meta and images.dtype == torch.float32 and labels.is_meta
 
 
 def test_a_module_moves_in_place() -> None:

@@ -5,7 +5,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from runmanager.errors import DatasetError
-from runmanager.training.arrays import ArrayDataset, subset
+from runmanager.training.arrays import ArrayDataset, as_floats, subset
 
 
 @pytest.fixture
@@ -22,6 +22,11 @@ def test_samples_and_batches_agree(dataset):
         image, label = dataset[index]
         assert torch.equal(image, images[number]) and label == labels[number]
     assert images[0].flatten().tolist() == pytest.approx([20 / 255, 21 / 255, 22 / 255, 23 / 255])
+
+
+def test_every_byte_becomes_the_nearest_fraction():
+    exact = torch.arange(256, dtype=torch.float64) / 255
+    assert torch.equal(as_floats(torch.arange(256, dtype=torch.uint8)), exact.to(torch.float32))
 
 
 def test_floats_stay_what_they_are():

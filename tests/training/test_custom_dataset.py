@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from runmanager.errors import ConfigurationError, DatasetError, UsageError
+from runmanager.training.arrays import ArrayDataset
 from runmanager.training.datasets import load_dataset, prepare_dataset
 
 SOURCE = """
 import torch
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
 from runmanager.training.arrays import ArrayDataset
 
 class Plain(Dataset):
@@ -42,6 +43,11 @@ class Stream(IterableDataset):
 
 def arrays(num_classes):
     return ArrayDataset(torch.zeros(30, 1, 4, 4, dtype=torch.uint8), torch.arange(30) % num_classes)
+
+def tensors():
+    dataset = TensorDataset(torch.arange(60.0).view(30, 2), torch.arange(30) % 4)
+    dataset.classes = list("abcdef")
+    return dataset
 
 def nothing():
     return Plain(0)
@@ -96,6 +102,12 @@ def test_arrays_stay_arrays(load):
     data = load("arrays", num_classes=3, holdout=0.5)
     assert lengths(data) == (15, 15) and data.num_classes == 3
     assert data.train.tensors()[0].dtype == torch.uint8
+
+
+def test_what_lies_in_memory_is_taken_as_tensors_and_still_tells_its_classes(load):
+    data = load("tensors", size=10)
+    assert isinstance(data.train, ArrayDataset) and isinstance(data.validation, ArrayDataset)
+    assert lengths(data) == (10, 6) and data.in_shape == (2,) and data.num_classes == 6
 
 
 @pytest.mark.parametrize(

@@ -299,6 +299,35 @@ def test_workers_and_resident_data_give_the_same_numbers(job):
     assert metrics(plain) == metrics(workers) == metrics(resident)
 
 
+DOUBLED = """
+import torch
+from torch.utils.data import Dataset
+
+def doubled(image):
+    return image * 2
+
+class Images(Dataset):
+    transform = staticmethod(doubled)
+
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, index):
+        return self.transform(torch.full((1, 6, 6), index / 100)), index % 3
+"""
+
+
+def test_a_run_says_that_samples_pass_through_a_transform(job, own_module):
+    own_module("transformed", DOUBLED)
+    dataset = {"name": "custom", "_target_": "transformed.Images"}
+    run = job("run", dataset=dataset, model=LogisticOptions(), epochs=1)
+    note = "loader: samples are read one by one, through the dataset's transform (doubled)"
+    assert run.record.notes.count(note) == 1 and f"note: {note}" in run.paths.log.read_text()
+    resident = job("resident", dataset=dataset, model=LogisticOptions(), epochs=1, loader=ResidentOptions())
+    assert metrics(resident) == metrics(run)
+    assert any("is not drawn anew" in note for note in resident.record.notes)
+
+
 def test_the_evaluation_before_training_is_epoch_0(job):
     without, run = job("without"), job("with", evaluate_first=True)
     zero = run.epochs[0]

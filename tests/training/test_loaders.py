@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import Dataset, RandomSampler
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.data import DataLoader, Dataset, RandomSampler
 
-from runmanager.errors import ConfigurationError, UsageError
-from runmanager.training.arrays import ArrayDataset
+from runmanager.errors import ConfigurationError, DatasetError, UsageError
+from runmanager.tracking.transfer import Packed, to_device
+from runmanager.training.arrays import ArrayDataset, subset
 from runmanager.training.datasets import Data, load_dataset
 from runmanager.training.loaders import build_loaders
 from runmanager.training.options import CnnOptions, DataLoaderOptions, FakeOptions, ResidentOptions
@@ -22,15 +24,18 @@ CPU = torch.device("cpu")
 class Samples(Dataset):
     """A dataset as somebody might write it, with noise from the global generators."""
 
-    def __init__(self, noise=0.0):
+    def __init__(self, noise=0.0, transform=None):
         self.noise = noise
+        self.transform = transform
 
     def __len__(self):
         return 23
 
     def __getitem__(self, index):
+        assert type(index) is int
         drawn = self.noise * (torch.rand(1).item() + random.random() + np.random.random())
-        return torch.tensor([float(index) + drawn]), index % 3
+        sample = torch.tensor([float(index) + drawn])
+        return (sample if self.transform is None else self.transform(sample)), index % 3
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +44,16 @@ def data():
     return load_dataset(options, data_root=Path("unused"), seed=0)
 
 
-def build(options, data, *, batch_size=20, num_workers=0, seed=0, device=CPU):
+def build(options, data, *, batch_size=20, num_workers=0, seed=0, device=CPU, told=None):
     return build_loaders(
-        options, data, batch_size=batch_size, eval_batch_size=16, num_workers=num_workers, device=device, seed=seed
+        options,
+        data,
+        batch_size=batch_size,
+        eval_batch_size=16,
+        num_workers=num_workers,
+        device=device,
+        seed=seed,
+        tell=[].append if told is None else told.append,
     )
 
 
@@ -87,10 +99,40 @@ def test_gathering_many_batches_at_once_changes_none(data, monkeypatch):
     assert same(epoch(build(ResidentOptions(), data).train), expected)
 
 
+class Gathering(TorchDispatchMode):
+    """Counts the bytes that are gathered at a time."""
+
+    def __init__(self):
+        super().__init__()
+        self.most = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        if function is torch.ops.aten.index_select.default:
+            self.most = max(self.most, made.nbytes)
+        return made
+
+
+def test_an_accelerator_gathers_a_small_part_of_its_set_at_a_time():
+    images = torch.zeros(6400, 8, 8, dtype=torch.uint8)
+    stored = ArrayDataset(images, torch.zeros(6400))
+    loader = build(ResidentOptions(), Data(stored, stored, (8, 8), 1), batch_size=100, device=META).train
+    with Gathering() as gathering:
+        assert sum(len(labels) for _, labels in loader) == 6400
+    assert images.nbytes / 17 <= gathering.most <= images.nbytes / 16
+
+
 def test_the_order_is_that_of_pytorchs_random_sampler():
     generator = torch.Generator().manual_seed(epoch_seed(7, 3))
     drawn = list(RandomSampler(range(103), generator=generator))
     assert epoch_order(103, seed=7, epoch=3).tolist() == drawn
+
+
+@pytest.mark.parametrize("options", [DataLoaderOptions(), ResidentOptions()])
+def test_the_batches_are_those_of_pytorchs_own_loader_under_the_same_seed(data, options):
+    sampler = RandomSampler(data.train, generator=torch.Generator().manual_seed(epoch_seed(0, 3)))
+    theirs = DataLoader([data.train[index] for index in range(103)], batch_size=20, sampler=sampler)
+    assert same(epoch(build(options, data).train, 3), list(theirs))
 
 
 @pytest.mark.parametrize("options", [DataLoaderOptions(), ResidentOptions()])
@@ -147,6 +189,87 @@ def test_somebodys_own_dataset_in_both_loaders():
     assert isinstance(next(iter(one)), tuple)
     assert batches[0][0].shape == (20, 1) and batches[0][1].dtype == torch.int64
     assert same(batches, epoch(other))
+
+
+class Tokens(Dataset):
+    """Whole numbers, as for an embedding; those from `odd_from` on have three values each."""
+
+    def __init__(self, dtype, odd_from=200):
+        self.dtype, self.odd_from = dtype, odd_from
+
+    def __len__(self):
+        return 128
+
+    def __getitem__(self, index):
+        return torch.full((3 if index >= self.odd_from else 1,), index, dtype=self.dtype), torch.tensor(index % 3).int()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float64])
+def test_somebodys_own_values_stay_what_they_are(dtype):
+    custom = Data(Tokens(dtype), Tokens(dtype), (1,), 3)
+    one, other = (epoch(build(options, custom).train) for options in (DataLoaderOptions(), ResidentOptions()))
+    assert one[0][0].dtype == other[0][0].dtype == dtype and one[0][1].dtype == other[0][1].dtype == torch.int64
+    assert same(one, other)
+
+
+def test_a_resident_set_of_unlike_samples_is_refused():
+    custom = Data(Tokens(torch.int64, odd_from=64), Tokens(torch.int64), (1,), 3)
+    with pytest.raises(DatasetError, match=r"must be alike .* got \(1,\) of torch.int64 and \(3,\)"):
+        build(ResidentOptions(), custom)
+
+
+def halved(sample):
+    return sample / 2
+
+
+class Whole(Samples):
+    def __getitems__(self, indices):
+        return [self[index] for index in indices]
+
+
+def test_a_transform_still_works_and_the_run_is_told():
+    custom = Data(Samples(transform=halved), subset(Samples(transform=halved), [3, 5]), (1,), 3)
+    told = []
+    batches = epoch(build(DataLoaderOptions(), custom, told=told).train)
+    assert set(told) == {"loader: samples are read one by one, through the dataset's transform (halved)"}
+    assert sorted(torch.cat([images for images, _ in batches]).flatten().tolist()) == [each / 2 for each in range(23)]
+    told.clear()
+    assert same(epoch(build(ResidentOptions(), custom, told=told).train), batches)
+    once = "loader: samples are read once, before training: the dataset's transform (halved) is not drawn anew"
+    assert set(told) == {once}
+
+
+def test_without_a_transform_nothing_is_told(data):
+    told = []
+    for options in (DataLoaderOptions(), ResidentOptions()):
+        build(options, data, told=told)
+        build(options, Data(Samples(), Samples(), (1,), 3), told=told)
+    build(DataLoaderOptions(), Data(Whole(transform=halved), Whole(transform=halved), (1,), 3), told=told)
+    assert told == []
+
+
+META = torch.device("meta")  # stands for an accelerator
+
+
+def test_an_accelerator_is_sent_bytes_and_makes_the_floats_itself(data):
+    expected = epoch(build(DataLoaderOptions(), data).train)
+    for workers in (0, 1):
+        sent = list(build(DataLoaderOptions(pin_memory=False), data, num_workers=workers, device=META).train)
+        assert all(isinstance(images, Packed) and images.stored.dtype == torch.uint8 for images, _ in sent)
+        assert same([to_device(batch, CPU) for batch in sent], expected)
+        images, labels = to_device(sent[0], META)
+        assert images.device.type == labels.device.type == "meta" and images.dtype == torch.float32
+
+
+def test_a_resident_set_on_the_cpu_shares_the_datasets_memory(data):
+    loader = build(ResidentOptions(shuffle=False), data).train
+    images = data.train.tensors()[0]
+    before = images[0].clone()
+    try:
+        images[0] = 255 - before
+        assert torch.equal(next(iter(loader))[0][0], data.train[0][0])
+    finally:
+        images[0] = before
 
 
 def test_workers_are_seeded():

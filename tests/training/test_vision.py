@@ -75,6 +75,15 @@ def test_missing_files_are_named_with_their_folder(mnist):
         load_dataset(MnistOptions(), data_root=mnist, seed=0)
 
 
+def test_torchvisions_own_mnist_is_read_into_bytes(mnist):
+    options = {"name": "custom", "_target_": "torchvision.datasets.MNIST", "size": 50}
+    data = load_dataset(options, data_root=mnist, seed=0)
+    built_in = load_dataset(MnistOptions(size=50), data_root=mnist, seed=0)
+    assert data.in_shape == (1, 28, 28) and data.num_classes == 10
+    for one, other in ((data.train, built_in.train), (data.validation, built_in.validation)):
+        assert all(torch.equal(*pair) for pair in zip(one.tensors(), other.tensors(), strict=True))
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"\0\0", b"\0\0\x08\x03\0", b"\0\0\x08\x01\0\0\0\x05abc", b"<html>not found</html>"]
 )
