@@ -1,6 +1,6 @@
 """`--pivot`: one setting down, one across, and in each field a metric's median over the finished runs."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -45,7 +45,7 @@ def pivot(asked: AskedTable, words: tuple[str, str, str]) -> Table:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise UsageError(f"`{_OPTION}` must have a metric of numbers, got '{metric}'; as in :val_accuracy.")
         fields[frozen(row[down]), frozen(row[across])].append(value)
-    headings = {frozen(value): f"{across}={human(value, across)}" for value in _values(asked.table, across)}
+    headings = _headings(across, _values(asked.table, across))
     rows = [_row(down, value, metric, headings, fields) for value in _values(asked.table, down)]
     has_counts = any(len(values) > 1 for values in fields.values())
     counts = [f"runs of {heading}" for heading in headings.values()] if has_counts else []
@@ -58,6 +58,14 @@ def pivot(asked: AskedTable, words: tuple[str, str, str]) -> Table:
         legend=_legend(metric, has_counts),
         shows_empty=True,
     )
+
+
+def _headings(across: str, values: Sequence[Any]) -> dict[Hashable, str]:
+    """A heading for each value; those that look alike to people, as 1 and "1", are told apart."""
+    texts = [human(value, across) for value in values]
+    times = Counter(texts)
+    said = [text if times[text] == 1 else repr(value) for text, value in zip(texts, values, strict=True)]
+    return {frozen(value): f"{across}={each}" for value, each in zip(values, said, strict=True)}
 
 
 def _values(table: Table, column: str) -> list[Any]:

@@ -107,6 +107,17 @@ def test_pivot_by_another_metric_shows_it_as_the_table_does(grid: SweepContents)
     assert "| 6 (n=2) |" in formats.to_markdown(counted)
 
 
+def test_pivot_tells_values_apart_that_look_alike(
+    contents: Callable[..., SweepContents], steady: Callable[..., Any]
+) -> None:
+    runs = (({"lr": 1, "tag": tag}, steady(seconds), {}) for tag, seconds in ((1, 1.0), ("1", 2.0), (True, 3.0)))
+    (row,) = shown(contents(*runs), pivot="lr:tag").rows
+    assert row == {
+        **{"lr": 1, "tag=1": 1.0, "tag='1'": 2.0, "tag=yes": 3.0},
+        **{"runs of tag=1": 1, "runs of tag='1'": 1, "runs of tag=yes": 1},
+    }
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
