@@ -9,7 +9,7 @@ from runmanager.records.store import Damage, StoredRun
 from runmanager.records.sweep import PlannedCell, SweepRecord
 from runmanager.results.columns import BASE_SETTINGS
 
-__all__ = ["Cell", "CellOf", "Cells", "CellsOf", "gather_cells"]
+__all__ = ["Cell", "CellWith", "Cells", "CellsWith", "gather_cells"]
 
 
 class _Run(Protocol):
@@ -29,7 +29,7 @@ _R = TypeVar("_R", bound=_Run)
 
 
 @dataclass(frozen=True)
-class CellOf(Generic[_R]):
+class CellWith(Generic[_R]):
     """A cell of the sweep: its run as read, or None while it has no folder.
 
     `own` are its settings, but for those that all cells share where the plan says which these are.
@@ -42,10 +42,10 @@ class CellOf(Generic[_R]):
 
 
 @dataclass(frozen=True)
-class CellsOf(Generic[_R]):
+class CellsWith(Generic[_R]):
     """All cells of a sweep, runs in order of start, then what is pending in the order of the plan."""
 
-    cells: Sequence[CellOf[_R]]
+    cells: Sequence[CellWith[_R]]
     shared: Mapping[str, Any]
     varying: Sequence[str]
 
@@ -54,7 +54,7 @@ class CellsOf(Generic[_R]):
         names = dict.fromkeys(name for cell in self.cells for name in cell.own)
         return list(dict.fromkeys([*self.shared, *names, "device"]))
 
-    def value(self, cell: CellOf[_R], name: str, default: Any = None) -> Any:
+    def value(self, cell: CellWith[_R], name: str, default: Any = None) -> Any:
         """A cell's value of a setting, `default` where it has none; settings without `device` mean CPU."""
         if name in cell.own:
             return cell.own[name]
@@ -66,11 +66,11 @@ class CellsOf(Generic[_R]):
         return [*BASE_SETTINGS, *(name for name in self.varying if name not in BASE_SETTINGS)]
 
 
-Cell = CellOf[StoredRun]
-Cells = CellsOf[StoredRun]
+Cell = CellWith[StoredRun]
+Cells = CellsWith[StoredRun]
 
 
-def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecord | None) -> CellsOf[_R]:
+def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecord | None) -> CellsWith[_R]:
     """The cells of the runs and of the plan. The cell of a run in `damaged` is not pending: it is left out."""
     begun = {run.signature for run in runs}
     unread = {damage.path.name for damage in damaged}
@@ -87,6 +87,6 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
         own = [known[run.signature] for run in runs]
         waiting = [(cell, known[cell.signature]) for cell in pending]
         shared = {}
-    cells = [CellOf(run.name, run.signature, settings, run) for run, settings in zip(runs, own, strict=True)]
-    cells += [CellOf(cell.run, cell.signature, settings, None) for cell, settings in waiting]
-    return CellsOf(cells, shared, differing([cell.own for cell in cells]))
+    cells = [CellWith(run.name, run.signature, settings, run) for run, settings in zip(runs, own, strict=True)]
+    cells += [CellWith(cell.run, cell.signature, settings, None) for cell, settings in waiting]
+    return CellsWith(cells, shared, differing([cell.own for cell in cells]))

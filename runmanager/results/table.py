@@ -8,7 +8,7 @@ from runmanager.records.collecting import collector_at_rest
 from runmanager.records.states import Status
 from runmanager.records.store import Damage, SweepContents
 from runmanager.records.sweep import SweepRecord
-from runmanager.results.cells import CellsOf, gather_cells
+from runmanager.results.cells import CellsWith, gather_cells
 from runmanager.results.columns import (
     BASE_SETTINGS,
     EPOCH_COLUMNS,
@@ -111,7 +111,7 @@ def damage_notes(damaged: Iterable[Damage]) -> list[str]:
 _NO_RESULTS: dict[str, Any] = dict.fromkeys(RESULT_COLUMNS)
 
 
-def _shown_settings(cells: CellsOf[RunSummary]) -> list[str]:
+def _shown_settings(cells: CellsWith[RunSummary]) -> list[str]:
     """The columns that tell the runs apart for people: the settings that vary, or the run's name where none does."""
     varying = [name for name in BASE_SETTINGS if name in cells.varying]
     varying += [name for name in cells.varying if name not in BASE_SETTINGS]

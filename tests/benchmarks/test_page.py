@@ -95,8 +95,14 @@ def test_every_place_that_the_scripts_write_to_is_there() -> None:
     text = page.BENCHMARKS.read_text()
     names = [name for name in scripts if name != "command"]
     assert names == [
-        *("driver_memory", "event_reading", "reading_growth", "resident_memory", "sweep_overhead", "table"),
-        *("tracking_overhead", "two_workers"),
+        "driver_memory",
+        "event_reading",
+        "reading_growth",
+        "resident_memory",
+        "sweep_overhead",
+        "table",
+        "tracking_overhead",
+        "two_workers",
     ]
     for name in names:
         assert f"<!-- begin {name} -->\n" in text
