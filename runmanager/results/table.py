@@ -118,7 +118,7 @@ def _shown_settings(cells: CellsWith[RunSummary]) -> list[str]:
     return [column_of(name) for name in varying] or ["run"]
 
 
-def _settings(cells: CellsOf[RunSummary], asked: Sequence[str]) -> list[str]:
+def _settings(cells: CellsWith[RunSummary], asked: Sequence[str]) -> list[str]:
     if not asked:
         return cells.columns
     names = frozenset(cells.names())
