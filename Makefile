@@ -10,8 +10,8 @@ BIN := $(VENV)/bin
 # The stamp's name is the content of what decides the installation, so a fresh checkout's new file times change nothing.
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | tr ' ' '-')
 
-BENCHMARKS := sweep_overhead two_workers driver_memory resident_memory tracking_overhead table reading_growth \
-	event_reading phase_truth
+BENCHMARKS := sweep_overhead two_workers driver_memory resident_memory tracking_overhead tracking_growth table \
+	reading_growth event_reading phase_truth
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-kill test-deaths bench lint clean FORCE

@@ -25,6 +25,7 @@ _TEXT = "#010203"  # stands for the page's own text colour until the SVG is cut 
 _GREY = "#888888"
 _WIDTH_INCHES = 8.0
 _LOG_FROM = 20.0  # times between the slowest and the fastest: above it the slow ones could not be told apart
+_MAX_MARKED = 100  # points of a curve: the marks of more would run together, and take megabytes
 MAX_DOTS = 40
 MAX_CURVES = 12
 
@@ -88,7 +89,8 @@ def learning_curves(curves: Sequence[Curve], *, metric: str) -> str:
     for curve in curves[MAX_CURVES:]:
         axes.plot(curve.epochs, curve.values, color=_GREY, alpha=0.35, linewidth=0.8)
     for at, curve in enumerate(curves[:MAX_CURVES]):
-        (line,) = axes.plot(curve.epochs, curve.values, marker="o", markersize=3, label=_plain(curve.label))
+        marker = "o" if len(curve.epochs) <= _MAX_MARKED else None
+        (line,) = axes.plot(curve.epochs, curve.values, marker=marker, markersize=3, label=_plain(curve.label))
         line.set(color=_COLOURS[at % len(_COLOURS)], linestyle=_DASHES[at // len(_COLOURS)])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")

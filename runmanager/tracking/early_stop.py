@@ -1,11 +1,10 @@
 """When a run has stopped getting better."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runmanager.records.run import EpochRecord
 
-__all__ = ["METRICS", "EarlyStopOptions", "is_better", "reason_to_stop"]
+__all__ = ["METRICS", "EarlyStop", "EarlyStopOptions", "is_better"]
 
 METRICS = {"loss": -1, "accuracy": 1, "val_loss": -1, "val_accuracy": 1}
 """What can be watched, and which way is better: 1 up, -1 down."""
@@ -25,17 +24,22 @@ def is_better(metric: str, value: float, best: float | None, *, by: float = 0.0)
     return best is None or METRICS[metric] * (value - best) > by
 
 
-def reason_to_stop(history: Sequence[EpochRecord], options: EarlyStopOptions) -> str | None:
-    """Why to stop after these epochs, in words; None to go on. Epochs without the metric are passed over."""
-    if options.metric is None:
-        return None
-    best, best_epoch = None, 0
-    for record in history:
-        value = getattr(record, options.metric)
-        if value is None or record.epoch == 0:
-            continue
-        if is_better(options.metric, value, best, by=options.min_delta):
-            best, best_epoch = value, record.epoch
-    if best is None or history[-1].epoch - best_epoch < options.patience:
-        return None
-    return f"{options.metric} was best in epoch {best_epoch} ({best:.4g})"
+class EarlyStop:
+    """Learns of one epoch after the other, so that a long run's last epochs cost no more than its first."""
+
+    def __init__(self, options: EarlyStopOptions) -> None:
+        self._options = options
+        self._best: float | None = None
+        self._best_epoch = 0
+
+    def reason(self, record: EpochRecord) -> str | None:
+        """Why to stop after this epoch, in words; None to go on. Epochs without the metric are passed over."""
+        if self._options.metric is None:
+            return None
+        value = getattr(record, self._options.metric)
+        by = self._options.min_delta
+        if value is not None and record.epoch > 0 and is_better(self._options.metric, value, self._best, by=by):
+            self._best, self._best_epoch = value, record.epoch
+        if self._best is None or record.epoch - self._best_epoch < self._options.patience:
+            return None
+        return f"{self._options.metric} was best in epoch {self._best_epoch} ({self._best:.4g})"

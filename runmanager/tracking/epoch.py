@@ -1,7 +1,7 @@
 """One epoch while it is running: batches timed and moved, losses and predictions added up on the device."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ import torch
 from runmanager.errors import UsageError
 from runmanager.records.run import EpochRecord
 from runmanager.tracking.heartbeat import Heartbeat
+from runmanager.tracking.losses import LoggedLosses
 from runmanager.tracking.meter import Averages, Meter
 from runmanager.tracking.timer import PhaseTimer
 from runmanager.tracking.transfer import to_device
@@ -39,13 +40,11 @@ class Epoch:
         self.resolved_at = 0.0  # on the host's clock; what comes after, bringing home first, is tracking
         self._timer = timer
         self._device = device
-        self._log_every = log_every
         self._when_first_batch = when_first_batch
         self._heartbeat = heartbeat or Heartbeat()
-        self._train, self._eval = Meter(), Meter()
+        self._train, self._eval = Meter(log_every=log_every, steps_before=steps_before), Meter()
         self._sees_training = self._sees_eval = self._is_evaluated = False
         self._open_loops = 0
-        self._step_losses: list[tuple[int, torch.Tensor]] = []
 
     @property
     def timer(self) -> PhaseTimer:
@@ -124,8 +123,6 @@ class Epoch:
         self._train.add_loss(loss, samples)
         self.num_steps += 1
         self._heartbeat.progress += 1  # where somebody takes the batches by hand, this is all there is
-        if self._log_every and self.num_steps % self._log_every == 0:
-            self._step_losses.append((self.num_steps, torch.as_tensor(loss).detach()))
 
     def track_predictions(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
         """Count the correct ones among a training step's predictions."""
@@ -154,19 +151,19 @@ class Epoch:
         # What follows the training batches is evaluation where one was tracked; else it is what the loop does besides.
         return "eval" if self._is_evaluated else "tracking"
 
-    def close(self) -> tuple[EpochRecord, Sequence[tuple[int, float]]]:
+    def close(self) -> tuple[EpochRecord, LoggedLosses]:
         """Stop the clock and bring everything home, waiting for the device once.
 
         Without an evaluation there are no `eval_seconds`: what follows the last training batch then counts as tracking.
         The record lacks what comes after (`wall_seconds`, sinks and checkpoint in `tracking_seconds`) and what only
-        the run knows (`warmup`, `run_seconds`). With it come (step, loss) of the steps that were to be logged.
+        the run knows (`warmup`, `run_seconds`). With it come the losses of the steps that were to be logged.
         """
         self._timer.mark(self._last_phase())
         seconds = self._timer.resolve()
         self.resolved_at = time.perf_counter()
         train, evaluated = self._train.averages(), self._eval.averages()
         record = _record(self.number, train, evaluated, seconds, seen=self._sees_training)
-        return record, _brought_home(self._step_losses)
+        return record, self._train.logged_losses()
 
 
 def _count(preds: torch.Tensor | None, labels: torch.Tensor | None, samples: int | None) -> int:
@@ -177,14 +174,6 @@ def _count(preds: torch.Tensor | None, labels: torch.Tensor | None, samples: int
     if labels is None:
         raise UsageError("A tracked step must say how many samples it had, got neither labels nor samples=…")
     return int(labels.shape[0])
-
-
-def _brought_home(step_losses: Sequence[tuple[int, torch.Tensor]]) -> list[tuple[int, float]]:
-    """Every logged loss in one transfer."""
-    if not step_losses:
-        return []
-    values = torch.stack([loss.reshape(()).float() for _, loss in step_losses]).tolist()
-    return [(step, value) for (step, _), value in zip(step_losses, values, strict=True)]
 
 
 def _record(number: int, train: Averages, evaluated: Averages, seconds: dict[str, float], *, seen: bool) -> EpochRecord:

@@ -1,22 +1,19 @@
-"""TensorBoard's event file: one open handle, appended to, so that a resumed run goes on in its own file.
-
-The framing is TensorFlow's record format: length, masked CRC-32C of the length, data, masked CRC-32C of the data
-(tensorflow/core/lib/io/record_writer.h).
-"""
+"""TensorBoard's event file: one open handle, appended to, so that a resumed run goes on in its own file."""
 
 import os
 import socket
 import struct
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-import google_crc32c
 from tensorboard.compat.proto.event_pb2 import Event, TaggedRunMetadata
 from tensorboard.compat.proto.summary_pb2 import Summary
 
-__all__ = ["EventWriter", "cut_events"]
+from runmanager.tracking.framing import framed, scalar_records
+from runmanager.tracking.losses import LoggedLosses
 
-_MASK_DELTA = 0xA282EAD8
+__all__ = ["EventWriter", "cut_events"]
 
 
 class EventWriter:
@@ -34,9 +31,13 @@ class EventWriter:
         """Add values at a step; without one, at step 0."""
         self._write(Event(wall_time=time.time(), step=step, summary=summary))
 
-    def scalar(self, tag: str, value: float, step: int) -> None:
-        """Add one number."""
-        self.summary(Summary(value=[Summary.Value(tag=tag, simple_value=value)]), step)
+    def scalars(self, values: Mapping[str, float], step: int) -> None:
+        """Add a number each under some tags, in one event."""
+        self.summary(Summary(value=[Summary.Value(tag=tag, simple_value=values[tag]) for tag in values]), step)
+
+    def series(self, tag: str, logged: LoggedLosses) -> None:
+        """Add a number for each of many steps."""
+        self._file.writelines(scalar_records(tag, logged.steps, logged.values, wall_time=time.time()))
 
     def graph(self, graph: bytes, run_metadata: bytes) -> None:
         """Add a serialised GraphDef and the RunMetadata that belongs to it."""
@@ -51,9 +52,7 @@ class EventWriter:
         self._file.close()
 
     def _write(self, event: Event) -> None:
-        data = event.SerializeToString()
-        length = struct.pack("<Q", len(data))
-        self._file.write(length + _masked_crc(length) + data + _masked_crc(data))
+        self._file.write(framed(event.SerializeToString()))
 
 
 def cut_events(path: Path, length: int) -> None:
@@ -67,8 +66,3 @@ def cut_events(path: Path, length: int) -> None:
                 break
             end = file.seek(following)
         file.truncate(end)
-
-
-def _masked_crc(data: bytes) -> bytes:
-    crc = google_crc32c.value(data)
-    return struct.pack("<I", (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch.utils.data import DataLoader, IterableDataset
 
 from runmanager.tracking.randomness import preserved
@@ -12,6 +13,7 @@ from runmanager.tracking.transfer import DeviceDataLoader
 __all__ = ["batch_size_of", "images_of", "inputs_of", "peek", "sample_of"]
 
 _PEEKED_SAMPLES = 64
+_MAX_PIXELS = 64  # on a side: a grid of photographs would else take seconds to write, and megabytes
 
 
 def peek(loader: Any) -> Any | None:
@@ -71,12 +73,24 @@ def inputs_of(batch: Any) -> torch.Tensor | None:
 
 
 def images_of(batch: Any, count: int) -> torch.Tensor | None:
-    """The first images of a batch, (count, 1 or 3, height, width), None where it holds none."""
+    """The first images of a batch, (count, 1 or 3, height, width), None where it holds none.
+
+    They are uint8, or float32 in [0, 1]; large ones are made smaller, to 64 pixels on the longer side.
+    """
     inputs = inputs_of(batch)
     if inputs is None or inputs.ndim != 4 or inputs.shape[1] not in (1, 3):
         return None
     images = inputs[:count].detach().cpu()
-    return images if images.dtype == torch.uint8 else _visible(images.float())
+    seen = _small(images.float())
+    return seen.round().to(torch.uint8) if images.dtype == torch.uint8 else _visible(seen)
+
+
+def _small(images: torch.Tensor) -> torch.Tensor:
+    height, width = images.shape[2:]
+    scale = _MAX_PIXELS / max(height, width, 1)
+    if scale >= 1 or not len(images):
+        return images
+    return F.interpolate(images, size=(max(1, round(height * scale)), max(1, round(width * scale))), mode="area")
 
 
 def _visible(images: torch.Tensor) -> torch.Tensor:

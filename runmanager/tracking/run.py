@@ -5,7 +5,6 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
@@ -18,7 +17,7 @@ from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Outcome, Reason, Status
 from runmanager.records.store import RunFolder
 from runmanager.tracking.devices import peak_memory_bytes
-from runmanager.tracking.early_stop import reason_to_stop
+from runmanager.tracking.early_stop import EarlyStop
 from runmanager.tracking.epoch import Epoch, with_walls, without_walls
 from runmanager.tracking.events import cut_events
 from runmanager.tracking.first_batch import batch_size_of, inputs_of, peek
@@ -79,6 +78,7 @@ class ActiveRun:
         self._begin_with = begin_with
         self._when_ended = when_ended
         self._planned: int | None = folder.record.epochs_planned
+        self._early_stop = EarlyStop(options.early_stop)
         self._stop: Outcome | None = None
         self._notes: list[str] = list(folder.record.notes)
         self._epochs_here = 0
@@ -140,7 +140,9 @@ class ActiveRun:
         self._seconds_before = progress.record.run_seconds or 0.0
         if (events := self.folder.paths.events) is not None:
             cut_events(events, progress.events_length)
-        self._look_back()
+        for earlier in self.history[:-1]:
+            self._early_stop.reason(earlier)  # it went on after these, whatever was said
+        self._look_back(self.history[-1])
 
     def _begin_with_whole_batch(self, batch: Any) -> None:
         inputs = inputs_of(batch)
@@ -227,9 +229,8 @@ class ActiveRun:
         if self.folder.is_lost():
             raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
         record, step_losses = epoch.close()
-        record = msgspec.structs.replace(
-            record, warmup=record.epoch == 0 or self._is_warmup(), run_seconds=self._run_seconds()
-        )
+        warmup = record.epoch == 0 or self._is_warmup()
+        record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._run_seconds())
         self._measuring.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)
         self.num_steps = epoch.num_steps
         if self._begun_sinks is None:
@@ -251,7 +252,7 @@ class ActiveRun:
         if self._epochs_here == 1:
             self.folder.write(measurements=self._measuring.measurements())  # a kill is not to take all of them
         self._heartbeat.progress += 1
-        self._look_back()
+        self._look_back(record)
         return record
 
     def _is_warmup(self) -> bool:
@@ -264,21 +265,17 @@ class ActiveRun:
         )
 
     def _with_walls(self, record: EpochRecord, resolved_at: float) -> EpochRecord:
-        return with_walls(
-            record, begun_at=self._epoch_begun_at, resolved_at=resolved_at, run_seconds=self._run_seconds()
-        )
+        begun_at, run_seconds = self._epoch_begun_at, self._run_seconds()
+        return with_walls(record, begun_at=begun_at, resolved_at=resolved_at, run_seconds=run_seconds)
 
     def _progress(self, record: EpochRecord) -> Progress:
         events = self.folder.paths.events
         return Progress(record, events.stat().st_size if events else 0, self.num_steps)
 
-    def _look_back(self) -> None:
-        """Let the last epoch be the last one, if it diverged or nothing gets better any more."""
-        diverged = divergence(self.history[-1])
-        reason = reason_to_stop(self.history, self._options.early_stop)
-        if diverged is not None:
-            self._stop = diverged
-        elif reason is not None:
+    def _look_back(self, record: EpochRecord) -> None:
+        """Let this epoch be the last one, if it diverged or nothing gets better any more."""
+        self._stop = divergence(record) or self._stop
+        if (reason := self._early_stop.reason(record)) is not None:
             self.stop_early(reason)
 
     def _run_seconds(self) -> float:
@@ -349,7 +346,5 @@ class ActiveRun:
                 raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self.end(error)

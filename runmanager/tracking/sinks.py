@@ -10,6 +10,7 @@ import torch
 from runmanager.records.attempts import said_of_attempts
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.tracking.losses import LoggedLosses
 
 __all__ = ["ConsoleSink", "EpochDetails", "LogSink", "MemorySink", "RunStart", "Sink", "epoch_line"]
 
@@ -31,11 +32,11 @@ class RunStart:
 
 @dataclass(frozen=True)
 class EpochDetails:
-    """What an epoch has beside its record: the learning rate, and (step, loss) of the steps that were to be logged."""
+    """What an epoch has beside its record: the learning rate, and the losses of the steps that were to be logged."""
 
     network: torch.nn.Module
     learning_rate: float | None = None
-    step_losses: Sequence[tuple[int, float]] = ()
+    step_losses: LoggedLosses = field(default_factory=LoggedLosses)
 
 
 class Sink(Protocol):

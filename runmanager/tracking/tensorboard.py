@@ -8,9 +8,9 @@
 | `throughput/samples_per_second` | scalar | every epoch |
 | `optim/lr` | scalar | every epoch, where the optimiser is known |
 | `step/loss` | scalar | every `log_every` steps, step = optimiser step |
-| `images` | image | once: at most 64 images of a first batch |
+| `images` | image | once: at most 64 images of a first batch, of 64 pixels on a side at most |
 | graph | graph | once: of the model on one sample |
-| `weights/<parameter>`, `gradients/<parameter>` | histogram | every epoch, where asked for |
+| `weights/<parameter>`, `gradients/<parameter>` | histogram | every epoch, where asked for: of 100 parameters, of 65,536 values each at most |
 | `config/text_summary` | text | once: the settings |
 | `_hparams_/session_start_info`, `_hparams_/session_end_info` | HParams | at the start, at the true end |
 """  # noqa: E501  # a table's row is one line
@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary, SummaryMetadata
 from tensorboard.plugins.hparams.api_pb2 import Status as SessionStatus
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo
 from torch.utils.tensorboard import summary as protos
@@ -28,13 +28,13 @@ from runmanager.records.run import PHASES, EpochRecord, RunRecord
 from runmanager.tracking.events import EventWriter
 from runmanager.tracking.first_batch import images_of, sample_of
 from runmanager.tracking.graph import trace_graph
+from runmanager.tracking.histograms import Histogram, histograms_of, left_out
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart
 
 __all__ = ["TensorBoardSink"]
 
 _MAX_IMAGES = 64
-_NUM_BINS = 64
 
 
 class TensorBoardSink:
@@ -43,6 +43,7 @@ class TensorBoardSink:
     def __init__(self, options: TensorBoardOptions | None = None) -> None:
         self._options = options or TensorBoardOptions()
         self._writer: EventWriter | None = None
+        self._noted: set[str] = set()
 
     def begin(self, start: RunStart) -> Sequence[str]:
         existing = start.paths.events
@@ -61,11 +62,9 @@ class TensorBoardSink:
 
     def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
         assert self._writer is not None
-        for tag, value in epoch_scalars(record, details.learning_rate).items():
-            self._writer.scalar(tag, value, record.epoch)
-        for step, loss in details.step_losses:
-            self._writer.scalar("step/loss", loss, step)
-        notes = self._add_histograms(record.epoch, details.network) if self._options.histograms else ()
+        self._writer.scalars(epoch_scalars(record, details.learning_rate), record.epoch)
+        self._writer.series("step/loss", details.step_losses)
+        notes = self._add_histograms(record.epoch, details.network) if self._options.histograms else []
         self._writer.flush()
         return notes
 
@@ -97,17 +96,30 @@ class TensorBoardSink:
 
     def _add_histograms(self, epoch: int, network: torch.nn.Module) -> Sequence[str]:
         assert self._writer is not None
-        missing = []
-        for name, parameter in network.named_parameters():
-            for kind, values in (("weights", parameter), ("gradients", parameter.grad)):
-                if values is None:
-                    continue  # frozen, or not reached by the loss
-                array = values.detach().float().cpu().numpy()
-                if array.size == 0 or not (abs(array) < float("inf")).all():
-                    missing.append(f"no histogram of {kind}/{name} in epoch {epoch}: it holds NaN or infinity")
-                    continue
-                self._writer.summary(protos.histogram(f"{kind}/{name}", array, bins=_NUM_BINS), epoch)
-        return missing
+        found = histograms_of(network)
+        values = [Summary.Value(tag=tag, histo=_as_proto(each)) for tag, each in found.items() if each is not None]
+        self._writer.summary(Summary(value=values), epoch)
+        notes = {line: line for line in left_out(network)}
+        notes |= {
+            tag: f"no histogram of {tag} in epoch {epoch}: it holds NaN or infinity"
+            for tag, each in found.items()
+            if each is None
+        }
+        fresh = [note for about, note in notes.items() if about not in self._noted]  # once: it stays so every epoch
+        self._noted.update(notes)
+        return fresh
+
+
+def _as_proto(found: Histogram) -> HistogramProto:
+    return HistogramProto(
+        min=found.low,
+        max=found.high,
+        num=sum(found.counts),
+        sum=found.total,
+        sum_squares=found.squares,
+        bucket_limit=found.limits,
+        bucket=found.counts,
+    )
 
 
 def epoch_scalars(record: EpochRecord, learning_rate: float | None) -> dict[str, float]:

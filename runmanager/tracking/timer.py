@@ -6,6 +6,7 @@ that the device waits for the loader falls between the end of a step and the arr
 """
 
 import time
+from array import array
 from collections.abc import Iterable
 from typing import Any, Protocol
 
@@ -96,14 +97,14 @@ class PhaseTimer:
         self._seconds: dict[str, float] = {}
         self._step = 0.0
         self._fold_at = _FOLD_AT
-        self.step_seconds: list[float] = []
+        self.step_seconds = array("d")  # eight bytes a step, which may be millions
 
     def start(self) -> None:
         """Begin anew, once the device has nothing left to do."""
         self._clock.synchronize()
         self._pending.clear()
         self._seconds.clear()
-        self.step_seconds = []
+        self.step_seconds = array("d")
         self._step = 0.0
         self._fold_at = _FOLD_AT
         self._last = self._clock.mark()

@@ -101,6 +101,7 @@ def test_every_place_that_the_scripts_write_to_is_there() -> None:
         "resident_memory",
         "sweep_overhead",
         "table",
+        "tracking_growth",
         "tracking_overhead",
         "two_workers",
     ]

@@ -3,11 +3,17 @@
 import pytest
 
 from runmanager.records.run import EpochRecord
-from runmanager.tracking.early_stop import EarlyStopOptions, reason_to_stop
+from runmanager.tracking.early_stop import EarlyStop, EarlyStopOptions
 
 
 def history(*values: float | None, metric: str = "val_loss", first: int = 1) -> list[EpochRecord]:
     return [EpochRecord(epoch=first + number, **{metric: value}) for number, value in enumerate(values)]
+
+
+def reason_to_stop(epochs: list[EpochRecord], options: EarlyStopOptions) -> str | None:
+    """What is said after the last of the epochs."""
+    watching = EarlyStop(options)
+    return [watching.reason(record) for record in epochs][-1]
 
 
 def test_without_a_metric_nothing_stops() -> None:

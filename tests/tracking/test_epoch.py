@@ -183,9 +183,9 @@ def test_steps_are_logged_at_their_number_in_the_run(clock: Clock) -> None:
     epoch = begin(clock, log_every=3, steps_before=4)
     for number in range(6):
         epoch.track(torch.tensor(float(number)), samples=1)
-    _, step_losses = epoch.close()
-    assert step_losses == [(6, 1.0), (9, 4.0)]
-    assert begin(clock).close()[1] == []
+    _, logged = epoch.close()
+    assert (list(logged.steps), list(logged.values)) == ([6, 9], [1.0, 4.0])
+    assert not begin(clock).close()[1].steps
 
 
 def test_what_cannot_be_counted_is_refused(clock: Clock) -> None:

@@ -145,6 +145,15 @@ def test_images_of_a_batch() -> None:
     assert float(normalised.min()) == 0.0 and float(normalised.max()) == 1.0
 
 
+def test_large_images_are_shown_small() -> None:
+    dark_and_light = torch.zeros(70, 3, 512, 384, dtype=torch.uint8)
+    dark_and_light[:, :, 256:] = 201
+    shown = images_of(dark_and_light, 64)
+    assert shown.shape == (64, 3, 64, 48) and shown.dtype == torch.uint8
+    assert set(shown[:, :, :32].unique().tolist()) == {0} and set(shown[:, :, 32:].unique().tolist()) == {201}
+    assert images_of(torch.rand(1, 1, 3, 1000), 64).shape == (1, 1, 1, 64)
+
+
 @pytest.mark.parametrize(
     "batch", [(), {"images": 1}, torch.tensor(1.0), (torch.rand(4, 8), 1), (torch.rand(4, 5, 8, 8), 1), "word"]
 )

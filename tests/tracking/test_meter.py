@@ -1,5 +1,7 @@
 """The meter: means over samples, counted without a transfer, and words for what does not belong together."""
 
+import weakref
+
 import pytest
 import torch
 
@@ -57,9 +59,12 @@ def test_what_was_never_tracked_is_none() -> None:
 
 def test_the_graph_of_a_step_is_let_go() -> None:
     loss = torch.tensor(2.0, requires_grad=True) * 1
+    step = weakref.ref(loss)
     meter = Meter()
     meter.add_loss(loss, 1)
-    assert meter._loss is not None and not meter._loss.requires_grad
+    meter.add_predictions(torch.stack([loss, loss]).reshape(1, 2), torch.tensor([0]))
+    del loss
+    assert step() is None and meter.averages().loss == 2.0
 
 
 def test_a_prediction_a_pixel_counts_pixels_for_the_accuracy_and_images_for_the_throughput() -> None:
@@ -71,6 +76,23 @@ def test_a_prediction_a_pixel_counts_pixels_for_the_accuracy_and_images_for_the_
     meter.add_loss(torch.tensor(1.0), 2)
     meter.add_predictions(preds, labels)
     assert meter.averages() == Averages(2, 1.0, 0.5)
+
+
+def test_predictions_are_counted_over_many_steps_and_in_large_ones() -> None:
+    meter, correct, count = Meter(), 0, 0
+    generator = torch.Generator().manual_seed(0)
+    for size in (1, 30_000, 30_000, 7, 30_000, 200_000, 3, 70_000):  # within, beyond, and far beyond the room there is
+        preds = torch.rand(size, 3, generator=generator)
+        labels = torch.randint(3, (size,), generator=generator)
+        meter.add_predictions(preds, labels)
+        correct, count = correct + int((preds.argmax(dim=1) == labels).sum()), count + size
+        assert meter.averages() == Averages(count, None, correct / count)
+
+
+def test_predictions_of_no_sample_have_no_accuracy() -> None:
+    meter = Meter()
+    meter.add_predictions(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64))
+    assert meter.averages().accuracy is None
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import torch
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Outcome, Reason, Status
+from runmanager.tracking.losses import LoggedLosses
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import ConsoleSink, EpochDetails, LogSink, MemorySink, RunStart, Sink, epoch_line
 from runmanager.tracking.tensorboard import TensorBoardSink
@@ -49,7 +50,7 @@ def paths(tmp_path: Path) -> RunPaths:
 def test_every_sink_takes_a_run_from_begin_to_end(make: Callable[[], Sink], batch: Any, paths: RunPaths) -> None:
     sink = make()
     network = Noticing()
-    details = EpochDetails(network, learning_rate=0.1, step_losses=[(3, 0.25)])
+    details = EpochDetails(network, learning_rate=0.1, step_losses=LoggedLosses([3], [0.25]))
     for attempt in (1, 2):  # and a second run after the first, as a manager's own sinks have
         notes = [*sink.begin(RunStart(record(attempt=attempt), paths, network, CPU, batch))]
         notes += sink.epoch(epoch_record(0, loss=None, accuracy=None, epoch_seconds=None, samples=0), details)

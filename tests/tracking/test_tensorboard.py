@@ -252,7 +252,7 @@ def test_a_cut_leaves_whole_events(tmp_path: Path) -> None:
     def write(count: int, existing: Path | None = None) -> Path:
         writer = EventWriter(tmp_path, existing)
         for step in range(count):
-            writer.scalar("a", 1.0, step)
+            writer.scalars({"a": 1.0}, step)
         writer.close()
         return min(tmp_path.glob("events*"))
 
