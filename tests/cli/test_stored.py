@@ -230,7 +230,7 @@ def logged(tmp_path: Path) -> Path:
         folder.mkdir(parents=True)
         writer = EventWriter(folder)
         for step, accuracy in enumerate(accuracies):
-            writer.scalar("val/accuracy", accuracy, step)
+            writer.scalars({"val/accuracy": accuracy}, step)
         writer.close()
     return tmp_path / "logs"
 
