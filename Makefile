@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | tr ' ' '-')
 
 BENCHMARKS := sweep_overhead two_workers driver_memory resident_memory tracking_overhead tracking_growth table \
-	reading_growth event_reading phase_truth
+	reading_growth event_reading phase_truth bound_truth
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-kill test-deaths bench lint clean FORCE

@@ -2,8 +2,9 @@
 
 python -m benchmarks.paired_truth --trials 200 --write
 
-takes half an hour. With the same settings on both sides the machine is made busy: `--burners` processes work and rest
-in turns of random length.
+takes half an hour. Each trial is a paired sweep of two cells, as `runmanager sweep measure=paired` runs it: its turns
+have the length that users get, and its answer is the row of comparison.csv. With the same settings on both sides the
+machine is made busy: `--burners` processes work and rest in turns of random length.
 """
 
 import argparse
@@ -21,24 +22,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from benchmarks.application import run_sweep
 from benchmarks.page import MEASUREMENT, described_machine, write_section
-from runmanager.launching.engine import LocalEngine
-from runmanager.launching.jobs import Ending, Job, Listener
-from runmanager.launching.turns import Round, TurnKeeper, own_seat
-from runmanager.records.paths import RunPaths
-from runmanager.records.store import read_run
-from runmanager.results.judging import verdict
-from runmanager.results.options import CompareOptions
-from runmanager.results.paired import is_narrow, log_ratios, paired_speedup, rounds_of
+from runmanager.results.comparison import compare
+from runmanager.results.reading import read_results
 from runmanager.results.statistics import Estimate
 
-_PRELOAD = ("torch", "runmanager.training.job", "benchmarks.paired_truth")
-_BLOCK_STEPS = 30  # of less than a millisecond each: short turns make many rounds of the few seconds
-_SAME_SECONDS = 4.0  # of turns, so that a trial with its processes' start stays within ten seconds
+_SAME_SECONDS = 5.0  # of turns, so that a trial with its processes' start and its tables stays within ten seconds
 _SLOWED_SECONDS = 50.0  # and within a minute
 _SLOWDOWNS = {0.03: 0.005, 0.10: 0.02}  # each with the half width to stop at: small beside what is to be found
+_SETTINGS = (
+    *("measure=paired", "device=cpu", "epochs=1", "batch_size=100", "checkpoint.every=0", "tensorboard.enabled=false"),
+    *("dataset=fake", "dataset.size=10000", "dataset.val_size=100", "loader=resident"),
+    *("model=custom", "model._target_=benchmarks.slowed.Slowed"),
+)
 _BURNER = """
 import random, time
 while True:
@@ -54,6 +52,7 @@ class Trial:
     """What one trial came to; `seconds` are those of the whole trial."""
 
     estimate: Estimate | None
+    verdict: str
     rounds: int
     seconds: float
 
@@ -61,98 +60,18 @@ class Trial:
     def covers_one(self) -> bool:
         return self.estimate is not None and self.estimate.low <= 1 <= self.estimate.high
 
-    @property
-    def verdict(self) -> str:
-        if self.estimate is None:
-            return "not measured"
-        return verdict(self.estimate.interval, tolerance=CompareOptions().paired_drift)
-
-
-class _Endings(Listener):
-    def __init__(self) -> None:
-        self.bad: list[Ending] = []
-
-    def ended(self, ending: Ending) -> None:
-        if ending.exit_code != 0 or ending.answer is None:
-            self.bad.append(ending)
-
 
 def run_trial(folder: Path, *, slowdown: float, max_seconds: float, half_width: float, seed: int) -> Trial:
-    """Two fresh processes train the same network in turns, one of them slower by the share `slowdown`."""
+    """Two runs of the same network take turns, one of them slower by the share `slowdown`; each in a fresh process."""
     began = time.monotonic()
-
-    def enough(rounds: Sequence[Round]) -> bool:
-        return is_narrow(log_ratios(rounds, [0], [1]), half_width)
-
-    keeper = TurnKeeper(enough=enough, min_rounds=10, max_seconds=max_seconds, seed=seed)
-    engine = LocalEngine(workers=2, preload=_PRELOAD, turns=keeper)
-    endings = _Endings()
-    paths = [RunPaths(folder / "runs" / name) for name in ("baseline", "candidate")]
-    shares = (0.0, slowdown)
-    engine.run([Job(at, train_side, (str(paths[at].root), shares[at])) for at in (0, 1)], endings)
-    if endings.bad or engine.was_interrupted:
-        raise SystemExit(f"a trial's process ended badly: {endings.bad}")
-    rounds = rounds_of([read_run(each) for each in paths])
-    estimate = paired_speedup(log_ratios(rounds, [0], [1]))
-    return Trial(estimate, len(rounds), time.monotonic() - began)
-
-
-def train_side(folder: str, slowdown: float) -> None:
-    """One side's process: the built-in job, one epoch and then its measured turns."""
-    from runmanager.tracking.manager import RunManager
-    from runmanager.tracking.options import TensorBoardOptions
-    from runmanager.training.job import train_run
-    from runmanager.training.job_options import CheckpointOptions, TrainingOptions
-    from runmanager.training.measure_options import PairedOptions
-    from runmanager.training.options import AdamOptions, ConstantOptions, FakeOptions, MlpOptions, ResidentOptions
-
-    paths = RunPaths(Path(folder))
-    options = TrainingOptions(
-        batch_size=100,
-        device="cpu",
-        epochs=1,
-        dataset=FakeOptions(size=10_000, val_size=100),
-        model=MlpOptions(hidden=[16]),
-        optimizer=AdamOptions(),
-        scheduler=ConstantOptions(),
-        loader=ResidentOptions(),
-        measure=PairedOptions(block_steps=_BLOCK_STEPS),
-        checkpoint=CheckpointOptions(every=0),
-    )
-    manager = RunManager(
-        paths.root.parent.parent, tensorboard=TensorBoardOptions(enabled=False), console=False, owns_sweep=False
-    )
-    with slowed(slowdown):
-        train_run(manager, options, params={}, folder=paths, when_claimed=lambda run: None, turns=own_seat())
-
-
-@contextmanager
-def slowed(share: float) -> Iterator[None]:
-    """Make each optimiser step longer by `share` of the time since the one before."""
-    from torch.optim.optimizer import register_optimizer_step_post_hook
-
-    if not share:
-        yield
-        return
-    last = time.perf_counter()
-    usual = math.inf
-
-    def spin(*_: Any) -> None:
-        nonlocal last, usual
-        now = time.perf_counter()
-        step = now - last
-        # Between two turns the time since the last step is that of the others.
-        usual = min(usual * 1.01, step)
-        until = now + share * (step if step < 20 * usual else usual)
-        while time.perf_counter() < until:
-            pass
-        last = time.perf_counter()
-
-    handle = register_optimizer_step_post_hook(spin)
-    try:
-        yield
-    finally:
-        handle.remove()
+    sides = f"+model.slowdown=0,{slowdown}" if slowdown else "+model.side=1,2"
+    limits = (f"measure.max_seconds={max_seconds}", f"measure.half_width={half_width}")
+    paths = run_sweep(folder, *_SETTINGS, sides, *limits, f"seed={seed}")
+    seconds = time.monotonic() - began
+    (row,) = compare(*read_results(paths)).rows
+    known = row["speedup"] is not None
+    estimate = Estimate(row["speedup"], row["ci_low"], row["ci_high"]) if known else None
+    return Trial(estimate, row["verdict"], row["candidate_epochs"], seconds)
 
 
 def run_trials(count: int, *, slowdown: float, max_seconds: float, half_width: float, seed: int) -> list[Trial]:
@@ -207,6 +126,8 @@ def report(same: Sequence[Trial], slowed: dict[float, list[Trial]], *, num_burne
         verdicts = Counter(trial.verdict for trial in same)
         wrong = verdicts["faster"] + verdicts["slower"]
         lines.append(f"| the same: the verdict `faster` or `slower` | {len(same)} | {wrong} | as few as can be |")
+        if unknown := verdicts["not measured"]:
+            lines.append(f"| the same: too few rounds for an interval | {len(same)} | {unknown} | as few as can be |")
     for share, trials in slowed.items():
         found = sum(trial.verdict == "slower" for trial in trials)
         wanted = math.ceil(0.9 * len(trials)) if share < 0.1 else len(trials)

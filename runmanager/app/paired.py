@@ -1,24 +1,25 @@
 """`measure=paired` for a sweep: which cells take turns with each other, and when what they measured is enough."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from runmanager.app.cells import Grid
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
-from runmanager.launching.plan import PlannedRun
-from runmanager.launching.turns import Round, TurnKeeper
+from runmanager.launching.plan import Action, PlannedRun
+from runmanager.launching.turns import WARMUP_TURNS, Round, TurnKeeper
 from runmanager.records.grid import differing
 from runmanager.records.sweep import plan_cell
 from runmanager.results.cells import Cell, Cells
-from runmanager.results.paired import is_narrow, log_ratios
+from runmanager.results.paired import LEAST_ROUNDS, is_narrow, log_ratios
 from runmanager.results.pairing import JOINT, find_axis, pair_cells, usual_baseline
 from runmanager.training.faults import fault
 from runmanager.training.measure_options import PairedOptions
 
-__all__ = ["Pairing", "axis_to_compare", "pairing_of"]
+__all__ = ["Pairing", "axis_to_compare", "pairing_of", "turns_said"]
 
 _Sides = tuple[frozenset[str], ...]
 
@@ -46,7 +47,32 @@ class Pairing:
             min_rounds=self.options.min_rounds,
             max_seconds=self.options.max_seconds,
             seed=int(batch[0].cell.signature[:8], 16),
+            again=[first + place for place, run in enumerate(batch) if run.action is Action.MEASURE],
         )
+
+    def with_partners(
+        self, plan: Sequence[PlannedRun], foretold: Callable[[Sequence[PlannedRun]], Sequence[PlannedRun]]
+    ) -> list[PlannedRun]:
+        """The plan in which a finished run takes its turns again, where it would else have nobody to be held against.
+
+        That is where another of its group is to be run, or the finished ones of a group were not measured together.
+        `foretold` says which of those to be run will be skipped for want of their device: with these nobody can pair.
+        """
+        changed: dict[str, PlannedRun] = {}
+        for group in self.groups:
+            members = [run for run in plan if any(run.cell.signature in side for side in group)]
+            kept = [run for run in members if run.action is Action.KEEP]
+            if not kept:
+                continue
+            if len(kept) < len(members):
+                to_come = [run for run in members if run not in kept]
+                is_alone = any(run.is_to_run for run in foretold(to_come))
+            else:
+                sessions = {run.stored.session for run in kept if run.stored is not None}
+                is_alone = (len(sessions) > 1 or None in sessions) and not any(map(_obstacle, kept))
+            if is_alone:
+                changed |= {run.cell.signature: _measured_again(run) for run in kept}
+        return [changed.get(run.cell.signature, run) for run in plan]
 
 
 def _is_enough(sides: Sequence[frozenset[int]], half_width: float, rounds: Sequence[Round]) -> bool:
@@ -56,6 +82,24 @@ def _is_enough(sides: Sequence[frozenset[int]], half_width: float, rounds: Seque
     if not baseline:
         return True
     return all(is_narrow(log_ratios(rounds, baseline, side), half_width) for side in candidates if side)
+
+
+def _measured_again(run: PlannedRun) -> PlannedRun:
+    """A finished run that goes on from its checkpoint to be measured; begun anew where it has none."""
+    if against := _obstacle(run):
+        return replace(run, why=f"{run.why}; takes no turns with what is run now: {against}")
+    if run.paths.checkpoint.exists():
+        return replace(run, action=Action.MEASURE, why=f"{run.why}; takes turns with what is run now")
+    why = f"{run.why}; takes turns with what is run now, and left no checkpoint to go on from"
+    return replace(run, action=Action.START_ANEW, why=why)
+
+
+def _obstacle(run: PlannedRun) -> str:
+    """Why a finished run cannot go on without its epochs and its turns being of two kinds; empty where it can."""
+    if run.changes:
+        return "`rerun_changed=true` runs it anew"
+    there = "" if run.stored is None else run.stored.environment.host
+    return "" if there in ("", socket.gethostname()) else f"it was made on {there}"
 
 
 def axis_to_compare(grid: Grid) -> str | None:
@@ -101,6 +145,22 @@ def pairing_of(grid: Grid, launcher: Any) -> Pairing | None:
         way_out = "give it two values at least"
         raise ConfigurationError([fault(str(options.axis), "vary with `measure=paired`", "one value", way_out)])
     return Pairing(options, groups)
+
+
+def turns_said(grid: Grid, pairing: Pairing | None) -> list[str]:
+    """What somebody should know before it begins: how long whole epochs as turns may take."""
+    if pairing is None:
+        return []
+    in_epochs = {cell.signature for cell, config in zip(grid.cells, grid.configs, strict=True) if config.num_workers}
+    most = max(len(frozenset().union(*group) & in_epochs) for group in pairing.groups)
+    if not most:
+        return []
+    num_epochs, seconds = most * (LEAST_ROUNDS + WARMUP_TURNS), pairing.options.max_seconds
+    return [
+        f"With `num_workers` above 0 a turn is a whole epoch. An interval needs {LEAST_ROUNDS} rounds after "
+        f"{WARMUP_TURNS} of warm-up, so {num_epochs} such epochs; `measure.max_seconds`={seconds:g} has them where one "
+        f"takes up to {seconds / num_epochs:.2g} s. Else give it more, or take num_workers=0, whose turns are short."
+    ]
 
 
 def _groups(grid: Grid, name: str) -> list[_Sides]:

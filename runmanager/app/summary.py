@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -12,7 +13,7 @@ from rich.text import Text
 from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.paths import SweepPaths
 
-__all__ = ["command_name", "show_results"]
+__all__ = ["command_name", "show_duel", "show_results"]
 
 
 def show_results(sweep: SweepPaths, console: Console, *, observer: HeartbeatObserver | None = None) -> None:
@@ -32,8 +33,30 @@ def show_results(sweep: SweepPaths, console: Console, *, observer: HeartbeatObse
         console.print()
         console.print(comparison_table(comparison, width=console.width))
     console.print()
-    lines = [*answers(results, comparison), f"\nResults: {sweep.results('csv')}   Report: {sweep.report}"]
-    lines.append(f"TensorBoard: {command_name()} tensorboard {shlex.quote(str(sweep.root))}")
+    where = f"Results: {sweep.results('csv')}   Report: {sweep.report}"
+    tensorboard = f"TensorBoard: {command_name()} tensorboard {shlex.quote(str(sweep.root))}"
+    _print_lines(console, [*answers(results, comparison), "", where, tensorboard])
+
+
+def show_duel(sweep: SweepPaths, console: Console) -> None:
+    """Print what each side of a duel came to, what bounds it, and where its rounds are drawn.
+
+    The answer itself is for the command to say, as its last line. What else a sweep shows says nothing here: a duel's
+    epochs are warm-up, and nobody asks how well they learnt.
+    """
+    from runmanager.results.comparison import CompareOptions
+    from runmanager.results.matching import match_sides
+    from runmanager.results.reading import read_results
+    from runmanager.results.sentences import duel_rates
+    from runmanager.results.why import why
+
+    matches = match_sides(*read_results(sweep), CompareOptions())
+    where = f"Rounds: {sweep.report}   Results: {sweep.results('csv')}"
+    console.print()
+    _print_lines(console, [*duel_rates(matches), *why(matches), where])
+
+
+def _print_lines(console: Console, lines: Sequence[str]) -> None:
     for line in lines:
         # A terminal wraps at words; a log keeps a line a line.
         console.print(Text(line), soft_wrap=not console.is_terminal)

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from runmanager.app.checks import check, foretold, get_ready
 from runmanager.app.composition import CellLoader
 from runmanager.app.elsewhere import end_silent_runs
 from runmanager.app.options import GridSweeperOptions
-from runmanager.app.paired import axis_to_compare, pairing_of
+from runmanager.app.paired import axis_to_compare, pairing_of, turns_said
 from runmanager.app.schema import Config
+from runmanager.app.summary import show_duel, show_results
 from runmanager.app.watching import SweepWatcher
 from runmanager.app.words import quoted
 from runmanager.errors import ConfigurationError, SweepError, UsageError
@@ -94,6 +96,8 @@ class GridSweeper(Sweeper):
             get_ready(self._launcher, num_jobs=num_cells)  # while the cells are composed and checked
         grid = self._grid(words)
         self._pairing = pairing_of(grid, self._launcher)
+        for line in turns_said(grid, self._pairing):
+            self._say(line)
         first = grid.configs[0]
         sweep = _folder_for(first)
         plan = self._planned(grid, sweep)
@@ -121,6 +125,8 @@ class GridSweeper(Sweeper):
 
     def _planned(self, grid: Grid, sweep: SweepPaths | None) -> list[PlannedRun]:
         plan = _plan(grid, sweep, grid.configs[0])
+        if self._pairing is not None:
+            plan = self._pairing.with_partners(plan, partial(foretold, self._launcher, needs_all=False))
         if isinstance(self._launcher, SlurmLauncher) and sweep is not None:
             plan = self._with_queue(self._launcher, grid, plan, sweep)
         return plan
@@ -215,6 +221,7 @@ class GridSweeper(Sweeper):
                 console=self._console,
                 quiet=self._quiet,
                 observer=self._observer,
+                show=show_duel if self._sides else show_results,
             )
             returns, interrupted = self._launch(watcher, to_run, sweep)
             if self._is_detached:

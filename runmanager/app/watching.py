@@ -5,7 +5,7 @@ import datetime
 import shlex
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -39,8 +39,8 @@ class SweepWatcher(Listener):
     """Is told by the engine what happens to the runs, in the order in which they were handed to the launcher.
 
     Another driver may be at the same sweep. A cell that it has taken is left to it, and followed to its end; `observer`
-    tells whether one on another host lives. `faults` are readable lines about what went wrong beside the runs, once
-    they had begun, and `error` the first such error.
+    tells whether one on another host lives. `show` prints what the sweep came to. `faults` are readable lines about
+    what went wrong beside the runs, once they had begun, and `error` the first such error.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class SweepWatcher(Listener):
         console: Console,
         quiet: bool,
         observer: HeartbeatObserver | None = None,
+        show: Callable[[SweepPaths, Console], None] = show_results,
     ) -> None:
         self._sweep = sweep
         self._plan = plan
@@ -62,6 +63,7 @@ class SweepWatcher(Listener):
         self._console = console
         self._quiet = quiet
         self._observer = observer or HeartbeatObserver()
+        self._show = show
         self._running: dict[int, PlannedRun] = {}
         self._pids: dict[int, int] = {}
         self._went_well: dict[int, bool] = {}
@@ -80,7 +82,7 @@ class SweepWatcher(Listener):
             runs = "1 run" if len(self._to_run) == 1 else f"{len(self._to_run)} runs"
             self._display.say(f"{runs} to do{known}, in {self._sweep.root}")
             for each in self._plan:
-                if each.action is Action.LEAVE or (each.action is Action.KEEP and "other versions" in each.why):
+                if each.action in (Action.LEAVE, Action.MEASURE) or (each.action is Action.KEEP and each.changes):
                     self._display.say(f"{each.paths.name}: {each.why}")
         self._display.__enter__()
         return self
@@ -222,7 +224,7 @@ class SweepWatcher(Listener):
         """Show the tables, write them with the report, and return the command's exit status."""
         if not self._quiet:
             with self._kept_as_fault("The results could not be shown"):
-                show_results(self._sweep, self._console)
+                self._show(self._sweep, self._console)
         with self._kept_as_fault("The tables could not be written"):
             self._write_tables(report=True)
         if interrupted:

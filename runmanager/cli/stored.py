@@ -72,6 +72,9 @@ def table(
             "--events", help="SWEEP is any folder of TensorBoard's event files: a row for each folder that holds some."
         ),
     ] = False,
+    work: Annotated[
+        bool, typer.Option("--work", help="The work done in a second, and its share of what the device can do at best.")
+    ] = False,
     format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
         TableFormat.TEXT
     ),
@@ -79,11 +82,16 @@ def table(
     """Show a sweep's results: one row a run (in text one for all seeds of a cell), the fastest epoch first."""
     from runmanager.results.view import View
 
-    if events and each:
-        raise UsageError("`--each` must go without --events, got both; there each folder has its row.")
+    for name, given in (("--events", events), ("--work", work)):
+        if given and each:
+            raise UsageError(f"`--each` must go without {name}, got both; there is a row for each as it is.")
+    if events and work:
+        raise UsageError("`--work` must go without --events, got both; other programs' event files hold none.")
     view = View.read(where=where, sort=sort, columns=columns, pivot=pivot, each=each)
     if events:
         results, name, damaged = _of_events(Path(sweep), view)
+    elif work:
+        results, name, damaged = _of_work(sweep, view)
     else:
         results, name, damaged = _of_sweep(sweep, view, collapses=format_ is TableFormat.TEXT)
     if format_ in (TableFormat.CSV, TableFormat.JSON):
@@ -122,6 +130,16 @@ def _of_sweep(given: str, view: "View", *, collapses: bool) -> "tuple[Table, str
     summary, plan = read_summary(paths)
     results = view.of(summary, plan, collapses=collapses)
     return results, paths.name, [each.message for each in summary.damaged]
+
+
+def _of_work(given: str, view: "View") -> "tuple[Table, str, Sequence[str]]":
+    """The same of the work that its runs have done."""
+    from runmanager.results.reading import read_results
+    from runmanager.results.work import work_rows
+
+    paths = find_sweep(given)
+    contents, plan = read_results(paths)
+    return view.of_table(work_rows(contents, plan)), paths.name, [each.message for each in contents.damaged]
 
 
 def _of_events(folder: Path, view: "View") -> "tuple[Table, str, Sequence[str]]":
@@ -173,6 +191,7 @@ def compare(
     from runmanager.results.matching import match_sides
     from runmanager.results.reading import read_results
     from runmanager.results.why import why
+    from runmanager.results.work import work_lines
 
     if crossover is not None and format_ in (ComparisonFormat.CSV, ComparisonFormat.JSON):
         raise UsageError(f"`--crossover` must go with --format text or markdown, got {format_}; it is a sentence.")
@@ -180,7 +199,11 @@ def compare(
     options = comparison.CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift)
     matches = match_sides(contents, plan, options)
     pairs = comparison.compare_matches(contents, matches, options)
-    explained = [*why(matches), *(crossing_answers(matches, crossover, options) if crossover is not None else [])]
+    explained = [
+        *why(matches),
+        *work_lines(matches),
+        *(crossing_answers(matches, crossover, options) if crossover is not None else []),
+    ]
     if format_ is ComparisonFormat.TEXT:
         from runmanager.results.sentences import answers
         from runmanager.results.table import result_rows

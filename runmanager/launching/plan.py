@@ -30,6 +30,7 @@ class Action(StrEnum):
     START = "start"
     GO_ON = "go on"
     START_ANEW = "start anew"
+    MEASURE = "measure again"  # finished, but what it takes its measured turns with is still to be run
     KEEP = "keep"
     LEAVE = "leave"  # another living process is at it
     SKIP = "skip"  # the device that it asks for is not here; only foretold: the run itself looks again
@@ -59,17 +60,21 @@ class Cell:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A cell, what is to be done with it and why, where, and what was stored of it when this was planned."""
+    """A cell, what is to be done with it and why, where, and what was stored of it when this was planned.
+
+    `changes` says in words what differs between the versions it was made with and those of now.
+    """
 
     cell: Cell
     action: Action
     why: str
     paths: RunPaths
     stored: RunRecord | None = None
+    changes: str = ""
 
     @property
     def is_to_run(self) -> bool:
-        return self.action in (Action.START, Action.GO_ON, Action.START_ANEW)
+        return self.action in (Action.START, Action.GO_ON, Action.START_ANEW, Action.MEASURE)
 
 
 class CellsOf(Iterable[PlannedCell]):
@@ -115,8 +120,9 @@ def _plan(
 ) -> PlannedRun:
     if run is None:
         return PlannedRun(cell, Action.START, "new", sweep.run(cell.name))
-    action, why = _decide(run, resume, rerun_changed, changes_since(run.record.environment, now))
-    return PlannedRun(cell, action, why, run.paths, run.record)
+    changes = changes_since(run.record.environment, now)
+    action, why = _decide(run, resume, rerun_changed, changes)
+    return PlannedRun(cell, action, why, run.paths, run.record, changes)
 
 
 def still_to_run(planned: PlannedRun, now: RunRecord | None) -> bool:

@@ -9,20 +9,22 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 
 from runmanager.records.turns import Grant
 
-__all__ = ["Round", "Seat", "TurnKeeper", "own_seat", "take_seat"]
+__all__ = ["WARMUP_TURNS", "Round", "Seat", "TurnKeeper", "own_seat", "take_seat"]
 
 Round = Mapping[int, float]
 """What the jobs measured in one round, in samples a second, by their keys; warm-up and what failed is not in it."""
 
+WARMUP_TURNS = 3
+"""Of each process: in them it finds, but for a busy machine, how many steps a turn is to have."""
+
 _LOOK_SECONDS = 0.2
-_WARMUP_TURNS = 3  # of each process: in them it finds, but for a busy machine, how many steps a turn is to have
 _ASKED_AGAIN = 1.05  # as many rounds as this times those that were not enough
 
 
@@ -36,11 +38,15 @@ class _Ask:
 
 
 class Seat:
-    """A job's place among those that take turns; `session` is the name that all of them share."""
+    """A job's place among those that take turns; `session` is the name that all of them share.
 
-    def __init__(self, pipe: Connection, session: str) -> None:
+    `again` tells a job that has ended before to take its measured turns once more.
+    """
+
+    def __init__(self, pipe: Connection, session: str, *, again: bool = False) -> None:
         self._pipe = pipe
         self.session = session
+        self.again = again
 
     def ask(
         self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0, is_cancelled: Callable[[], bool]
@@ -112,7 +118,8 @@ class TurnKeeper:
 
     First every job has the turns that it wants for its training. When all of them want to be measured, the rounds
     begin: each has one turn a round. They end when `enough` says so of the rounds so far, asked from `min_rounds` on,
-    or after `max_seconds`, or when fewer than two jobs are left.
+    or after `max_seconds`, or when fewer than two jobs are left. The jobs `again` have ended before, and only take
+    their measured turns once more.
     """
 
     def __init__(
@@ -122,6 +129,7 @@ class TurnKeeper:
         min_rounds: int,
         max_seconds: float,
         seed: int = 0,
+        again: Collection[int] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.session = secrets.token_hex(4)
@@ -130,6 +138,7 @@ class TurnKeeper:
         self._min_rounds = min_rounds
         self._max_seconds = max_seconds
         self._random = random.Random(seed)
+        self._again = again
         self._clock = clock
         self._members: dict[int, _Member] = {}
         self._waited: dict[int, float] = {}
@@ -150,7 +159,7 @@ class TurnKeeper:
         mine, theirs = connection.Pipe()
         self._members[key] = _Member(mine)
         self._waited[key] = 0.0
-        return Seat(theirs, self.session)
+        return Seat(theirs, self.session, again=key in self._again)
 
     def leave(self, key: int) -> None:
         """A job is gone, and its turn with it; the others go on."""
@@ -209,7 +218,7 @@ class TurnKeeper:
     def _measure(self, key: int) -> None:
         member = self._members[key]
         place = len(self._members) - len(self._order)
-        member.is_warm = member.num_measured >= _WARMUP_TURNS
+        member.is_warm = member.num_measured >= WARMUP_TURNS
         member.num_measured += 1
         self._grant(key, Grant(self._round_number, place, not member.is_warm, self._core))
 

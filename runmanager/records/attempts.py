@@ -10,7 +10,10 @@ from runmanager.records.heartbeat import Beat
 from runmanager.records.run import Attempt, Environment, EpochRecord, RunRecord
 from runmanager.records.states import Status
 
-__all__ = ["attempts_up_to", "epochs_made_elsewhere", "last_sign", "said_of_attempts", "spans"]
+__all__ = [
+    *("attempts_up_to", "epochs_made_elsewhere", "last_sign", "said_of_attempts", "session_of_epoch", "sessions_of"),
+    "spans",
+]
 
 _SHORT_COMMIT = 8
 
@@ -52,6 +55,18 @@ def attempts_up_to(earlier: Sequence[Attempt], last_epoch: int) -> tuple[Attempt
         return ()
     kept = [min(each.last_epoch, last_epoch) for each in earlier[:-1]] + [last_epoch]
     return tuple(msgspec.structs.replace(each, last_epoch=epoch) for each, epoch in zip(earlier, kept, strict=True))
+
+
+def sessions_of(record: RunRecord) -> set[str]:
+    """Every session in which the run took turns, in whichever of its attempts."""
+    known = [each.session for each in record.earlier] + [record.session]
+    return {session for session in known if session is not None}
+
+
+def session_of_epoch(record: RunRecord, epoch: int) -> str | None:
+    """In which session this epoch was trained; None for one that had the machine without taking turns."""
+    of_attempt = (each.session for each in record.earlier if epoch <= each.last_epoch)
+    return next(of_attempt, record.session)
 
 
 def epochs_made_elsewhere(record: RunRecord) -> set[int]:

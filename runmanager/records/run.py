@@ -86,13 +86,15 @@ class Environment(msgspec.Struct, frozen=True, gc=False):
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An earlier stretch of a run that a later one went on from: when and where, and the last epoch kept of it.
 
-    A stretch that nobody saw the end of ends with its last sign of life. `last_epoch` is 0 where nothing was kept.
+    A stretch that nobody saw the end of ends with its last sign of life. `last_epoch` is 0 where nothing was kept,
+    `session` that of the record then.
     """
 
     started_at: str
     ended_at: str
     last_epoch: int
     environment: Environment
+    session: str | None = None
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):

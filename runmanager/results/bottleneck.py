@@ -4,16 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from runmanager.records.ceilings import Ceilings
-from runmanager.records.measurements import Measurements
 from runmanager.records.run import RunRecord
 from runmanager.records.store import StoredRun
 from runmanager.results.statistics import median
 from runmanager.results.summary import measured_epochs
+from runmanager.results.work import WorkKind, full_batches, work_of
 
 __all__ = ["Bottleneck", "Kind", "find_bottleneck"]
 
-Kind = Literal["input", "transfer", "launch", "compute", "memory"]
+Kind = WorkKind | Literal["input", "transfer"]
 
 _LEAST_WAIT = 0.2
 """Share of the epoch from which waiting for data or transfer is worth a word: taking it away gains 1.25 times."""
@@ -21,8 +20,6 @@ _LEAST_WORK = 0.5
 """Share of the compute time that the counted work must explain at the ceilings: below it something else takes most."""
 _MOST_WORK = 1.2
 """Above it the estimate is wrong, as nothing runs faster than its ceiling: bytes that stayed in caches, for example."""
-_CACHED_BYTES = 2 * 2**20
-"""Operations that touch less than this on average find it in caches, of which the ceiling of copies says nothing."""
 _AHEAD = 1.25
 """Times that one kind of work must exceed the next to be named: estimates are no better than that."""
 
@@ -80,46 +77,15 @@ def _phases(run: StoredRun) -> tuple[float, dict[Kind, float]] | None:
 
 def _work_seconds(run: StoredRun) -> dict[Kind, float]:
     """The least that an epoch's counted work takes at this device's ceilings, by kind; what is unknown left out."""
-    facts, ceilings = run.record.measurements, run.record.measurements.ceilings
-    steps = facts.steps_per_epoch
-    if ceilings is None or steps is None or not _fits(ceilings, run.record):
+    steps, batches = run.record.measurements.steps_per_epoch, full_batches(run)
+    if steps is None or batches is None:
         return {}
-    batches = _full_batches(run, steps)
-    best_flops = ceilings.flops_per_second.get(facts.precision or "")
-    rates: tuple[tuple[Kind, float | None, float | None], ...] = (
-        ("launch", _product(facts.operations_per_step, steps), _inverse(ceilings.dispatch_seconds)),
-        ("compute", _product(facts.flop_per_step, batches), best_flops),
-        ("memory", _product(_uncached(facts), batches), ceilings.copy_bytes_per_second),
-    )
-    return {kind: amount / rate for kind, amount, rate in rates if amount and rate}
-
-
-def _uncached(facts: Measurements) -> int | None:
-    """Bytes a step that go to memory; None where they are not known to."""
-    moved, operations = facts.bytes_per_step, facts.operations_per_step
-    return moved if moved and operations and moved / operations >= _CACHED_BYTES else None
-
-
-def _fits(ceilings: Ceilings, record: RunRecord) -> bool:
-    """Whether the ceilings are those of what the run ran on; a CPU's depend on the threads."""
-    environment = record.environment
-    same_threads = ceilings.threads is None or ceilings.threads == environment.torch_threads
-    return ceilings.device_name == environment.device_name and same_threads
-
-
-def _full_batches(run: StoredRun, steps: int) -> float:
-    """Steps an epoch, its last and smaller batch as the part of a full one that it is."""
-    size = run.record.config.get("batch_size")
-    samples = run.epochs[-1].samples
-    return min(float(steps), samples / size) if isinstance(size, int) and size > 0 and samples else float(steps)
-
-
-def _product(amount: int | None, times: float) -> float | None:
-    return None if amount is None else amount * times
-
-
-def _inverse(seconds: float | None) -> float | None:
-    return 1 / seconds if seconds else None
+    # The last batch of an epoch is smaller, but has as many operations as any.
+    return {
+        kind: work.per_step * (steps if kind == "launch" else batches) / work.at_best
+        for kind, work in work_of(run).items()
+        if work.at_best
+    }
 
 
 def _clearest(seconds: Mapping[Kind, float], compute: float) -> tuple[Kind, float] | None:

@@ -1,5 +1,6 @@
 """The comparison: one row a matched pair, with its effect, its interval, a verdict, and what stands against it."""
 
+import dataclasses
 from typing import Any
 
 from runmanager.records.store import SweepContents
@@ -13,7 +14,7 @@ from runmanager.results.options import CompareOptions
 from runmanager.results.pairing import varying_axes
 from runmanager.results.table import damage_notes
 
-__all__ = ["CompareOptions", "compare", "compare_matches"]
+__all__ = ["CompareOptions", "compare", "compare_matches", "with_numbered_reasons"]
 
 
 def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None) -> Table:
@@ -48,6 +49,23 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
     )
 
 
+def with_numbered_reasons(table: Table) -> Table:
+    """A comparison for people, its reasons as numbered notes: each is said once, and no column is as wide as they are.
+
+    The column `note` stands for `reason`: `[1]`, and nothing for a row without a reason.
+    """
+    numbers: dict[str, str] = {}
+    for row in table.rows:
+        if row["reason"] is not None:
+            numbers.setdefault(row["reason"], f"[{len(numbers) + 1}]")
+    return dataclasses.replace(
+        table,
+        rows=[row | {"note": numbers.get(row["reason"], "")} for row in table.rows],
+        shown=tuple("note" if name == "reason" else name for name in table.shown if name != "reason" or numbers),
+        notes=(*(f"{number} {reason}" for reason, number in numbers.items()), *table.notes),
+    )
+
+
 def _row(
     match: Match, settings: dict[str, str], metric: Metric, shared_host: Causes, options: CompareOptions
 ) -> dict[str, Any]:
@@ -70,7 +88,7 @@ def _shown(matches: Matches) -> tuple[str, ...]:
 
 def _legend(matches: Matches) -> str:
     metric = matches.metric
-    in_turns = [all(side.paired for side in match.sides) for match in matches.pairs]
+    in_turns = [all(side.in_turns for side in match.sides) for match in matches.pairs]
     if metric == THROUGHPUT and any(in_turns):
         others = "" if all(in_turns) else " Rows without rounds: of the medians over epochs, with a bootstrap interval."
         return (

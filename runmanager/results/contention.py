@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Sequence
 
 import msgspec
 
-from runmanager.records.attempts import spans
+from runmanager.records.attempts import sessions_of, spans
 from runmanager.records.run import Environment
 from runmanager.records.store import StoredRun
 
@@ -44,7 +44,7 @@ class Exposure(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 def exposure_of(run: StoredRun) -> Exposure:
     """What of a run says whom it met."""
-    sessions = {turn.session for turn in run.turns} | ({run.record.session} if run.record.session else set())
+    sessions = {turn.session for turn in run.turns} | sessions_of(run.record)
     return Exposure(tuple(spans(run.record, run.epochs, run.beat)), tuple(sorted(sessions)), _outside_load(run))
 
 
@@ -76,14 +76,20 @@ def _is_loaded(environment: Environment) -> bool:
 
 
 def _parties(exposures: Sequence[Exposure]) -> list[Hashable]:
-    """Whom each run belongs to: those with which it took turns, in whichever of its attempts, or itself alone."""
-    known: dict[str, Hashable] = {}
-    parties: list[Hashable] = []
-    for at, each in enumerate(exposures):
-        party = next((known[session] for session in each.sessions if session in known), at)
-        known |= dict.fromkeys(each.sessions, party)
-        parties.append(party)
-    return parties
+    """Whom each run belongs to: those with which it took turns, in whichever of its attempts, or itself alone.
+
+    A run that took turns twice makes one party of those that it met the first time and the second.
+    """
+    joined: dict[str, str] = {}
+
+    def party(session: str) -> str:
+        while joined.setdefault(session, session) != session:
+            session = joined[session]
+        return session
+
+    for first, *others in (each.sessions for each in exposures if each.sessions):
+        joined |= dict.fromkeys(map(party, others), party(first))
+    return [party(each.sessions[0]) if each.sessions else at for at, each in enumerate(exposures)]
 
 
 def _overlapping(lived: Iterable[tuple[str, float, float, Hashable]]) -> set[Hashable]:

@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from runmanager.results.crossover import Crossover
+    from runmanager.results.rounds import Rounds
 
-__all__ = ["MAX_CURVES", "MAX_DOTS", "Curve", "Measured", "crossover_figure", "learning_curves", "throughput_figure"]
+__all__ = [
+    *("MAX_CURVES", "MAX_DOTS", "Curve", "Measured"),
+    *("crossover_figure", "learning_curves", "rounds_figure", "throughput_figure"),
+]
 
 # Okabe and Ito's palette, told apart by colour-blind readers; without its black and its yellow, which are lost on a
 # dark or a light page.
@@ -118,6 +122,37 @@ def crossover_figure(found: "Crossover") -> str:
     axes.set_xlabel(found.along)
     axes.set_ylabel(found.metric.replace("_", " "))
     return _svg(figure, axes, salt=f"crossover {found.along} {found.settings}", legend=True)
+
+
+def rounds_figure(found: "Rounds") -> str:
+    """The ratio of each round with the speedup and its 95% interval, as SVG; rounds far off stand at the frame."""
+    from matplotlib.ticker import MaxNLocator
+
+    figure, axes = _figure(height=3.2)
+    low, high = _frame_of(found)
+    places = [(at + 0.5) * found.count / len(found.ratios) + 0.5 for at in range(len(found.ratios))]
+    axes.axhspan(found.estimate.low, found.estimate.high, color=_GREY, alpha=0.3, linewidth=0)
+    axes.axhline(found.estimate.value, color=_COLOURS[0])
+    axes.axhline(1.0, color=_GREY, linestyle="dotted")
+    for x, ratio in zip(places, found.ratios, strict=True):
+        marker = "v" if ratio < low else "^" if ratio > high else "o"
+        axes.plot(x, min(max(ratio, low), high), marker, color=_COLOURS[0], markersize=3, clip_on=False)
+    axes.set_ylim(low, high)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("round")
+    axes.set_ylabel(_plain(f"{found.labels[1]} / {found.labels[0]}"))
+    return _svg(figure, axes, salt=f"rounds {found.labels} {found.settings}", legend=False)
+
+
+def _frame_of(found: "Rounds") -> tuple[float, float]:
+    """Room for the interval and for all rounds but those a few times further out than the middle half of them."""
+    ordered = sorted(found.ratios)
+    first, last = quantile(ordered, 0.25), quantile(ordered, 0.75)
+    reach = 3 * (last - first)
+    inner = [ratio for ratio in ordered if first - reach <= ratio <= last + reach]
+    low, high = min(inner[0], found.estimate.low), max(inner[-1], found.estimate.high)
+    margin = 0.08 * (high - low) or 0.01 * high
+    return low - margin, high + margin
 
 
 def _figure(*, height: float) -> "tuple[Figure, Axes]":

@@ -30,11 +30,14 @@ __all__ = [
     "to_html",
     "to_json",
     "to_markdown",
+    "with_prefix",
 ]
 
 _ACCURACIES = ("accuracy", "val_accuracy")
 _BYTES = "_bytes"
 _PIECES = 1000  # of a page put together at a time: a table of many rows has far more of them than it is long
+_SHARE = "_share"
+_RATES = ("flop_per_step", "flop_per_second", "bytes_per_second", "operations_per_second")
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -141,6 +144,10 @@ def human(value: Any, column: str = "") -> str:
         return _median(value)
     if column.endswith(_BYTES):
         return f"{value / 2**20:,.1f} MiB"
+    if column in _RATES:
+        return with_prefix(value).strip()
+    if column.endswith(_SHARE):
+        return f"{value * 100:.3g}%" if value < 1 else f"{value:,.0%}"
     if isinstance(value, float) and column in _ACCURACIES:
         return f"{value:.4f}"
     if isinstance(value, float) and (column in _MEASURED or column.startswith("time_to_accuracy")):
@@ -173,6 +180,14 @@ def human_field(table: Table, row: Mapping[str, Any], column: str) -> str:
     """What stands in a row of a table, for people; of a foreign column nothing is known but that it was measured."""
     value = row[column]
     return _four_digits(value) if column in table.foreign and isinstance(value, float) else human(value, column)
+
+
+def with_prefix(value: float) -> str:
+    """Three digits and the prefix of a unit that is to follow: `12.3 G`."""
+    for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.3g} {prefix}"
+    return f"{value:.3g} "
 
 
 def _spread(value: Spread, column: str) -> str:

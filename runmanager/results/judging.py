@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from runmanager.records.attempts import session_of_epoch
 from runmanager.records.store import StoredRun
 from runmanager.results.metrics import MEMORY, RUN_TIME, THROUGHPUT
 from runmanager.results.options import CompareOptions
@@ -37,7 +38,7 @@ def judge(baseline: Side, candidate: Side, shared_host: Causes, options: Compare
     """The measured columns of a comparison's row, its verdict and its reason."""
     metric = candidate.metric
     sides = baseline, candidate
-    if metric == THROUGHPUT and baseline.paired and candidate.paired:
+    if metric == THROUGHPUT and baseline.in_turns and candidate.in_turns:
         return _judge_turns(sides, shared_host, options)
     against = obstacles(sides, options)
     remarks = _remarks(sides)
@@ -124,8 +125,8 @@ def obstacles(sides: Sequence[Side], options: CompareOptions) -> list[str]:
 def tolerance_of(sides: Sequence[Side], options: CompareOptions) -> tuple[float, list[str]]:
     """The share around 1 that the interval must leave, and why."""
     baseline, candidate = sides
-    paired = _side_by_side(baseline, candidate)
-    tolerance = options.paired_drift if paired else options.drift
+    interleaved = _side_by_side(baseline, candidate)
+    tolerance = options.paired_drift if interleaved else options.drift
     must = f"so a difference must lie outside 1 ± {tolerance * 100:g}%"
     runs = [len(side.values) for side in sides]
     if min(runs) < options.min_runs:
@@ -136,7 +137,7 @@ def tolerance_of(sides: Sequence[Side], options: CompareOptions) -> tuple[float,
             else "too few to know the noise between runs well"
         )
         return tolerance, [f"fewer than {options.min_runs} runs a side ({counts}): {knows}, {must}"]
-    if not paired and not _took_turns(baseline, candidate):
+    if not interleaved and not _took_turns(baseline, candidate):
         return tolerance, [f"one side ran after the other: the interval knows no drift between them, {must}"]
     return 0.0, []
 
@@ -144,11 +145,14 @@ def tolerance_of(sides: Sequence[Side], options: CompareOptions) -> tuple[float,
 def _side_by_side(baseline: Side, candidate: Side) -> bool:
     """Whether the epochs of both sides took turns with each other, which asking for it does not make true.
 
-    A side that was run again alone, as the other had finished, had a session of its own.
+    Those of a side that was run again, as it had died, were trained in a session of their own.
     """
-    if not (baseline.paired and candidate.paired):
+    if not (baseline.in_turns and candidate.in_turns):
         return False
-    sessions = [{run.record.session for run in side.finished} for side in (baseline, candidate)]
+    sessions = [
+        {session_of_epoch(run.record, each.epoch) for run in side.finished for each in run.epochs}
+        for side in (baseline, candidate)
+    ]
     return sessions[0] == sessions[1] and None not in sessions[0]
 
 

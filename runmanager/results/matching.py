@@ -11,7 +11,7 @@ from runmanager.records.sweep import SweepRecord
 from runmanager.results.cells import Cell, Cells, gather_cells
 from runmanager.results.metrics import Metric, find_metric
 from runmanager.results.options import ANY_AXIS, CompareOptions
-from runmanager.results.pairing import SEED, Axis, find_axis, pair_cells, usual_baseline, varying_axes
+from runmanager.results.pairing import JOINT, SEED, Axis, find_axis, pair_cells, usual_baseline, varying_axes
 from runmanager.results.sides import Side, label_of
 
 __all__ = ["Match", "Matches", "match_sides"]
@@ -83,7 +83,13 @@ def _along(cells: Cells, axis: Axis, metric: Metric, asked: Any) -> list[Match]:
         values = _said(axis.values[at]), _said(pair.candidate)
         members = pair.baseline_cells, pair.candidate_cells
         baseline, candidate = (
-            Side(label_of(axis.name, value), of_side, metric, _are_paired(cells, of_side))
+            Side(
+                label_of(axis.name, value),
+                of_side,
+                metric,
+                paired=_are_paired(cells, of_side),
+                in_turns=_are_in_turns(cells, of_side, axis.name),
+            )
             for value, of_side in zip(values, members, strict=True)
         )
         matches.append(Match(axis, pair.settings, values, (baseline, candidate)))
@@ -104,3 +110,15 @@ def _said(value: Any) -> Any:
 def _are_paired(cells: Cells, members: Sequence[Cell]) -> bool:
     asked = [(cells.value(cell, "measure.name"), cells.value(cell, "measure")) for cell in members]
     return bool(asked) and all("paired" in names for names in asked)
+
+
+def _are_in_turns(cells: Cells, members: Sequence[Cell], axis: str) -> bool:
+    """Whether they took turns with what differs from them in this axis, and not in another one."""
+    named = {cells.value(cell, "measure.axis") for cell in members}
+    compared = _settings_of(axis)
+    return _are_paired(cells, members) and all(name is None or _settings_of(name) == compared for name in named)
+
+
+def _settings_of(axis: str) -> set[str]:
+    """What varies along an axis: `model` and `model.name` are one."""
+    return {name.removesuffix(".name") for name in axis.split(JOINT)}

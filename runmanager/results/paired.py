@@ -8,7 +8,7 @@ from functools import cache
 from runmanager.records.store import StoredRun
 from runmanager.results.statistics import Estimate
 
-__all__ = ["LEAST_ROUNDS", "is_narrow", "log_ratios", "paired_speedup", "ratios_of", "rounds_of"]
+__all__ = ["LEAST_ROUNDS", "in_stretches", "is_narrow", "log_ratios", "paired_speedup", "ratios_of", "rounds_of"]
 
 LEAST_ROUNDS = 6
 """Of fewer there is no interval at 95%: that all of them fall on one side happens by chance in one of 16 cases."""
@@ -67,7 +67,7 @@ def paired_speedup(ratios: Sequence[float]) -> Estimate | None:
     """
     import numpy as np
 
-    values = np.asarray(_in_stretches(ratios), dtype=float)
+    values = np.asarray(in_stretches(ratios), dtype=float)
     rank = _lower_rank(len(values))
     if rank is None:
         return None
@@ -86,7 +86,7 @@ def is_narrow(ratios: Sequence[float], half_width: float) -> bool:
     return estimate.high <= estimate.value * limit and estimate.value <= estimate.low * limit
 
 
-def _in_stretches(values: Sequence[float]) -> list[float]:
+def in_stretches(values: Sequence[float]) -> list[float]:
     """At most 200 means of consecutive values, in equal numbers; the last ones that fill no stretch are left out."""
     length = math.ceil(len(values) / _MOST_VALUES)
     if length <= 1:

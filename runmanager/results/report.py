@@ -8,6 +8,7 @@ from runmanager.records.states import Status
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.columns import Table
+from runmanager.results.comparison import with_numbered_reasons
 from runmanager.results.crossover import Crossover, crossover_lines
 from runmanager.results.facts import FACTS
 from runmanager.results.figures import (
@@ -17,15 +18,18 @@ from runmanager.results.figures import (
     Measured,
     crossover_figure,
     learning_curves,
+    rounds_figure,
     throughput_figure,
 )
 from runmanager.results.formats import human, render_template
+from runmanager.results.rounds import Rounds
 from runmanager.results.seeds import collapse_seeds
 from runmanager.results.sentences import answers
 
 __all__ = ["report_page"]
 
 _MAX_CROSSOVERS = 6
+_MAX_ROUNDS = 6
 _CURVE_METRICS = (
     ("val_accuracy", "validation accuracy (fraction)"),
     ("accuracy", "training accuracy (fraction)"),
@@ -42,23 +46,28 @@ def report_page(
     comparison: Table,
     causes: Sequence[str] = (),
     crossovers: Sequence[Crossover] = (),
+    rounds: Sequence[Rounds] = (),
+    work: Table | None = None,
 ) -> str:
     """The whole of report.html. It asks for nothing from elsewhere: styles and figures are in it.
 
-    `causes` are lines on what bounds the compared runs, `crossovers` get a line and a figure each.
+    `causes` are lines on what bounds the compared runs, `crossovers` get a line and a figure each, `rounds` a figure.
+    `work` are rows of what the runs achieve.
     """
     runs = {run.record.name: run for run in sweep.runs}
     labels = {row["run"]: _label(row, results) for row in results.rows}
     first_sentence, *more = answers(results, comparison)
+    first_figures = [*map(_rounds_figure, rounds[:_MAX_ROUNDS]), *map(_crossover_figure, crossovers[:_MAX_CROSSOVERS])]
     return render_template(
         "report.html",
         title=sweep.paths.name,
         first_sentence=first_sentence,
         sentences=[*crossover_lines(crossovers), *more],
         causes=causes,
+        work=work,
         results=collapse_seeds(results),
-        comparison=comparison,
-        figures=[*map(_crossover_figure, crossovers[:_MAX_CROSSOVERS]), *_figures(runs, labels, results)],
+        comparison=with_numbered_reasons(comparison),
+        figures=[*first_figures, *_figures(runs, labels, results)],
         failures=[run for run in sweep.runs if run.record.status.is_ended and run.record.status != Status.FINISHED],
         run_notes=[(run.record.name, note) for run in sweep.runs for note in run.record.notes],
         facts=_facts(sweep.runs, plan),
@@ -82,7 +91,8 @@ def _figures(runs: dict[str, StoredRun], labels: dict[str, str], results: Table)
         )
         figures.append({"svg": throughput_figure(measured), "caption": caption})
     for metric, words in _CURVE_METRICS:
-        if curves := _curves(runs, labels, metric):
+        curves = _curves(runs, labels, metric)
+        if any(len(curve.epochs) > 1 for curve in curves):
             caption = f"Learning curves: {words} by epoch{_first(len(curves), MAX_CURVES, 'best', 'in colour')}."
             figures.append({"svg": learning_curves(curves, metric=words), "caption": caption})
             break
@@ -93,6 +103,17 @@ def _crossover_figure(found: Crossover) -> dict[str, str]:
     (line,) = crossover_lines([found])
     caption = f"{line} Points are geometric means over runs; the band is the 95% interval of the crossing."
     return {"svg": crossover_figure(found), "caption": caption}
+
+
+def _rounds_figure(found: Rounds) -> dict[str, str]:
+    where = ", ".join(f"{name}={human(value)}" for name, value in found.settings.items())
+    each = "each round" if found.count == len(found.ratios) else f"{found.count // len(found.ratios)} rounds at a time"
+    caption = (
+        f"{found.labels[1]} beside {found.labels[0]}{f' at {where}' if where else ''}: the ratio of their samples per "
+        f"second in {each}, {found.count} rounds in order. The line is the speedup, the band its 95% interval; "
+        "triangles at the frame are rounds beyond it."
+    )
+    return {"svg": rounds_figure(found), "caption": caption}
 
 
 def _first(count: int, most: int, which: str, how: str = "shown") -> str:

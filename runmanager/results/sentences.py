@@ -8,10 +8,11 @@ from runmanager.records.states import Status
 from runmanager.results.columns import Table, effect_of
 from runmanager.results.formats import human, human_effect
 from runmanager.results.judging import CONTENDED, DIFFERENT, NOT_MEASURED
+from runmanager.results.matching import Matches
 from runmanager.results.seeds import SEEDS, collapse_seeds
-from runmanager.results.sides import label_of
+from runmanager.results.sides import label_of, typical
 
-__all__ = ["answers", "duel_answers", "without_contention"]
+__all__ = ["answers", "duel_answers", "duel_rates", "without_contention"]
 
 
 _MOST_CAUSES = 2
@@ -25,6 +26,18 @@ def answers(results: Table, comparison: Table) -> list[str]:
 def duel_answers(comparison: Table) -> list[str]:
     """One sentence for each pair that was measured side by side: its speedup, the interval, and the verdict."""
     return [_duel_answer(row, comparison) for row in comparison.rows]
+
+
+def duel_rates(matches: Matches) -> list[str]:
+    """What each side of each pair did in its turns, a line a side: its median samples a second."""
+    lines: dict[str, None] = {}
+    for match in matches.pairs:
+        told = {name: value for name, value in match.settings.items() if name in matches.cells.varying}
+        where = f" at {', '.join(f'{name}={human(value)}' for name, value in told.items())}" if told else ""
+        for side in match.sides:
+            if (rate := typical(side.values)) is not None:
+                lines[f"{side.label}{where}: {human(rate, 'samples_per_second')} samples a second"] = None
+    return list(lines)
 
 
 def _duel_answer(row: dict[str, Any], comparison: Table) -> str:

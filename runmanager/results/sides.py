@@ -26,7 +26,9 @@ class Side:
     cells: Sequence[Cell]
     metric: Metric = THROUGHPUT
     paired: bool = False
-    """Whether every cell asks for paired measurement, which interleaves the two sides."""
+    """Whether every cell asks for paired measurement, along whichever axis."""
+    in_turns: bool = False
+    """Whether it does so along the axis that is compared, which interleaves the two sides."""
 
     @cached_property
     def finished(self) -> list[StoredRun]:

@@ -1,10 +1,12 @@
 """The tables in a terminal: what matters, in the room there is, with a legend below."""
 
+import dataclasses
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from runmanager.results.columns import EFFECTS, MISSING, Table, effect_of
+from runmanager.results.comparison import with_numbered_reasons
 from runmanager.results.formats import human, human_columns, human_effect, human_field, is_number
 from runmanager.results.judging import NOT_MEASURED
 from runmanager.results.seeds import SEEDS
@@ -19,14 +21,18 @@ _GAP = 2  # between two columns
 _MAX_NAMED = 10  # columns that were left out
 _FOLDED_AT = 14  # text wider than this is broken into lines; numbers never are
 _WORDS = ("status", "reason")  # single words: they are broken only where no other column can give way
+_PHRASES = ("verdict", "compared")  # a few words, the first that may stand above each other
 _STYLES = {"finished": "green", "running": "cyan", "skipped": "yellow", "failed": "red", "killed": "red"}
 _STYLES |= {"crashed": "red", NOT_MEASURED: "yellow"}
 _STYLES |= dict.fromkeys(("faster", "better"), "green") | dict.fromkeys(("slower", "worse"), "magenta")
 _LEFT_OUT_FIRST = (
     *("peak_memory_bytes", "val_loss", "loss", "accuracy", "contended", "epochs"),
     *("candidate_samples_per_second", "baseline_samples_per_second"),
+    *("precision", "flop_per_step", "operations_per_step", "operations_per_second", "bytes_per_second"),
 )
 """Columns that give way where room is short, in this order; settings, states and answers never do."""
+_LEFT_OUT_LAST = ("baseline", "candidate")
+"""The two sides' own values: they give way, both, only where the other columns have no room at their narrowest."""
 
 
 def results_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) -> "RenderableType":
@@ -60,8 +66,8 @@ def _columns(table: Table, rows: Sequence[dict[str, Any]], names: Sequence[str])
 
 def comparison_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) -> "RenderableType":
     """The first `limit` rows of a comparison (all for None), their reasons as numbered notes below."""
-    rows = table.rows[:limit]
-    reasons = list(dict.fromkeys(row["reason"] for row in rows if row["reason"] is not None))
+    noted = with_numbered_reasons(dataclasses.replace(table, rows=table.rows[:limit], notes=()))
+    rows = noted.rows
     effect = effect_of(table.columns)
     said: dict[str, Callable[[dict[str, Any]], str]] = {
         "compared": lambda row: _compared(row, several="axis" in table.shown),
@@ -69,13 +75,15 @@ def comparison_table(table: Table, *, limit: int | None = 50, width: int = _WIDT
         effect: lambda row: human_effect(row, effect),
         "95% interval": _interval,
         "verdict": lambda row: str(row["verdict"]),
-        "note": lambda row: f"[{reasons.index(row['reason']) + 1}]" if row["reason"] else "",
+        "note": lambda row: str(row["note"]),
     }
     settings = [name for name in human_columns(table) if name in table.settings]
-    columns = [_Column(name, [_setting(row, name) for row in rows], is_number(table, name)) for name in settings]
-    columns += [_Column(name, [say(row) for row in rows], name in (effect, *_VALUES)) for name, say in said.items()]
-    notes = [f"[{number}] {reason}" for number, reason in enumerate(reasons, start=1)]
-    return _rendered(columns, [*_cut_note(table, rows, "pairs"), *notes, table.legend, *table.notes], width)
+    matched = [_Column(name, [_setting(row, name) for row in rows], is_number(table, name)) for name in settings]
+    answers = [_Column(name, [say(row) for row in rows], name in (effect, *_VALUES)) for name, say in said.items()]
+    columns = [*matched, *answers]
+    if matched and _tightest(columns, _LEFT_OUT_FIRST) > width:
+        columns = [_Column("at", [_settings(row, settings) for row in rows], is_number=False), *answers]
+    return _rendered(columns, [*_cut_note(table, rows, "pairs"), *noted.notes, table.legend, *table.notes], width)
 
 
 def _compared(row: dict[str, Any], *, several: bool) -> str:
@@ -97,6 +105,12 @@ def _setting(row: dict[str, Any], column: str) -> str:
     return "" if name == compared or name.startswith(f"{compared}.") else human(row[column], column)
 
 
+def _settings(row: dict[str, Any], columns: Sequence[str]) -> str:
+    """The matched settings of a row in one field, for tables that have no room for a column each."""
+    said = ((name.removesuffix(".name"), _setting(row, name)) for name in columns)
+    return ", ".join(f"{name}={value}" for name, value in said if value not in ("", MISSING))
+
+
 def _interval(row: dict[str, Any]) -> str:
     return MISSING if row["ci_low"] is None else f"{human_effect(row, 'ci_low')} to {human_effect(row, 'ci_high')}"
 
@@ -114,14 +128,14 @@ class _Column:
         self.name = name
         self.texts = texts
         self.is_number = is_number
-        self.folds = not is_number and name not in ("95% interval", *EFFECTS)
+        self.folds = not is_number and name not in ("95% interval", "note", *EFFECTS)
         words = name.replace("_", " ").split()
         widest = max(map(len, texts), default=0)
         self.liked = max(widest, *map(len, words))
         self.least = min(self.liked, _FOLDED_AT) if self.folds else max(widest, min(self.liked, _FOLDED_AT))
         folded = self.least
-        if name == "verdict":  # two words at most, the first that may stand above each other
-            folded = max(len(word) for text in [name, *texts] for word in text.split())
+        if name in _PHRASES:
+            folded = min(folded, max(len(word) for text in [name, *texts] for word in text.split()))
         if name in _WORDS:
             self.least = self.liked
         # A mean may stand above its deviation, and an interval's ends above each other, where all else fails; no
@@ -148,8 +162,11 @@ def _least(columns: Sequence[_Column]) -> int:
 
 def _tightest(columns: Sequence[_Column], giving_way: Sequence[str]) -> int:
     """The room for those columns that never give way."""
-    kept = [column.tight for column in columns if column.name not in giving_way]
-    return sum(kept) + _GAP * (len(kept) - 1)
+    return _tight([column for column in columns if column.name not in (*giving_way, *_LEFT_OUT_LAST)])
+
+
+def _tight(columns: Sequence[_Column]) -> int:
+    return sum(column.tight for column in columns) + _GAP * (len(columns) - 1)
 
 
 def _rendered(
@@ -186,6 +203,9 @@ def _fitting(columns: Sequence[_Column], width: int, giving_way: Sequence[str]) 
             kept = [column for column in kept if column.name != name]
             left_out.append(name)
     if _least(kept) > width:
+        if _tight(kept) > width:
+            left_out += [column.name for column in kept if column.name in _LEFT_OUT_LAST]
+            kept = [column for column in kept if column.name not in _LEFT_OUT_LAST]
         for column in kept:
             column.least = column.tight
     return kept, left_out

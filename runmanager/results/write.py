@@ -12,8 +12,10 @@ from runmanager.results.crossover import crossover_lines, crossovers_worth_sayin
 from runmanager.results.formats import to_csv, to_html, to_json, to_markdown
 from runmanager.results.matching import match_sides
 from runmanager.results.reading import read_results
+from runmanager.results.rounds import paired_rounds
 from runmanager.results.table import epoch_rows, result_rows
 from runmanager.results.why import why
+from runmanager.results.work import work_rows
 
 __all__ = ["write_epochs_table", "write_tables"]
 
@@ -45,9 +47,15 @@ def write_tables(paths: SweepPaths, *, report: bool = True, options: CompareOpti
         if report:
             from runmanager.results.report import report_page
 
-            causes = why(matches)
             texts[paths.report] = lambda: report_page(
-                sweep, plan, results=results, comparison=comparison, causes=causes, crossovers=crossings
+                sweep,
+                plan,
+                results=results,
+                comparison=comparison,
+                causes=why(matches),
+                crossovers=crossings,
+                rounds=paired_rounds(matches),
+                work=work_rows(sweep, plan),
             )
         for path, text in texts.items():
             replace_file(path, text())  # one after the other: those of many runs would take much memory at once

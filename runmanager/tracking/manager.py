@@ -120,7 +120,11 @@ class RunManager:
         _end_abandoned(paths)
         self._say_if_watched(paths)
         observer = HeartbeatObserver(limit_seconds=self._heartbeat_timeout)
-        opened = open_run(paths, record, can_resume=can_resume, overwrite=self._overwrite, observer=observer)
+        options = options or RunOptions()
+        again = options.turns is not None and options.turns.again
+        opened = open_run(
+            paths, record, can_resume=can_resume, overwrite=self._overwrite, again=again, observer=observer
+        )
         self._begun.append(paths)
         if opened.is_kept:
             self._say(f"{paths.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
@@ -131,7 +135,7 @@ class RunManager:
             folder=opened.folder,
             device=device,
             sinks=self._sinks(),
-            options=options or RunOptions(),
+            options=options,
             is_resumed=opened.is_resumed,
             begin_with=begin_with,
             when_ended=lambda run: self._write_tables(),

@@ -33,12 +33,13 @@ def open_run(
     *,
     can_resume: bool,
     overwrite: bool,
+    again: bool = False,
     observer: HeartbeatObserver | None = None,
 ) -> OpenedRun:
     """Claim the folder for `record`, watching one that says `running` on another host by `observer` (see `claim_run`).
 
-    A finished run is kept as it is, unless `overwrite`; a killed or crashed one with a checkpoint is to be gone on
-    with where the caller can; any other is begun anew, its old files in attempts/.
+    A finished run is kept as it is, unless `overwrite`; a killed or crashed one with a checkpoint, and with `again` a
+    finished one, is to be gone on with where the caller can; any other is begun anew, its old files in attempts/.
     Raises `RunBusyError` when a living process owns it.
     """
     folder = claim_run(paths, record, observer=observer)
@@ -46,10 +47,11 @@ def open_run(
     if stored is record:
         return OpenedRun(folder)
     status = stored.observed().status if stored.owner != record.owner else stored.status
-    if status is Status.FINISHED and not overwrite:
+    goes_on = can_resume and not overwrite and paths.checkpoint.exists()
+    if status is Status.FINISHED and not overwrite and not (again and goes_on):
         folder.give_back()
         return OpenedRun(RunFolder(paths, read_record(paths)), is_kept=True)
-    if can_resume and not overwrite and _was_broken_off(status) and paths.checkpoint.exists():
+    if goes_on and (status is Status.FINISHED or _was_broken_off(status)):
         _put_error_aside(paths, stored.attempt - 1)
         assert record.started_at is not None
         folder.write(
@@ -81,6 +83,7 @@ def _attempt_of(paths: RunPaths, stored: RunRecord, *, now: str) -> Attempt:
         ended_at=stored.ended_at or last_moment(paths, stored) or now,
         last_epoch=epochs[-1].epoch if epochs else 0,
         environment=stored.environment,
+        session=stored.session,
     )
 
 

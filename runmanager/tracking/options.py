@@ -25,10 +25,16 @@ class TensorBoardOptions:
 
 
 class TurnTaker(Protocol):
-    """Gives a run its turns on the machine, where several live side by side; `session` is the name they share."""
+    """Gives a run its turns on the machine, where several live side by side; `session` is the name they share.
+
+    `again` lets a run that is finished go on from its last checkpoint, to take its measured turns once more.
+    """
 
     @property
     def session(self) -> str: ...
+
+    @property
+    def again(self) -> bool: ...
 
     def ask(
         self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0, is_cancelled: Callable[[], bool]

@@ -90,6 +90,14 @@ class Net(torch.nn.Module):
     def _exits(self): sys.exit(3)
     def _memory(self): raise MemoryError("all is full")
     def _vanishes(self): os._exit(0)
+    def _dies_once(self):
+        """Die, if nobody has died of it yet."""
+        try:
+            Path("deadly").unlink()
+        except FileNotFoundError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
     def _segfaults(self): os.kill(os.getpid(), signal.SIGSEGV)
 '''
 

@@ -1,13 +1,23 @@
 """`measure=paired`: what is refused, whole sweeps side by side, and one that is stopped and gone on with."""
 
 import signal
+import socket
+from dataclasses import replace
 
 import pytest
 
+from runmanager.app.paired import Pairing
+from runmanager.launching.plan import Action, Cell, PlannedRun
+from runmanager.records.paths import RunPaths
+from runmanager.records.run import Environment, RunRecord
+from runmanager.records.states import Status
 from runmanager.records.store import read_sweep
 from runmanager.results.contention import OVERLAP, contention, exposure_of
+from runmanager.training.measure_options import PairedOptions
 
-PAIRED = ("-m", "measure=paired", "measure.max_seconds=1")
+# Enough as soon as there is an interval at all, however busy the machine is.
+QUICK = ("measure.block_steps=2", "measure.min_rounds=6", "measure.half_width=0.9", "measure.max_seconds=60")
+PAIRED = ("-m", "measure=paired", *QUICK)
 
 REFUSED = {
     "no axis": ([], "A sweep with `measure=paired` must have an axis, got none; `device=cpu,cuda` compares these two."),
@@ -73,6 +83,21 @@ def test_values_that_cannot_be_are_said_all_at_once(command, tiny):
     ]
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["num_workers=1"], "so 18 such epochs; `measure.max_seconds`=90 has them where one takes up to 5 s."),
+        (["num_workers=0,1", "measure.axis=num_workers"], "so 9 such epochs; `measure.max_seconds`=90 has them"),
+        (["num_workers=0"], None),
+    ],
+)
+def test_that_a_turn_is_an_epoch_with_workers_is_said_before_anything_runs(command, tiny, words, said):
+    axis = [] if "measure.axis=num_workers" in words else ["lr=0.1,0.2"]
+    done = command("-m", "measure=paired", "measure.max_seconds=90", *tiny, *axis, *words, "--dry-run")
+    assert done.status == 0
+    assert (said in " ".join(done.out.split())) if said else ("whole epoch" not in done.out)
+
+
 @pytest.fixture(scope="module")
 def paired(elsewhere, tiny, tmp_path_factory):
     """Two groups of two runs each, one after the other."""
@@ -124,3 +149,87 @@ def test_a_stopped_measurement_is_made_anew(start, finish, wait, own_module, swe
     (row,) = stopped.rows("comparison.csv")
     assert row["verdict"] != "not measured"
     assert [stopped.num_epochs(record) for record in stopped.records] == [1, 1]
+
+
+def test_a_side_that_outlived_the_other_is_measured_again_beside_it(command, own_module, sweep, tiny, tmp_path):
+    common = [word for word in tiny if not word.startswith(("model=", "epochs="))]
+    model = ("model=custom", "model._target_=own.Net", "+model.way=dies_once")
+    words = (*PAIRED, *common, *model, "epochs=1", "lr=0.1,0.2", "name=outlived")
+    (tmp_path / "deadly").touch()
+    assert command(*words).status == 1
+    stored = sweep("outlived")
+    assert sorted(stored.states().values()) == [("finished", None), ("killed", "signal")]
+    (alive,) = (run for run in read_sweep(stored.paths).runs if run.record.status == "finished")
+    planned = command(*words, "--dry-run")
+    assert planned.status == 0
+    assert "2 cells: " in planned.out and "1 measure again" in planned.out, planned.out
+    assert "finished; takes turns with what is run now" in " ".join(planned.out.split())
+    assert command(*words).status == 0
+    (row,) = stored.rows("comparison.csv")
+    assert row["verdict"] != "not measured"
+    again = next(run for run in read_sweep(stored.paths).runs if run.record.signature == alive.record.signature)
+    assert again.epochs == alive.epochs
+    assert (again.record.attempt, len(again.record.earlier)) == (2, 1)
+    # Now that both were measured side by side there is nothing left to do.
+    assert "2 cells: 2 keep" in command(*words, "--dry-run").out
+
+
+HERE = Environment(host=socket.gethostname())
+
+
+@pytest.fixture
+def group(tmp_path):
+    """Plans a group of two, each an action and what its record says; returns what becomes of them."""
+
+    def plan(*members, missing=(), changes=""):
+        runs = []
+        for name, (action, fields) in zip("ab", members, strict=True):
+            paths = RunPaths(tmp_path / name)
+            paths.root.mkdir(exist_ok=True)
+            record = {"name": name, "signature": name, "status": Status.FINISHED, "config": {}, "environment": HERE}
+            cell = Cell(name, name, {}, ())
+            stored = RunRecord(**(record | fields))
+            runs.append(PlannedRun(cell, action, "so it is", paths, stored, changes if action is Action.KEEP else ""))
+        pairing = Pairing(PairedOptions(), [(frozenset("a"), frozenset("b"))])
+        skipped = [replace(run, action=Action.SKIP) if run.cell.name in missing else run for run in runs]
+        return pairing.with_partners(runs, lambda asked: [skipped["ab".index(run.cell.name)] for run in asked])
+
+    return plan
+
+
+def actions(planned):
+    return [run.action for run in planned]
+
+
+def test_a_finished_run_goes_on_beside_one_that_is_to_be_run(group, tmp_path):
+    kept, lost = (Action.KEEP, {"session": "a1"}), (Action.START_ANEW, {"status": Status.FAILED})
+    # Without a checkpoint it is begun anew, its old files kept.
+    assert actions(group(kept, lost)) == [Action.START_ANEW, Action.START_ANEW]
+    (tmp_path / "a" / "checkpoint.pt").touch()
+    assert actions(group(kept, lost)) == [Action.MEASURE, Action.START_ANEW]
+    assert actions(group(kept, lost, missing="b")) == [Action.KEEP, Action.START_ANEW]
+    assert actions(group(kept, (Action.LEAVE, {}))) == [Action.KEEP, Action.LEAVE]
+
+
+def test_what_was_measured_together_is_kept_and_what_was_not_is_measured_again(group, tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "checkpoint.pt").touch()
+    together, apart, never = {"session": "a1"}, {"session": "b2"}, {}
+    assert actions(group((Action.KEEP, together), (Action.KEEP, together))) == [Action.KEEP] * 2
+    assert actions(group((Action.KEEP, together), (Action.KEEP, apart))) == [Action.MEASURE] * 2
+    assert actions(group((Action.KEEP, never), (Action.KEEP, never))) == [Action.MEASURE] * 2
+
+
+def test_a_run_of_other_versions_or_another_host_stays_as_it_is_and_says_why(group, tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "checkpoint.pt").touch()
+    lost = (Action.START_ANEW, {"status": Status.FAILED})
+    changed = group((Action.KEEP, {}), lost, changes="torch 2.9.0, now 2.15.0")[0]
+    assert changed.action is Action.KEEP
+    assert changed.why == "so it is; takes no turns with what is run now: `rerun_changed=true` runs it anew"
+    elsewhere = {"environment": Environment(host="bellows")}
+    assert group((Action.KEEP, elsewhere), lost)[0].why.endswith(
+        "takes no turns with what is run now: it was made on bellows"
+    )
+    assert actions(group((Action.KEEP, elsewhere), (Action.KEEP, {}))) == [Action.KEEP] * 2

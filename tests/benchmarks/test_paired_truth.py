@@ -5,13 +5,16 @@ import time
 import pytest
 import torch
 
-from benchmarks.paired_truth import Trial, report, slowed
+from benchmarks.paired_truth import Trial, report
+from benchmarks.slowed import slow_down
+from runmanager.results.judging import verdict
 from runmanager.results.statistics import Estimate
 
 
 def trials(*intervals: tuple[float, float] | None) -> list[Trial]:
     estimates = [None if each is None else Estimate(1.0, *each) for each in intervals]
-    return [Trial(estimate, 20, 7.0) for estimate in estimates]
+    said = ["not measured" if each is None else verdict(each.interval, tolerance=0.01) for each in estimates]
+    return [Trial(estimate, word, 20, 7.0) for estimate, word in zip(estimates, said, strict=True)]
 
 
 def test_what_covers_and_what_is_found_is_counted() -> None:
@@ -20,7 +23,7 @@ def test_what_covers_and_what_is_found_is_counted() -> None:
     text = report(same, others, num_burners=2, command="the command")
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
     assert [(row[-3].strip("| "), row[-2]) for row in rows if not row[0].startswith("| ---")] == [
-        *(("4", "2"), ("4", "1")),
+        *(("4", "2"), ("4", "1"), ("4", "1")),
         *(("2", "1"), ("1", "1")),
     ]
     assert "`the command`, " in text
@@ -37,7 +40,7 @@ def test_a_slowdown_is_that_share_of_each_step_and_of_no_wait(monkeypatch: pytes
     parameter = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([parameter], lr=0.1)
     lost = []
-    with slowed(0.03):
+    with slow_down(0.03):
         for wait in (0.0, 0.0, 0.0, 500.0, 0.0):
             now[0] += wait + 0.01
             began = now[0]

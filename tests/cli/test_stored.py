@@ -267,3 +267,11 @@ def test_a_damaged_event_file_is_said_beside_the_file(command: Callable, logged:
     done = command("table", str(logged), "--events", "--format", "csv")
     assert done.err.startswith(f"warning: not read: {path} is damaged")
     assert rows_of(done.out)[0]["val/accuracy"] == "0.5"
+
+
+def test_the_work_of_runs_that_counted_none_is_an_empty_table(command: Callable, sweep: SweepPaths) -> None:
+    done = command("table", "grid", "--work", "--format", "csv")
+    assert (done.status, len(done.out.splitlines())) == (0, 1)
+    assert done.out.startswith("run,lr,batch_size,num_workers,device,flop_per_step,flop_per_second,flop_share,")
+    refused = command("table", "grid", "--work", "--each")
+    assert (refused.status, refused.err.count("`--each` must go without --work")) == (2, 1)

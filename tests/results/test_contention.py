@@ -1,6 +1,7 @@
 """Which runs count as contended."""
 
 import datetime
+import itertools
 
 import msgspec
 import pytest
@@ -120,3 +121,12 @@ def test_runs_that_took_turns_did_not_meet_each_other_but_others(contents):
     assert flags(contents, span(0, 10) | together, span(1, 9) | together, span(4, 30)) == [True] * 3
     other = span(2, 5) | {"session": "b"}
     assert flags(contents, span(0, 10) | together, other, span(20, 30) | together) == [True, True, True]
+
+
+def test_a_run_that_took_turns_with_two_groups_makes_them_one_party(contents, host):
+    """As one does that had finished when its partner died, and took turns again with the partner's new attempt."""
+    first = Attempt(**span(0, 10), last_epoch=1, environment=host, session="a")
+    both = span(0, 30) | {"earlier": (first,), "resumed_at": span(20, None)["started_at"], "session": "b"}
+    dead, alive = span(1, 9) | {"session": "a"}, span(21, 29) | {"session": "b"}
+    for order in itertools.permutations((dead, alive, both)):
+        assert flags(contents, *order) == [False] * 3

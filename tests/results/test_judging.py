@@ -1,10 +1,12 @@
 """Verdicts: at their boundaries, with few runs, with drift, and how often they are false."""
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runmanager.records.run import Attempt
 from runmanager.results.comparison import CompareOptions, compare
 from runmanager.results.judging import verdict
 from runmanager.results.statistics import Interval
@@ -87,6 +89,23 @@ def test_paired_runs_that_had_no_turns_with_each_other_are_like_any_others(conte
     said, reason = outcome(sweep, metric="epoch_seconds")
     assert said == "no difference"
     assert reason.endswith("outside 1 ± 10%")
+
+
+def test_epochs_of_a_run_that_only_took_its_measured_turns_again_are_like_any_others(contents, steady, host):
+    earlier = Attempt(
+        started_at="2026-11-21T11:00:00+00:00",
+        ended_at="2026-11-21T11:01:00+00:00",
+        last_epoch=6,
+        environment=host,
+        session="a",
+    )
+    again = {"session": "b", "earlier": (earlier,)}
+    sweep = contents((CPU | PAIRED, steady(1.0), again), (CUDA | PAIRED, steady(0.97), {"session": "b"}))
+    assert outcome(sweep, metric="epoch_seconds")[1].endswith("outside 1 ± 10%")
+    # Both were gone on with in the middle of their epochs: these took turns in either session.
+    both = [again | {"earlier": (msgspec.structs.replace(earlier, last_epoch=3),)}] * 2
+    sweep = contents((CPU | PAIRED, steady(1.0), both[0]), (CUDA | PAIRED, steady(0.97), both[1]))
+    assert outcome(sweep, metric="epoch_seconds")[1].endswith("outside 1 ± 1%")
 
 
 def test_the_whole_time_of_paired_runs_says_nothing_of_their_speed(contents, steady):

@@ -65,3 +65,22 @@ def test_the_legend_says_what_the_interval_is_of(contents, timed):
     assert "each round" in turns and "bootstrap" not in turns
     alone = compare(contents((CPU, timed([9.0] + [1.0] * 5), {}), (CUDA, timed([9.0] + [1.0] * 5), {})), None).legend
     assert "each round" not in alone and "bootstrap" in alone
+
+
+def test_along_another_axis_than_that_of_their_turns_runs_are_compared_by_their_epochs(contents, timed):
+    by_device = {"measure": {"name": "paired", "axis": "device"}}
+    sizes = [{"batch_size": size, "device": device} | by_device for size in (1, 2) for device in ("cpu", "cuda")]
+    sweep = contents(*((config, timed([9.0] + [1.0] * 4), {"session": str(config["batch_size"])}) for config in sizes))
+    rows = compare(sweep, None, CompareOptions(axis="batch_size")).rows
+    too_few = "too few epochs: 4 of batch_size=1, 4 of batch_size=2 measured, 5 needed"
+    assert [row["reason"] for row in rows] == [too_few] * 2
+    rows = compare(sweep, None, CompareOptions(axis="batch_size", min_epochs=4)).rows
+    assert [row["reason"].endswith("outside 1 ± 10%") for row in rows] == [True] * 2
+    assert "bootstrap" in compare(sweep, None, CompareOptions(axis="batch_size")).legend
+
+
+@pytest.mark.parametrize("named", ["model", "model.name"])
+def test_a_group_by_either_of_its_names_is_one_axis(contents, timed, named):
+    models = [{"model": {"name": name}, "measure": {"name": "paired", "axis": "model"}} for name in ("mlp", "cnn")]
+    sweep = contents(*((config, timed([9.0] + [1.0] * 6), {}) for config in models))
+    assert "rounds" in compare(sweep, None, CompareOptions(axis=named)).rows[0]["reason"]

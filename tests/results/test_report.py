@@ -1,14 +1,19 @@
 """The page for people."""
 
+import dataclasses
 import html.parser
 import re
 
+import msgspec
 import pytest
 
 from runmanager.records.states import Reason, Status
-from runmanager.results.comparison import compare
+from runmanager.records.turns import Turn
+from runmanager.results.comparison import CompareOptions, compare, compare_matches
+from runmanager.results.matching import match_sides
 from runmanager.results.reading import read_results
 from runmanager.results.report import report_page
+from runmanager.results.rounds import paired_rounds
 from runmanager.results.table import result_rows
 
 EVIL = "<script>alert('x')</script>"
@@ -31,7 +36,7 @@ class Checker(html.parser.HTMLParser):
         self.asked += [
             value for name, value in attributes if name in ("src", "href", "xlink:href", "action", "srcset", "data")
         ]
-        if tag not in ("meta", "link", "br", "img"):
+        if tag not in ("meta", "link", "br", "wbr", "img"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -101,6 +106,57 @@ def test_labels_are_shown_as_they_are_written(sweep, timed):
     page = page_of(sweep)
     for text in (">lr=$x$<", ">lr=_y<", ">lr=学習<"):
         assert text in page
+
+
+@pytest.fixture
+def measured_in_turns(contents, timed):
+    """A sweep in memory of two sides with so many rounds each, the candidate twice as fast but for one round."""
+
+    def make(num_rounds):
+        config = {"lr": 0.1, "measure": {"name": "paired", "axis": "device"}}
+        runs = [(config | {"device": device}, timed([9.0]), {"session": "a"}) for device in ("cpu", "cuda")]
+        sweep = contents(*runs)
+        rates = [[100.0] * num_rounds, [5000.0, *([200.0] * (num_rounds - 1))]]
+        turns = [
+            [Turn("a", at, 1, 10, 1000, 1000 / rate) for at, rate in enumerate(of_run, start=1)] for of_run in rates
+        ]
+        stored = [dataclasses.replace(run, turns=of_run) for run, of_run in zip(sweep.runs, turns, strict=True)]
+        return dataclasses.replace(sweep, runs=stored)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("num_rounds", "said", "num_dots"), [(8, "each round, 8 rounds", 7), (450, "3 rounds at a time, 450 rounds", 149)]
+)
+def test_the_rounds_of_a_pair_are_drawn_with_the_speedup_and_its_interval(
+    measured_in_turns, num_rounds, said, num_dots
+):
+    sweep = measured_in_turns(num_rounds)
+    options = CompareOptions()
+    matches = match_sides(sweep, None, options)
+    (found,) = paired_rounds(matches)
+    assert (found.labels, found.count) == (("cpu", "cuda"), num_rounds)
+    assert sorted(found.ratios)[:num_dots] == pytest.approx([2.0] * num_dots)
+    comparison = compare_matches(sweep, matches, options)
+    page = report_page(sweep, None, results=result_rows(sweep, None), comparison=comparison, rounds=[found])
+    assert f"cuda beside cpu: the ratio of their samples per second in {said} in order." in page
+    assert page.count("<svg") == 1  # one epoch makes no learning curve
+
+
+def test_sides_that_cannot_be_compared_have_no_figure_of_rounds(measured_in_turns, host):
+    sweep = measured_in_turns(8)
+    other = msgspec.structs.replace(sweep.runs[0].record, environment=msgspec.structs.replace(host, torch_threads=9))
+    sweep = dataclasses.replace(sweep, runs=[dataclasses.replace(sweep.runs[0], record=other), sweep.runs[1]])
+    assert paired_rounds(match_sides(sweep, None, CompareOptions())) == []
+    assert paired_rounds(match_sides(measured_in_turns(5), None, CompareOptions())) == []
+
+
+def test_a_long_reason_is_a_note_below_the_comparison(filled):
+    page = page_of(filled)
+    reasons = re.findall(r'<p class="note">(\[1\] fewer than 5 runs a side [^<]*)</p>', page)
+    assert len(reasons) == 1
+    assert "<td>[1]</td>" in page
 
 
 def test_many_runs_say_how_many_are_shown(sweep, timed):

@@ -5,6 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
+from runmanager.records.grid import expand_grid
 from runmanager.records.states import Reason, Status
 from runmanager.results.comparison import CompareOptions, compare
 from runmanager.results.seeds import collapse_seeds
@@ -68,6 +69,25 @@ def test_the_comparison_fits_80_columns_and_says_each_reason_once(grid):
     assert text.count("cuda: skipped (device_unavailable)") == 1
     assert text.count("[1]") == 3
     assert "bootstrap" in text
+
+
+@pytest.mark.parametrize("num_settings", [2, 4])
+@pytest.mark.parametrize("axis", ["device", "any"])
+def test_no_word_of_a_comparison_is_broken_in_80_columns_however_many_settings_match(
+    contents, timed, num_settings, axis
+):
+    names = ("batch_size", "num_workers", "optimizer", "scheduler")[:num_settings]
+    values = {"batch_size": (1000, 20000), "num_workers": (0, 1), "optimizer": ("adam", "sgd"), "scheduler": ("a", "b")}
+    cells = expand_grid(**{name: values[name] for name in names}, device=["cpu", "cuda"])
+    runs = [(cell, timed([9.0] + [1.0 + at / 100] * 5), {}) for at, cell in enumerate(cells)]
+    table = compare(contents(*runs), None, CompareOptions(axis=axis, metric="epoch_seconds"))
+    text = printed(comparison_table(table, limit=None))
+    rows = text.split("[1] fewer than")[0]
+    assert max(map(len, text.splitlines())) <= 80
+    words = set(rows.replace("batch_size=", "").replace(",", "").split())
+    assert {"[1]", "note", "20000", "difference", "cuda", "speedup"} <= words
+    assert "Left out for want of room: baseline, candidate." in text
+    assert (num_settings == 4) is ("\nat  " in rows)
 
 
 def test_means_and_deviations_stay_whole_in_80_columns(contents, timed):

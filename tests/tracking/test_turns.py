@@ -23,6 +23,7 @@ class Taker:
     """Grants so many measured turns, the first three of them warm-up, and remembers what was asked."""
 
     session = "a1"
+    again = False
 
     def __init__(self, num_turns: int, *, when_asked: Callable[[], None] = lambda: None) -> None:
         self.asked: list[tuple[bool, int, float]] = []

@@ -3,10 +3,12 @@
 import pytest
 
 from runmanager.errors import UsageError
+from runmanager.records.attempts import session_of_epoch, sessions_of
 from runmanager.records.paths import RunPaths
 from runmanager.records.states import Reason, Status
 from runmanager.records.store import read_run
 from runmanager.records.turns import Grant
+from runmanager.tracking.early_stop import EarlyStopOptions
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.training.job import train_run
@@ -28,6 +30,7 @@ class Taker:
     """Grants so many measured turns, none of them warm-up."""
 
     session = "a1"
+    again = False
 
     def __init__(self, num_turns=4):
         self.left = num_turns
@@ -77,6 +80,32 @@ def test_with_workers_a_turn_is_an_epoch(tmp_path):
 def test_a_scheduler_that_counts_its_steps_rests_while_it_is_measured(tmp_path):
     run = train(tmp_path, Taker(), scheduler=OneCycleOptions(), measure=PairedOptions(block_steps=5))
     assert (run.record.status, len(run.turns)) == (Status.FINISHED, 4)
+
+
+def test_a_finished_run_takes_its_turns_again_and_keeps_its_epochs(tmp_path):
+    first = train(tmp_path, Taker(3))
+    kept = train(tmp_path, Taker(3))
+    assert (kept.record, kept.turns) == (first.record, first.turns)
+    taker = Taker(2)
+    taker.again, taker.session = True, "b2"
+    again = train(tmp_path, taker)
+    assert taker.num_training == 0
+    assert again.epochs == first.epochs
+    assert (again.record.status, again.record.reason, again.record.attempt) == (Status.FINISHED, None, 2)
+    assert [turn.session for turn in again.turns] == ["a1"] * 3 + ["b2"] * 2
+    assert [session_of_epoch(again.record, epoch) for epoch in (1, 2)] == ["a1"] * 2
+    assert sessions_of(again.record) == {"a1", "b2"}
+
+
+def test_a_run_that_was_stopped_early_takes_its_turns_again_too(tmp_path):
+    early = {"epochs": 5, "early_stop": EarlyStopOptions(metric="val_accuracy", patience=1, min_delta=0.9)}
+    first = train(tmp_path, Taker(3), **early)
+    taker = Taker(2)
+    taker.again = True
+    again = train(tmp_path, taker, **early)
+    assert (again.record.status, again.record.reason) == (Status.FINISHED, Reason.EARLY_STOPPED)
+    assert again.epochs == first.epochs
+    assert len(again.turns) == 5
 
 
 def test_a_run_that_diverged_is_not_measured(tmp_path):

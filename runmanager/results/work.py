@@ -1,0 +1,190 @@
+"""The work that a run does in a second, held against the best that its device was measured to do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from runmanager.records.ceilings import Ceilings
+from runmanager.records.measurements import Measurements
+from runmanager.records.store import StoredRun, SweepContents
+from runmanager.records.sweep import SweepRecord
+from runmanager.results.cells import gather_cells
+from runmanager.results.columns import MISSING, Table, column_of
+from runmanager.results.formats import with_prefix
+from runmanager.results.matching import Matches
+from runmanager.results.metrics import THROUGHPUT
+from runmanager.results.statistics import median
+
+__all__ = ["Work", "WorkKind", "full_batches", "work_lines", "work_of", "work_rows"]
+
+WorkKind = Literal["compute", "memory", "launch"]
+
+_CACHED_BYTES = 2 * 2**20
+"""Operations that touch less than this on average find it in caches, of which the ceiling of copies says nothing."""
+_CALIBRATE = "what a device can do at best is known where `runmanager doctor --calibrate` came before the run"
+
+
+@dataclass(frozen=True)
+class Work:
+    """One kind of a step's work: FLOP of matrix products (`compute`), bytes (`memory`) or operations (`launch`).
+
+    `per_second` is what the run did, `at_best` the measured ceiling of its device; None is what is not known.
+    """
+
+    per_step: int
+    per_second: float | None
+    at_best: float | None
+
+    @property
+    def share(self) -> float | None:
+        """Of the best. Above 1 the count is too high, as where bytes stay in caches."""
+        return self.per_second / self.at_best if self.per_second and self.at_best else None
+
+
+def work_of(run: StoredRun) -> dict[WorkKind, Work]:
+    """Each kind of work that was counted: a full batch's, over the training part of measured epochs (or of turns).
+
+    Ceilings are used only where they are those of what the run ran on. That of copies is said only of operations which
+    are too large for caches on average.
+    """
+    facts = run.record.measurements
+    ceilings = _ceilings_of(run)
+    steps = _steps_per_second(run)
+    best: dict[WorkKind, tuple[int | None, float | None]] = {
+        "compute": (facts.flop_per_step, ceilings.flops_per_second.get(facts.precision or "")),
+        "memory": (facts.bytes_per_step, ceilings.copy_bytes_per_second if _is_uncached(facts) else None),
+        "launch": (facts.operations_per_step, 1 / ceilings.dispatch_seconds if ceilings.dispatch_seconds else None),
+    }
+    return {
+        kind: Work(amount, None if steps is None else amount * steps, at_best)
+        for kind, (amount, at_best) in best.items()
+        if amount
+    }
+
+
+def full_batches(run: StoredRun) -> float | None:
+    """Full batches an epoch, its last and smaller one as the part of a full one that it is."""
+    size, steps = run.record.config.get("batch_size"), run.record.measurements.steps_per_epoch
+    samples = run.epochs[-1].samples if run.epochs else None
+    if steps is None:
+        return None
+    return min(float(steps), samples / size) if isinstance(size, int) and size > 0 and samples else float(steps)
+
+
+def _steps_per_second(run: StoredRun) -> float | None:
+    """Full batches a second, by the run's median throughput."""
+    rate, steps = median(THROUGHPUT.values(run)), full_batches(run)
+    samples = run.epochs[-1].samples if run.epochs else None
+    return None if rate is None or steps is None or not samples else rate * steps / samples
+
+
+def _is_uncached(facts: Measurements) -> bool:
+    moved, operations = facts.bytes_per_step, facts.operations_per_step
+    return bool(moved and operations and moved / operations >= _CACHED_BYTES)
+
+
+def _ceilings_of(run: StoredRun) -> Ceilings:
+    """The ceilings of what the run ran on, which on a CPU depend on the threads; empty where there are none."""
+    environment, known = run.record.environment, run.record.measurements.ceilings
+    unknown = Ceilings(device_name=environment.device_name or "")
+    if known is None or known.device_name != environment.device_name:
+        return unknown
+    return known if known.threads in (None, environment.torch_threads) else unknown
+
+
+def work_lines(matches: Matches) -> list[str]:
+    """What the runs of each compared side achieve in matrix products, a line a side; said of speed only."""
+    if matches.metric.effect != "speedup":
+        return []
+    runs: dict[str, dict[str, StoredRun]] = {}
+    for match in matches.pairs:
+        for side in match.sides:
+            runs.setdefault(side.label, {}).update((str(run.paths.root), run) for run in side.finished)
+    done = {label: list(map(_products, of_side.values())) for label, of_side in runs.items()}
+    known = {label: [each for each in of_side if each is not None] for label, of_side in done.items()}
+    lines = [_line(label, of_side) for label, of_side in known.items() if of_side]
+    is_uncalibrated = any(each.best is None for of_side in known.values() for each in of_side)
+    return [*lines, *([f"{_CALIBRATE[0].upper()}{_CALIBRATE[1:]}."] if is_uncalibrated else [])]
+
+
+@dataclass(frozen=True)
+class _Products:
+    """FLOP a second of a run and, where that is known, of its device at best in this precision."""
+
+    rate: float
+    best: float | None
+    precision: str | None
+
+
+def _products(run: StoredRun) -> _Products | None:
+    work = work_of(run).get("compute")
+    if work is None or work.per_second is None:
+        return None
+    return _Products(work.per_second, work.at_best, run.record.measurements.precision)
+
+
+def _line(label: str, done: Sequence[_Products]) -> str:
+    """`cpu does 9.8 to 12.1 GFLOP/s, 31 to 38% of the 31.9 GFLOP/s that its matrix products reach at best (fp32).`"""
+    said = f"{label} does {_range([with_prefix(each.rate) for each in sorted(done, key=lambda each: each.rate)])}FLOP/s"
+    shares = sorted(each.rate / each.best for each in done if each.best)
+    if not shares:
+        return f"{said}."
+    share = _range([_percent(each) for each in shares])
+    bests = {(each.best, each.precision) for each in done}
+    best, precision = bests.pop()
+    if bests or best is None:
+        return f"{said}, {share} of what its matrix products reach at best."
+    return f"{said}, {share} of the {with_prefix(best)}FLOP/s that its matrix products reach at best ({precision})."
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.2g}%" if share < 1 else f"{share:,.0%}"
+
+
+def _range(ordered: Sequence[str]) -> str:
+    """From the first to the last, with their unit once where it is one: `9.8 to 12.1 G`."""
+    first, last = ordered[0], ordered[-1]
+    if first == last:
+        return first
+    units = [text.lstrip("0123456789.,e+-") for text in (first, last)]
+    return f"{first.removesuffix(units[0]) if units[0] == units[1] else first.strip()} to {last}"
+
+
+_COLUMNS: dict[str, tuple[WorkKind, str]] = {
+    "flop_per_step": ("compute", "per_step"),
+    "flop_per_second": ("compute", "per_second"),
+    "flop_share": ("compute", "share"),
+    "bytes_per_second": ("memory", "per_second"),
+    "bytes_share": ("memory", "share"),
+    "operations_per_step": ("launch", "per_step"),
+    "operations_per_second": ("launch", "per_second"),
+    "operations_share": ("launch", "share"),
+}
+_LEGEND = (
+    "Work counted in a full batch, forward, backward and optimiser, over the time of the training part (medians). Each "
+    "share is of what the device was measured to do at best: matrix products, copies, starting operations. Bytes are "
+    f"those of all operators, were nothing kept in caches. {MISSING} is not known; {_CALIBRATE}."
+)
+
+
+def work_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
+    """A row for each run whose work was counted, the most FLOP a second first."""
+    cells = gather_cells(sweep.runs, sweep.damaged, plan)
+    settings = {name: column_of(name) for name in cells.columns}
+    rows = []
+    for cell in cells.cells:
+        if cell.stored is None or not (work := work_of(cell.stored)):
+            continue
+        row: dict[str, Any] = {"run": cell.run}
+        row |= {column: cells.value(cell, name) for name, column in settings.items()}
+        row |= {name: getattr(work.get(kind), part, None) for name, (kind, part) in _COLUMNS.items()}
+        rows.append(row | {"precision": cell.stored.record.measurements.precision})
+    rows.sort(key=lambda row: -(row["flop_per_second"] or 0.0))
+    varying = [column for name, column in settings.items() if name in cells.varying]
+    return Table(
+        columns=["run", *settings.values(), *_COLUMNS, "precision"],
+        rows=rows,
+        settings=tuple(settings.values()),
+        shown=(*(varying or ["run"]), *_COLUMNS, "precision"),
+        legend=_LEGEND,
+    )

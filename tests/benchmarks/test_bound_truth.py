@@ -1,0 +1,118 @@
+"""Runs that are built to be bound by one thing, in the real job: what their stored records say, and no other thing."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from benchmarks.bound import SlowSamples, SlowToMove
+from benchmarks.bound_truth import CASES, report
+from runmanager.records.ceilings import Ceilings
+from runmanager.records.paths import RunPaths
+from runmanager.records.store import StoredRun, read_run
+from runmanager.results.bottleneck import Bottleneck, find_bottleneck
+from runmanager.results.work import full_batches, work_of
+from runmanager.tracking.manager import RunManager
+from runmanager.tracking.options import TensorBoardOptions
+from runmanager.training.job import train_run
+from runmanager.training.job_options import CheckpointOptions, TrainingOptions
+from runmanager.training.options import (
+    ConstantOptions,
+    DataLoaderOptions,
+    FakeOptions,
+    LogisticOptions,
+    MlpOptions,
+    ResidentOptions,
+    SgdOptions,
+)
+
+SLOW = {"loader": DataLoaderOptions(), "model": LogisticOptions(), "batch_size": 50, "epochs": 3}
+RUNS: dict[str, dict[str, Any]] = {
+    "input": SLOW | {"dataset": {"_target_": f"benchmarks.bound.{SlowSamples.__name__}", "milliseconds": 1.0}},
+    "transfer": SLOW | {"dataset": {"_target_": f"benchmarks.bound.{SlowToMove.__name__}", "milliseconds": 50.0}},
+    "compute": {
+        "dataset": FakeOptions(size=256, val_size=8),
+        "model": MlpOptions(hidden=[512, 512]),
+        "batch_size": 128,
+    },
+    "memory": {"model": {"_target_": "benchmarks.bound.Elementwise", "length": 2_000_000}},
+    "launch": {"model": {"_target_": "benchmarks.bound.ManySmall"}},
+}
+# Of a usual core: 100 GFLOP/s, 10 GB/s, a microsecond to start an operation.
+USUAL = {"flops_per_second": 1e11, "copy_bytes_per_second": 1e10, "dispatch_seconds": 1e-6}
+
+
+def train(folder: Path, fields: dict[str, Any]) -> StoredRun:
+    """A run as the application makes it, read back; of enough epochs that a median bears a disturbance of some."""
+    options = TrainingOptions(
+        **{
+            "device": "cpu",
+            "epochs": 10,
+            "batch_size": 8,
+            "dataset": FakeOptions(size=32, val_size=8),
+            "optimizer": SgdOptions(),
+            "scheduler": ConstantOptions(),
+            "loader": ResidentOptions(),
+            "checkpoint": CheckpointOptions(every=0),
+            **fields,
+        }
+    )
+    manager = RunManager(folder, tensorboard=TensorBoardOptions(enabled=False), console=False, owns_sweep=False)
+    paths = RunPaths(folder / "runs" / "one")
+    params = {"batch_size": options.batch_size, "device": "cpu"}
+    train_run(manager, options, params=params, folder=paths, when_claimed=lambda run: None)
+    return read_run(paths)
+
+
+def on_a_usual_core(run: StoredRun, *, reached: float) -> StoredRun:
+    """The run as if its core were as much slower than a usual one, in everything, that it reached so much of its best.
+
+    How fast this machine is, and what else it has to do, then changes nothing of the hint: the counts decide.
+    """
+    environment = run.record.environment
+    compute = [epoch.compute_seconds for epoch in run.epochs if not epoch.warmup]
+
+    def slower_by(times: float) -> StoredRun:
+        ceilings = Ceilings(
+            device_name=environment.device_name,
+            threads=environment.torch_threads,
+            flops_per_second={"fp32": USUAL["flops_per_second"] / times},
+            copy_bytes_per_second=USUAL["copy_bytes_per_second"] / times,
+            dispatch_seconds=USUAL["dispatch_seconds"] * times,
+        )
+        facts = msgspec.structs.replace(run.record.measurements, ceilings=ceilings)
+        record = msgspec.structs.replace(run.record, measurements=facts)
+        return StoredRun(run.paths, record, run.epochs)
+
+    batches = full_batches(run)
+    at_best = [work.per_step * batches / work.at_best for work in work_of(slower_by(1.0)).values() if work.at_best]
+    return slower_by(reached * sorted(compute)[len(compute) // 2] / max(at_best))
+
+
+@pytest.mark.parametrize("kind", ["input", "transfer"])
+def test_a_run_that_waits_is_said_to_wait_for_what_it_does(tmp_path: Path, kind: str) -> None:
+    found = find_bottleneck(train(tmp_path, RUNS[kind]))
+    assert found is not None
+    assert found.kind == kind
+    assert found.at_most == pytest.approx(1 / (1 - found.share))
+
+
+@pytest.mark.parametrize("kind", ["compute", "memory", "launch"])
+def test_a_run_that_works_is_said_to_be_bound_by_the_work_that_it_was_built_of(tmp_path: Path, kind: str) -> None:
+    run = train(tmp_path, RUNS[kind])
+    found = find_bottleneck(on_a_usual_core(run, reached=0.8))
+    assert found is not None
+    assert found.kind == kind
+    # Where the work explains less than half of the time, something else has it, and nothing is said.
+    assert find_bottleneck(on_a_usual_core(run, reached=0.4)) is None
+
+
+def test_the_table_counts_what_was_said_of_each_kind() -> None:
+    right = [Bottleneck("input", share, 2.0, "", "") for share in (0.5, 0.75)]
+    wrong = Bottleneck("memory", 0.9, 1.1, "", "")
+    text = report([(CASES[0], [*right, wrong, None]), (CASES[1], [None])], command="the command", machine="here")
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    assert [row[2:6] for row in rows] == [["4", "2", "1", "1"], ["1", "0", "0", "1"]]
+    assert rows[0][6] == "50% to 75% |"
+    assert [case.kind for case in CASES] == list(RUNS)
