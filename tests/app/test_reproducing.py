@@ -89,7 +89,8 @@ def test_runs_that_no_command_makes_alone_say_so(fields: dict[str, Any], said: s
     assert said in found.remarks[0]
 
 
-def test_environment_today_keeps_what_only_a_run_finds_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_today_keeps_what_only_a_run_finds_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a folder's commit is asked for once a process
     monkeypatch.setenv("RUNMANAGER_COMMIT", "abc-dirty")
     then = Environment(host="then", cpu_model="Zen", device_name="Zen", torch_threads=5, cuda="13.2", python="3.0")
     today = environment_today(then)
