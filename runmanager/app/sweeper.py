@@ -27,6 +27,7 @@ from runmanager.app.paired import axis_to_compare, pairing_of, turns_said
 from runmanager.app.schema import Config
 from runmanager.app.summary import show_duel, show_results
 from runmanager.app.watching import SweepWatcher
+from runmanager.app.words import quoted
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
 from runmanager.launching.plan import Action, CellsOf, PlannedRun, Resume, plan_runs, wants_epochs
@@ -116,7 +117,7 @@ class GridSweeper(Sweeper):
         axis = axis_to_compare(grid)
         if axis is None:
             return grid
-        return prepare_cells(self._loader, self._master, [*words, f"measure.axis={_quoted(axis)}"], sides=self._sides)
+        return prepare_cells(self._loader, self._master, [*words, f"measure.axis={quoted(axis)}"], sides=self._sides)
 
     def _say(self, line: str) -> None:
         if not self._quiet:
@@ -326,16 +327,11 @@ def _placed(run: PlannedRun, sweep: SweepPaths, names: Mapping[str, str]) -> Pla
 
 def _words(run: PlannedRun, sweep: SweepPaths) -> list[str]:
     """The overrides with which the launcher is to compose the cell, its run's folder among them."""
-    words = [*run.cell.overrides, f"hydra.sweep.dir={_quoted(str(sweep.root))}"]
-    words.append(f"hydra.sweep.subdir={_quoted(f'runs/{run.paths.name}')}")
+    words = [*run.cell.overrides, f"hydra.sweep.dir={quoted(str(sweep.root))}"]
+    words.append(f"hydra.sweep.subdir={quoted(f'runs/{run.paths.name}')}")
     if run.action is Action.START_ANEW and run.stored is not None and run.stored.status is Status.FINISHED:
         words.append("resume=never")  # others begin anew by themselves, unless another driver has finished them
     return words
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def register_sweeper() -> None:

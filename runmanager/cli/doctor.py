@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runmanager.cli.location import OUTPUT_ROOT
 from runmanager.errors import UsageError
+from runmanager.records.location import OUTPUT_ROOT
 
 if TYPE_CHECKING:
     from runmanager.cli.health import Check

@@ -35,8 +35,10 @@ def duel(
     chosen = _OWN | {"name": f"duel-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"}
     given = [word for word in ctx.args if word.partition("=")[0] in chosen and "=" in word]
     chosen |= {word.partition("=")[0]: word.partition("=")[2] for word in given}
+    from runmanager.app.words import quoted
+
     words = [f"{name}={value}" for name, value in chosen.items()]
-    sides = f"hydra.sweeper.sides=[{_quoted(one)},{_quoted(other)}]"
+    sides = f"hydra.sweeper.sides=[{quoted(one)},{quoted(other)}]"
     others = [word for word in ctx.args if word not in given]
     status = launch(ctx, ["-m", "measure=paired", *words, sides, *others])
     folder = SweepPaths(Path(chosen["output_root"]) / chosen["name"])
@@ -51,9 +53,3 @@ def _answer(folder: SweepPaths) -> str:
     from runmanager.results.sentences import duel_answers
 
     return "\n".join(duel_answers(compare(*read_results(folder))))
-
-
-def _quoted(text: str) -> str:
-    """`text` as a value that Hydra takes as it is."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'  # not in single quotes: in a command to copy the shell's are around them

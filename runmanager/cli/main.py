@@ -10,8 +10,11 @@ import typer
 from runmanager import __version__
 from runmanager.cli.doctor import doctor
 from runmanager.cli.duel import duel
+from runmanager.cli.export import export
 from runmanager.cli.launch import PASS_THROUGH, demo, run, sweep
 from runmanager.cli.once import OnceEach
+from runmanager.cli.report import report
+from runmanager.cli.runs import best, diff, reproduce, show
 from runmanager.cli.stored import compare, table
 from runmanager.cli.tensorboard import tensorboard
 from runmanager.cli.watch import watch
@@ -19,11 +22,11 @@ from runmanager.errors import RunManagerError
 
 __all__ = ["app", "main", "run_command"]
 
-app = typer.Typer(name="runmanager", add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(name="runmanager", pretty_exceptions_enable=False)
 
 for _launching in (sweep, run, demo, duel):
     app.command(context_settings=PASS_THROUGH, options_metavar="[OVERRIDES]...")(_launching)
-for _other in (table, compare, watch, tensorboard, doctor):
+for _other in (table, compare, best, show, diff, reproduce, report, export, watch, tensorboard, doctor):
     app.command(cls=OnceEach)(_other)
 
 
@@ -66,6 +69,8 @@ def run_command(arguments: Sequence[str]) -> int:
         return returned if isinstance(returned, int) else 0
     except KeyboardInterrupt:
         return 130
+    except SystemExit as end:  # Typer's own way to leave, once it has answered a shell that completes a word
+        return end.code if isinstance(end.code, int) else 0
     except Exception as error:
         if debug:
             traceback.print_exc()

@@ -1,8 +1,6 @@
 """The commands on what is stored: table and compare, computed afresh from the runs on disk each time."""
 
 import dataclasses
-import os
-import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -10,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runmanager.cli.location import find_sweep
+from runmanager.cli.arguments import SweepName
+from runmanager.cli.printing import console, print_text, rendered, warn_of_damage
 from runmanager.errors import UsageError
+from runmanager.records.location import find_sweep
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
     from runmanager.results.columns import Table
+    from runmanager.results.view import View
 
 __all__ = ["ComparisonFormat", "TableFormat", "compare", "table"]
 
 _SHOWN_ROWS = 50
-_SWEEP = typer.Argument(metavar="SWEEP", help="The sweep's folder, or its name under outputs/.")
 
 
 class TableFormat(StrEnum):
@@ -31,6 +29,7 @@ class TableFormat(StrEnum):
     CSV = "csv"
     JSON = "json"
     MARKDOWN = "markdown"
+    LATEX = "latex"
     HTML = "html"
 
 
@@ -44,7 +43,25 @@ class ComparisonFormat(StrEnum):
 
 
 def table(
-    sweep: Annotated[str, _SWEEP],
+    sweep: SweepName,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="CONDITION", help="The runs for which it holds: 'device==cuda and lr<0.1'."),
+    ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Best first for accuracies and throughput, else the smallest first."),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="A,B,C", help="These columns or settings alone, in every format.")
+    ] = None,
+    pivot: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROWS:COLUMNS[:METRIC]",
+            help="Medians over runs, one setting down, one across; METRIC is epoch_seconds or another column.",
+        ),
+    ] = None,
     show_all: Annotated[bool, typer.Option("--all", help="Every row, not only the first 50; text only.")] = False,
     each: Annotated[
         bool, typer.Option("--each", help="A row a run; without it those that differ in the seed alone are one row.")
@@ -61,75 +78,81 @@ def table(
     format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
         TableFormat.TEXT
     ),
-    sort: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Best first for accuracies and throughput, else the smallest first."),
-    ] = None,
 ) -> None:
     """Show a sweep's results: one row a run (in text one for all seeds of a cell), the fastest epoch first."""
-    from runmanager.cli.sorting import sorted_by
-    from runmanager.results import formats
+    from runmanager.results.view import View
 
     for name, given in (("--events", events), ("--work", work)):
         if given and each:
             raise UsageError(f"`--each` must go without {name}, got both; there is a row for each as it is.")
     if events and work:
         raise UsageError("`--work` must go without --events, got both; other programs' event files hold none.")
+    view = View.read(where=where, sort=sort, columns=columns, pivot=pivot, each=each)
     if events:
-        results, name, damaged = _of_events(Path(sweep))
+        results, name, damaged = _of_events(Path(sweep), view)
     elif work:
-        results, name, damaged = _of_work(sweep)
+        results, name, damaged = _of_work(sweep, view)
     else:
-        results, name, damaged = _of_sweep(sweep, collapses=format_ is TableFormat.TEXT and not each)
-    if sort is not None:
-        results = sorted_by(results, sort)
-    if format_ is TableFormat.TEXT:
-        from runmanager.results.terminal import results_table
-
-        console = _console()
-        limit = None if show_all else _SHOWN_ROWS
-        _print(_rendered(console, results_table(results, limit=limit, width=console.width)))
-    elif format_ is TableFormat.MARKDOWN:
-        _print(formats.to_markdown(results))
-    elif format_ is TableFormat.HTML:
-        _print(formats.to_html(results, title=f"Results of {name}"))
-    else:
-        _warn_of_damage(damaged)
-        _print(formats.to_csv(results) if format_ is TableFormat.CSV else formats.to_json(results))
+        results, name, damaged = _of_sweep(sweep, view, collapses=format_ is TableFormat.TEXT)
+    if format_ in (TableFormat.CSV, TableFormat.JSON):
+        warn_of_damage(damaged)
+    print_text(_table_text(results, format_, title=f"Results of {name}", limit=None if show_all else _SHOWN_ROWS))
 
 
-def _of_sweep(given: str, *, collapses: bool) -> "tuple[Table, str, Sequence[str]]":
-    """A sweep's results, its name, and what could not be read."""
+def _table_text(results: "Table", format_: TableFormat, *, title: str, limit: int | None) -> str:
+    from runmanager.results import formats
+
+    match format_:
+        case TableFormat.TEXT:
+            from runmanager.results.terminal import results_table
+
+            where = console()
+            return rendered(where, results_table(results, limit=limit, width=where.width))
+        case TableFormat.CSV:
+            return formats.to_csv(results)
+        case TableFormat.JSON:
+            return formats.to_json(results)
+        case TableFormat.MARKDOWN:
+            return formats.to_markdown(results)
+        case TableFormat.LATEX:
+            from runmanager.results.latex import to_latex
+
+            return to_latex(results)
+        case TableFormat.HTML:
+            return formats.to_html(results, title=title)
+
+
+def _of_sweep(given: str, view: "View", *, collapses: bool) -> "tuple[Table, str, Sequence[str]]":
+    """What is asked for of a sweep's results, its name, and what could not be read."""
     from runmanager.results.reading import read_summary
-    from runmanager.results.seeds import collapse_seeds
-    from runmanager.results.table import result_rows
 
     paths = find_sweep(given)
     summary, plan = read_summary(paths)
-    results = result_rows(summary, plan)
-    return collapse_seeds(results) if collapses else results, paths.name, [each.message for each in summary.damaged]
+    results = view.of(summary, plan, collapses=collapses)
+    return results, paths.name, [each.message for each in summary.damaged]
 
 
-def _of_work(given: str) -> "tuple[Table, str, Sequence[str]]":
+def _of_work(given: str, view: "View") -> "tuple[Table, str, Sequence[str]]":
     """The same of the work that its runs have done."""
     from runmanager.results.reading import read_results
     from runmanager.results.work import work_rows
 
     paths = find_sweep(given)
     contents, plan = read_results(paths)
-    return work_rows(contents, plan), paths.name, [each.message for each in contents.damaged]
+    return view.of_table(work_rows(contents, plan)), paths.name, [each.message for each in contents.damaged]
 
 
-def _of_events(folder: Path) -> "tuple[Table, str, Sequence[str]]":
+def _of_events(folder: Path, view: "View") -> "tuple[Table, str, Sequence[str]]":
     """The same of a folder of event files."""
     from runmanager.results.event_table import event_rows, read_event_folders
 
     found = read_event_folders(folder)
-    return event_rows(found), folder.resolve().name, [line for each in found.values() for line in each.damage]
+    results = view.of_table(event_rows(found))
+    return results, folder.resolve().name, [line for each in found.values() for line in each.damage]
 
 
 def compare(
-    sweep: Annotated[str, _SWEEP],
+    sweep: SweepName,
     axis: Annotated[
         str | None,
         typer.Option(
@@ -187,49 +210,18 @@ def compare(
 
         _show_pairs(pairs, [*explained, *answers(result_rows(contents, plan), pairs)], show_all=show_all)
     elif format_ is ComparisonFormat.MARKDOWN:
-        _print(formats.to_markdown(dataclasses.replace(pairs, notes=(*pairs.notes, *explained))))
+        print_text(formats.to_markdown(dataclasses.replace(pairs, notes=(*pairs.notes, *explained))))
     else:
-        _warn_of_damage([each.message for each in contents.damaged])
-        _print(formats.to_csv(pairs) if format_ is ComparisonFormat.CSV else formats.to_json(pairs))
+        warn_of_damage([each.message for each in contents.damaged])
+        print_text(formats.to_csv(pairs) if format_ is ComparisonFormat.CSV else formats.to_json(pairs))
 
 
 def _show_pairs(pairs: "Table", said: Sequence[str], *, show_all: bool) -> None:
     from runmanager.results.terminal import comparison_table
 
-    console = _console()
+    where = console()
     if pairs.rows:
         limit = None if show_all else _SHOWN_ROWS
-        _print(_rendered(console, comparison_table(pairs, limit=limit, width=console.width), *said))
+        print_text(rendered(where, comparison_table(pairs, limit=limit, width=where.width), *said))
     else:  # a legend would explain columns that are not there
-        _print("\n".join([*pairs.notes, *said, ""]))
-
-
-def _warn_of_damage(damaged: Sequence[str]) -> None:
-    """Say on stderr what the tables for people say in a note: rows that are missing from the output."""
-    for message in damaged:
-        print(f"warning: not read: {message}", file=sys.stderr)
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    return Console(highlight=False)
-
-
-def _rendered(console: "Console", shown: "RenderableType", *lines: str) -> str:
-    with console.capture() as capture:
-        console.print(shown)
-        if lines:
-            console.print()
-        for line in lines:
-            console.print(line, markup=False)
-    return capture.get()
-
-
-def _print(text: str) -> None:
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read the table has seen enough (`| head`). Python would complain again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print_text("\n".join([*pairs.notes, *said, ""]))

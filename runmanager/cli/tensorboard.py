@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from runmanager.cli.location import find_sweep
+from runmanager.cli.arguments import SweepName
 from runmanager.errors import UsageError
+from runmanager.records.location import find_sweep
 
 __all__ = ["tensorboard"]
 
@@ -19,7 +20,7 @@ _NUM_PORTS_TRIED = 100
 
 
 def tensorboard(
-    sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="The sweep's folder, or its name under outputs/.")],
+    sweep: SweepName,
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Default: the first free one from 6006; 0: any free one.")
     ] = None,

@@ -4,9 +4,10 @@ from typing import Annotated
 
 import typer
 
-from runmanager.cli.location import find_sweep
+from runmanager.cli.arguments import SweepName
 from runmanager.errors import UsageError
 from runmanager.records.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
+from runmanager.records.location import find_sweep
 
 __all__ = ["watch"]
 
@@ -14,7 +15,7 @@ _INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
 
 
 def watch(
-    sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="The sweep's folder, or its name under outputs/.")],
+    sweep: SweepName,
     once: Annotated[bool, typer.Option("--once", help="Print how it stands now, and leave.")] = False,
     heartbeat_timeout: Annotated[
         float,

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["VISIBLE_VARIABLE", "find_gpus"]
+__all__ = ["VISIBLE_VARIABLE", "find_gpus", "gpu_names"]
 
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 _DRIVER_FOLDER = Path("/proc/driver/nvidia/gpus")
@@ -51,6 +51,12 @@ def _count_of_driver(driver: Path, devices: Path) -> int:
         minors = [line.split()[-1] for line in information.read_text().splitlines() if line.startswith("Device Minor")]
         count += any((devices / f"nvidia{minor}").exists() for minor in minors)
     return count
+
+
+def gpu_names(*, driver: Path = _DRIVER_FOLDER) -> list[str]:
+    """What NVIDIA's driver calls the GPUs of this machine; none where it tells of none."""
+    said = [line for path in sorted(driver.glob("*/information")) for line in path.read_text().splitlines()]
+    return [line.partition(":")[2].strip() for line in said if line.startswith("Model:")]
 
 
 def _count_of_nvidia_smi() -> int:

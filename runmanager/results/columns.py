@@ -1,13 +1,23 @@
 """The columns of the tables that others rely on, and the table itself: rows of plain values under them."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from runmanager.records.run import PHASES
 
-__all__ = ["BASE_SETTINGS", "EFFECTS", "MISSING", "Table", "column_of", "effect_of", "prefers_larger"]
+__all__ = [
+    "BASE_SETTINGS",
+    "EFFECTS",
+    "MISSING",
+    "PHASE_COLUMNS",
+    "Table",
+    "column_of",
+    "effect_of",
+    "prefers_larger",
+    "setting_of",
+]
 
 MISSING = "N/A"
 """What people see of a missing value."""
@@ -34,6 +44,7 @@ COMPARISON_COLUMNS = (
 EFFECTS = ("speedup", "ratio", "difference")
 """What holds two sides against each other: which of these depends on the metric."""
 
+_MEASURED = {*RUN_COLUMNS, *RESULT_COLUMNS}
 _TAKEN = {*RUN_COLUMNS, *RESULT_COLUMNS, *EPOCH_COLUMNS, *COMPARISON_COLUMNS, *EFFECTS}
 
 
@@ -42,9 +53,9 @@ class Table:
     """Rows of plain values, by column; a missing value is None.
 
     `settings` are the columns that hold settings. `shown` are the columns that people are shown, most important
-    first where room is short; files for programs hold them all. `foreign` are columns of numbers that another program
-    measured and named. `notes` are readable lines about what the rows cannot say of themselves; `legend` says how to
-    read them.
+    first where room is short; files for programs hold them all. Those that are empty in every row are left out, unless
+    `shows_empty`. `foreign` are columns of numbers that another program measured and named. `notes` are readable lines
+    about what the rows cannot say of themselves; `legend` says how to read them.
     """
 
     columns: list[str]
@@ -54,11 +65,23 @@ class Table:
     shown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     legend: str = ""
+    shows_empty: bool = False
 
 
 def column_of(setting: str) -> str:
     """The column of a setting: its dotted name, under `settings.` where that is the name of a measured column."""
     return f"settings.{setting}" if setting in _TAKEN else setting
+
+
+def setting_of(word: str, settings: Container[str]) -> str | None:
+    """Which of the `settings` a word means: its dotted name, its column's, or its group's (`model` for `model.name`).
+
+    A measured column's name means that column, so none.
+    """
+    if word in _MEASURED:
+        return None
+    name = word.removeprefix("settings.") if word == column_of(word.removeprefix("settings.")) else word
+    return next((each for each in (name, f"{name}.name") if each in settings), None)
 
 
 def prefers_larger(column: str) -> bool | None:

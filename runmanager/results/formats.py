@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from runmanager.results.columns import EFFECTS, MISSING, Table, effect_of
+from runmanager.results.columns import EFFECTS, MISSING, PHASE_COLUMNS, Table, effect_of
 from runmanager.results.seeds import Spread
+from runmanager.results.statistics import median
 
 if TYPE_CHECKING:
     import jinja2
 
 __all__ = [
+    "Median",
     "human",
     "human_columns",
     "human_effect",
@@ -64,12 +66,17 @@ def json_pieces(table: Table) -> Iterator[str]:
     """The same row by row: all of them at once would be in memory several times over."""
     between = "[\n  "
     for row in table.rows:
-        encoded = msgspec.json.encode({column: row[column] for column in table.columns})
-        yield between + msgspec.json.format(encoded, indent=2).decode().replace(
-            "\n", "\n  "
-        )  # no text has a line break
+        encoded = msgspec.json.encode({column: row[column] for column in table.columns}, enc_hook=_as_number)
+        # No text in JSON holds a line break.
+        yield between + msgspec.json.format(encoded, indent=2).decode().replace("\n", "\n  ")
         between = ",\n  "
     yield "\n]\n" if table.rows else "[]\n"
+
+
+def _as_number(value: Any) -> float:
+    """A median over runs as the number that it is; whatever else JSON has no word for is a mistake of ours."""
+    assert isinstance(value, float)
+    return float(value)
 
 
 def to_markdown(table: Table) -> str:
@@ -125,6 +132,8 @@ def human_columns(table: Table) -> list[str]:
 
     `contended` says something only where a run was.
     """
+    if table.shows_empty:
+        return list(table.shown)
     shown = [name for name in table.shown if any(row[name] is not None for row in table.rows)]
     return [name for name in shown if name != "contended" or any(row[name] for row in table.rows)] or list(table.shown)
 
@@ -137,6 +146,8 @@ def human(value: Any, column: str = "") -> str:
         return "yes" if value else "no"
     if isinstance(value, Spread):
         return _spread(value, column)
+    if isinstance(value, Median):
+        return _median(value)
     if column.endswith(_BYTES):
         return f"{value / 2**20:,.1f} MiB"
     if column in _RATES:
@@ -148,6 +159,27 @@ def human(value: Any, column: str = "") -> str:
     if isinstance(value, float) and (column in _MEASURED or column.startswith("time_to_accuracy")):
         return _four_digits(value)
     return json.dumps(value) if isinstance(value, list | dict) else str(value)
+
+
+class Median(float):
+    """A metric's median over `count` runs."""
+
+    metric: str
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float], metric: str) -> "Median":
+        """Of at least one value."""
+        middle = median(values)
+        assert middle is not None
+        made = cls(middle)
+        made.metric, made.count = metric, len(values)
+        return made
+
+
+def _median(value: Median) -> str:
+    plain = int(value) if value.is_integer() and value.metric not in _MEASURED else float(value)
+    return human(plain, value.metric) + (f" (n={value.count})" if value.count > 1 else "")
 
 
 def human_field(table: Table, row: Mapping[str, Any], column: str) -> str:
@@ -185,7 +217,7 @@ def human_effect(row: Mapping[str, Any], column: str) -> str:
 # Settings are shown as they were asked for; only what was measured is rounded.
 _MEASURED = frozenset(
     {"loss", "val_loss", "epoch_seconds", "epoch_seconds_iqr", "wall_seconds", "run_seconds", "samples_per_second"}
-    | {*EFFECTS, "ci_low", "ci_high", "baseline_samples_per_second", "candidate_samples_per_second"}
+    | {*PHASE_COLUMNS, *EFFECTS, "ci_low", "ci_high", "baseline_samples_per_second", "candidate_samples_per_second"}
     | {"baseline_value", "candidate_value"}
 )
 

@@ -10,6 +10,7 @@ from runmanager.records.sweep import SweepRecord
 from runmanager.results.columns import Table
 from runmanager.results.comparison import with_numbered_reasons
 from runmanager.results.crossover import Crossover, crossover_lines
+from runmanager.results.facts import FACTS
 from runmanager.results.figures import (
     MAX_CURVES,
     MAX_DOTS,
@@ -143,34 +144,10 @@ def _curves(runs: dict[str, StoredRun], labels: dict[str, str], metric: str) -> 
     return curves
 
 
-_FACTS = (
-    ("host", "Host"),
-    ("cpu_model", "CPU"),
-    ("num_cores", "Cores"),
-    ("torch_threads", "Torch threads"),
-    ("device_name", "Devices used"),
-    ("compute_capability", "Compute capability"),
-    ("driver", "Driver"),
-    ("cuda", "CUDA"),
-    ("cudnn", "cuDNN"),
-    ("cudnn_benchmark", "cuDNN benchmark"),
-    ("cudnn_deterministic", "cuDNN deterministic"),
-    ("tf32_matmul", "TF32 in matrix products"),
-    ("tf32_cudnn", "TF32 in cuDNN"),
-    ("python", "Python"),
-    ("commit", "Commit"),
-    ("commit_clean", "No uncommitted changes"),
-    ("load_at_start", "Load at the start"),
-    ("load_at_end", "Load at the end"),
-    ("steal_share", "CPU time stolen (share)"),
-    ("outside_cpu_share", "CPU time of others (share)"),
-)
-
-
 def _facts(runs: Sequence[StoredRun], plan: SweepRecord | None) -> list[tuple[str, str]]:
     """Where and with what the runs were made: each fact with all its values, those unknown throughout left out."""
     environments = [run.record.environment for run in runs]
-    facts = [(words, _values([getattr(environment, name) for environment in environments])) for name, words in _FACTS]
+    facts = [(words, _values([getattr(environment, name) for environment in environments])) for name, words in FACTS]
     facts.append(("Libraries", _values([_libraries(environment) for environment in environments])))
     if plan is not None:
         facts.append(("Command", " ".join(plan.command)))

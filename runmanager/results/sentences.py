@@ -12,7 +12,7 @@ from runmanager.results.matching import Matches
 from runmanager.results.seeds import SEEDS, collapse_seeds
 from runmanager.results.sides import label_of, typical
 
-__all__ = ["answers", "duel_answers", "duel_rates"]
+__all__ = ["answers", "duel_answers", "duel_rates", "without_contention"]
 
 
 _MOST_CAUSES = 2
@@ -44,7 +44,7 @@ def _duel_answer(row: dict[str, Any], comparison: Table) -> str:
     candidate, baseline = (label_of(row["axis"], row[side]) for side in ("candidate", "baseline"))
     where = _where(row, comparison)
     if row["verdict"] == NOT_MEASURED:
-        return f"{candidate} and {baseline} could not be compared{where}: {_without_contention(row['reason'])}."
+        return f"{candidate} and {baseline} could not be compared{where}: {without_contention(row['reason'])}."
     ratio, low, high = (f"{row[name]:.3f}" for name in ("speedup", "ci_low", "ci_high"))
     said = f"{candidate} is {ratio} times as fast as {baseline}{where} (95% interval {low} to {high}): {row['verdict']}"
     return f"{said}, after {row['candidate_epochs']} rounds side by side.{_caution([row])}"
@@ -63,7 +63,7 @@ def _speed_answer(rows: Sequence[dict[str, Any]], candidate: str, baseline: str,
     measured = [row for row in rows if row["verdict"] != NOT_MEASURED]
     if not measured:
         # What they met on the host is no cause: it would not have forbidden a comparison.
-        causes = Counter(_without_contention(row["reason"]) for row in rows)
+        causes = Counter(without_contention(row["reason"]) for row in rows)
         return f"{candidate} and {baseline} could not be compared: {_causes(causes)}."
     different = [row for row in measured if row["verdict"] in DIFFERENT]
     if not different:
@@ -84,7 +84,8 @@ def _causes(causes: Counter[str]) -> str:
     return "; ".join([*told, f"and {more} other reason{'' if more == 1 else 's'}"] if more else told)
 
 
-def _without_contention(reason: str) -> str:
+def without_contention(reason: str) -> str:
+    """A reason without what the runs met on their host, where it says anything else."""
     return reason.partition("; ")[2] or reason if reason.startswith(CONTENDED) else reason
 
 

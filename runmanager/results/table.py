@@ -17,6 +17,7 @@ from runmanager.results.columns import (
     RUN_COLUMNS,
     Table,
     column_of,
+    setting_of,
 )
 from runmanager.results.contention import contention
 from runmanager.results.summary import SUMMARY_COLUMNS, RunSummary, SweepSummary, summarize
@@ -36,16 +37,17 @@ _MAX_NAMED = 5
 
 
 @collector_at_rest()
-def result_rows(sweep: SweepSummary | SweepContents, plan: SweepRecord | None) -> Table:
+def result_rows(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *, asked: Sequence[str] = ()) -> Table:
     """The rows of results.csv: fastest epoch first, runs without a measured epoch last, in order of start.
 
     Times and throughput are medians over the measured epochs, `run_seconds` is the whole run's (as far as it got,
     where it did not end by itself). Cells of `plan` that have no folder yet are rows with the status `pending`.
+    Settings that are `asked` for have a column too, whether they vary or not; other words are left to the caller.
     """
     summary = summarize(sweep, plan) if isinstance(sweep, SweepContents) else sweep
     runs = summary.runs
     cells = gather_cells(runs, summary.damaged, plan)
-    columns = [(name, column_of(name)) for name in cells.columns]
+    columns = [(name, column_of(name)) for name in _settings(cells, asked)]
     runs_folder = summary.paths.runs.name
     met = contention([run.exposure for run in runs])
     rows = []
@@ -115,6 +117,14 @@ def _shown_settings(cells: CellsWith[RunSummary]) -> list[str]:
     varying = [name for name in BASE_SETTINGS if name in cells.varying]
     varying += [name for name in cells.varying if name not in BASE_SETTINGS]
     return [column_of(name) for name in varying] or ["run"]
+
+
+def _settings(cells: CellsWith[RunSummary], asked: Sequence[str]) -> list[str]:
+    if not asked:
+        return cells.columns
+    names = frozenset(cells.names())
+    wanted = (setting_of(word, names) for word in asked)
+    return list(dict.fromkeys([*cells.columns, *(name for name in wanted if name is not None)]))
 
 
 def _contention_notes(rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -49,10 +49,15 @@ def results_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) 
         columns = _columns(table, rows, names)
     return _rendered(
         columns,
-        [*_cut_note(table, rows, "cells" if SEEDS in table.columns else "runs"), table.legend, *table.notes],
+        [*_cut_note(table, rows, _what(table)), table.legend, *table.notes],
         width,
         giving_way=giving_way,
     )
+
+
+def _what(table: Table) -> str:
+    """What the rows of a table are."""
+    return "cells" if SEEDS in table.columns else "runs" if "run" in table.columns else "rows"
 
 
 def _columns(table: Table, rows: Sequence[dict[str, Any]], names: Sequence[str]) -> "list[_Column]":

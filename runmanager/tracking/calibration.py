@@ -11,7 +11,7 @@ import torch
 
 from runmanager.records.ceilings import Ceilings
 from runmanager.tracking.devices import device_facts
-from runmanager.tracking.environment import cpu_model
+from runmanager.tracking.processor import cpu_model
 from runmanager.tracking.timer import Clock, clock_for
 
 __all__ = ["Probe", "best_seconds", "calibrate", "probes", "thread_counts"]

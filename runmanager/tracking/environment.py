@@ -3,7 +3,6 @@
 import os
 import platform
 import socket
-from functools import cache
 from pathlib import Path
 
 import torch
@@ -12,9 +11,10 @@ from runmanager.records.ceilings import Ceilings, find_ceilings
 from runmanager.records.paths import ceilings_file
 from runmanager.records.run import Environment
 from runmanager.tracking.devices import device_facts
+from runmanager.tracking.processor import cpu_model, usable_cores
 from runmanager.tracking.provenance import command_line, commit_of, library_versions
 
-__all__ = ["capture_environment", "cpu_model", "known_ceilings", "load_average"]
+__all__ = ["capture_environment", "known_ceilings", "load_average"]
 
 
 def capture_environment(device: torch.device) -> Environment:
@@ -23,7 +23,7 @@ def capture_environment(device: torch.device) -> Environment:
     return Environment(
         host=socket.gethostname(),
         cpu_model=cpu_model(),
-        num_cores=_usable_cores(),
+        num_cores=usable_cores(),
         torch_threads=torch.get_num_threads(),
         python=platform.python_version(),
         libraries=library_versions(),
@@ -48,20 +48,3 @@ def known_ceilings(device: torch.device, environment: Environment) -> Ceilings |
 def load_average() -> float:
     """Runnable processes, averaged over the last minute."""
     return os.getloadavg()[0]
-
-
-@cache
-def cpu_model() -> str | None:
-    """What the processor calls itself, None where it has no name."""
-    path = Path("/proc/cpuinfo")
-    if path.exists():
-        for line in path.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine() or None
-
-
-def _usable_cores() -> int | None:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()

@@ -1,16 +1,17 @@
 """`load_model`: the trained model of a stored run, built again and given its weights."""
 
+import os
 from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from runmanager.errors import RecordError, UsageError
-from runmanager.records.paths import RunPaths, SweepPaths
+from runmanager.records.location import find_run
+from runmanager.records.paths import RunPaths
 from runmanager.records.run import RunRecord
-from runmanager.records.store import StoredRun, read_record, run_names
+from runmanager.records.store import StoredRun, read_record
 from runmanager.tracking.randomness import preserved
 from runmanager.training.checkpoint import read_state
 from runmanager.training.models import build_model
@@ -18,19 +19,16 @@ from runmanager.training.options import OPTION_TYPES
 
 __all__ = ["load_model"]
 
-_OUTPUT_ROOT = Path("outputs")
-
 
 def load_model(run: str | PathLike[str] | StoredRun, best: bool = False) -> nn.Module:
     """The model of a run of the application with its last weights, or its `best` ones, on the CPU in eval mode.
 
-    `run` is a run's folder, or `sweep/beginning-of-the-run's-name`, where `sweep` is a folder or a name under
-    `outputs/` and the signature's first digits serve for the name too, or a run as it was read. A model of somebody's
-    own is imported again, from the current folder or an installed package. No random state is moved, and the weights'
-    file runs no code.
+    `run` names a run as `find_run` takes it (a folder, or the beginning of its name), or is a run as it was read. A
+    model of somebody's own is imported again, from the current folder or an installed package. No random state is
+    moved, and the weights' file runs no code.
     Raises `UsageError` where there is no such run, or none that can be built again; `RecordError` for damaged files.
     """
-    paths = run.paths if isinstance(run, StoredRun) else _find(Path(run))
+    paths = run.paths if isinstance(run, StoredRun) else find_run(os.fspath(run))
     record = run.record if isinstance(run, StoredRun) else read_record(paths)
     options = _model_options(record, paths)
     state = _stored_state(paths, record, best=best)
@@ -44,30 +42,6 @@ def load_model(run: str | PathLike[str] | StoredRun, best: bool = False) -> nn.M
             f"go back to the code of the run. {str(error).splitlines()[-1].strip()}"
         ) from error
     return network.eval()
-
-
-def _find(given: Path) -> RunPaths:
-    if RunPaths(given).record.exists():
-        return RunPaths(given)
-    parent = given.parent
-    folders = [parent, _OUTPUT_ROOT / parent] if str(parent) != "." else []
-    for folder in folders:
-        sweep = SweepPaths(folder.parent if folder.name == "runs" else folder)
-        names = run_names(sweep)
-        found = [name for name in names if given.name in (name, name.rpartition("-")[0])]
-        if not found:
-            found = [name for name in names if name.startswith(given.name) or _digits(name).startswith(given.name)]
-        if len(found) == 1:
-            return sweep.run(found[0])
-        if found:
-            raise UsageError(f"'{given}' must be the beginning of one run's name, got that of {', '.join(found[:5])}.")
-        if names:
-            raise UsageError(f"'{given}' must be a run of {sweep.root}, got none of: {', '.join(names[:5])}.")
-    raise UsageError(f"'{given}' must be a run's folder or SWEEP/RUN, got nothing there.")
-
-
-def _digits(name: str) -> str:
-    return name.rpartition("-")[2]
 
 
 def _model_options(record: RunRecord, paths: RunPaths) -> Any:

@@ -1,7 +1,7 @@
 """Tests of the command line itself: what is known, and how errors reach people."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,10 @@ import pytest
 import runmanager
 from runmanager.records.paths import SweepPaths
 
-COMMANDS = ("sweep", "run", "demo", "table", "compare", "watch", "tensorboard", "doctor")
+COMMANDS = (
+    *("sweep", "run", "demo", "duel", "table", "compare", "best", "show", "diff", "reproduce", "report", "export"),
+    *("watch", "tensorboard", "doctor"),
+)
 
 
 def test_help_names_every_command(command: Callable) -> None:
@@ -39,7 +42,7 @@ def test_version(command: Callable) -> None:
         (
             ["table", "x", "--format", "xml"],
             "Invalid value for '--format': 'xml' is not one of 'text', 'csv', 'json', "
-            "'markdown', 'html'; see runmanager table --help.",
+            "'markdown', 'latex', 'html'; see runmanager table --help.",
         ),
         (["doctor", "--nosuch"], "No such option: --nosuch; see runmanager doctor --help."),
     ],
@@ -102,7 +105,29 @@ def test_commands_on_what_is_stored_never_load_torch(process: Callable, tmp_path
     EventWriter(sweep.root).close()
     names = ("torch", "hydra", "pandas", "matplotlib", "tensorboard", "google.protobuf")
     heavy = f"print(*[name for name in {names} if name in sys.modules])"
-    for words in (["table", "grid"], ["compare", "grid"], ["table", "--events", "outputs/grid"], ["table", "--help"]):
-        done = process(*words, after=heavy)
-        assert (done.status, done.err) == (0, "")
-        assert done.out.splitlines()[-1] == ""
+    light = (["table", "--events", "outputs/grid"], ["show", "batch_size=100,device=cpu"], ["compare", "grid"])
+    done = process("table", "grid", before=_carried_out(light), after=heavy)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.splitlines()[-1] == ""
+
+
+def test_commands_that_compose_or_draw_load_no_torch_either(process: Callable, sweep: SweepPaths) -> None:
+    one, other = "grid/batch_size=100,device=cpu", "grid/batch_size=1000,device=cpu"
+    some = (["best", "grid"], ["reproduce", one], ["diff", one, other], ["table", "grid", "--pivot", "lr:device"])
+    said = "print(*[name for name in ('torch', 'tensorboard') if name in sys.modules])"
+    done = process("report", "grid", before=_carried_out(some), after=said)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.splitlines()[-1] == ""
+
+
+def _carried_out(commands: Sequence[Sequence[str]]) -> str:
+    """Code that carries out these commands, of which none may fail."""
+    call = "from runmanager.cli.main import run_command"
+    return f"{call}\nfor words in {[list(words) for words in commands]}:\n    assert run_command(words) == 0"
+
+
+def test_help_of_a_command_loads_nothing_heavy(process: Callable) -> None:
+    said = "print(*[name for name in ('torch', 'hydra', 'pandas', 'matplotlib') if name in sys.modules])"
+    done = process("table", "--help", after=said)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.splitlines()[-1] == ""

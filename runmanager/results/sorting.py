@@ -1,30 +1,23 @@
 """The order of a table's rows by any of its columns."""
 
 import dataclasses
-import difflib
 import math
 from typing import Any
 
-from runmanager.errors import UsageError
 from runmanager.results.columns import Table, prefers_larger
 
-__all__ = ["sorted_by"]
+__all__ = ["rank", "sorted_by"]
 
 
 def sorted_by(table: Table, column: str) -> Table:
     """The table in the order of `column`: best first where more is better, else the smallest; missing values last.
 
     Rows of one value stay in their order. The column is shown to people even if it is not one of theirs.
-    Raises `UsageError` for a column that the table lacks.
     """
-    if column not in table.columns:
-        near = difflib.get_close_matches(column, table.columns, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"they are {', '.join(table.columns)}."
-        raise UsageError(f"`--sort` must name a column of the table, got '{column}'; {hint}")
     known = [row for row in table.rows if not _is_missing(row[column])]
     missing = [row for row in table.rows if _is_missing(row[column])]
     is_result = column not in table.settings
-    known.sort(key=lambda row: _rank(row[column]), reverse=is_result and prefers_larger(column) is True)
+    known.sort(key=lambda row: rank(row[column]), reverse=is_result and prefers_larger(column) is True)
     shown = table.shown if column in table.shown else (*table.shown, column)
     return dataclasses.replace(table, rows=[*known, *missing], shown=shown)
 
@@ -33,7 +26,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _rank(value: Any) -> tuple[bool, float, str]:
+def rank(value: Any) -> tuple[bool, float, str]:
     """Numbers by size, then everything else by its text: one setting may be a number here and a word there."""
     if isinstance(value, int | float):
         return False, float(value), ""

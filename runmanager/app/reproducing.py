@@ -1,0 +1,156 @@
+"""The command that makes a stored run again, proved by its signature, and what of the machine is another today."""
+
+import platform
+import shlex
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from runmanager.app.words import word_of
+from runmanager.errors import ConfigurationError
+from runmanager.launching.gpus import gpu_names
+from runmanager.records.grid import flatten, plain_settings
+from runmanager.records.run import Environment, RunRecord
+from runmanager.records.signature import signature
+from runmanager.tracking.processor import cpu_model, usable_cores
+from runmanager.tracking.provenance import commit_of, library_versions
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+__all__ = ["Reproduction", "environment_today", "reproduce"]
+
+_PROGRAM = ("python", "-m", "runmanager")
+_GROUPS = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
+_OF_THE_FOLDER = frozenset({"name", "output_root", "resume", "rerun_changed"})
+"""Settings that say where the old run lies: the new one gets a folder of its own."""
+
+_ANOTHER_CELL = "With today's code these settings are another cell: there are settings that the run did not know."
+
+# The settings of a cell do not depend on these, and without our own launcher they are read sooner.
+_PLAIN_HYDRA = ("hydra/launcher=basic", "hydra/sweeper=basic")
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """How to make a run again: the words of the command, and lines about what stands in its way.
+
+    `is_proved` says that the command gives the run's signature with today's code.
+    """
+
+    command: tuple[str, ...]
+    is_proved: bool
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """The command for a shell."""
+        return shlex.join(self.command)
+
+
+def reproduce(record: RunRecord, *, seeds: Sequence[Any] = ()) -> Reproduction:
+    """The command for one run; with several `seeds` for it and its repetitions.
+
+    Every setting in which the run differs from today's defaults is in it.
+    """
+    if not _is_ours(record.config):
+        said = (
+            "It was made by a loop of its own, so the command is the one that was given; its settings are the loop's."
+        )
+        return Reproduction(record.environment.command, False, (said,))
+    if record.session is not None:
+        said = "It took turns with other runs (measure=paired), so the command is that of all of them."
+        return Reproduction(record.environment.command, False, (said,))
+    try:
+        words = _overrides(record.config)
+        is_proved = signature(_checked(words)) == record.signature
+    except ConfigurationError as error:
+        said = f"Today's settings refuse it, so the command is the one that was given: {error}"
+        return Reproduction(record.environment.command, False, (said,))
+    grid = list(dict.fromkeys(seeds))
+    if len(grid) > 1:
+        words = ["-m", *(word for word in words if not word.startswith("seed=")), f"seed={','.join(map(str, grid))}"]
+    return Reproduction((*_PROGRAM, *words), is_proved, () if is_proved else (_ANOTHER_CELL,))
+
+
+def _is_ours(config: Mapping[str, Any]) -> bool:
+    """Whether the application made it: each group has the name of its choice."""
+    return all(isinstance(config.get(group), Mapping) and "name" in config[group] for group in _GROUPS)
+
+
+def _overrides(config: Mapping[str, Any]) -> list[str]:
+    """The words that turn today's defaults into `config`. Raises `ConfigurationError` for what today refuses."""
+    wanted = flatten({key: value for key, value in config.items() if key not in _OF_THE_FOLDER})
+    usual = _flat([])
+    kinds = {group: f"{group}.name" for group in _GROUPS}
+    choices = [f"{group}={wanted[kind]}" for group, kind in kinds.items() if wanted[kind] != usual[kind]]
+    choices += [word_of(name, value) for name, value in wanted.items() if name.endswith("._target_")]
+    base = _flat(choices)
+    words = [
+        word_of(name if name in base else f"+{name}", value)
+        for name, value in wanted.items()
+        if name not in base or base[name] != value
+    ]
+    return [*choices, *words]
+
+
+def _checked(words: Sequence[str]) -> dict[str, Any]:
+    """The settings of the cell that the words give. Raises `ConfigurationError` for whatever a run of it would."""
+    from runmanager.app.schema import read_config, unknown_settings
+
+    cfg, plain = _composed(words)
+    if faults := unknown_settings(cfg) or read_config(cfg).faults():
+        raise ConfigurationError(faults)
+    return plain
+
+
+def _flat(words: Sequence[str]) -> dict[str, Any]:
+    """What the words compose to today, under dotted names."""
+    return flatten(_composed(words)[1])
+
+
+def _composed(words: Sequence[str]) -> "tuple[DictConfig, dict[str, Any]]":
+    """What the words compose to today, and the same as a run would store it.
+
+    Raises `ConfigurationError` where Hydra objects.
+    """
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    from runmanager.app.schema import conf_folder, plain_config, register_schema
+
+    register_schema()
+    try:
+        with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+            cfg = compose("config", overrides=[*_PLAIN_HYDRA, *words])
+            return cfg, plain_settings(plain_config(cfg))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigurationError([str(error).splitlines()[0]]) from error
+
+
+def environment_today(then: Environment) -> Environment:
+    """The environment of a run as it would be here and now; what only a run finds out is as it was `then`."""
+    commit, clean = commit_of(Path.cwd())
+    on_cpu = then.device_name in (then.cpu_model, "cpu")
+    return msgspec.structs.replace(
+        then,
+        host=socket.gethostname(),
+        cpu_model=cpu_model(),
+        num_cores=usable_cores(),
+        device_name=cpu_model() if on_cpu else _accelerator(then.device_name),
+        python=platform.python_version(),
+        libraries=library_versions(),
+        commit=commit,
+        commit_clean=clean,
+    )
+
+
+def _accelerator(wanted: str | None) -> str | None:
+    """That accelerator if this machine has one of the name, else those that it has."""
+    found = gpu_names()
+    return wanted if wanted is None or wanted in found else ", ".join(dict.fromkeys(found)) or "no NVIDIA GPU found"

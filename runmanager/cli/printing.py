@@ -1,0 +1,45 @@
+"""Printing what a command found: rich tables and plain lines, for people and for pipes that close early."""
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+__all__ = ["console", "print_text", "rendered", "warn_of_damage"]
+
+
+def console() -> "Console":
+    """The terminal, or the pipe in its place."""
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def rendered(where: "Console", shown: "RenderableType", *lines: str) -> str:
+    """`shown` as text for that console, and `lines` below it."""
+    with where.capture() as capture:
+        where.print(shown)
+        if lines:
+            where.print()
+        for line in lines:
+            where.print(line, markup=False)
+    return capture.get()
+
+
+def print_text(text: str) -> None:
+    """Write to stdout; a reader that has left (`| head`) is no error."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def warn_of_damage(damaged: Iterable[str]) -> None:
+    """Say on stderr what the tables for people say in a note: rows that are missing from the output."""
+    for message in damaged:
+        print(f"warning: not read: {message}", file=sys.stderr)

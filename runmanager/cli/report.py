@@ -1,0 +1,17 @@
+"""The command that makes a sweep's tables and its page for people anew."""
+
+from runmanager.cli.arguments import SweepName
+from runmanager.cli.printing import print_text
+from runmanager.records.location import find_sweep
+
+__all__ = ["report"]
+
+
+def report(sweep: SweepName) -> None:
+    """Make a sweep's tables and report.html anew from its runs, and say where they are."""
+    from runmanager.results.write import write_tables
+
+    paths = find_sweep(sweep)
+    write_tables(paths)
+    tables = ", ".join(path.name for path in (paths.results("csv"), paths.epochs_csv, paths.comparison("csv")))
+    print_text(f"{paths.report}\nBeside it: {tables}, and the same as .json, .md and .html.\n")

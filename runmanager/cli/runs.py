@@ -1,0 +1,120 @@
+"""The commands on single stored runs: show, diff, reproduce, and best, which finds one."""
+
+from enum import StrEnum
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runmanager.cli.arguments import RunName, SweepName
+from runmanager.cli.printing import print_text, warn_of_damage
+from runmanager.records.location import find_run, find_sweep
+
+if TYPE_CHECKING:
+    from runmanager.records.store import StoredRun
+
+__all__ = ["RunFormat", "best", "diff", "reproduce", "show"]
+
+_SHORT_COMMIT = 10
+
+
+class RunFormat(StrEnum):
+    """The forms in which what is said of runs can be had."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+_FORMAT = typer.Option("--format", help="JSON has every value in full.")
+
+
+def show(run: RunName) -> None:
+    """Show everything about one run: settings, state, epochs, times, environment, notes, files, log and error."""
+    from runmanager.results.account import as_text
+    from runmanager.results.one_run import headline, sections_of
+
+    stored = _read(run)
+    print_text(as_text(headline(stored), sections_of(stored)))
+
+
+def diff(one: RunName, other: RunName, format_: Annotated[RunFormat, _FORMAT] = RunFormat.TEXT) -> None:
+    """Show what differs between two runs: settings, code, packages, hardware, metrics. What is the same is left out."""
+    from runmanager.results.account import as_text
+    from runmanager.results.difference import difference_of, difference_sections, difference_to_json
+
+    sides = _read(one), _read(other)
+    if format_ is RunFormat.JSON:
+        print_text(difference_to_json(*sides))
+        return
+    found = difference_of(*sides)
+    first = "\n".join(f"{name}: {side.paths.root}" for name, side in zip(("one", "other"), sides, strict=True))
+    if not found:
+        print_text(f"{first}\n\nNothing differs.\n")
+        return
+    print_text(as_text(first, difference_sections(found, names=("one", "other"))))
+    if any(each.kind == "metrics" for each in found):
+        print_text("\nOf one run each, so a difference may be noise; `runmanager compare` says which is more.\n")
+
+
+def reproduce(run: RunName) -> None:
+    """Show the command that makes a run again, and what of code, packages and hardware is another here today."""
+    from runmanager.app.reproducing import environment_today
+    from runmanager.app.reproducing import reproduce as command_for
+    from runmanager.results.account import as_text
+    from runmanager.results.difference import difference_sections, environment_difference
+
+    record = _read(run).record
+    reproduction = command_for(record)
+    proved = [f"It gives the run's own signature, {record.signature[:8]}, with today's code."]
+    said = [*(proved if reproduction.is_proved else ()), *reproduction.remarks]
+    then = record.environment
+    if then.commit_clean is False:
+        said.append("It was made with uncommitted changes, which nobody kept: its commit alone is not its code.")
+    differences = environment_difference(then, environment_today(then))
+    if any(each.name == "Commit" for each in differences) and then.commit:
+        said.append(f"Its code: git checkout {then.commit[:_SHORT_COMMIT]}")
+    if not differences:
+        said.append("Code, packages and hardware are as they were.")
+    sections = difference_sections(differences, names=("then", "today"))
+    print_text(as_text("\n".join([reproduction.line, "", *said]), sections))
+
+
+def best(
+    sweep: SweepName,
+    metric: Annotated[
+        str, typer.Option(help="What is best: val_accuracy, time_to_accuracy=0.95, or what compare --metric takes.")
+    ] = "val_accuracy",
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="CONDITION", help="Among the runs for which it holds: 'device==cuda and lr<0.1'."),
+    ] = None,
+    format_: Annotated[RunFormat, _FORMAT] = RunFormat.TEXT,
+) -> None:
+    """Show the best cell by its mean over seeds, how sure that is, its command, and where its weights are."""
+    from runmanager.app.reproducing import reproduce as command_for
+    from runmanager.results.account import Section, as_text
+    from runmanager.results.best import best_headline, best_sections, best_to_json, find_best
+    from runmanager.results.reading import read_results
+    from runmanager.results.sorting import rank
+    from runmanager.results.view import View
+
+    view = View.read(where=where)
+    paths = find_sweep(sweep)
+    contents, plan = read_results(paths)
+    rows = view.of(contents, plan).rows
+    folders = {PurePath(row["run_dir"]).name for row in rows if row["run_dir"] is not None}
+    found = find_best(contents, plan, metric=metric, folders=folders)
+    runs = [run.record for run, _ in found.winner.runs]
+    command = command_for(runs[0], seeds=sorted([run.config.get("seed") for run in runs], key=rank))
+    if format_ is RunFormat.JSON:
+        warn_of_damage([each.message for each in contents.damaged])
+        print_text(best_to_json(found, command=command.command))
+    else:
+        said = [*best_sections(found), Section("Command", lines=[command.line, *command.remarks])]
+        print_text(as_text("\n".join([f"{paths.name}: {best_headline(found)}", "", *found.sentences()]), said))
+
+
+def _read(name: str) -> "StoredRun":
+    from runmanager.records.store import read_run
+
+    return read_run(find_run(name))

@@ -1,0 +1,33 @@
+"""An account of something in titled sections of named values, as aligned text for people."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+__all__ = ["Section", "as_text"]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A title over rows of fields, the first of which names the row; `headings` stand over the fields.
+
+    `lines` are shown as they are, below the rows.
+    """
+
+    title: str
+    rows: Sequence[Sequence[str]] = ()
+    headings: Sequence[str] = ()
+    lines: Sequence[str] = ()
+
+
+def as_text(first: str, sections: Iterable[Section]) -> str:
+    """The account: its first line, then every section that has anything in it."""
+    parts = [first, *(_section_text(section) for section in sections if section.rows or section.lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section_text(section: Section) -> str:
+    rows = [section.headings, *section.rows] if section.headings else list(section.rows)
+    count = max(map(len, rows), default=0)
+    widths = [max(len(row[at]) if at < len(row) else 0 for row in rows) for at in range(count)]
+    lines = ["  " + "  ".join(field.ljust(width) for field, width in zip(row, widths, strict=False)) for row in rows]
+    return "\n".join([section.title, *(line.rstrip() for line in lines), *(f"  {line}" for line in section.lines)])

@@ -1,0 +1,66 @@
+"""A results table as somebody asks for it: by any setting or column, also by settings that do not vary."""
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from runmanager.errors import UsageError
+from runmanager.records.store import SweepContents
+from runmanager.records.sweep import SweepRecord
+from runmanager.results.cells import gather_cells
+from runmanager.results.columns import Table
+from runmanager.results.summary import SweepSummary
+from runmanager.results.table import result_rows
+from runmanager.results.where import LISTED, Condition
+
+__all__ = ["AskedTable", "ask", "ask_table"]
+
+
+@dataclass(frozen=True)
+class AskedTable:
+    """A results table, the column of each asked word that means one, and all the names that could be asked for."""
+
+    table: Table
+    columns: Mapping[str, str]
+    known: Sequence[str]
+
+    def column(self, word: str, option: str) -> str:
+        """The column that a word of an option means. Raises `UsageError`, with the nearest name, where it is none."""
+        if word in self.columns:
+            return self.columns[word]
+        near = difflib.get_close_matches(word, self.known, n=1)
+        hint = f"did you mean {near[0]}?" if near else LISTED
+        raise UsageError(f"`{option}` must name a column of the table, got '{word}'; {hint}")
+
+    def only(self, condition: Condition) -> "AskedTable":
+        """The rows for which the condition holds; a note says how many there were. Raises `UsageError`."""
+        holds = condition.over(self.columns, known=self.known)
+        rows = [row for row in self.table.rows if holds(row)]
+        said = f"{len(rows)} of {len(self.table.rows)} runs are where {condition.text}."
+        return self.changed(lambda table: dataclasses.replace(table, rows=rows, notes=(said, *table.notes)))
+
+    def showing(self, words: Sequence[str], option: str) -> "AskedTable":
+        """Those columns alone, in that order, in every format. Raises `UsageError` for a word that means none."""
+        columns = [self.column(word, option) for word in dict.fromkeys(words)]
+        shown = tuple(columns)
+        return self.changed(lambda table: dataclasses.replace(table, columns=columns, shown=shown, shows_empty=True))
+
+    def changed(self, change: Callable[[Table], Table]) -> "AskedTable":
+        """The same with the table as `change` makes it."""
+        return dataclasses.replace(self, table=change(self.table))
+
+
+def ask(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, words: Sequence[str]) -> AskedTable:
+    """The results table with a column for each of the `words` that is a setting: `model` means `model.name`."""
+    if not words:
+        return ask_table(result_rows(sweep, plan), words)
+    settings = gather_cells(sweep.runs, sweep.damaged, plan).names()
+    groups = [name.removesuffix(".name") for name in settings if name.endswith(".name")]
+    return ask_table(result_rows(sweep, plan, asked=words), words, others=(*settings, *groups))
+
+
+def ask_table(table: Table, words: Sequence[str], *, others: Sequence[str] = ()) -> AskedTable:
+    """Any table, asked for its own columns; `others` are further names that it could have had."""
+    meant = {word: column for word in words for column in (f"{word}.name", word) if column in table.columns}
+    return AskedTable(table, meant, list(dict.fromkeys([*table.columns, *others])))

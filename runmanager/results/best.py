@@ -1,0 +1,228 @@
+"""The best cell of a sweep by a metric, over its seeds, and whether the next best one is truly behind it."""
+
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from runmanager.errors import UsageError
+from runmanager.records.paths import RunPaths
+from runmanager.records.store import StoredRun, SweepContents
+from runmanager.records.sweep import SweepRecord
+from runmanager.results.account import Section
+from runmanager.results.cells import Cell, Cells, gather_cells
+from runmanager.results.columns import column_of
+from runmanager.results.contention import contention, exposure_of
+from runmanager.results.formats import human
+from runmanager.results.judging import DIFFERENT, NOT_MEASURED, judge
+from runmanager.results.metrics import Metric, find_metric
+from runmanager.results.options import CompareOptions
+from runmanager.results.pairing import SEED, frozen
+from runmanager.results.seeds import Spread
+from runmanager.results.sentences import without_contention
+from runmanager.results.sides import Side
+from runmanager.results.statistics import median
+
+__all__ = ["Best", "Contender", "best_headline", "best_sections", "best_to_json", "find_best"]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A cell with all its seeds; `side` has its finished runs and their values of the metric.
+
+    `settings` are those in which the sweep's cells differ, without the seed.
+    """
+
+    settings: dict[str, Any]
+    side: Side
+
+    @cached_property
+    def spread(self) -> Spread:
+        """The mean of its runs' values, with their standard deviation and count."""
+        return Spread.of([_middle(values) for values in self.side.values])
+
+    @property
+    def runs(self) -> list[tuple[StoredRun, float]]:
+        """Its finished runs with their values, the best first."""
+        pairs = [(run, _middle(values)) for run, values in zip(self.side.finished, self.side.values, strict=True)]
+        return sorted(pairs, key=lambda pair: pair[1], reverse=self.side.metric.more_is_better)
+
+    @property
+    def num_unfinished(self) -> int:
+        """Its runs that have not finished, and so say nothing."""
+        return len(self.side.cells) - len(self.side.finished)
+
+
+@dataclass(frozen=True)
+class Best:
+    """The winner among `num_cells` cells, the next one, and what stands between them.
+
+    `verdict` and `reason` are those of a comparison of the two, winner as candidate: `not measured` where too few runs
+    were made to tell. `num_ties` other cells have the winner's very mean, `num_left_out` have a finished run without a
+    value of the metric.
+    """
+
+    metric: Metric
+    winner: Contender
+    runner_up: Contender | None
+    verdict: str
+    reason: str | None
+    num_cells: int
+    num_ties: int
+    num_left_out: int
+
+    def sentences(self) -> list[str]:
+        """How sure it is that the winner is the best."""
+        if self.runner_up is None:
+            return ["It is the only cell with this metric: there is no other to be better than."]
+        behind = _figure(self.runner_up, self.metric)
+        said = [f"Next is {self.runner_up.side.label} with {behind}."]
+        if self.verdict in DIFFERENT:
+            said.append(f"The difference is outside the noise ({self.reason})." if self.reason else _OUTSIDE)
+        elif self.verdict == NOT_MEASURED:
+            said.append(f"Whether that is truly behind is not known: {without_contention(self.reason or '')}.")
+        else:
+            said.append("That is within the noise: the two cannot be told apart.")
+        if self.num_ties:
+            said.append(f"{self.num_ties} other cell{' has' if self.num_ties == 1 else 's have'} the very same mean.")
+        if self.num_cells > 2:
+            said.append(
+                f"The best of {self.num_cells} cells was picked after looking, so its mean is likely a little too good."
+            )
+        return said
+
+
+_OUTSIDE = "The difference is outside the noise."
+
+
+def find_best(
+    sweep: SweepContents,
+    plan: SweepRecord | None,
+    *,
+    metric: str,
+    folders: Collection[str] | None = None,
+    options: CompareOptions | None = None,
+) -> Best:
+    """The cell that is best by the mean of `metric` over its seeds; `folders` names the runs that count (None: all).
+
+    Only cells of which every finished run has the metric are in: those that never reach an accuracy have no time to it.
+    Raises `UsageError` for an unknown metric, and where no finished run has it.
+    """
+    asked = find_metric(metric)
+    cells = gather_cells(sweep.runs, sweep.damaged, plan)
+    sides = _contenders(cells, asked, folders)
+    contenders = [each for each in sides if each.side.finished and not each.side.without_values]
+    if not contenders:
+        raise UsageError(f"`--metric` must be one that a finished run has, got '{metric}' and {_why_none(sides)}.")
+    sign = -1 if asked.more_is_better else 1
+    winner, *others = sorted(contenders, key=lambda each: sign * float(each.spread))
+    row: dict[str, Any] = {"verdict": NOT_MEASURED, "reason": None}
+    if others:
+        met = contention([exposure_of(run) for run in sweep.runs])
+        shared_host = {run.paths.root: causes for run, causes in zip(sweep.runs, met, strict=True)}
+        row = judge(others[0].side, winner.side, shared_host, options or CompareOptions())
+    return Best(
+        asked,
+        winner,
+        others[0] if others else None,
+        row["verdict"],
+        row["reason"],
+        len(contenders),
+        sum(float(each.spread) == float(winner.spread) for each in others),
+        len([each for each in sides if each.side.finished]) - len(contenders),
+    )
+
+
+def _contenders(cells: Cells, metric: Metric, folders: Collection[str] | None) -> list[Contender]:
+    names = [name for name in cells.varying if name != SEED]
+    groups: dict[Hashable, list[Cell]] = {}
+    for cell in cells.cells:
+        if cell.stored is not None and (folders is None or cell.stored.paths.name in folders):
+            key = tuple(frozen(cells.value(cell, name)) for name in names)
+            groups.setdefault(key, []).append(cell)
+    contenders = []
+    for members in groups.values():
+        settings = {column_of(name): cells.value(members[0], name) for name in names}
+        label = ", ".join(f"{name}={human(value)}" for name, value in settings.items()) or members[0].run
+        paired = all(cells.value(cell, "measure.name") == "paired" for cell in members)
+        contenders.append(Contender(settings, Side(label, members, metric, paired)))
+    return contenders
+
+
+def _why_none(sides: Sequence[Contender]) -> str:
+    if not any(each.side.finished for each in sides):
+        return "no finished run"
+    return "a run without it in every cell"
+
+
+def _middle(values: Sequence[float]) -> float:
+    middle = median(values)
+    assert middle is not None  # a side keeps runs that have values only
+    return middle
+
+
+def _figure(contender: Contender, metric: Metric) -> str:
+    count = contender.spread.count
+    return f"{human(contender.spread, metric.name)} (n={count})"
+
+
+def best_headline(best: Best) -> str:
+    """The answer in a line."""
+    return f"the best {best.metric.name} is {_figure(best.winner, best.metric)} with {best.winner.side.label}."
+
+
+def best_sections(best: Best) -> list[Section]:
+    """The winner for people: its runs, the best first, what is left out, and where the best one's weights are."""
+    runs = [(run.record.name, human(value, best.metric.name)) for run, value in best.winner.runs]
+    lines = []
+    if best.winner.num_unfinished:
+        lines.append(f"{best.winner.num_unfinished} more of its runs did not finish.")
+    if best.num_left_out:
+        cells = "1 cell is" if best.num_left_out == 1 else f"{best.num_left_out} cells are"
+        lines.append(f"{cells} left out: not every finished run there has the metric.")
+    return [
+        Section("Runs", runs, ("run", best.metric.name), lines),
+        Section("Settings that vary", [(name, human(value)) for name, value in best.winner.settings.items()]),
+        Section("Weights of the first", lines=_weights(best.winner.runs[0][0].paths)),
+    ]
+
+
+def _weights(paths: RunPaths) -> list[str]:
+    run = f"{paths.root.parent.parent}/{paths.name}"
+    if paths.best.exists():
+        return [str(paths.best), f"runmanager.load_model({run!r}, best=True)"]
+    if paths.checkpoint.exists():
+        return [str(paths.checkpoint), f"runmanager.load_model({run!r})"]
+    return ["none were kept; checkpoint.keep_best=val_accuracy keeps the best ones"]
+
+
+def best_to_json(best: Best, *, command: Sequence[str]) -> str:
+    """An object: the metric, the winner with its runs, the runner-up, verdict and reason; `command` makes the cell."""
+    found = {
+        "metric": best.metric.name,
+        "best": _plain(best.winner),
+        "runner_up": None if best.runner_up is None else _plain(best.runner_up),
+        "verdict": best.verdict,
+        "reason": best.reason,
+        "num_cells": best.num_cells,
+        "num_ties": best.num_ties,
+        "num_left_out": best.num_left_out,
+        "command": list(command),
+    }
+    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
+
+
+def _plain(contender: Contender) -> dict[str, Any]:
+    spread = contender.spread
+    return {
+        "settings": contender.settings,
+        "mean": float(spread),
+        "deviation": spread.deviation,
+        "seeds": spread.count,
+        "unfinished": contender.num_unfinished,
+        "runs": [
+            {"run": run.record.name, "value": value, "folder": str(run.paths.root)} for run, value in contender.runs
+        ],
+    }

@@ -1,0 +1,33 @@
+"""What is recorded of where and with what a run was made, in words: machine, software, code, load."""
+
+__all__ = ["CODE", "FACTS", "LOAD", "MACHINE", "PYTHON"]
+
+MACHINE = (
+    ("host", "Host"),
+    ("cpu_model", "CPU"),
+    ("num_cores", "Cores"),
+    ("torch_threads", "Torch threads"),
+    ("device_name", "Devices used"),
+    ("compute_capability", "Compute capability"),
+    ("driver", "Driver"),
+    ("cuda", "CUDA"),
+    ("cudnn", "cuDNN"),
+    ("cudnn_benchmark", "cuDNN benchmark"),
+    ("cudnn_deterministic", "cuDNN deterministic"),
+    ("tf32_matmul", "TF32 in matrix products"),
+    ("tf32_cudnn", "TF32 in cuDNN"),
+)
+"""The fields of an `Environment` about the machine and how it was used, each with its words."""
+
+PYTHON = (("python", "Python"),)
+
+CODE = (("commit", "Commit"), ("commit_clean", "No uncommitted changes"))
+
+LOAD = (
+    ("load_at_start", "Load at the start"),
+    ("load_at_end", "Load at the end"),
+    ("steal_share", "CPU time stolen (share)"),
+    ("outside_cpu_share", "CPU time of others (share)"),
+)
+
+FACTS = (*MACHINE, *PYTHON, *CODE, *LOAD)

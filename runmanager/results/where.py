@@ -1,0 +1,182 @@
+"""`--where`: which rows of a table are meant, from a small expression over its columns. It runs no code."""
+
+import ast
+import difflib
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runmanager.errors import UsageError
+
+__all__ = ["LISTED", "Condition", "parse_condition"]
+
+LISTED = "`runmanager table SWEEP --format csv` has every column, `runmanager show RUN` every setting."
+_WAY_OUT = "as in 'device==cuda and lr<0.1'"
+_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda value, several: value in several,
+    ast.NotIn: lambda value, several: value not in several,
+}
+_ORDERINGS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_WORDS = {"true": True, "false": False}
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition as it was read: `words` are the unquoted names in it, of which some may be columns."""
+
+    text: str
+    words: tuple[str, ...]
+    _tree: ast.expr
+
+    def over(self, columns: Mapping[str, str], *, known: Sequence[str] = ()) -> Callable[[Row], bool]:
+        """The condition as a question to a row.
+
+        `columns` has the column of each word that means one; the other words are text. A comparison with a missing
+        value (None) is false, whatever it asks. Raises `UsageError`, with the nearest of the `known` names, for a word
+        that must be a column and is none.
+        """
+        _check(self._tree, columns, known)
+        return lambda row: _holds(self._tree, row, columns)
+
+
+def parse_condition(text: str) -> Condition:
+    """Read a condition: comparisons (`0.001 < lr < 0.1`, `device in [cpu, cuda]`), `and`, `or`, `not`, parentheses.
+
+    Raises `UsageError` for anything else.
+    """
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise _unreadable(text, _cause(text)) from None
+    words: dict[str, None] = {}
+    _read(tree, text, words)
+    return Condition(text, tuple(words), tree)
+
+
+def _unreadable(text: str, cause: str) -> UsageError:
+    return UsageError(f"`--where` must be a condition, got {text!r}: {cause}; {_WAY_OUT}.")
+
+
+def _cause(text: str) -> str:
+    if re.search(r"[^=<>!]=[^=]", text):
+        return "equality is written =="
+    return "it breaks off, or a value like 'cuda:1' or '2026-11-01' lacks its quotes"
+
+
+def _read(node: ast.expr, text: str, words: dict[str, None]) -> None:
+    """Collect the words, and refuse what a condition does not have."""
+    if isinstance(node, ast.BoolOp):
+        parts: Sequence[ast.expr] = node.values
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        parts = [node.operand]
+    elif isinstance(node, ast.Compare):
+        if any(type(each) not in _COMPARISONS for each in node.ops):
+            raise _unreadable(text, "`is` is no comparison of it")
+        parts = [node.left, *node.comparators]
+        for how, what in zip(node.ops, node.comparators, strict=True):
+            if (
+                isinstance(how, ast.In | ast.NotIn)
+                and isinstance(what, ast.Constant)
+                and not isinstance(what.value, str)
+            ):
+                raise _unreadable(text, "`in` needs a list like [100, 1000]")
+    elif isinstance(node, ast.List | ast.Tuple):
+        parts = node.elts
+    elif (word := _word(node)) is not None:
+        words[word] = None
+        return
+    elif _is_constant(node):
+        return
+    else:
+        raise _unreadable(text, f"{ast.unparse(node)!r} is neither a comparison, a column nor a value")
+    for part in parts:
+        _read(part, text, words)
+
+
+def _is_member_of_one(how: ast.cmpop, what: ast.expr) -> bool:
+    is_number = isinstance(what, ast.Constant) and not isinstance(what.value, str)
+    return isinstance(how, ast.In | ast.NotIn) and is_number
+
+
+def _word(node: ast.expr) -> str | None:
+    """`model.name` of a name or of names joined by dots; None of anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (before := _word(node.value)) is not None:
+        return f"{before}.{node.attr}"
+    return None
+
+
+def _is_constant(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+        return isinstance(node.operand, ast.Constant) and isinstance(node.operand.value, int | float)
+    return isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | bool)
+
+
+def _check(node: ast.expr, columns: Mapping[str, str], known: Sequence[str]) -> None:
+    """Refuse words that must be columns: alone, as the only ones of a comparison, or where something is ordered."""
+    if isinstance(node, ast.BoolOp):
+        for part in node.values:
+            _check(part, columns, known)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        _check(node.operand, columns, known)
+    elif isinstance(node, ast.Compare):
+        operands = [node.left, *node.comparators]
+        unknown = [word for each in operands if (word := _word(each)) is not None and word not in columns]
+        has_column = any(_word(each) in columns for each in operands)
+        is_ordered = any(isinstance(each, _ORDERINGS) for each in node.ops)
+        if unknown and (not has_column or is_ordered):
+            raise UsageError(_no_column(unknown, known))
+        if not has_column:
+            raise UsageError(f"`--where` must compare a column, got {ast.unparse(node)!r}; {_WAY_OUT}.")
+    elif (word := _word(node)) is not None:
+        if word not in columns:
+            raise UsageError(_no_column([word], known))
+    else:
+        raise UsageError(f"`--where` must compare a column, got {ast.unparse(node)!r}; {_WAY_OUT}.")
+
+
+def _no_column(unknown: Sequence[str], known: Sequence[str]) -> str:
+    nearest = [(word, near[0]) for word in unknown if (near := difflib.get_close_matches(word, known, n=1))]
+    word, hint = nearest[0] if nearest else (unknown[0], "")
+    return f"`--where` must name columns or settings, got '{word}'; {f'did you mean {hint}?' if hint else LISTED}"
+
+
+def _holds(node: ast.expr, row: Row, columns: Mapping[str, str]) -> bool:
+    if isinstance(node, ast.BoolOp):
+        parts = (_holds(part, row, columns) for part in node.values)
+        return all(parts) if isinstance(node.op, ast.And) else any(parts)
+    if isinstance(node, ast.UnaryOp):
+        return not _holds(node.operand, row, columns)
+    if isinstance(node, ast.Compare):
+        values = [_value(each, row, columns) for each in (node.left, *node.comparators)]
+        return all(_is_so(how, *pair) for how, *pair in zip(node.ops, values, values[1:], strict=False))
+    return bool(_value(node, row, columns))
+
+
+def _is_so(how: ast.cmpop, left: Any, right: Any) -> bool:
+    if left is None or right is None:
+        return False
+    try:
+        return bool(_COMPARISONS[type(how)](left, right))
+    except TypeError:  # a word and a number have no order
+        return False
+
+
+def _value(node: ast.expr, row: Row, columns: Mapping[str, str]) -> Any:
+    if isinstance(node, ast.List | ast.Tuple):
+        return [_value(each, row, columns) for each in node.elts]
+    word = _word(node)
+    if word is None:
+        return ast.literal_eval(node)
+    return row[columns[word]] if word in columns else _WORDS.get(word, word)

@@ -1,0 +1,117 @@
+"""Tests of the command that makes a stored run again: it gives the same cell, or says why it does not."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hydra import compose, initialize_config_dir
+
+from runmanager.app.reproducing import environment_today, reproduce
+from runmanager.app.schema import conf_folder, plain_config, register_schema
+from runmanager.launching.gpus import gpu_names
+from runmanager.records.grid import plain_settings
+from runmanager.records.run import Environment, RunRecord
+from runmanager.records.signature import signature
+from runmanager.records.states import Status
+
+WITHOUT_PLUGINS = ["hydra/launcher=basic", "hydra/sweeper=basic"]
+
+
+def composed(*words: str) -> dict[str, Any]:
+    register_schema()
+    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        return plain_settings(plain_config(compose("config", overrides=[*WITHOUT_PLUGINS, *words])))
+
+
+def stored(config: dict[str, Any], **fields: Any) -> RunRecord:
+    given = Environment(command=("python", "-m", "runmanager", "-m", "lr=1,2"))
+    identity = signature(config)
+    usual = {"name": "run", "signature": identity, "status": Status.FINISHED, "environment": given}
+    return RunRecord(config=config, **{**usual, **fields})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "experiment=gpu_crossover model.depth=4 device=cpu name=x data_root='a folder' checkpoint.keep_best=loss",
+        "model=mlp model.hidden=[3,4] optimizer=sgd optimizer.momentum=0.5 early_stop.metric=loss seed=7",
+        "model=custom model._target_=a.B +model.width=3 +model.names=[x,'y z'] dataset=fake",
+    ],
+)
+def test_command_gives_the_run_s_own_cell(words: str) -> None:
+    config = composed(*shlex.split(words))
+    found = reproduce(stored(config))
+    assert found.is_proved
+    assert found.remarks == ()
+    assert found.command[:3] == ("python", "-m", "runmanager")
+    again = composed(*found.command[3:])
+    elsewhere = {"name": None, "output_root": "outputs"}
+    assert {**again, **elsewhere} == {**config, **elsewhere}
+    assert "name=" not in found.line
+    assert tuple(shlex.split(found.line)) == found.command
+
+
+def test_seeds_of_a_cell_are_one_command() -> None:
+    config = composed("seed=3", "lr=0.5")
+    found = reproduce(stored(config), seeds=[3, 4, 3])
+    assert found.command == ("python", "-m", "runmanager", "-m", "lr=0.5", "seed=3,4")
+
+
+def test_run_that_today_refuses_has_the_command_that_was_given() -> None:
+    config = composed()
+    gone = {**config, "model": {"name": "cnn", "wings": 2}}
+    found = reproduce(stored(gone))
+    assert not found.is_proved
+    assert found.command == ("python", "-m", "runmanager", "-m", "lr=1,2")
+    assert "Today's settings refuse it" in found.remarks[0]
+    assert "wings" in found.remarks[0]
+
+
+def test_run_that_lacks_a_setting_of_today_is_another_cell() -> None:
+    config = composed()
+    older = {**config, "measure": {"name": "single"}}
+    found = reproduce(stored(older))
+    assert not found.is_proved
+    assert "another cell" in found.remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [({"config": {"lr": 1}}, "a loop of its own"), ({"session": "abc"}, "took turns with other runs")],
+)
+def test_runs_that_no_command_makes_alone_say_so(fields: dict[str, Any], said: str) -> None:
+    record = msgspec.structs.replace(stored(composed()), **fields)
+    found = reproduce(record)
+    assert found.command == record.environment.command
+    assert not found.is_proved
+    assert said in found.remarks[0]
+
+
+def test_environment_today_keeps_what_only_a_run_finds_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a folder's commit is asked for once a process
+    monkeypatch.setenv("RUNMANAGER_COMMIT", "abc-dirty")
+    then = Environment(host="then", cpu_model="Zen", device_name="Zen", torch_threads=5, cuda="13.2", python="3.0")
+    today = environment_today(then)
+    assert (today.torch_threads, today.cuda) == (5, "13.2")
+    assert (today.commit, today.commit_clean) == ("abc", False)
+    assert today.device_name == today.cpu_model != "Zen"
+    assert today.python != "3.0"
+    assert today.host != "then"
+
+
+def test_gpu_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    then = Environment(cpu_model="Zen", device_name="NVIDIA H200")
+    for found, said in (([], "no NVIDIA GPU found"), (["NVIDIA H200"], "NVIDIA H200"), (["Tesla"] * 2, "Tesla")):
+        monkeypatch.setattr("runmanager.app.reproducing.gpu_names", lambda found=found: found)
+        assert environment_today(then).device_name == said
+
+
+def test_driver_names_its_gpus(tmp_path: Path) -> None:
+    for number, model in enumerate(("NVIDIA H200", "NVIDIA A100-SXM4-80GB")):
+        folder = tmp_path / f"0000:0{number}:00.0"
+        folder.mkdir()
+        (folder / "information").write_text(f"Model: \t\t {model}\nIRQ:   \t\t 11\nDevice Minor: \t {number}\n")
+    assert gpu_names(driver=tmp_path) == ["NVIDIA H200", "NVIDIA A100-SXM4-80GB"]
+    assert gpu_names(driver=tmp_path / "nothing") == []

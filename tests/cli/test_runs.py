@@ -1,0 +1,133 @@
+"""Tests of the commands on single runs, and of best, report and export: thin, and refusing what cannot be."""
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runmanager.records.paths import SweepPaths
+
+
+@pytest.fixture(autouse=True)
+def commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git need not be asked: this is no test of it."""
+    monkeypatch.setenv("RUNMANAGER_COMMIT", "abc")
+
+
+def test_show_tells_of_a_run_named_by_any_part(command: Callable, sweep: SweepPaths) -> None:
+    name = next(path.name for path in sweep.runs.iterdir() if "batch_size=100,device=cpu" in path.name)
+    texts = {command("show", asked).out for asked in ("batch_size=100,device=cpu", name.rpartition("-")[2], name)}
+    assert len(texts) == 1
+    (text,) = texts
+    assert text.startswith(f"{name}: finished\n")
+    assert "  batch_size   100\n" in text
+    several = command("show", "batch_size=100,")
+    assert (several.status, several.out) == (2, "")
+    assert several.err.count("\n") == 1
+    assert several.err.count("grid/batch_size=100,device=") == 2
+
+
+def test_diff_tells_what_differs_alone(command: Callable, sweep: SweepPaths) -> None:
+    sides = "grid/batch_size=100,device=cpu", "grid/batch_size=1000,device=cpu"
+    text = command("diff", *sides).out
+    assert "  batch_size  100  1000\n" in text
+    assert "device" not in text.partition("Settings")[2]
+    assert "Of one run each" in text
+    plain = json.loads(command("diff", *sides, "--format", "json").out)
+    assert plain["settings"] == {"batch_size": [100, 1000]}
+    assert "Nothing differs." in command("diff", sides[0], sides[0]).out
+
+
+def test_reproduce_of_an_own_loop_shows_what_was_given_and_what_is_another_today(
+    command: Callable, sweep: SweepPaths
+) -> None:
+    done = command("reproduce", "batch_size=100,device=cpu")
+    assert done.status == 0
+    assert "a loop of its own" in done.out
+    hardware = done.out.partition("Hardware\n")[2]
+    assert "then" in hardware
+    assert "today" in hardware
+    assert "  Host " in hardware
+
+
+def test_best_is_shown_with_doubt_command_and_weights(command: Callable, sweep: SweepPaths) -> None:
+    text = command("best", "grid").out
+    assert text.startswith("grid: the best val_accuracy is 0.8800 (n=1) with batch_size=100, device=cpu.")
+    assert "not known: too few runs" in text
+    assert "none were kept" in text
+    plain = json.loads(command("best", "grid", "--where", "batch_size>100", "--format", "json").out)
+    assert plain["best"]["settings"] == {"batch_size": 1000, "device": "cpu"}
+    assert plain["runner_up"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["best", "grid", "--metric", "acuracy"], "did you mean accuracy?"),
+        (["best", "grid", "--where", "devise==cpu"], "did you mean device?"),
+        (["best", "grid", "--where", "device==cuda"], "no finished run"),
+        (["show", "nothing"], "the beginning of a run's name"),
+        (["export", "grid", "--to", "parquet", "--uri", "x"], "`--uri` must go with --to mlflow"),
+        (["export", "grid", "--to", "mlflow", "--folder", "x"], "`--folder` must go with --to wandb or parquet"),
+        (["export", "grid"], "Missing option '--to'"),
+        (["table", "grid", "--pivot", "lr"], "must be ROWS:COLUMNS"),
+        (["table", "grid", "--where", "lr=1"], "equality is written =="),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_status_2(
+    command: Callable, sweep: SweepPaths, words: list[str], said: str
+) -> None:
+    done = command(*words)
+    assert (done.status, done.out) == (2, "")
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_report_is_made_anew(command: Callable, sweep: SweepPaths) -> None:
+    done = command("report", "grid")
+    assert done.out.startswith("outputs/grid/report.html\n")
+    assert "<html" in sweep.report.read_text()
+    assert sweep.results("csv").exists()
+
+
+def test_export_says_what_it_wrote_or_what_it_needs(command: Callable, sweep: SweepPaths, tmp_path: Path) -> None:
+    done = command("export", "grid", "--to", "parquet", "--folder", str(tmp_path / "out"))
+    if importlib.util.find_spec("pyarrow") is None:
+        assert done.status == 2
+        assert "pip install 'torch-runmanager[parquet]'" in done.err
+    else:
+        assert done.out.startswith("4 runs written to ")
+        assert (tmp_path / "out" / "runs.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("runmanager ta", ["table"]),
+        ("runmanager table gr", ["grid"]),
+        ("runmanager best ", ["grid"]),
+        ("runmanager show grid/batch_size=100,device=cp", ["grid/batch_size=100,device=cpu-"]),
+        ("runmanager diff DIGITS", ["DIGITS"]),
+        ("runmanager table grid --form", ["--format"]),
+    ],
+)
+def test_shell_completes_commands_sweeps_and_runs(
+    command: Callable, sweep: SweepPaths, monkeypatch: pytest.MonkeyPatch, typed: str, offered: list[str]
+) -> None:
+    digits = sorted(sweep.runs.iterdir())[0].name.rpartition("-")[2]
+    typed, offered = typed.replace("DIGITS", digits[:6]), [each.replace("DIGITS", digits) for each in offered]
+    monkeypatch.setenv("_RUNMANAGER_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
+    found = command().out.split()
+    assert len(found) == len(offered)
+    assert all(one.startswith(start) for one, start in zip(found, offered, strict=True))
+
+
+def test_shell_script_for_completion_is_shown(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    done = command("--show-completion", "zsh")
+    assert done.status == 0
+    assert "#compdef runmanager" in done.out

@@ -1,0 +1,159 @@
+"""Tests of the best cell: which it is, how sure that is, and that nothing is claimed too surely."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from runmanager.errors import UsageError
+from runmanager.records.run import EpochRecord
+from runmanager.records.states import Reason, Status
+from runmanager.records.store import SweepContents
+from runmanager.results.account import as_text
+from runmanager.results.best import best_headline, best_sections, best_to_json, find_best
+
+OPTIONS: dict[str, Any] = {"metric": "val_accuracy"}
+
+
+def reaching(accuracy: float, *, seconds: float = 2.0) -> list[EpochRecord]:
+    return [
+        EpochRecord(
+            epoch=number,
+            val_accuracy=accuracy * number / 6,
+            epoch_seconds=seconds,
+            samples=1000,
+            warmup=number == 1,
+        )
+        for number in range(1, 7)
+    ]
+
+
+@pytest.fixture
+def seeds(contents: Callable[..., SweepContents]) -> Callable[..., SweepContents]:
+    """A sweep with the accuracies that each learning rate's seeds reached."""
+
+    def make(**reached: Sequence[float]) -> SweepContents:
+        return contents(
+            *(
+                ({"lr": lr, "seed": seed}, reaching(accuracy), {})
+                for lr, accuracies in reached.items()
+                for seed, accuracy in enumerate(accuracies)
+            )
+        )
+
+    return make
+
+
+def test_best_is_the_best_mean_not_the_best_run(seeds: Callable[..., SweepContents]) -> None:
+    found = find_best(seeds(low=[0.80, 0.81, 0.79], high=[0.90, 0.91, 0.89], lucky=[0.95, 0.70, 0.72]), None, **OPTIONS)
+    assert found.winner.settings == {"lr": "high"}
+    assert best_headline(found) == "the best val_accuracy is 0.9000 ± 0.0100 (n=3) with lr=high."
+    assert [run.record.config["seed"] for run, _ in found.winner.runs] == [1, 0, 2]
+
+
+def test_clear_winner_is_said_to_be_one(seeds: Callable[..., SweepContents]) -> None:
+    found = find_best(seeds(low=[0.60, 0.61, 0.62], high=[0.90, 0.905, 0.91]), None, **OPTIONS)
+    assert found.verdict == "better"
+    assert "outside the noise" in " ".join(found.sentences())
+
+
+def test_runner_up_within_the_noise_is_said_to_be_so(seeds: Callable[..., SweepContents]) -> None:
+    found = find_best(seeds(one=[0.85, 0.95, 0.90], two=[0.86, 0.94, 0.89]), None, **OPTIONS)
+    assert found.verdict == "no difference"
+    assert "within the noise: the two cannot be told apart" in " ".join(found.sentences())
+
+
+def test_one_run_a_cell_is_no_certainty(seeds: Callable[..., SweepContents]) -> None:
+    found = find_best(seeds(one=[0.99], two=[0.10]), None, **OPTIONS)
+    assert found.verdict == "not measured"
+    said = " ".join(found.sentences())
+    assert "not known: too few runs" in said
+    assert "add seeds" in said
+
+
+def test_who_picks_the_best_of_many_is_warned(seeds: Callable[..., SweepContents]) -> None:
+    two = find_best(seeds(a=[0.5], b=[0.6]), None, **OPTIONS)
+    assert "after looking" not in " ".join(two.sentences())
+    three = find_best(seeds(a=[0.5], b=[0.6], c=[0.7]), None, **OPTIONS)
+    assert "The best of 3 cells was picked after looking" in " ".join(three.sentences())
+
+
+def test_cells_of_the_same_mean_are_counted(seeds: Callable[..., SweepContents]) -> None:
+    assert "1 other cell has the very same mean." in find_best(seeds(a=[0.5], b=[0.5]), None, **OPTIONS).sentences()
+    three = find_best(seeds(a=[0.5], b=[0.5], c=[0.5], d=[0.1]), None, **OPTIONS)
+    assert "2 other cells have the very same mean." in three.sentences()
+
+
+def test_less_is_better_of_times_and_losses(contents: Callable[..., SweepContents]) -> None:
+    sweep = contents(
+        ({"lr": 1}, reaching(0.9, seconds=4.0), {}),
+        ({"lr": 2}, reaching(0.5, seconds=1.0), {}),
+    )
+    assert find_best(sweep, None, metric="epoch_seconds").winner.settings == {"lr": 2}
+    assert find_best(sweep, None, metric="samples_per_second").winner.settings == {"lr": 2}
+
+
+def test_cells_of_which_not_every_run_has_the_metric_are_left_out(contents: Callable[..., SweepContents]) -> None:
+    sweep = contents(
+        ({"lr": 1, "seed": 0}, reaching(0.9, seconds=1.0), {}),
+        ({"lr": 1, "seed": 1}, reaching(0.3, seconds=1.0), {}),  # never gets there
+        ({"lr": 2, "seed": 0}, reaching(0.9, seconds=9.0), {}),
+    )
+    found = find_best(sweep, None, metric="time_to_accuracy=0.8")
+    assert found.winner.settings == {"lr": 2}
+    assert found.num_left_out == 1
+    assert "1 cell is left out" in as_text("", best_sections(found))
+    with pytest.raises(UsageError, match=r"got 'time_to_accuracy=0\.99' and a run without it in every cell"):
+        find_best(sweep, None, metric="time_to_accuracy=0.99")
+
+
+def test_unfinished_runs_do_not_count_and_are_said(contents: Callable[..., SweepContents]) -> None:
+    failed = {"status": Status.FAILED, "reason": Reason.EXCEPTION}
+    sweep = contents(
+        ({"lr": 1, "seed": 0}, reaching(0.5), {}),
+        ({"lr": 1, "seed": 1}, reaching(0.9), failed),
+        ({"lr": 2, "seed": 0}, reaching(0.99), failed),
+    )
+    found = find_best(sweep, None, **OPTIONS)
+    assert (found.winner.settings, found.num_cells, found.winner.num_unfinished) == ({"lr": 1}, 1, 1)
+    assert found.sentences() == ["It is the only cell with this metric: there is no other to be better than."]
+    assert "1 more of its runs did not finish." in as_text("", best_sections(found))
+    with pytest.raises(UsageError, match="no finished run"):
+        find_best(contents(({"lr": 1}, reaching(0.5), failed)), None, **OPTIONS)
+
+
+def test_only_the_asked_runs_are_looked_at(seeds: Callable[..., SweepContents]) -> None:
+    sweep = seeds(one=[0.5], two=[0.9])
+    assert find_best(sweep, None, folders={sweep.runs[0].paths.name}, **OPTIONS).winner.settings == {"lr": "one"}
+
+
+def test_unknown_metric_is_refused(seeds: Callable[..., SweepContents]) -> None:
+    with pytest.raises(UsageError, match=r"did you mean val_accuracy\?"):
+        find_best(seeds(one=[0.5]), None, metric="val_acuracy")
+
+
+def test_json_has_it_all(seeds: Callable[..., SweepContents]) -> None:
+    found = find_best(seeds(one=[0.5], two=[0.6]), None, **OPTIONS)
+    plain = json.loads(best_to_json(found, command=["python"]))
+    assert plain["best"]["settings"] == {"lr": "two"}
+    assert plain["best"]["deviation"] is None
+    assert plain["best"]["runs"][0]["value"] == plain["best"]["mean"] == 0.6
+    assert plain["runner_up"]["settings"] == {"lr": "one"}
+    assert (plain["verdict"], plain["num_cells"], plain["command"]) == ("not measured", 2, ["python"])
+
+
+def test_weights_are_named_where_they_are(sweep: Any) -> None:
+    name = sweep.run({"lr": 1}, reaching(0.9))
+    paths = sweep.paths.run(name)
+    from runmanager.results.reading import read_results
+
+    def said() -> str:
+        return as_text("", best_sections(find_best(*read_results(sweep.paths), **OPTIONS)))
+
+    assert "none were kept" in said()
+    paths.checkpoint.touch()
+    assert f"{paths.checkpoint}\n" in said()
+    assert f"load_model('{sweep.paths.root}/{name}')" in said()
+    paths.best.touch()
+    assert f"load_model('{sweep.paths.root}/{name}', best=True)" in said()
