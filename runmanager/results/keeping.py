@@ -1,13 +1,14 @@
 """What the table needs of runs that have ended, kept in one file a sweep: they are not read again while they stay.
 
 A summary is taken from the file only while the run's own files are what they were: changed at the same times, as long,
-and the same inodes. The file decides nothing else. One that is damaged, foreign, or of another version of this program
-counts as none, and where none can be written every run is read each time.
+and the same inodes. The file decides nothing else. One that is damaged (it has a checksum), foreign, or of another
+version of this program counts as none, and where none can be written every run is read each time.
 """
 
 import contextlib
 import hashlib
 import os
+import zlib
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,7 @@ __all__ = ["KeptRun", "Marks", "is_settled", "keep", "kept_runs", "marks_of"]
 Marks = tuple[FileMark | None, FileMark | None]
 """The marks of a run's record and of its epochs."""
 
+_CHECKSUM = 4  # bytes before the rest: what a disk spoiled may still be read, and would be other numbers
 _SETTLED_NS = 2 * 10**9  # a file that is younger may change again without another time
 _FEW = 100  # runs that are read as soon as the file would be
 _SHARE = 50  # one run in so many, at least, must be new for the file to be worth writing
@@ -66,8 +68,11 @@ def is_settled(run: StoredRun, marks: Marks, *, now_ns: int) -> bool:
 def kept_runs(paths: SweepPaths) -> dict[str, KeptRun]:
     """What is kept of a sweep's runs, by the name of their folder; nothing where there is no file that serves."""
     try:
-        kept = _DECODER.decode(content_of(paths.summaries))
-    except (OSError, msgspec.MsgspecError, RecursionError):
+        content = memoryview(content_of(paths.summaries))
+        if _checksum(content[_CHECKSUM:]) != content[:_CHECKSUM]:
+            return {}
+        kept = _DECODER.decode(content[_CHECKSUM:])
+    except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
         return {}
     return {run.summary.folder: run for run in kept.runs} if kept.made_by == _made_by() else {}
 
@@ -76,7 +81,12 @@ def keep(paths: SweepPaths, runs: Sequence[KeptRun], *, num_new: int) -> None:
     """Keep these for the next reading, if so many are new that it is worth it. Two writers at a time are safe."""
     if num_new >= max(_FEW, len(runs) / _SHARE):
         with contextlib.suppress(OSError):  # a full disk, or somebody who may only read here
-            replace_file(paths.summaries, msgspec.msgpack.encode(_File(_made_by(), list(runs))))
+            content = msgspec.msgpack.encode(_File(_made_by(), list(runs)))
+            replace_file(paths.summaries, _checksum(content) + content)
+
+
+def _checksum(content: bytes | memoryview) -> bytes:
+    return zlib.crc32(content).to_bytes(_CHECKSUM, "big")
 
 
 @cache

@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,12 +131,21 @@ def test_only_what_has_ended_and_lain_still_is_kept(sweep: SweepPaths, read_agai
     assert read_again == [first(sweep).name]
 
 
+def summed(content: bytes) -> bytes:
+    """With a checksum that fits."""
+    return zlib.crc32(content).to_bytes(4, "big") + content
+
+
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda _: b"",
     "torn": lambda data: data[:-7],
     "zeros": lambda data: bytes(len(data)),
-    "foreign": lambda _: msgspec.msgpack.encode(["somebody", [1, 2]]),
-    "of another version": lambda data: data.replace(msgspec.msgpack.decode(data)[0].encode(), b"x" * 64),
+    "of other numbers": lambda data: data.replace(b"finished", b"finishes"),
+    "no text": lambda data: summed(data[4:].replace(b"finished", b"\xff" * 8)),
+    "foreign": lambda _: summed(msgspec.msgpack.encode(["somebody", [1, 2]])),
+    "of another version": lambda data: summed(
+        data[4:].replace(msgspec.msgpack.decode(data[4:])[0].encode(), b"x" * 64)
+    ),
 }
 
 
