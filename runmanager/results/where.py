@@ -13,7 +13,10 @@ from runmanager.errors import UsageError
 __all__ = ["LISTED", "Condition", "parse_condition"]
 
 LISTED = "`runmanager table SWEEP --format csv` has every column, `runmanager show RUN` every setting."
+_LONGEST = 200  # characters of it that an error repeats
+_DEEPEST = 50  # conditions in one another: nobody writes so many, and Python follows no more than some hundreds
 _WAY_OUT = "as in 'device==cuda and lr<0.1'"
+_TOO_DEEP = f"more than {_DEEPEST} parts of it are in one another"
 _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -56,15 +59,21 @@ def parse_condition(text: str) -> Condition:
     """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError):
         raise _unreadable(text, _cause(text)) from None
+    except (RecursionError, MemoryError):
+        raise _unreadable(text, _TOO_DEEP) from None
     words: dict[str, None] = {}
-    _read(tree, text, words)
+    try:
+        _read(tree, text, words)
+    except RecursionError:  # a name or a sum of thousands of parts
+        raise _unreadable(text, _TOO_DEEP) from None
     return Condition(text, tuple(words), tree)
 
 
 def _unreadable(text: str, cause: str) -> UsageError:
-    return UsageError(f"`--where` must be a condition, got {text!r}: {cause}; {_WAY_OUT}.")
+    shown = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return UsageError(f"`--where` must be a condition, got {shown!r}: {cause}; {_WAY_OUT}.")
 
 
 def _cause(text: str) -> str:
@@ -73,13 +82,16 @@ def _cause(text: str) -> str:
     return "it breaks off, or a value like 'cuda:1' or '2026-11-01' lacks its quotes"
 
 
-def _read(node: ast.expr, text: str, words: dict[str, None]) -> None:
-    """Collect the words, and refuse what a condition does not have."""
-    if isinstance(node, ast.BoolOp):
+def _read(node: ast.expr, text: str, words: dict[str, None], *, depth: int = 0, is_operand: bool = False) -> None:
+    """Collect the words, and refuse what a condition does not have; conditions are no values, so none compares them."""
+    if depth > _DEEPEST:
+        raise _unreadable(text, _TOO_DEEP)
+    of_values = isinstance(node, ast.Compare | ast.List | ast.Tuple)
+    if isinstance(node, ast.BoolOp) and not is_operand:
         parts: Sequence[ast.expr] = node.values
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) and not is_operand:
         parts = [node.operand]
-    elif isinstance(node, ast.Compare):
+    elif isinstance(node, ast.Compare) and not is_operand:
         if any(type(each) not in _COMPARISONS for each in node.ops):
             raise _unreadable(text, "`is` is no comparison of it")
         parts = [node.left, *node.comparators]
@@ -98,9 +110,9 @@ def _read(node: ast.expr, text: str, words: dict[str, None]) -> None:
     elif _is_constant(node):
         return
     else:
-        raise _unreadable(text, f"{ast.unparse(node)!r} is neither a comparison, a column nor a value")
+        raise _unreadable(text, f"{ast.unparse(node)[:_LONGEST]!r} is neither a comparison, a column nor a value")
     for part in parts:
-        _read(part, text, words)
+        _read(part, text, words, depth=depth + 1, is_operand=of_values)
 
 
 def _is_member_of_one(how: ast.cmpop, what: ast.expr) -> bool:
@@ -109,17 +121,20 @@ def _is_member_of_one(how: ast.cmpop, what: ast.expr) -> bool:
 
 
 def _word(node: ast.expr) -> str | None:
-    """`model.name` of a name or of names joined by dots; None of anything else."""
+    """`model.name` or `val/loss` of names joined so, as tags of event files are; None of anything else."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and (before := _word(node.value)) is not None:
         return f"{before}.{node.attr}"
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        before, after = _word(node.left), _word(node.right)
+        return None if before is None or after is None else f"{before}/{after}"
     return None
 
 
 def _is_constant(node: ast.expr) -> bool:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-        return isinstance(node.operand, ast.Constant) and isinstance(node.operand.value, int | float)
+        return isinstance(node.operand, ast.Constant) and type(node.operand.value) in (int, float)  # no truth value
     return isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | bool)
 
 

@@ -77,6 +77,13 @@ def test_comparison_with_a_missing_value_is_false(text: str) -> None:
     assert holds(f"not {text}")
 
 
+def test_a_tag_of_event_files_is_named_as_it_is() -> None:
+    condition = parse_condition("val/loss < 0.5 and time.s/data/a > 1")
+    assert condition.words == ("val/loss", "time.s/data/a")
+    row = {"val/loss": 0.4, "time.s/data/a": 2}
+    assert condition.over({name: name for name in row})(row)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -100,6 +107,15 @@ def test_comparison_with_a_missing_value_is_false(text: str) -> None:
         ("lr.__class__ == 1", "got 'lr.__class__'"),
         ("[lr for lr in run]", "is neither"),
         ("(" * 2000, "it breaks off"),
+        ("not " * 500 + "lr", "are in one another"),
+        ("lr" + ".a" * 5000 + " == 1", "are in one another"),
+        ("lr == " + "1+" * 5000 + "1", "are in one another"),
+        ("lr == -True", "'-True' is neither"),
+        ("(lr < 1) == contended", "'lr < 1' is neither"),
+        ("[lr < 1] == hidden", "'lr < 1' is neither"),
+        ("lr == (not contended)", "'not contended' is neither"),
+        ("lr/2 > 1", "'lr / 2' is neither"),
+        ("val/loss < 1", "got 'val/loss'"),
     ],
 )
 def test_what_is_no_condition_is_refused_in_one_line(text: str, said: str) -> None:
