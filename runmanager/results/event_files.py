@@ -7,6 +7,7 @@ fields and types are those of tensorboard/compat/proto. Programs write the same 
 event but its time, step and value is the same: what was read of it once is looked up.
 """
 
+import stat
 import struct
 from array import array
 from collections.abc import Iterable
@@ -61,11 +62,17 @@ def is_event_file(name: str) -> bool:
 
 
 def read_event_files(paths: Iterable[Path]) -> EventFolder:
-    """What these files of one folder hold, in their order. Raises `OSError`."""
+    """What these files of one folder hold, in their order; of one that cannot be read, that it cannot."""
     reader = _Reader()
     for path in paths:
-        with path.open("rb") as file:
-            reader.read(file, path)
+        try:
+            if not stat.S_ISREG(path.stat().st_mode):
+                reader.found.damage.append(f"{path} is no file")  # who opened a pipe would wait for its other end
+                continue
+            with path.open("rb") as file:
+                reader.read(file, path)
+        except OSError as error:
+            reader.found.damage.append(f"{path} cannot be read: {error.strerror or error}")
     return reader.found
 
 
@@ -142,9 +149,10 @@ class _Reader:
                 step = value if value < _SIGN else value - 2 * _SIGN
             elif kind == 5 and isinstance(value, bytes):
                 summaries.append(value)
-        values = [value for summary in summaries for kind, value in fields(summary) if kind == 1]
+        values = [
+            value for summary in summaries for kind, value in fields(summary) if kind == 1 and isinstance(value, bytes)
+        ]
         for value in values:
-            assert isinstance(value, bytes)
             tag, number, layout = self._scalar(value)
             if number is None:
                 continue

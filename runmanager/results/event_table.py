@@ -30,11 +30,15 @@ def read_event_folders(root: Path) -> dict[str, EventFolder]:
     if not root.is_dir():
         raise UsageError(f"`--events` must have a folder, got '{root}', which is none; name that of the event files.")
     found: dict[str, EventFolder] = {}
-    for folder, below, names in os.walk(root):
+    unread: list[OSError] = []
+    for folder, below, names in os.walk(root, onerror=unread.append):
         below.sort()
         files = [Path(folder, name) for name in sorted(names) if is_event_file(name)]
         if files:
             found[os.path.relpath(folder, root)] = read_event_files(files)
+    for error in unread:
+        line = f"{error.filename} cannot be read: {error.strerror}"
+        found[os.path.relpath(error.filename, root)] = EventFolder(damage=[line])
     if not found:
         raise UsageError(f"`--events` must have a folder with TensorBoard's event files, got none in '{root}'.")
     return dict(sorted(found.items()))

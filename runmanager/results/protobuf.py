@@ -10,6 +10,7 @@ from runmanager.errors import RecordError
 __all__ = ["fields", "varint"]
 
 _MAX_SHIFT = 63  # a varint has ten bytes at most
+_BITS = (1 << 64) - 1  # of a number: what is beyond them is not looked at
 
 Field = tuple[int, int | bytes]
 
@@ -26,7 +27,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
                 raise RecordError("a number has no end")
     except IndexError:
         raise RecordError("a message ends within a number") from None
-    return number | byte << shift, at + 1
+    return (number | byte << shift) & _BITS, at + 1
 
 
 def fields(data: bytes) -> Iterator[Field]:

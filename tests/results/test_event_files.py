@@ -1,7 +1,9 @@
 """Event files of other programs: what is read is what TensorBoard reads, up to where the file is whole."""
 
 import math
+import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -207,6 +209,36 @@ def test_no_file_ends_the_reading(tmp_path_factory: pytest.TempPathFactory, data
     with path.open("wb") as file:
         RecordWriter(file).write(data)  # whole, whatever is in it
     read_event_files([path])
+
+
+def test_fields_of_another_kind_are_passed_over(tmp_path: Path) -> None:
+    path = write(tmp_path / "tfevents", simple("a", 0.5, 1))
+    odd = [
+        bytes([5 << 3 | 2, 2, 1 << 3, 7]),  # a summary whose value is a number
+        bytes([2 << 3, *[0xFF] * 9, 0x7F]) + simple("b", 2.0).SerializeToString()[9:],  # a step beyond 64 bits: -1
+    ]
+    with path.open("ab") as file:
+        for message in odd:
+            RecordWriter(file).write(message)
+    found = read_event_files([path])
+    assert found.damage == []
+    assert {tag: each.steps.tolist() for tag, each in found.scalars.items()} == {"a": [1], "b": [-1]}
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [(os.mkfifo, "is no file"), (lambda path: path.symlink_to("nowhere"), "cannot be read: No such file")],
+    ids=["a pipe", "a link to nothing"],
+)
+def test_what_cannot_be_read_is_said_and_the_others_are(
+    tmp_path: Path, make: Callable[[Path], None], said: str
+) -> None:
+    paths = [write(tmp_path / "tfevents.1", simple("a", 0.5, 1)), tmp_path / "tfevents.2"]
+    make(paths[1])
+    found = read_event_files(paths)
+    assert found.scalars["a"].values.tolist() == [0.5]
+    assert len(found.damage) == 1
+    assert found.damage[0].startswith(str(paths[1])) and said in found.damage[0]
 
 
 def test_a_record_that_says_it_is_longer_than_any_is_not_awaited(tmp_path: Path) -> None:
