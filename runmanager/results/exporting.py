@@ -45,7 +45,8 @@ def needed_package(name: str, *, extra: str) -> ModuleType:
 def mark_of_run(run: StoredRun) -> str:
     """What changes whenever a run's results do: an export of the same mark is the same."""
     record = run.record
-    return f"{record.signature} attempt={record.attempt} status={record.status.value} epochs={len(run.epochs)}"
+    times = f"started={record.started_at} ended={record.ended_at}"  # the same cell may be run again, elsewhere or anew
+    return f"{record.signature} attempt={record.attempt} status={record.status.value} epochs={len(run.epochs)} {times}"
 
 
 def metrics_of(epoch: EpochRecord) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """Tests of the exports: what is in them, that a second one adds nothing, and what a missing package comes to."""
 
+import dataclasses
 import importlib
 import importlib.util
 import sys
@@ -7,12 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from runmanager.errors import UsageError
 from runmanager.records.paths import SweepPaths
 from runmanager.records.run import EpochRecord
 from runmanager.records.states import Reason, Status
+from runmanager.results.exporting import mark_of_run
 from runmanager.results.reading import read_results
 from runmanager.results.to_mlflow import export_to_mlflow
 from runmanager.results.to_parquet import export_to_parquet
@@ -50,6 +53,13 @@ def test_missing_package_is_one_line_with_its_cure(
     assert str(refused.value) == (
         f"`--to {extra}` must find the package {package}, got none; pip install 'torch-runmanager[{extra}]'."
     )
+
+
+def test_a_cell_that_was_run_again_has_another_mark(stored: SweepPaths) -> None:
+    run = read_results(stored)[0].runs[0]
+    again = msgspec.structs.replace(run.record, ended_at="2030-01-01T00:00:00+00:00")
+    assert mark_of_run(run) == mark_of_run(dataclasses.replace(run))
+    assert mark_of_run(run) != mark_of_run(dataclasses.replace(run, record=again))
 
 
 @needs("pyarrow")
