@@ -8,6 +8,7 @@ import typer
 
 from runmanager.cli.arguments import RunName, SweepName
 from runmanager.cli.printing import print_text, warn_of_damage
+from runmanager.errors import UsageError
 from runmanager.records.location import find_run, find_sweep
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def best(
     contents, plan = read_results(paths)
     rows = view.of(contents, plan).rows
     folders = {PurePath(row["run_dir"]).name for row in rows if row["run_dir"] is not None}
+    if where is not None and not folders:
+        raise UsageError(f"`--where` must hold for a run of {paths.name}, got '{where}', which holds for none.")
     found = find_best(contents, plan, metric=metric, folders=folders)
     runs = [run.record for run, _ in found.winner.runs]
     command = command_for(runs[0], seeds=sorted([run.config.get("seed") for run in runs], key=rank))
