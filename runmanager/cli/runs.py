@@ -109,8 +109,8 @@ def best(
     found = find_best(contents, plan, metric=metric, folders=folders)
     runs = [run.record for run, _ in found.winner.runs]
     command = command_for(runs[0], seeds=sorted([run.config.get("seed") for run in runs], key=rank))
+    warn_of_damage([each.message for each in contents.damaged])
     if format_ is RunFormat.JSON:
-        warn_of_damage([each.message for each in contents.damaged])
         print_text(best_to_json(found, command=command.command))
     else:
         said = [*best_sections(found), Section("Command", lines=[command.line, *command.remarks])]

@@ -222,9 +222,14 @@ _MEASURED = frozenset(
 )
 
 
+_UNREADABLE = 1e12  # from here on nobody counts the digits, as of a loss that is about to be infinite
+
+
 def _four_digits(value: float) -> str:
     if not math.isfinite(value):
         return str(value)
+    if abs(value) >= _UNREADABLE:
+        return f"{value:.4g}"
     if abs(value) >= 1000:
         return f"{float(f'{value:.4g}'):,.0f}"
     return f"{value:#.4g}".rstrip(".") if abs(value) >= 1e-3 else f"{value:.4g}"

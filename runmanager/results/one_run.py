@@ -46,6 +46,7 @@ def sections_of(run: StoredRun) -> list[Section]:
         Section("Measured", _measurement_rows(record)),
         Section("Environment", _environment_rows(record)),
         Section("Earlier attempts", _attempt_rows(record), lines=said_of_attempts(record)),
+        Section("Done otherwise than asked", lines=record.deviations),
         Section("Notes", lines=record.notes),
         Section("Files", _file_rows(run.paths)),
         _tail_section(run.paths.error, _ERROR_LINES),

@@ -38,13 +38,16 @@ _LEFT_OUT_LAST = ("baseline", "candidate")
 def results_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) -> "RenderableType":
     """The first `limit` rows of a results table (all for None), within `width` columns of the terminal.
 
-    Where the settings alone are too many for the room, the run's name stands for them.
+    Where the settings alone are too many for the room, the run's name stands for them; the rows of a pivot are no runs,
+    and its last columns give way.
     """
     rows = table.rows[:limit]
     names = human_columns(table)
     columns = _columns(table, rows, names)
     giving_way = (*reversed(table.foreign), *_LEFT_OUT_FIRST)
-    if _tightest(columns, giving_way) > width:
+    if not all("run" in row for row in rows):
+        giving_way = tuple(reversed(names[1:]))
+    elif _tightest(columns, giving_way) > width:
         names = ["run", *(name for name in names if name not in ("run", *table.settings))]
         columns = _columns(table, rows, names)
     return _rendered(

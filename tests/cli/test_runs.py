@@ -60,6 +60,8 @@ def test_best_is_shown_with_doubt_command_and_weights(command: Callable, sweep: 
     plain = json.loads(command("best", "grid", "--where", "batch_size>100", "--format", "json").out)
     assert plain["best"]["settings"] == {"batch_size": 1000, "device": "cpu"}
     assert plain["runner_up"] is None
+    next(sweep.runs.iterdir()).joinpath("run.json").write_text("{")
+    assert "warning: not read: " in command("best", "grid").err
 
 
 @pytest.mark.parametrize(

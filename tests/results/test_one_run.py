@@ -45,6 +45,11 @@ def test_says_everything_in_order(said: Callable[..., str]) -> None:
     assert text.endswith("run.log\n  one\n  two\n")
 
 
+def test_what_was_done_otherwise_than_asked_is_said(said: Callable[..., str]) -> None:
+    text = said(deviations=("out of memory with 8 samples at once: steps are made in pieces of 4",))
+    assert "\n\nDone otherwise than asked\n  out of memory with 8 samples" in text
+
+
 def test_what_is_not_there_has_no_section(said: Callable[..., str]) -> None:
     text = said(num_epochs=0)
     assert all(f"\n{title}" not in text for title in ("Epochs", "Times", "Notes", "error.txt", "Earlier", "Measured"))

@@ -2,6 +2,7 @@
 
 import io
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -11,6 +12,7 @@ from runmanager.results.comparison import CompareOptions, compare
 from runmanager.results.seeds import collapse_seeds
 from runmanager.results.table import result_rows
 from runmanager.results.terminal import comparison_table, results_table
+from runmanager.results.view import View
 
 CONFIGS = [
     {"lr": 0.01, "batch_size": size, "num_workers": workers, "device": device}
@@ -46,6 +48,24 @@ def test_the_results_fit_80_columns_with_every_number_whole(grid):
     assert "N/A is not measured" in text
     assert "Left out for want of room: peak_memory_bytes" not in text  # nothing was recorded of it
     assert "Left out for want of room: val_loss" in text
+
+
+def test_a_pivot_too_wide_for_the_terminal_loses_its_last_columns_and_says_so(contents, timed):
+    runs = [({"lr": lr / 10, "batch_size": 2**20, "device": "cpu"}, timed([9.0, 2.0]), {}) for lr in range(1, 30)]
+    table = View.read(pivot="batch_size:lr").of(contents(*runs), None)
+    text = printed(results_table(table))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "2.000" in text and "lr=0.1" in text
+    assert "Left out for want of room: lr=2.9, lr=2.8, " in text
+
+
+def test_a_number_of_many_digits_leaves_room_for_the_others(contents, timed):
+    run = (
+        {"lr": 1.0, "batch_size": 1, "device": "cpu"},
+        [msgspec.structs.replace(epoch, loss=3.21e29) for epoch in timed([9.0, 2.0])],
+        {},
+    )
+    assert "3.21e+29" in printed(results_table(result_rows(contents(run), None)), 120)
 
 
 def test_a_wide_terminal_shows_all(grid):
