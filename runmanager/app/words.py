@@ -6,6 +6,7 @@ from typing import Any
 __all__ = ["quoted", "word_of"]
 
 _PLAIN = re.compile(r"[\w./:@-]+", re.ASCII)
+_OF_ANOTHER_TYPE = re.compile(r"null|true|false|[+-]?(inf|nan|[\d_.]+(e[+-]?[\d_]+)?)", re.IGNORECASE | re.ASCII)
 
 
 def word_of(name: str, value: Any) -> str:
@@ -24,7 +25,8 @@ def _text(value: Any) -> str:
         return f"[{','.join(map(_text, value))}]"
     if isinstance(value, dict):
         return f"{{{','.join(f'{key}:{_text(item)}' for key, item in value.items())}}}"
-    return value if _PLAIN.fullmatch(value) else quoted(str(value))
+    is_plain = _PLAIN.fullmatch(value) and not _OF_ANOTHER_TYPE.fullmatch(value)
+    return value if is_plain else quoted(str(value))
 
 
 def quoted(text: str) -> str:
