@@ -9,7 +9,7 @@ import torch
 from runmanager.records.run import EpochRecord
 from runmanager.records.states import Outcome, Reason, Status
 
-__all__ = ["divergence", "is_out_of_memory", "outcome_of", "outcome_of_epochs", "traceback_of"]
+__all__ = ["divergence", "is_out_of_memory", "outcome_of", "outcome_of_epochs", "traceback_of", "writable"]
 
 _OUT_OF_MEMORY_SIGNS = (
     "defaultcpuallocator: can't allocate memory",
@@ -48,7 +48,9 @@ def outcome_of(error: BaseException, *, batch_size: object = None, memory_bytes:
     if isinstance(error, KeyboardInterrupt):
         return Outcome(Status.KILLED, Reason.INTERRUPTED, "interrupted")
     if isinstance(error, SystemExit):
-        return Outcome(Status.FAILED, Reason.EXIT, f"sys.exit({error.code if error.code is not None else ''})")
+        return Outcome(
+            Status.FAILED, Reason.EXIT, f"sys.exit({'' if error.code is None else writable(str(error.code))})"
+        )
     if not is_out_of_memory(error):
         return Outcome(Status.FAILED, Reason.EXCEPTION, _one_line(error))
     facts = []
@@ -72,11 +74,16 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _one_line(error: BaseException) -> str:
-    text = str(error).strip()
+    text = writable(str(error)).strip()
     first = text.splitlines()[0] if text else ""
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 def traceback_of(error: BaseException) -> str:
     """The whole traceback, as for error.txt."""
-    return "".join(traceback.format_exception(error))
+    return writable("".join(traceback.format_exception(error)))
+
+
+def writable(text: str) -> str:
+    """A text that a file can hold: Python's own of files with odd names have characters that no encoding knows."""
+    return text.encode(errors="backslashreplace").decode()

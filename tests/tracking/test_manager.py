@@ -206,6 +206,7 @@ def test_every_epoch_is_in_its_file_before_the_next_begins(
     [
         (ValueError("bad\nvery bad"), ("failed", "exception", "ValueError: bad")),
         (ValueError(), ("failed", "exception", "ValueError")),
+        (ValueError("no file d\udcff"), ("failed", "exception", "ValueError: no file d\\udcff")),
         (MemoryError("all gone"), ("failed", "out_of_memory", None)),
         (torch.OutOfMemoryError("CUDA out of memory"), ("failed", "out_of_memory", None)),
         (SystemExit(3), ("failed", "exit", "sys.exit(3)")),
@@ -227,6 +228,7 @@ def test_what_leaves_the_body_is_the_runs_end_and_is_raised(
         for epoch in run.epochs(3):
             epoch.track(torch.tensor(1.0), samples=1)
             if epoch.number == 2:
+                run.note(str(error))  # as of what could not be done on the way
                 raise error
     assert raised.value is error
     stored = only_run()
