@@ -12,7 +12,7 @@ from runmanager.results.matching import Match, Matches, match_sides
 from runmanager.results.metrics import THROUGHPUT, Metric
 from runmanager.results.options import CompareOptions
 from runmanager.results.pairing import varying_axes
-from runmanager.results.table import damage_notes, deviation_notes
+from runmanager.results.table import damage_notes
 
 __all__ = ["CompareOptions", "compare", "compare_matches", "with_numbered_reasons"]
 
@@ -44,11 +44,7 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
         rows=rows,
         settings=tuple(settings.values()),
         shown=(*varying, *_shown(matches)),
-        notes=(
-            *_nothing_to_compare(matches),
-            *deviation_notes([(run.record.name, run.record.deviations) for run in sweep.runs]),
-            *damage_notes(sweep.damaged),
-        ),
+        notes=(*_nothing_to_compare(matches), *damage_notes(sweep.damaged)),
         legend=_legend(matches),
     )
 

@@ -22,7 +22,7 @@ from runmanager.results.columns import (
 from runmanager.results.contention import contention
 from runmanager.results.summary import SUMMARY_COLUMNS, RunSummary, SweepSummary, summarize
 
-__all__ = ["Table", "damage_notes", "deviation_notes", "epoch_rows", "result_rows"]
+__all__ = ["Table", "damage_notes", "epoch_rows", "result_rows"]
 
 LEGEND = (
     f"{MISSING} is not measured or not set. Times and throughput are medians over the measured epochs: warm-up epochs "
@@ -71,7 +71,7 @@ def result_rows(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *
         notes=(
             *_warmup_notes(runs),
             *_attempt_notes(runs),
-            *deviation_notes([(run.name, run.deviations) for run in runs]),
+            *_deviation_notes(runs),
             *_contention_notes(rows),
             *_sight_notes(runs),
             *damage_notes(summary.damaged),
@@ -155,9 +155,9 @@ def _attempt_notes(runs: Sequence[RunSummary]) -> list[str]:
     return _first(lines, "So it is of {} more runs or stretches of epochs.")
 
 
-def deviation_notes(runs: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
-    """What runs did otherwise than their settings ask: their names, and lines about it."""
-    lines = [f"{name}: {line}." for name, deviations in runs for line in deviations]
+def _deviation_notes(runs: Sequence[RunSummary]) -> list[str]:
+    """What runs did otherwise than their settings ask."""
+    lines = [f"{run.name}: {line}." for run in runs for line in run.deviations]
     return _first(lines, "Like these: {} more, in the runs' run.json.")
 
 

@@ -96,11 +96,7 @@ def _read(node: ast.expr, text: str, words: dict[str, None], *, depth: int = 0, 
             raise _unreadable(text, "`is` is no comparison of it")
         parts = [node.left, *node.comparators]
         for how, what in zip(node.ops, node.comparators, strict=True):
-            if (
-                isinstance(how, ast.In | ast.NotIn)
-                and isinstance(what, ast.Constant)
-                and not isinstance(what.value, str)
-            ):
+            if _is_member_of_one(how, what):
                 raise _unreadable(text, "`in` needs a list like [100, 1000]")
     elif isinstance(node, ast.List | ast.Tuple):
         parts = node.elts

@@ -61,13 +61,6 @@ def test_a_side_that_did_not_finish_is_not_measured(contents, steady, status, re
     assert outcome(sweep) == ("not measured", said)
 
 
-def test_what_a_run_did_otherwise_than_asked_is_said(contents, steady):
-    halved = {"deviations": ("out of memory with 100 samples at once: steps are made in pieces of 50",)}
-    sweep = contents((CPU, steady(1.0), {}), (CUDA, steady(0.5), halved))
-    (note,) = compare(sweep, None).notes
-    assert "device=cuda" in note and note.endswith(f"{halved['deviations'][0]}.")
-
-
 def test_a_pending_side_is_a_row_too(sweep, steady):
     sweep.plan(CUDA, CPU)
     sweep.run(CUDA, steady(1.0))
