@@ -33,9 +33,10 @@ _LIBRARIES = ("torch", "torchvision", "numpy", "tensorboard", "hydra-core", "ome
 
 
 def command_line() -> tuple[str, ...]:
-    """The words of the command that this run belongs to."""
+    """The words of the command that this run belongs to, bytes that are no UTF-8 written out: a file holds no others."""
     given = os.environ.get(COMMAND_VARIABLE)
-    return tuple(shlex.split(given)) if given is not None else tuple(sys.argv)
+    words = shlex.split(given) if given is not None else sys.argv
+    return tuple(word.encode(errors="backslashreplace").decode() for word in words)
 
 
 @contextmanager
