@@ -17,7 +17,7 @@ from runmanager.results.columns import column_of
 from runmanager.results.contention import contention, exposure_of
 from runmanager.results.formats import human
 from runmanager.results.judging import DIFFERENT, NOT_MEASURED, judge
-from runmanager.results.metrics import Metric, find_metric
+from runmanager.results.metrics import PLAIN_METRICS, Metric, find_metric
 from runmanager.results.options import CompareOptions
 from runmanager.results.pairing import SEED, frozen
 from runmanager.results.seeds import Spread
@@ -115,9 +115,10 @@ def find_best(
     asked = find_metric(metric)
     cells = gather_cells(sweep.runs, sweep.damaged, plan)
     sides = _contenders(cells, asked, folders)
-    contenders = [each for each in sides if each.side.finished and not each.side.without_values]
+    contenders = _with_values(sides)
     if not contenders:
-        raise UsageError(_why_none(metric, sides))
+        known = [name for name in PLAIN_METRICS if _with_values(_contenders(cells, find_metric(name), folders))]
+        raise UsageError(_why_none(metric, sides, known))
     sign = -1 if asked.more_is_better else 1
     winner, *others = sorted(contenders, key=lambda each: sign * float(each.spread))
     row: dict[str, Any] = {"verdict": NOT_MEASURED, "reason": None}
@@ -154,9 +155,15 @@ def _contenders(cells: Cells, metric: Metric, folders: Collection[str] | None) -
     return contenders
 
 
-def _why_none(metric: str, sides: Sequence[Contender]) -> str:
+def _with_values(sides: Sequence[Contender]) -> list[Contender]:
+    return [each for each in sides if each.side.finished and not each.side.without_values]
+
+
+def _why_none(metric: str, sides: Sequence[Contender], others: Sequence[str]) -> str:
     if any(each.side.finished for each in sides):
-        return f"`--metric` must be one that a finished run has, got '{metric}' and a run without it in every cell."
+        way_out = f"; there is {', '.join(others)}." if others else "."
+        said = f"`--metric` must be one that a finished run has, got '{metric}' and a run without it in every cell"
+        return said + way_out
     num_runs = sum(len(each.side.cells) for each in sides)
     return f"The best must be one of finished runs, got no finished run among {num_runs}."
 

@@ -138,6 +138,12 @@ def test_only_the_asked_runs_are_looked_at(seeds: Callable[..., SweepContents]) 
     assert find_best(sweep, None, folders={sweep.runs[0].paths.name}, **OPTIONS).winner.settings == {"lr": "one"}
 
 
+def test_a_metric_that_no_run_has_is_refused_with_those_there_are(contents: Callable[..., SweepContents]) -> None:
+    epochs = [EpochRecord(epoch=number, accuracy=0.5, loss=1.0, samples=1, warmup=number == 1) for number in (1, 2)]
+    with pytest.raises(UsageError, match=r"got 'val_accuracy' and a run without it.*; there is .*accuracy, loss"):
+        find_best(contents(({"lr": 1}, epochs, {})), None, **OPTIONS)
+
+
 def test_unknown_metric_is_refused(seeds: Callable[..., SweepContents]) -> None:
     with pytest.raises(UsageError, match=r"did you mean val_accuracy\?"):
         find_best(seeds(one=[0.5]), None, metric="val_acuracy")
