@@ -41,8 +41,9 @@ test-deaths: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/deaths.py --write docs/reliability.md
 
 bench: $(PEERS)
-	for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name --write || exit; done
-	$(BIN)/python -m benchmarks.summary --write
+	for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name --write || failed="$$failed $$name"; done; \
+		$(BIN)/python -m benchmarks.summary --write || failed="$$failed summary"; \
+		if [ -n "$$failed" ]; then echo "error: not measured:$$failed" >&2; exit 1; fi
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

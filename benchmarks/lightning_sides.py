@@ -17,9 +17,9 @@ from benchmarks.mnist_sides import serve_our_epochs
 from benchmarks.our_training import CNN_ON_MNIST, FASTEST
 from benchmarks.sides import Turns
 from benchmarks.tutorial import LEARNING_RATE, TutorialNetwork, training_set, tutorial_loader
+from runmanager.training.dataset_options import MnistOptions
 from runmanager.training.datasets import load_dataset
 from runmanager.training.models import Network
-from runmanager.training.options import MnistOptions
 from runmanager.training.resident import ResidentLoader
 from runmanager.training.splits import keep
 

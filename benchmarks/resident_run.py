@@ -17,6 +17,7 @@ from runmanager.records.paths import SweepPaths
 from runmanager.tracking.devices import peak_host_bytes, peak_memory_bytes
 from runmanager.tracking.manager import RunManager
 from runmanager.training.arrays import ArrayDataset, as_floats
+from runmanager.training.dataset_options import FakeOptions
 from runmanager.training.datasets import Data, load_dataset
 from runmanager.training.job import train_run
 from runmanager.training.job_options import TrainingOptions
@@ -24,7 +25,6 @@ from runmanager.training.models import build_model
 from runmanager.training.options import (
     ConstantOptions,
     DataLoaderOptions,
-    FakeOptions,
     LogisticOptions,
     ResidentOptions,
     SgdOptions,

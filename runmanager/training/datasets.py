@@ -9,11 +9,11 @@ from torch.utils.data import Dataset
 
 from runmanager.errors import UsageError
 from runmanager.training.custom_dataset import custom_sets
+from runmanager.training.dataset_options import DigitsOptions, DiscOptions, FakeOptions, VisionOptions
 from runmanager.training.digits import digits_are_cached, digits_sets
 from runmanager.training.disc import disc_sets
 from runmanager.training.download import download
 from runmanager.training.fake import fake_sets
-from runmanager.training.options import DigitsOptions, DiscOptions, FakeOptions, VisionOptions
 from runmanager.training.targets import resolve_target
 from runmanager.training.vision import SOURCES, vision_sets
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from runmanager.training.arrays import ArrayDataset
 from runmanager.training.cache import Arrays, cache_file, cached
-from runmanager.training.options import DigitsOptions
+from runmanager.training.dataset_options import DigitsOptions
 from runmanager.training.splits import added_samples, generator_for
 
 __all__ = ["build_digits", "digits_are_cached", "digits_sets", "stratified_split"]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from runmanager.training.arrays import ArrayDataset
-from runmanager.training.options import DiscOptions
+from runmanager.training.dataset_options import DiscOptions
 from runmanager.training.splits import added_samples, generator_for
 
 __all__ = ["disc_points", "disc_sets"]

@@ -3,7 +3,7 @@
 import torch
 
 from runmanager.training.arrays import ArrayDataset
-from runmanager.training.options import FakeOptions
+from runmanager.training.dataset_options import FakeOptions
 from runmanager.training.splits import generator_for
 
 __all__ = ["fake_sets"]

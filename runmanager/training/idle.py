@@ -4,14 +4,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from runmanager.tracking.options import CAPTURING_DEVICES, STREAMING_DEVICES
+from runmanager.training.dataset_options import DigitsOptions, DiscOptions, FakeOptions
 from runmanager.training.faults import fault
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.options import (
     CosineOptions,
     DataLoaderOptions,
-    DigitsOptions,
-    DiscOptions,
-    FakeOptions,
     LogisticOptions,
     MlpOptions,
     MlpTowerOptions,

@@ -1,162 +1,62 @@
-"""The settings of every dataset, model, optimiser, scheduler and loader, with the checks of their values."""
+"""The settings of every model, optimiser, scheduler and loader, and which choices each group has."""
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from typing import ClassVar
 
-from runmanager.training.faults import bad_holdout, below, fault, outside
+from runmanager.training.choice import Options
+from runmanager.training.dataset_options import (
+    Cifar10Options,
+    Cifar100Options,
+    DigitsOptions,
+    DiscOptions,
+    FakeOptions,
+    FashionMnistOptions,
+    MnistOptions,
+)
+from runmanager.training.faults import below, fault, outside
 
 __all__ = [
     "OPTION_TYPES",
     "AdamOptions",
     "AdamWOptions",
-    "Cifar10Options",
-    "Cifar100Options",
     "CnnOptions",
     "ConstantOptions",
     "CosineOptions",
     "DataLoaderOptions",
-    "DigitsOptions",
-    "DiscOptions",
-    "FakeOptions",
-    "FashionMnistOptions",
+    "LoaderOptions",
     "LogisticOptions",
     "MlpOptions",
     "MlpTowerOptions",
-    "MnistOptions",
+    "ModelOptions",
     "MultistepOptions",
     "OneCycleOptions",
-    "Options",
+    "OptimizerOptions",
     "ResidentOptions",
+    "SchedulerOptions",
     "SgdOptions",
     "TorchvisionModelOptions",
-    "VisionOptions",
 ]
 
 MAX_TOWER_DEPTH = 16  # 2.8 thousand million parameters; each layer more has four times as many
 
 
 @dataclass(frozen=True)
-class Options:
-    """One choice of a group: its settings, and what is wrong with their values."""
+class ModelOptions(Options):
+    """A model."""
 
-    def faults(self) -> list[str]:
-        """Every fault of these values, as readable lines; an empty list where there is none."""
-        return self._renamed() + self._bad_values()
-
-    def _bad_values(self) -> list[str]:
-        return []
-
-    def _renamed(self) -> list[str]:
-        default = next(each.default for each in fields(self) if each.name == "name")
-        name = getattr(self, "name", default)
-        if name == default:
-            return []
-        group = next(group for group, choices in OPTION_TYPES.items() if type(self) in choices.values())
-        return [fault(f"{group}.name", f"stay {default!r}", repr(name), f"choose another one with `{group}={name}`")]
+    group: ClassVar[str] = "model"
 
 
 @dataclass(frozen=True)
-class DigitsOptions(Options):
-    """Scikit-learn's 1,797 digits, enlarged to 28x28 and jittered to `size` training images.
-
-    `val_size` null makes 10,000 validation images, or with a `holdout` as many as it says.
-    """
-
-    name: str = "digits"
-    size: int = 60_000
-    val_size: int | None = None
-    holdout: int | float | None = None
-    data_seed: int = 0
-
-    def _bad_values(self) -> list[str]:
-        faults = below("dataset.size", self.size, 1) + below("dataset.val_size", self.val_size, 1)
-        if isinstance(self.holdout, int) and self.val_size not in (None, self.holdout):
-            way_out = "leave one of the two at null"
-            faults.append(fault("dataset.val_size", f"equal `dataset.holdout`={self.holdout}", self.val_size, way_out))
-        return faults + bad_holdout(self.holdout) + below("dataset.data_seed", self.data_seed, 0)
-
-
-@dataclass(frozen=True)
-class DiscOptions(Options):
-    """Points in the unit square, told apart by a disc around the origin; `size` of them to train on."""
-
-    name: str = "disc"
-    size: int = 1000
-    holdout: int | float | None = None
-
-    def _bad_values(self) -> list[str]:
-        # Two points, because one has no standard deviation to normalise by.
-        return below("dataset.size", self.size, 2) + bad_holdout(self.holdout)
-
-
-@dataclass(frozen=True)
-class VisionOptions(Options):
-    """What the downloaded datasets share: `size` null trains on all there is."""
-
-    name: str = "vision"
-    size: int | None = None
-    holdout: int | float | None = None
-
-    def _bad_values(self) -> list[str]:
-        return below("dataset.size", self.size, 1) + bad_holdout(self.holdout)
-
-
-@dataclass(frozen=True)
-class MnistOptions(VisionOptions):
-    """60,000 and 10,000 handwritten digits, 28x28, one channel."""
-
-    name: str = "mnist"
-
-
-@dataclass(frozen=True)
-class FashionMnistOptions(VisionOptions):
-    """60,000 and 10,000 pieces of clothing, 28x28, one channel."""
-
-    name: str = "fashion_mnist"
-
-
-@dataclass(frozen=True)
-class Cifar10Options(VisionOptions):
-    """50,000 and 10,000 photographs of 10 classes, 32x32, three channels."""
-
-    name: str = "cifar10"
-
-
-@dataclass(frozen=True)
-class Cifar100Options(VisionOptions):
-    """50,000 and 10,000 photographs of 100 classes, 32x32, three channels."""
-
-    name: str = "cifar100"
-
-
-@dataclass(frozen=True)
-class FakeOptions(Options):
-    """Random images with random labels, of any shape and number: for measuring, not for learning."""
-
-    name: str = "fake"
-    size: int = 10_000
-    val_size: int = 1000
-    in_shape: list[int] = field(default_factory=lambda: [1, 28, 28])
-    num_classes: int = 10
-    data_seed: int = 0
-
-    def _bad_values(self) -> list[str]:
-        faults = below("dataset.size", self.size, 1) + below("dataset.val_size", self.val_size, 1)
-        if not self.in_shape or min(self.in_shape) < 1:
-            faults.append(fault("dataset.in_shape", "hold at least one length, each at least 1", self.in_shape))
-        faults += below("dataset.num_classes", self.num_classes, 1)
-        return faults + below("dataset.data_seed", self.data_seed, 0)
-
-
-@dataclass(frozen=True)
-class CnnOptions(Options):
+class CnnOptions(ModelOptions):
     """The tutorial's network: two convolutions, three linear layers."""
 
     name: str = "cnn"
 
 
 @dataclass(frozen=True)
-class MlpOptions(Options):
+class MlpOptions(ModelOptions):
     """Linear layers with ReLU between them; `hidden` gives the widths."""
 
     name: str = "mlp"
@@ -170,14 +70,14 @@ class MlpOptions(Options):
 
 
 @dataclass(frozen=True)
-class LogisticOptions(Options):
+class LogisticOptions(ModelOptions):
     """One linear layer."""
 
     name: str = "logistic"
 
 
 @dataclass(frozen=True)
-class MlpTowerOptions(Options):
+class MlpTowerOptions(ModelOptions):
     """`depth` linear layers whose widths double: 4, 8, 16, …"""
 
     name: str = "mlp_tower"
@@ -190,7 +90,7 @@ class MlpTowerOptions(Options):
 
 
 @dataclass(frozen=True)
-class TorchvisionModelOptions(Options):
+class TorchvisionModelOptions(ModelOptions):
     """A classifier of torchvision by name, untrained; `input_size` null picks the side it needs."""
 
     name: str = "torchvision"
@@ -202,7 +102,14 @@ class TorchvisionModelOptions(Options):
 
 
 @dataclass(frozen=True)
-class SgdOptions(Options):
+class OptimizerOptions(Options):
+    """An optimiser."""
+
+    group: ClassVar[str] = "optimizer"
+
+
+@dataclass(frozen=True)
+class SgdOptions(OptimizerOptions):
     """Stochastic gradient descent.
 
     `fused` takes all parameters in one kernel; null does not, as it gains little and takes no sparse gradients.
@@ -224,7 +131,7 @@ class SgdOptions(Options):
 
 
 @dataclass(frozen=True)
-class AdamOptions(Options):
+class AdamOptions(OptimizerOptions):
     """Adam; `weight_decay` is added to the gradient.
 
     `fused` takes all parameters in one kernel; null does so on CPU and CUDA, where that is several times faster.
@@ -253,14 +160,21 @@ class AdamWOptions(AdamOptions):
 
 
 @dataclass(frozen=True)
-class ConstantOptions(Options):
+class SchedulerOptions(Options):
+    """A scheduler of the learning rate."""
+
+    group: ClassVar[str] = "scheduler"
+
+
+@dataclass(frozen=True)
+class ConstantOptions(SchedulerOptions):
     """The learning rate stays as given."""
 
     name: str = "constant"
 
 
 @dataclass(frozen=True)
-class MultistepOptions(Options):
+class MultistepOptions(SchedulerOptions):
     """The learning rate is multiplied by `gamma` after each of the `milestones`, counted in finished epochs."""
 
     name: str = "multistep"
@@ -279,7 +193,7 @@ class MultistepOptions(Options):
 
 
 @dataclass(frozen=True)
-class CosineOptions(Options):
+class CosineOptions(SchedulerOptions):
     """The learning rate falls to `min_lr` along half a cosine, a step an epoch."""
 
     name: str = "cosine"
@@ -290,7 +204,7 @@ class CosineOptions(Options):
 
 
 @dataclass(frozen=True)
-class OneCycleOptions(Options):
+class OneCycleOptions(SchedulerOptions):
     """The learning rate rises from a 25th of `lr` to `lr` in `pct_start` of all steps, then falls to almost 0."""
 
     name: str = "onecycle"
@@ -301,7 +215,14 @@ class OneCycleOptions(Options):
 
 
 @dataclass(frozen=True)
-class DataLoaderOptions(Options):
+class LoaderOptions(Options):
+    """A way of loading."""
+
+    group: ClassVar[str] = "loader"
+
+
+@dataclass(frozen=True)
+class DataLoaderOptions(LoaderOptions):
     """PyTorch's DataLoader.
 
     `pin_memory` null pins where the device gains by it; `prefetch_factor` is the batches that each worker holds ready.
@@ -325,7 +246,7 @@ class DataLoaderOptions(Options):
 
 
 @dataclass(frozen=True)
-class ResidentOptions(Options):
+class ResidentOptions(LoaderOptions):
     """The whole set lies on the training device."""
 
     name: str = "resident"

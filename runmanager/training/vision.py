@@ -13,8 +13,8 @@ from torch.utils.data import Dataset
 
 from runmanager.errors import DatasetError
 from runmanager.training.arrays import ArrayDataset
+from runmanager.training.dataset_options import VisionOptions
 from runmanager.training.in_memory import as_arrays
-from runmanager.training.options import VisionOptions
 from runmanager.training.splits import hold_out, keep
 from runmanager.training.torchvision_models import import_torchvision
 

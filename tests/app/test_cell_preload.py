@@ -12,7 +12,8 @@ import torch
 from runmanager.tracking.manager import RunManager
 from runmanager.training.job import train_run
 from runmanager.training.job_options import TrainingOptions
-from runmanager.training.options import AdamOptions, CnnOptions, ConstantOptions, DataLoaderOptions, FakeOptions
+from runmanager.training.dataset_options import FakeOptions
+from runmanager.training.options import AdamOptions, CnnOptions, ConstantOptions, DataLoaderOptions
 from runmanager.records.paths import RunPaths
 
 options = TrainingOptions(

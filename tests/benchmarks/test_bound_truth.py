@@ -15,12 +15,12 @@ from runmanager.results.bottleneck import Bottleneck, find_bottleneck
 from runmanager.results.work import full_batches, work_of
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import TensorBoardOptions
+from runmanager.training.dataset_options import FakeOptions
 from runmanager.training.job import train_run
 from runmanager.training.job_options import CheckpointOptions, TrainingOptions
 from runmanager.training.options import (
     ConstantOptions,
     DataLoaderOptions,
-    FakeOptions,
     LogisticOptions,
     MlpOptions,
     ResidentOptions,

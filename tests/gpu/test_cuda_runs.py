@@ -16,6 +16,7 @@ from runmanager.tracking.prefetch import SecondStream, sent_ahead
 from runmanager.tracking.timer import PhaseTimer, clock_for
 from runmanager.tracking.transfer import to_device
 from runmanager.training.arrays import as_floats
+from runmanager.training.dataset_options import FakeOptions
 from runmanager.training.datasets import load_dataset
 from runmanager.training.graphs import CudaGraphs
 from runmanager.training.loaders import build_loaders
@@ -25,7 +26,6 @@ from runmanager.training.optimizers import build_optimizer
 from runmanager.training.options import (
     AdamOptions,
     DataLoaderOptions,
-    FakeOptions,
     OneCycleOptions,
     ResidentOptions,
     SgdOptions,

@@ -13,13 +13,13 @@ from runmanager.records.store import read_run
 from runmanager.tracking.manager import RunManager
 from runmanager.training import job
 from runmanager.training.compiled import CompiledNetwork, compiler_faults
+from runmanager.training.dataset_options import FakeOptions
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.micro_batches import MicroBatches
 from runmanager.training.options import (
     AdamOptions,
     ConstantOptions,
     DataLoaderOptions,
-    FakeOptions,
     LogisticOptions,
     MlpOptions,
 )

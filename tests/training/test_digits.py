@@ -7,10 +7,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from runmanager.training.dataset_options import DigitsOptions
 from runmanager.training.datasets import load_dataset, prepare_dataset
 from runmanager.training.digits import build_digits
 from runmanager.training.models import build_model
-from runmanager.training.options import DigitsOptions, LogisticOptions
+from runmanager.training.options import LogisticOptions
 
 SMALL = DigitsOptions(size=300, val_size=120)
 

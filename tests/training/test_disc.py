@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from runmanager.training.dataset_options import DiscOptions, FakeOptions
 from runmanager.training.datasets import load_dataset
 from runmanager.training.disc import disc_points
-from runmanager.training.options import DiscOptions, FakeOptions
 from runmanager.training.splits import generator_for
 
 

@@ -16,9 +16,9 @@ import pytest
 import torchvision
 
 from runmanager.errors import DatasetError
+from runmanager.training.dataset_options import FashionMnistOptions, MnistOptions
 from runmanager.training.datasets import load_dataset, prepare_dataset
 from runmanager.training.download import download
-from runmanager.training.options import FashionMnistOptions, MnistOptions
 from runmanager.training.vision import SOURCES
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from runmanager.tracking.early_stop import EarlyStopOptions
 from runmanager.tracking.options import TensorBoardOptions
+from runmanager.training.dataset_options import DigitsOptions, DiscOptions, FakeOptions, MnistOptions
 from runmanager.training.idle import idle_settings, unheeded
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.options import (
@@ -14,11 +15,7 @@ from runmanager.training.options import (
     ConstantOptions,
     CosineOptions,
     DataLoaderOptions,
-    DigitsOptions,
-    DiscOptions,
-    FakeOptions,
     LogisticOptions,
-    MnistOptions,
     MultistepOptions,
     ResidentOptions,
 )

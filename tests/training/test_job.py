@@ -18,6 +18,7 @@ from runmanager.tracking.early_stop import EarlyStopOptions
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.sinks import LogSink, MemorySink
 from runmanager.tracking.tensorboard import TensorBoardSink
+from runmanager.training.dataset_options import FakeOptions
 from runmanager.training.job import train_run
 from runmanager.training.job_options import CheckpointOptions, TrainingOptions
 from runmanager.training.options import (
@@ -26,7 +27,6 @@ from runmanager.training.options import (
     ConstantOptions,
     CosineOptions,
     DataLoaderOptions,
-    FakeOptions,
     LogisticOptions,
     MultistepOptions,
     OneCycleOptions,

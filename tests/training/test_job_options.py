@@ -6,14 +6,13 @@ import sys
 import pytest
 
 from runmanager.tracking.early_stop import EarlyStopOptions
+from runmanager.training.dataset_options import DigitsOptions, DiscOptions
 from runmanager.training.job_options import CheckpointOptions, MeasureOptions, TrainingOptions
 from runmanager.training.options import (
     AdamOptions,
     CnnOptions,
     ConstantOptions,
     DataLoaderOptions,
-    DigitsOptions,
-    DiscOptions,
     MlpTowerOptions,
     ResidentOptions,
     TorchvisionModelOptions,

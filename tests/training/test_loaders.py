@@ -12,9 +12,10 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler
 from runmanager.errors import ConfigurationError, DatasetError, UsageError
 from runmanager.tracking.transfer import Packed, to_device
 from runmanager.training.arrays import ArrayDataset, subset
+from runmanager.training.dataset_options import FakeOptions
 from runmanager.training.datasets import Data, load_dataset
 from runmanager.training.loaders import build_loaders
-from runmanager.training.options import CnnOptions, DataLoaderOptions, FakeOptions, ResidentOptions
+from runmanager.training.options import CnnOptions, DataLoaderOptions, ResidentOptions
 from runmanager.training.orders import epoch_order, epoch_seed
 from runmanager.training.resident import ResidentLoader
 

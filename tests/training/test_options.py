@@ -13,18 +13,15 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
+from runmanager.training.dataset_options import DigitsOptions, DiscOptions, FakeOptions, MnistOptions
 from runmanager.training.faults import nearest
 from runmanager.training.options import (
     OPTION_TYPES,
     AdamOptions,
     CosineOptions,
     DataLoaderOptions,
-    DigitsOptions,
-    DiscOptions,
-    FakeOptions,
     MlpOptions,
     MlpTowerOptions,
-    MnistOptions,
     MultistepOptions,
     OneCycleOptions,
     SgdOptions,

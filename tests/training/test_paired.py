@@ -11,6 +11,7 @@ from runmanager.records.turns import Grant
 from runmanager.tracking.early_stop import EarlyStopOptions
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import TensorBoardOptions
+from runmanager.training.dataset_options import FakeOptions
 from runmanager.training.job import train_run
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.measure_options import PairedOptions
@@ -18,7 +19,6 @@ from runmanager.training.options import (
     AdamOptions,
     ConstantOptions,
     DataLoaderOptions,
-    FakeOptions,
     LogisticOptions,
     OneCycleOptions,
     ResidentOptions,

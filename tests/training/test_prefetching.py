@@ -8,9 +8,10 @@ import torch
 from runmanager.tracking.options import STREAMING_DEVICES
 from runmanager.tracking.prefetch import Sent
 from runmanager.training import prefetching
+from runmanager.training.dataset_options import FakeOptions
 from runmanager.training.datasets import load_dataset
 from runmanager.training.loaders import build_loaders
-from runmanager.training.options import DataLoaderOptions, FakeOptions, ResidentOptions
+from runmanager.training.options import DataLoaderOptions, ResidentOptions
 from runmanager.training.prefetching import with_prefetch
 
 CPU = torch.device("cpu")

@@ -14,6 +14,7 @@ from runmanager.records.store import read_run
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.sinks import MemorySink
 from runmanager.training.checkpoint import read_state
+from runmanager.training.dataset_options import FakeOptions
 from runmanager.training.datasets import load_dataset
 from runmanager.training.job import train_run
 from runmanager.training.job_options import CheckpointOptions, TrainingOptions
@@ -21,7 +22,6 @@ from runmanager.training.options import (
     AdamOptions,
     ConstantOptions,
     DataLoaderOptions,
-    FakeOptions,
     LogisticOptions,
     MlpOptions,
 )

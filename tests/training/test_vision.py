@@ -13,8 +13,8 @@ import torch
 import torchvision
 
 from runmanager.errors import DatasetError
+from runmanager.training.dataset_options import Cifar10Options, Cifar100Options, FashionMnistOptions, MnistOptions
 from runmanager.training.datasets import load_dataset, prepare_dataset
-from runmanager.training.options import Cifar10Options, Cifar100Options, FashionMnistOptions, MnistOptions
 from runmanager.training.vision import read_idx
 
 
