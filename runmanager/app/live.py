@@ -60,10 +60,8 @@ class Layout:
     def fitting(cls, width: int, *, longest_label: int) -> "Layout":
         """The layout for a terminal of so many characters, whose longest label has so many."""
         label = max(_LEAST_LABEL, min(longest_label, width * 2 // 5))
-        room, chosen = (
-            width - len("> ") - label - 1 - _BAR - 1,
-            [],
-        )  # the last character stays free: some terminals wrap
+        room = width - len("> ") - label - 1 - _BAR - 1  # the last character stays free: some terminals wrap
+        chosen: list[_Column] = []
         for column in _COLUMNS:
             if room < column.width + 1:
                 break

@@ -38,8 +38,8 @@ class SharedParts:
         then, known = record.environment, self._facts
         environment = msgspec.structs.replace(
             then,
-            libraries=known.setdefault(tuple(then.libraries.items()), then.libraries),
-            command=known.setdefault(then.command, then.command),
+            libraries=known.setdefault(("libraries", *then.libraries.items()), then.libraries),
+            command=known.setdefault(("command", *then.command), then.command),
             **{name: known.setdefault(text, text) for name in _TEXTS if (text := getattr(then, name)) is not None},
         )
         return RunRecord(**{**msgspec.structs.asdict(record), "config": config, "environment": environment})

@@ -115,7 +115,8 @@ def _launching(kind: Kind, share: float, record: RunRecord) -> Bottleneck:
         f"of the epoch goes into starting operations, {facts.operations_per_step:,} a step, however small they are"
     )
     cure = "a larger `batch_size`, which takes fewer steps (and changes what is learnt)"
-    if record.environment.compute_capability and record.settings.get("graphs") is False:
+    settings = record.settings
+    if record.environment.compute_capability and settings.get("graphs") is False and settings.get("on_oom") != "halve":
         cure = f"`graphs=true`, which starts a whole step at once; or {cure}"
     return Bottleneck(kind, share, _without(share), evidence, cure if "batch_size" in record.config else "")
 

@@ -45,7 +45,9 @@ def needed_package(name: str, *, extra: str) -> ModuleType:
 def mark_of_run(run: StoredRun) -> str:
     """What changes whenever a run's results do: an export of the same mark is the same."""
     record = run.record
-    return f"{record.signature} attempt={record.attempt} status={record.status.value} epochs={len(run.epochs)}"
+    # Its times tell a run from one that was begun anew in a folder of the same name, whose numbers are other ones.
+    lived = f"{record.started_at} {record.resumed_at} {record.ended_at}"
+    return f"{record.signature} attempt={record.attempt} status={record.status.value} epochs={len(run.epochs)} {lived}"
 
 
 def metrics_of(epoch: EpochRecord) -> dict[str, float]:

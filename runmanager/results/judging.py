@@ -181,7 +181,13 @@ def _remarks(sides: Sequence[Side]) -> list[str]:
         for side in sides
         for difference in differences([side], lambda environment: {"device": environment.device_name})
     ]
-    return [*differences(sides, should_agree), *devices, *uncommitted, *partial]
+    return [*_deviations(sides), *differences(sides, should_agree), *devices, *uncommitted, *partial]
+
+
+def _deviations(sides: Sequence[Side]) -> list[str]:
+    """What runs of a side did otherwise than their settings ask, which sets the sides apart beside the axis."""
+    lines = [f"{side.label}: {line}" for side in sides for run in side.finished for line in run.record.deviations]
+    return list(dict.fromkeys(lines))
 
 
 def _contended(sides: Sequence[Side], shared_host: Causes) -> list[str]:

@@ -45,13 +45,11 @@ def work_of(run: StoredRun) -> dict[WorkKind, Work]:
     """Each kind of work that was counted: a full batch's, over the training part of measured epochs (or of turns).
 
     Ceilings are used only where they are those of what the run ran on. That of copies is said only of operations which
-    are too large for caches on average. What was counted is the plain step: compiled code has other operators, which
-    read and write other bytes, and a captured step is started at once.
+    are too large for caches on average. Kinds that were counted of another step than the run's are left out.
     """
-    facts, settings = run.record.measurements, run.record.settings
-    others: set[WorkKind] = {"memory", "launch"} if settings.get("compile") else set()
-    others |= {"launch"} if settings.get("graphs") else set()
+    facts = run.record.measurements
     ceilings = _ceilings_of(run)
+    others = _counted_otherwise(run)
     steps = _steps_per_second(run)
     best: dict[WorkKind, tuple[int | None, float | None]] = {
         "compute": (facts.flop_per_step, ceilings.flops_per_second.get(facts.precision or "")),
@@ -63,6 +61,19 @@ def work_of(run: StoredRun) -> dict[WorkKind, Work]:
         for kind, (amount, at_best) in best.items()
         if amount and kind not in others
     }
+
+
+def _counted_otherwise(run: StoredRun) -> set[WorkKind]:
+    """What the run's steps had more or less of than the plain step on a whole batch, of which all is counted.
+
+    Compiled code has other operators, which read and write other bytes, and a captured step is started at once. Pieces
+    of a batch have as many operators each, on less that stays in caches. What is cast takes half the bytes.
+    """
+    settings = run.record.settings
+    if settings.get("compile") or settings.get("micro_batch") is not None or run.record.deviations:
+        return {"memory", "launch"}
+    others: set[WorkKind] = {"launch"} if settings.get("graphs") else set()
+    return others | ({"memory"} if settings.get("precision") in ("bf16", "fp16") else set())
 
 
 def full_batches(run: StoredRun) -> float | None:

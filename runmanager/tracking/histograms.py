@@ -107,6 +107,7 @@ def _limits(low: float, high: float) -> list[float]:
 
 def _counts(values: torch.Tensor, low: float, high: float) -> torch.Tensor:
     """How many values lie in each bin; the last one holds its upper end too."""
-    bins = (values - low).mul_(NUM_BINS / (high - low)).to(torch.int64).clamp_(0, NUM_BINS - 1)
+    exact = values.to(sum_type(values.device))  # gradients that vanish lie so close that float32 has no 1 / width
+    bins = (exact - low).mul_(NUM_BINS / (high - low)).to(torch.int64).clamp_(0, NUM_BINS - 1)
     counts = torch.zeros(NUM_BINS, dtype=torch.int64, device=values.device)
     return counts.scatter_add_(0, bins, torch.ones_like(bins))

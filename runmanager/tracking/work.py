@@ -99,10 +99,8 @@ def _count_step(optimizer: torch.optim.Optimizer, counter: "_Counter", network: 
     on_gpu = parameter is not None and parameter.device.type in ("cuda", "xpu")
     fused = [group for group in optimizer.param_groups if group.get("fused")]
     for group in optimizer.param_groups:
-        if on_gpu and group not in fused and group.get("foreach", False) is None:
-            group["foreach"] = (
-                True  # there PyTorch takes many parameters with one operator, unless it is told otherwise
-            )
+        if on_gpu and not group.get("fused") and group.get("foreach", False) is None:
+            group["foreach"] = True  # there PyTorch takes many parameters with one operator, unless told otherwise
     followed = _Counter()
     with contextlib.suppress(Exception):  # a closure that is wanted, a fused kernel that has no shapes, …
         for group in fused:

@@ -47,6 +47,12 @@ def test_they_say_the_same_and_what_is_equal_is_there_once(sweep: SweepPaths) ->
     assert [run.environment.load_at_start for run in runs] == [0.1, 0.2, 0.3]
 
 
+def test_nothing_of_two_kinds_is_not_the_same(sweep: SweepPaths, record: MakeRecord) -> None:
+    paths = sweep.run("lr=0.1")
+    paths.record.write_bytes(encode_record(record(environment=Environment())))
+    assert read_record(paths, shared=SharedParts()) == read_record(paths)
+
+
 @pytest.mark.parametrize("part", [b"1e999", b'"\\ud800"', b"[1,]", b"nonsense"])
 def test_a_part_that_is_damaged_is_told(sweep: SweepPaths, part: bytes) -> None:
     paths: RunPaths = sweep.run("lr=0.1")

@@ -97,6 +97,12 @@ def test_what_is_not_clear_is_not_said(run, facts):
         ({"bytes_per_step": 7 * 10**9}, {"graphs": True}, True),
         ({"flop_per_step": 8 * 10**10}, {"compile": True, "graphs": True}, True),
         ({"operations_per_step": 6000}, {"compile": False, "graphs": False}, True),
+        ({"operations_per_step": 6000}, {"micro_batch": 10}, False),
+        ({"bytes_per_step": 7 * 10**9}, {"micro_batch": "auto"}, False),
+        ({"flop_per_step": 8 * 10**10}, {"micro_batch": "auto"}, True),
+        ({"bytes_per_step": 7 * 10**9}, {"precision": "bf16"}, False),
+        ({"operations_per_step": 6000}, {"precision": "bf16"}, True),
+        ({"bytes_per_step": 7 * 10**9}, {"precision": "fp32", "micro_batch": None}, True),
     ],
 )
 def test_what_was_counted_of_a_plain_step_is_said_of_plain_steps(run, facts, setting, is_said):
@@ -110,6 +116,9 @@ def test_captured_steps_are_the_cure_for_launching_on_cuda(run, host, capability
     on_gpu = msgspec.structs.replace(host, compute_capability=capability)
     found = find_bottleneck(run(config=CONFIG | {"graphs": graphs}, operations_per_step=6000, environment=on_gpu))
     assert (found is not None and found.cure.startswith("`graphs=true`, ")) is is_offered
+    halving = CONFIG | {"graphs": graphs, "on_oom": "halve"}  # beside which it is refused
+    found = find_bottleneck(run(config=halving, operations_per_step=6000, environment=on_gpu))
+    assert found is None or "graphs" not in found.cure
 
 
 def test_a_run_without_phases_or_measured_epochs_says_nothing(contents, timed):

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from runmanager.errors import UsageError
 from runmanager.records.paths import SweepPaths
 from runmanager.records.run import EpochRecord
 from runmanager.records.states import Reason, Status
+from runmanager.results.exporting import mark_of_run
 from runmanager.results.reading import read_results
 from runmanager.results.to_mlflow import export_to_mlflow
 from runmanager.results.to_parquet import export_to_parquet
@@ -102,6 +104,16 @@ def test_mlflow_run_that_has_changed_since_is_replaced(stored: SweepPaths, tmp_p
     runs = client.search_runs([client.get_experiment_by_name(stored.name).experiment_id])
     assert len(runs) == 2
     assert {run.data.metrics["loss"] for run in runs} == {1 / 3, 0.25}
+
+
+def test_a_run_made_anew_has_another_mark(sweep: Any, timed: Callable[..., list[EpochRecord]]) -> None:
+    marks = set()
+    for _ in range(2):  # somebody deletes its folder and runs the same cell again: as many epochs, other numbers
+        name = sweep.run({"lr": 0.1}, timed([9.0, 2.0]))
+        (run,) = read_results(sweep.paths)[0].runs
+        marks.add(mark_of_run(run))
+        shutil.rmtree(sweep.paths.run(name).root)
+    assert len(marks) == 2
 
 
 @pytest.mark.filterwarnings("ignore")  # wandb's own

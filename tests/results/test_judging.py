@@ -68,6 +68,16 @@ def test_enough_runs_need_the_interval_alone(contents, steady):
     assert outcome(contents(*sides)) == ("faster", None)
 
 
+def test_what_a_side_did_otherwise_than_asked_is_said(contents, steady):
+    line = "out of memory with 100 samples at once: steps are made in pieces of 50"
+    sides = [
+        (config | {"seed": seed}, steady(s), {"deviations": (line,) if config is CUDA and seed < 2 else ()})
+        for seed in range(5)
+        for config, s in ((CPU, 1.0), (CUDA, 0.5))
+    ]
+    assert outcome(contents(*sides)) == ("faster", f"cuda: {line}")
+
+
 def test_few_runs_on_one_side_are_few_runs(contents, steady):
     sides = [(CPU | {"seed": seed}, steady(1.0), {}) for seed in range(5)]
     said, reason = outcome(contents(*sides, (CUDA, steady(0.97), {})))

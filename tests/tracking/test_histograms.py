@@ -40,6 +40,12 @@ def test_equal_values_lie_in_one_bin() -> None:
     assert count == 7 and found.low == found.high == 3.0 and found.limits[0] < 3.0 < found.limits[-1]
 
 
+@pytest.mark.parametrize("high", [1e-40, 1e-38, 1.0, 3e38])
+def test_values_of_any_size_lie_in_their_bins(high: float) -> None:
+    found = only(torch.linspace(-1.0, 1.0, 64) * high)
+    assert set(found.counts) == {1} and len(found.counts) == NUM_BINS
+
+
 @pytest.mark.parametrize("shape", [(1 << 20,), (1024, 1024), (3, 5, 65_536), (MAX_VALUES + 1,)])
 def test_a_large_tensor_is_sampled_evenly(shape: tuple[int, ...]) -> None:
     # A matrix whose columns each hold a number of their own: a sample of some columns alone would miss most numbers.
