@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -198,13 +198,28 @@ def _unknown_key(override: Override, known: Sequence[str]) -> str:
     return f"`{key}` must be a setting, got an unknown name; {way_out}"
 
 
+_TYPE_WORDS: Mapping[Any, Sequence[str]] = {
+    int: ("a whole number",),
+    float: ("a number",),
+    bool: ("true", "false"),
+    str: ("a text",),
+    int | str: ("a whole number", "a word"),
+    bool | str: ("true", "false", "a word"),
+}
+
+
 def _type_rule(config: DictConfig, key: str) -> str:
     parent, _, last = key.rpartition(".")
     owner = OmegaConf.select(config, parent) if parent else config
     node: Any = owner._get_node(last) if isinstance(owner, DictConfig) else None
     kind: Any = None if node is None else node._metadata.ref_type
-    words: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-    return f"be {words.get(kind, 'of the right type')}"
+    if kind not in _TYPE_WORDS:
+        return "be of the right type"
+    words = list(_TYPE_WORDS[kind])
+    if node._metadata.optional:
+        words.append("null")
+    first, last = ", ".join(words[:-1]), words[-1]
+    return f"be {first} or {last}" if first else f"be {last}"
 
 
 def _first_line(error: Exception) -> str:

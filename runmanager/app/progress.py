@@ -197,14 +197,15 @@ class RunDisplay:
             )
         )
         style = "dim" if record.status.is_success else "red"
-        self._explain(why(record), style=style)
+        self._explain(why(record), style=style, again=str(record.reason or "") if epoch is not None else "")
         if record.config.get("device") == "auto" and record.environment.device_name:
             self._explain(f"device=auto is {record.environment.device_name} here", style=style)
 
-    def _explain(self, said: str, *, style: str) -> None:
-        """Say something below a row, unless it has been said of an earlier one."""
-        if said and said not in self._said:
-            self._said.add(said)
+    def _explain(self, said: str, *, style: str, again: str = "") -> None:
+        """Say something below a row, or `again` where it has been said of an earlier one."""
+        said, known = (again if said in self._said else said), said
+        if said:
+            self._said.add(known)
             self._console.print(Padding(Text(said, style=style), (0, 0, 0, 2)))
 
     def retrying(self, paths: RunPaths, why: str) -> None:

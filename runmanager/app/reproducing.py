@@ -61,7 +61,10 @@ def reproduce(record: RunRecord, *, seeds: Sequence[Any] = ()) -> Reproduction:
         said = (
             "It was made by a loop of its own, so the command is the one that was given; its settings are the loop's."
         )
-        return Reproduction(record.environment.command, False, (said,))
+        given = record.environment.command
+        # Python leaves itself out of what a script is told of its command.
+        program = ("python",) if given and given[0].endswith(".py") else ()
+        return Reproduction((*program, *given), False, (said,))
     if record.session is not None:
         said = "It took turns with other runs (measure=paired), so the command is that of all of them."
         return Reproduction(record.environment.command, False, (said,))

@@ -85,7 +85,8 @@ def _explain(error: Exception) -> int:
         message = " ".join(error.format_message().split()).replace("Value error, ", "")
         context = getattr(error, "ctx", None)
         named = context.command_path if context else "runmanager"
-        return _say([f"{message.rstrip('.?')}; see {named} --help."], status=error.exit_code)
+        said = f"{message} See" if message.endswith("?") else f"{message.rstrip('.')}; see"
+        return _say([f"{said} {named} --help."], status=error.exit_code)
     if isinstance(error, OSError):
         return _say([str(error)], status=1)
     kind = type(error).__name__

@@ -11,7 +11,7 @@ from runmanager.records.sweep import SweepRecord
 from runmanager.results.cells import gather_cells
 from runmanager.results.columns import Table
 from runmanager.results.summary import SweepSummary
-from runmanager.results.table import result_rows
+from runmanager.results.table import contention_notes, result_rows
 from runmanager.results.where import LISTED, Condition
 
 __all__ = ["AskedTable", "ask", "ask_table"]
@@ -38,7 +38,9 @@ class AskedTable:
         holds = condition.over(self.columns, known=self.known)
         rows = [row for row in self.table.rows if holds(row)]
         said = f"{len(rows)} of {len(self.table.rows)} runs are where {condition.text}."
-        return self.changed(lambda table: dataclasses.replace(table, rows=rows, notes=(said, *table.notes)))
+        of_all = contention_notes(self.table.rows)  # says how many of the rows, so it is said of these
+        notes = (said, *(note for note in self.table.notes if note not in of_all), *contention_notes(rows))
+        return self.changed(lambda table: dataclasses.replace(table, rows=rows, notes=notes))
 
     def showing(self, words: Sequence[str], option: str) -> "AskedTable":
         """Those columns alone, in that order, in every format. Raises `UsageError` for a word that means none."""

@@ -17,7 +17,7 @@ from runmanager.results.columns import column_of
 from runmanager.results.contention import contention, exposure_of
 from runmanager.results.formats import human
 from runmanager.results.judging import DIFFERENT, NOT_MEASURED, judge
-from runmanager.results.metrics import Metric, find_metric
+from runmanager.results.metrics import PLAIN_METRICS, Metric, find_metric
 from runmanager.results.options import CompareOptions
 from runmanager.results.pairing import SEED, frozen
 from runmanager.results.seeds import Spread
@@ -27,12 +27,14 @@ from runmanager.results.statistics import median
 
 __all__ = ["Best", "Contender", "best_headline", "best_sections", "best_to_json", "find_best"]
 
+_ABSENT = object()
+
 
 @dataclass(frozen=True)
 class Contender:
     """A cell with all its seeds; `side` has its finished runs and their values of the metric.
 
-    `settings` are those in which the sweep's cells differ, without the seed.
+    `settings` are those in which the sweep's cells differ, without the seed and what the cell does not have.
     """
 
     settings: dict[str, Any]
@@ -113,9 +115,10 @@ def find_best(
     asked = find_metric(metric)
     cells = gather_cells(sweep.runs, sweep.damaged, plan)
     sides = _contenders(cells, asked, folders)
-    contenders = [each for each in sides if each.side.finished and not each.side.without_values]
+    contenders = _with_values(sides)
     if not contenders:
-        raise UsageError(f"`--metric` must be one that a finished run has, got '{metric}' and {_why_none(sides)}.")
+        known = [name for name in PLAIN_METRICS if _with_values(_contenders(cells, find_metric(name), folders))]
+        raise UsageError(_why_none(metric, sides, known))
     sign = -1 if asked.more_is_better else 1
     winner, *others = sorted(contenders, key=lambda each: sign * float(each.spread))
     row: dict[str, Any] = {"verdict": NOT_MEASURED, "reason": None}
@@ -140,21 +143,34 @@ def _contenders(cells: Cells, metric: Metric, folders: Collection[str] | None) -
     groups: dict[Hashable, list[Cell]] = {}
     for cell in cells.cells:
         if cell.stored is not None and (folders is None or cell.stored.paths.name in folders):
-            key = tuple(frozen(cells.value(cell, name)) for name in names)
+            key = tuple(frozen(cells.value(cell, name, _ABSENT)) for name in names)
             groups.setdefault(key, []).append(cell)
     contenders = []
     for members in groups.values():
-        settings = {column_of(name): cells.value(members[0], name) for name in names}
-        label = ", ".join(f"{name}={human(value)}" for name, value in settings.items()) or members[0].run
+        values = {column_of(name): cells.value(members[0], name, _ABSENT) for name in names}
+        settings = {name: value for name, value in values.items() if value is not _ABSENT}
+        label = ", ".join(f"{name}={_said(value)}" for name, value in settings.items()) or members[0].run
         paired = all(cells.value(cell, "measure.name") == "paired" for cell in members)
         contenders.append(Contender(settings, Side(label, members, metric, paired)))
     return contenders
 
 
-def _why_none(sides: Sequence[Contender]) -> str:
-    if not any(each.side.finished for each in sides):
-        return "no finished run"
-    return "a run without it in every cell"
+def _with_values(sides: Sequence[Contender]) -> list[Contender]:
+    return [each for each in sides if each.side.finished and not each.side.without_values]
+
+
+def _why_none(metric: str, sides: Sequence[Contender], others: Sequence[str]) -> str:
+    if any(each.side.finished for each in sides):
+        way_out = f"; there is {', '.join(others)}." if others else "."
+        said = f"`--metric` must be one that a finished run has, got '{metric}' and a run without it in every cell"
+        return said + way_out
+    num_runs = sum(len(each.side.cells) for each in sides)
+    return f"The best must be one of finished runs, got no finished run among {num_runs}."
+
+
+def _said(value: Any) -> str:
+    """A setting's value; one that is set to nothing is said as it is given."""
+    return "null" if value is None else human(value)
 
 
 def _middle(values: Sequence[float]) -> float:
@@ -184,7 +200,7 @@ def best_sections(best: Best) -> list[Section]:
         lines.append(f"{cells} left out: not every finished run there has the metric.")
     return [
         Section("Runs", runs, ("run", best.metric.name), lines),
-        Section("Settings that vary", [(name, human(value)) for name, value in best.winner.settings.items()]),
+        Section("Settings that vary", [(name, _said(value)) for name, value in best.winner.settings.items()]),
         Section("Weights of the first", lines=_weights(best.winner.runs[0][0].paths)),
     ]
 

@@ -2,6 +2,7 @@
 
 import io
 import re
+import textwrap
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ _DASHES = ("solid", "dashed", "dotted")
 _TEXT = "#010203"  # stands for the page's own text colour until the SVG is cut to be set in
 _GREY = "#888888"
 _WIDTH_INCHES = 8.0
+_LABEL_CHARACTERS = 44  # of a line: less than half the width
+_LINE_INCHES = 0.17
 _LOG_FROM = 20.0  # times between the slowest and the fastest: above it the slow ones could not be told apart
 _MAX_MARKED = 100  # points of a curve: the marks of more would run together, and take megabytes
 MAX_DOTS = 40
@@ -57,7 +60,8 @@ def throughput_figure(runs: Sequence[Measured]) -> str:
     from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
     runs = runs[:MAX_DOTS]
-    figure, axes = _figure(height=1.1 + 0.26 * len(runs))
+    labels = [_wrapped(run.label) for run in runs]
+    figure, axes = _figure(height=1.1 + len(runs) * (0.26 + _more_inches(labels)))
     groups = list(dict.fromkeys(run.group for run in runs))
     medians = [median(run.rates) or 0.0 for run in runs]
     for group in groups:
@@ -72,7 +76,7 @@ def throughput_figure(runs: Sequence[Measured]) -> str:
         axes.errorbar(
             [medians[at] for at in rows], rows, xerr=whiskers, fmt=marker, color=colour, capsize=3, label=_plain(group)
         )
-    axes.set_yticks(range(len(runs)), [_plain(run.label) for run in runs])
+    axes.set_yticks(range(len(runs)), labels)
     axes.set_ylim(len(runs) - 0.5, -0.5)
     if max(medians) > _LOG_FROM * min(medians):
         axes.set_xscale("log")
@@ -89,12 +93,13 @@ def learning_curves(curves: Sequence[Curve], *, metric: str) -> str:
     """`metric` by epoch, as SVG: the first `MAX_CURVES` curves in colour, the others grey behind them."""
     from matplotlib.ticker import MaxNLocator
 
-    figure, axes = _figure(height=4.0)
+    labels = [_wrapped(curve.label) for curve in curves[:MAX_CURVES]]
+    figure, axes = _figure(height=4.0 + len(labels) / 2 * _more_inches(labels))
     for curve in curves[MAX_CURVES:]:
         axes.plot(curve.epochs, curve.values, color=_GREY, alpha=0.35, linewidth=0.8)
-    for at, curve in enumerate(curves[:MAX_CURVES]):
+    for at, (curve, label) in enumerate(zip(curves, labels, strict=False)):
         marker = "o" if len(curve.epochs) <= _MAX_MARKED else None
-        (line,) = axes.plot(curve.epochs, curve.values, marker=marker, markersize=3, label=_plain(curve.label))
+        (line,) = axes.plot(curve.epochs, curve.values, marker=marker, markersize=3, label=label)
         line.set(color=_COLOURS[at % len(_COLOURS)], linestyle=_DASHES[at // len(_COLOURS)])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
@@ -177,6 +182,16 @@ def _plain(text: str) -> str:
     """Text as it stands: matplotlib would read dollars as formulas, and hide labels that begin with an underscore."""
     text = text.replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
+
+
+def _wrapped(text: str) -> str:
+    """A label in lines that leave room for what it stands beside."""
+    return textwrap.fill(_plain(text), _LABEL_CHARACTERS, break_on_hyphens=False, drop_whitespace=False)
+
+
+def _more_inches(labels: Sequence[str]) -> float:
+    """What the longest label is higher than a line."""
+    return _LINE_INCHES * max((label.count("\n") for label in labels), default=0)
 
 
 def _svg(figure: "Figure", axes: "Axes", *, salt: str, legend: bool) -> str:

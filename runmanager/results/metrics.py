@@ -13,7 +13,7 @@ from runmanager.records.store import StoredRun
 from runmanager.records.turns import Turn
 from runmanager.results.columns import COMPARISON_COLUMNS
 
-__all__ = ["MEMORY", "METRIC_NAMES", "RUN_TIME", "THROUGHPUT", "Effect", "Metric", "find_metric"]
+__all__ = ["MEMORY", "METRIC_NAMES", "PLAIN_METRICS", "RUN_TIME", "THROUGHPUT", "Effect", "Metric", "find_metric"]
 
 Effect = Literal["speedup", "ratio", "difference"]
 TIME_TO = "time_to_accuracy"
@@ -131,7 +131,8 @@ _METRICS = (
     MEMORY,
 )
 _BY_NAME = {metric.name: metric for metric in _METRICS}
-METRIC_NAMES: Sequence[str] = (*_BY_NAME, f"{TIME_TO}=SHARE")
+PLAIN_METRICS: Sequence[str] = tuple(_BY_NAME)
+METRIC_NAMES: Sequence[str] = (*PLAIN_METRICS, f"{TIME_TO}=SHARE")
 
 
 def find_metric(asked: str) -> Metric:

@@ -33,11 +33,11 @@ class Axis:
 
     def index(self, wanted: Any) -> int:
         """The place of a value, given as itself or as its text. Raises `UsageError` where the axis lacks it."""
-        for match in (lambda value: value == wanted, lambda value: str(value) == str(wanted)):
+        for match in (lambda value: value == wanted, lambda value: str(wanted) in (str(value), _as_given(value))):
             for at, value in enumerate(self.values):
                 if match(value):
                     return at
-        known = ", ".join(map(str, self.values)) or "none, as there are no runs"
+        known = ", ".join(map(_as_given, self.values)) or "none, as there are no runs"
         raise UsageError(f"The baseline must be a value of '{self.name}', got {wanted!r}; its values are {known}.")
 
 
@@ -122,6 +122,13 @@ def _telling(variants: Sequence[dict[str, Any]]) -> list[str]:
 
 def _text(value: Any) -> str:
     return "unset" if value is _ABSENT else str(value)
+
+
+def _as_given(value: Any) -> str:
+    """A value as it stands in a command: `null`, `true` and `false` where Python has other words."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _unknown_axis(cells: Cells, asked: str, names: Sequence[str]) -> str:

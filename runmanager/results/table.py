@@ -22,7 +22,7 @@ from runmanager.results.columns import (
 from runmanager.results.contention import contention
 from runmanager.results.summary import SUMMARY_COLUMNS, RunSummary, SweepSummary, summarize
 
-__all__ = ["Table", "damage_notes", "epoch_rows", "result_rows"]
+__all__ = ["Table", "contention_notes", "damage_notes", "epoch_rows", "result_rows"]
 
 LEGEND = (
     f"{MISSING} is not measured or not set. Times and throughput are medians over the measured epochs: warm-up epochs "
@@ -72,7 +72,7 @@ def result_rows(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *
             *_warmup_notes(runs),
             *_attempt_notes(runs),
             *_deviation_notes(runs),
-            *_contention_notes(rows),
+            *contention_notes(rows),
             *_sight_notes(runs),
             *damage_notes(summary.damaged),
         ),
@@ -127,9 +127,9 @@ def _settings(cells: CellsWith[RunSummary], asked: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*cells.columns, *(name for name in wanted if name is not None)]))
 
 
-def _contention_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
+def contention_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
     """A line that stays where the column had to give way."""
-    began = [row["contended"] for row in rows if row["contended"] is not None]
+    began = [row["contended"] for row in rows if row.get("contended") is not None]
     met = sum(began)
     if not met:
         return []

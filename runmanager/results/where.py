@@ -28,7 +28,8 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.NotIn: lambda value, several: value not in several,
 }
 _ORDERINGS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-_WORDS = {"true": True, "false": False}
+_NULL = object()  # asked for by name: the setting or figure that a row has not
+_WORDS = {"true": True, "false": False, "null": _NULL}
 
 Row = Mapping[str, Any]
 
@@ -112,19 +113,25 @@ def _read(node: ast.expr, text: str, words: dict[str, None], *, depth: int = 0, 
 
 
 def _is_member_of_one(how: ast.cmpop, what: ast.expr) -> bool:
-    is_number = isinstance(what, ast.Constant) and not isinstance(what.value, str)
-    return isinstance(how, ast.In | ast.NotIn) and is_number
+    """Whether something is looked for in a number or in `null`, and not in a list or a text."""
+    is_one = isinstance(what, ast.Constant) and not isinstance(what.value, str)
+    return isinstance(how, ast.In | ast.NotIn) and (is_one or _word(what) == "null")
 
 
 def _word(node: ast.expr) -> str | None:
-    """`model.name` or `val/loss` of names joined so, as tags of event files are; None of anything else."""
+    """`model.name` of a name or of names joined by dots, `val/loss` of a tag; None of anything else.
+
+    Python's None is `null` too.
+    """
+    if isinstance(node, ast.Constant) and node.value is None:
+        return "null"
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and (before := _word(node.value)) is not None:
         return f"{before}.{node.attr}"
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        before, after = _word(node.left), _word(node.right)
-        return None if before is None or after is None else f"{before}/{after}"
+        parts = _word(node.left), _word(node.right)
+        return None if None in parts else "/".join(map(str, parts))
     return None
 
 
@@ -177,11 +184,18 @@ def _holds(node: ast.expr, row: Row, columns: Mapping[str, str]) -> bool:
 
 def _is_so(how: ast.cmpop, left: Any, right: Any) -> bool:
     if left is None or right is None:
-        return False
+        return _is_so_of_nothing(how, right if left is None else left)
     try:
         return bool(_COMPARISONS[type(how)](left, right))
     except TypeError:  # a word and a number have no order
         return False
+
+
+def _is_so_of_nothing(how: ast.cmpop, other: Any) -> bool:
+    """Whether a comparison holds where one side is missing: only where `null` was asked for."""
+    if isinstance(how, ast.In):
+        return isinstance(other, list) and any(each is _NULL for each in other)
+    return isinstance(how, ast.Eq) and other is _NULL
 
 
 def _value(node: ast.expr, row: Row, columns: Mapping[str, str]) -> Any:

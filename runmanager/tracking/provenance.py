@@ -33,7 +33,7 @@ _LIBRARIES = ("torch", "torchvision", "numpy", "tensorboard", "hydra-core", "ome
 
 
 def command_line() -> tuple[str, ...]:
-    """The words of the command that this run belongs to, bytes that are no UTF-8 written out: a file holds no others."""
+    """The words of the command that this run belongs to, bytes that are no UTF-8 written out: files hold no others."""
     given = os.environ.get(COMMAND_VARIABLE)
     words = shlex.split(given) if given is not None else sys.argv
     return tuple(word.encode(errors="backslashreplace").decode() for word in words)

@@ -89,3 +89,14 @@ def test_a_heartbeat_timeout_that_a_living_run_could_miss_is_refused(
         "a run beats every 2 s."
     ]
     assert not sweep("hasty").paths.root.exists()
+
+
+def test_a_value_of_another_type_is_told_all_that_the_setting_may_be(command: Callable[..., Any]) -> None:
+    done = command("micro_batch=1.5", "optimizer.fused=maybe", "compile=maybe", "eval_batch_size=x")
+    assert (done.status, done.out) == (2, "")
+    assert done.faults == [
+        "error: `micro_batch` must be a whole number, a word or null, got '1.5'.",
+        "error: `optimizer.fused` must be true, false or null, got 'maybe'.",
+        "error: `compile` must be true or false, got 'maybe'.",
+        "error: `eval_batch_size` must be a whole number or null, got 'x'.",
+    ]

@@ -77,6 +77,12 @@ def test_run_that_lacks_a_setting_of_today_is_another_cell() -> None:
     assert "another cell" in found.remarks[0]
 
 
+def test_script_of_a_loop_of_its_own_is_a_command() -> None:
+    environment = msgspec.structs.replace(stored(composed()).environment, command=("train.py", "--fast"))
+    record = msgspec.structs.replace(stored({"lr": 1}), environment=environment)
+    assert reproduce(record).command == ("python", "train.py", "--fast")
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [({"config": {"lr": 1}}, "a loop of its own"), ({"session": "abc"}, "took turns with other runs")],

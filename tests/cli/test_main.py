@@ -37,7 +37,7 @@ def test_version(command: Callable) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["tabel", "x"], "No such command 'tabel'. Did you mean 'table'; see runmanager --help."),
+        (["tabel", "x"], "No such command 'tabel'. Did you mean 'table'? See runmanager --help."),
         (["table"], "Missing argument 'SWEEP'; see runmanager table --help."),
         (
             ["table", "x", "--format", "xml"],

@@ -123,9 +123,25 @@ def test_unfinished_runs_do_not_count_and_are_said(contents: Callable[..., Sweep
         find_best(contents(({"lr": 1}, reaching(0.5), failed)), None, **OPTIONS)
 
 
+def test_a_setting_that_is_set_to_nothing_is_said_as_it_is_given(contents: Callable[..., SweepContents]) -> None:
+    sweep = contents(
+        ({"micro_batch": None, "width": 3}, reaching(0.9), {}), ({"micro_batch": 8, "depth": 2}, reaching(0.5), {})
+    )
+    found = find_best(sweep, None, **OPTIONS)
+    assert found.winner.side.label == "micro_batch=null, width=3"
+    assert found.winner.settings == {"micro_batch": None, "width": 3}  # it has no depth
+    assert "null" in as_text("", best_sections(found))
+
+
 def test_only_the_asked_runs_are_looked_at(seeds: Callable[..., SweepContents]) -> None:
     sweep = seeds(one=[0.5], two=[0.9])
     assert find_best(sweep, None, folders={sweep.runs[0].paths.name}, **OPTIONS).winner.settings == {"lr": "one"}
+
+
+def test_a_metric_that_no_run_has_is_refused_with_those_there_are(contents: Callable[..., SweepContents]) -> None:
+    epochs = [EpochRecord(epoch=number, accuracy=0.5, loss=1.0, samples=1, warmup=number == 1) for number in (1, 2)]
+    with pytest.raises(UsageError, match=r"got 'val_accuracy' and a run without it.*; there is .*accuracy, loss"):
+        find_best(contents(({"lr": 1}, epochs, {})), None, **OPTIONS)
 
 
 def test_unknown_metric_is_refused(seeds: Callable[..., SweepContents]) -> None:

@@ -107,6 +107,13 @@ def test_a_baseline_is_found_by_value_or_text_and_an_unknown_one_lists_the_value
         axis.index(7)
 
 
+def test_a_baseline_may_be_given_as_in_the_command_that_made_it(contents):
+    axis = find_axis(cells_of(contents, {"fused": False}, {"fused": True}, {"fused": None}), "fused")
+    assert [axis.index(word) for word in ("false", "true", "null", "None", "False")] == [0, 1, 2, 2, 0]
+    with pytest.raises(UsageError, match="its values are false, true, null"):
+        axis.index("no")
+
+
 @settings(max_examples=40, deadline=None)
 @given(cells=st.lists(configs, min_size=1, max_size=10))
 def test_along_any_axis_no_two_sides_differ_in_two_settings(contents, cells):

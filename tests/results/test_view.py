@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from runmanager.errors import UsageError
+from runmanager.records.run import Environment
 from runmanager.records.states import Status
 from runmanager.records.store import SweepContents
 from runmanager.results import formats
@@ -47,6 +48,16 @@ def test_rows_are_those_for_which_the_condition_holds(grid: SweepContents) -> No
     table = shown(grid, where="device==cpu and batch_size>100")
     assert values(table, "epoch_seconds") == [1.0, 3.0]
     assert table.notes[0] == "2 of 5 runs are where device==cpu and batch_size>100."
+
+
+def test_what_is_said_of_contention_counts_the_rows_that_are_there(
+    contents: Callable[..., SweepContents], steady: Callable[..., Any]
+) -> None:
+    loaded = {"environment": Environment(outside_cpu_share=0.9)}
+    runs = contents(*(({"lr": lr}, steady(1.0), loaded if lr < 3 else {}) for lr in (1, 2, 3)))
+    said = " contended: other load was on the machine, so times may be too long."
+    assert shown(runs, where="lr>1").notes == ("2 of 3 runs are where lr>1.", f"1 of 2 runs were{said}")
+    assert shown(runs, where="lr==3").notes == ("1 of 3 runs are where lr==3.",)
 
 
 @pytest.mark.parametrize(

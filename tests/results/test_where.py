@@ -18,6 +18,7 @@ ROW: dict[str, Any] = {
     "contended": False,
     "val_accuracy": None,
     "run": "lr=0.01,device=cuda-1234",
+    "val/first/loss": 0.3,
 }
 COLUMNS = {name: name for name in ROW} | {"model": "model.name"}
 
@@ -48,6 +49,8 @@ def holds(text: str, row: dict[str, Any] = ROW) -> bool:
         "contended==false",
         "lr > -1",
         "lr != batch_size",
+        "val/first/loss < 0.5",
+        "0.2 < val/first/loss and lr > 0",
     ],
 )
 def test_what_is_true_of_the_row_holds(text: str) -> None:
@@ -84,6 +87,29 @@ def test_a_tag_of_event_files_is_named_as_it_is() -> None:
     assert condition.over({name: name for name in row})(row)
 
 
+@pytest.mark.parametrize("text", ["val_accuracy == null", "null == val_accuracy", "val_accuracy == None", "lr != null"])
+def test_null_asks_for_what_is_missing(text: str) -> None:
+    assert holds(text)
+    assert not holds(f"not {text}")
+
+
+@pytest.mark.parametrize(
+    ("text", "true"),
+    [
+        ("val_accuracy in [null, 1]", True),
+        ("val_accuracy in [1]", False),
+        ("val_accuracy not in [null]", False),
+        ("lr in [null, 0.01]", True),
+        ("lr not in [null, 1]", True),
+        ("lr == null", False),
+        ("val_accuracy != null", False),
+        ("device == 'null'", False),
+    ],
+)
+def test_null_stands_for_nothing_else(text: str, true: bool) -> None:
+    assert holds(text) is true
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -98,7 +124,11 @@ def test_a_tag_of_event_files_is_named_as_it_is() -> None:
         ("", "it breaks off"),
         ("lr in 0.1", "needs a list"),
         ("lr is device", "`is` is no comparison"),
-        ("lr == None", "'None' is neither"),
+        ("lr in null", "needs a list"),
+        ("lr < null", "got 'null'"),
+        ("null", "got 'null'"),
+        ("lr/2 > 1", "'lr / 2' is neither"),
+        ("val/frist/loss > 1", r"got 'val/frist/loss'; did you mean val/first/loss\?"),
         ("lr + 1 > 2", r"'lr \+ 1' is neither"),
         ("1 < 2", "must compare a column"),
         ("0.1", "must compare a column"),
