@@ -80,7 +80,9 @@ class Layout:
         style = _STYLES.get(row.status, "red")
         done = row.epoch.epoch if row.epoch is not None else 0
         state = _bar(done / row.planned) if row.status == "running" and row.planned else row.status
-        text = Text.assemble((_SYMBOLS.get(row.status, "✗"), style), f" {_cut(row.label, self.label):{self.label}} ")
+        text = Text.assemble(
+            (_SYMBOLS.get(row.status, "✗"), style), f" {_shortened(row.label, self.label):{self.label}} "
+        )
         text.append(f"{state:{_BAR}}", style=style)
         if row.reason and row.epoch is None:
             text.append(f" {row.reason}", style=style)
@@ -121,8 +123,15 @@ def _padded(text: str, column: _Column) -> str:
     return _cut(text, column.width).rjust(column.width)
 
 
+def _shortened(label: str, width: int) -> str:
+    """A label that is too long loses the names of its settings first: their values tell the rows apart."""
+    if len(label) <= width:
+        return label
+    return _cut(",".join(part.rpartition("=")[2] for part in label.split(",")), width)
+
+
 def _cut(text: str, width: int) -> str:
-    """A long label keeps its end: settings that vary most come last in a grid."""
+    """The end of a text that is too long: the settings that vary most come last in a grid."""
     return text if len(text) <= width else _ELLIPSIS + text[-(width - 1) :]
 
 
@@ -152,4 +161,4 @@ def footer(counts: Sequence[tuple[str, int]], *, seconds: float, seconds_left: f
     parts.append(f"{duration(seconds)} so far")
     if seconds_left is not None:
         parts.append(f"about {duration(seconds_left)} left")
-    return Text(" · ".join(parts), style="dim")
+    return Text(" · ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")
