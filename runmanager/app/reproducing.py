@@ -14,9 +14,10 @@ from runmanager.app.words import word_of
 from runmanager.errors import ConfigurationError
 from runmanager.launching.gpus import gpu_names
 from runmanager.records.grid import flatten, plain_settings
+from runmanager.records.process import usable_cores
 from runmanager.records.run import Environment, RunRecord
 from runmanager.records.signature import signature
-from runmanager.tracking.processor import cpu_model, usable_cores
+from runmanager.tracking.processor import cpu_model
 from runmanager.tracking.provenance import commit_of, library_versions
 
 if TYPE_CHECKING:

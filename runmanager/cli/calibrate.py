@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 import typer
 
-from runmanager.cli.health import Level, load_check, usable_cores
+from runmanager.cli.health import Level, load_check
 from runmanager.errors import UsageError
 from runmanager.records.ceilings import Ceilings, keep_ceilings
 from runmanager.records.paths import ceilings_file
+from runmanager.records.process import usable_cores
 
 __all__ = ["calibrate", "rows_of"]
 

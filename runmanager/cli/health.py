@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from runmanager import __version__
 from runmanager.records.ceilings import read_ceilings
 from runmanager.records.paths import cache_folder, ceilings_file
+from runmanager.records.process import usable_cores
 
 __all__ = ["Check", "Level", "machine_checks"]
 
@@ -89,13 +90,6 @@ def _fault(requirement: Requirement) -> str | None:
     if requirement.specifier.contains(version, prereleases=True):
         return None
     return f"{requirement.name} must be {requirement.specifier}, got {version}"
-
-
-def usable_cores() -> int:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def cores_check(quota_file: Path = Path("/sys/fs/cgroup/cpu.max")) -> Check:

@@ -24,9 +24,10 @@ from runmanager.launching.options import RETRIED
 from runmanager.launching.queueing import JobQueue, Try
 from runmanager.launching.slots import EVERY_GPU, GpuSlots, Lease
 from runmanager.launching.turns import TurnKeeper
+from runmanager.records.process import usable_cores
 from runmanager.records.states import Outcome, Reason, Status
 
-__all__ = ["Ending", "Job", "Listener", "LocalEngine", "Retries", "call", "usable_cores"]
+__all__ = ["Ending", "Job", "Listener", "LocalEngine", "Retries", "call"]
 
 _TICK_SECONDS = 0.2
 _LEAVE_SECONDS = 30.0
@@ -266,13 +267,6 @@ def call(engine: LocalEngine, function: Callable[..., Any], *arguments: Any) -> 
     if answer.ending is None or engine.was_interrupted:
         raise KeyboardInterrupt
     return answer.ending
-
-
-def usable_cores() -> int:
-    """The cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _server_environment(workers: int) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Which process owns a run, and whether it still lives."""
+"""Which process owns a run, whether it still lives, and how many cores a process may run on."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-__all__ = ["ProcessIdentity"]
+__all__ = ["ProcessIdentity", "usable_cores"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -67,3 +67,10 @@ def _start_ticks(pid: int) -> int | None:
         return None if process.status() == psutil.STATUS_ZOMBIE else int(process.create_time() * 100)
     except psutil.Error:
         return None
+
+
+def usable_cores() -> int:
+    """The cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -26,8 +26,8 @@ def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def rank(value: Any) -> tuple[bool, float, str]:
+def rank(value: Any) -> tuple[bool, int | float, str]:
     """Numbers by size, then everything else by its text: one setting may be a number here and a word there."""
     if isinstance(value, int | float):
-        return False, float(value), ""
+        return False, value, ""
     return True, 0.0, str(value)

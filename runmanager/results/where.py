@@ -4,6 +4,7 @@ import ast
 import difflib
 import operator
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -59,7 +60,9 @@ def parse_condition(text: str) -> Condition:
     Raises `UsageError` for anything else.
     """
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what reads oddly, as in 0.1and
+            tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError):
         raise _unreadable(text, _cause(text)) from None
     except (RecursionError, MemoryError):

@@ -9,9 +9,10 @@ import torch
 
 from runmanager.records.ceilings import Ceilings, find_ceilings
 from runmanager.records.paths import ceilings_file
+from runmanager.records.process import usable_cores
 from runmanager.records.run import Environment
 from runmanager.tracking.devices import device_facts
-from runmanager.tracking.processor import cpu_model, usable_cores
+from runmanager.tracking.processor import cpu_model
 from runmanager.tracking.provenance import command_line, commit_of, library_versions
 
 __all__ = ["capture_environment", "known_ceilings", "load_average"]

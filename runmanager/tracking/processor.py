@@ -1,11 +1,10 @@
-"""This machine's processor: what it is called, and how many of its cores may be used. Loads no torch."""
+"""What this machine's processor is called. Loads no torch."""
 
-import os
 import platform
 from functools import cache
 from pathlib import Path
 
-__all__ = ["cpu_model", "usable_cores"]
+__all__ = ["cpu_model"]
 
 
 @cache
@@ -17,10 +16,3 @@ def cpu_model() -> str | None:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine() or None
-
-
-def usable_cores() -> int | None:
-    """The cores that this process may use, None where nobody says."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()

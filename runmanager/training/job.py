@@ -113,7 +113,8 @@ def _begun(run: ActiveRun, options: TrainingOptions) -> _Parts:
     )
     if options.micro_batch == AUTO:
         size = stepper.piece_size
-        run.note(f"micro_batch=auto: {'whole batches' if size is None else f'pieces of at most {size} samples'}")
+        is_whole = size is None or size >= options.batch_size
+        run.note(f"micro_batch=auto: {'whole batches' if is_whole else f'pieces of at most {size} samples'}")
     state = TrainingState(
         network,
         optimizer,

@@ -14,6 +14,7 @@ __all__ = ["CheckpointOptions", "TrainingOptions"]
 
 
 _DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "hpu", "mtia", "npu")
+_MOST = 2**31 - 1  # of anything that is counted: more do not fit the numbers that PyTorch passes on
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,11 @@ class TrainingOptions:
         faults += below("batch_size", self.batch_size, 1) + below("num_workers", self.num_workers, 0)
         faults += below("epochs", self.epochs, 1) + below("eval_batch_size", self.eval_batch_size, 1)
         faults += below("log_every", self.log_every, 0) + below("checkpoint.every", self.checkpoint.every, 0)
+        faults += [
+            fault(name, f"be at most {_MOST}", value)
+            for name in ("batch_size", "eval_batch_size", "num_workers", "epochs")
+            if (value := getattr(self, name)) is not None and value > _MOST
+        ]
         faults += self._bad_device()
         faults += step_faults(
             precision=self.precision, micro_batch=self.micro_batch, on_oom=self.on_oom, device=self.device

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from runmanager.launching.child import Raised, Returned
-from runmanager.launching.engine import Ending, Job, LocalEngine, call, usable_cores
+from runmanager.launching.engine import Ending, Job, LocalEngine, call
+from runmanager.records.process import usable_cores
 
 RunJobs = Callable[..., Any]
 

@@ -45,6 +45,7 @@ def test_the_defaults_are_those_of_the_contract():
         ({"lr": float("inf")}, "`lr` must be above 0 and finite, got inf"),
         ({"lr": float("nan")}, "`lr` must be above 0 and finite, got nan"),
         ({"batch_size": 0}, "`batch_size` must be at least 1, got 0."),
+        ({"batch_size": 2**31}, "`batch_size` must be at most 2147483647, got 2147483648."),
         ({"eval_batch_size": 0}, "`eval_batch_size` must be at least 1, got 0."),
         ({"num_workers": -1}, "`num_workers` must be at least 0, got -1."),
         ({"epochs": 0}, "`epochs` must be at least 1, got 0."),
