@@ -12,6 +12,7 @@ from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import RunOptions, TurnTaker
 from runmanager.tracking.randomness import seed_everything
 from runmanager.tracking.run import ActiveRun, IdleRun
+from runmanager.training.allocation import keep_freed_memory
 from runmanager.training.checkpoint import TrainingState
 from runmanager.training.compiled import CompiledNetwork
 from runmanager.training.datasets import Data, load_dataset
@@ -83,6 +84,7 @@ class _Parts:
 
 def _train(run: ActiveRun, options: TrainingOptions) -> None:
     seed_everything(options.seed)
+    keep_freed_memory()
     parts = _begun(run, options)
     _run_epochs(run, options, parts)
     if parts.stepper.num_skipped:
