@@ -29,12 +29,12 @@ from runmanager.training.options import CnnOptions
 __all__ = ["Learner", "measure", "tracked_seconds", "untracked_seconds"]
 
 _IN_SHAPE, _NUM_CLASSES, _BATCH_SIZE = (1, 28, 28), 10, 500
-_NUM_BATCHES_ON_CPU, _NUM_BATCHES_ELSEWHERE = 20, 400  # about half a second: the end of an epoch shows
+_NUM_BATCHES_ON_CPU, _NUM_BATCHES_ELSEWHERE = 40, 400  # about a second: the end of an epoch shows
 _EPOCHS_A_TURN = 2
 _TRACKED = {"tracked": TensorBoardOptions(), "with histograms": TensorBoardOptions(histograms=True)}
 _WORDS = {"tracked": "scalars every step, images, graph", "with histograms": "the same with histograms"}
 _ON_CPU, _ELSEWHERE = Budget(1.01), Budget(1.02)
-_PATIENCE = Patience(min_rounds=20, max_rounds=200, max_seconds=150, half_width=0.002)
+_PATIENCE = Patience(min_rounds=20, max_rounds=200, max_seconds=180, half_width=0.002)
 
 Batches = Sequence[tuple[torch.Tensor, torch.Tensor]]
 
