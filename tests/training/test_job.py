@@ -205,7 +205,7 @@ def test_however_steps_are_made_a_run_goes_on_as_if_it_had_never_stopped(job, wa
     job("broken", **cell, stop_after=1)
     assert_equal(job("broken", **cell), whole)
     assert whole.record.measurements.precision == way.get("precision", "fp32")
-    chosen = "micro_batch=auto: pieces of at most"
+    chosen = "micro_batch=auto: whole batches"  # those of this cell are small enough
     assert any(note.startswith(chosen) for note in whole.record.notes) == (way == {"micro_batch": "auto"})
 
 
