@@ -97,6 +97,7 @@ Account = tuple[dict[str, float], EpochRecord]
 
 def train(folder: Path, delayed: Delayed, *, num_epochs: int, device: str = "cpu") -> list[Account]:
     """Train a tiny model with delays in all its parts, and return the measured epochs."""
+    torch.set_num_threads(1)  # waking a second one after each delay would take the model milliseconds
     network = torch.nn.Linear(_SHAPE[1], 3)
     sink = _SlowSink(delayed)
     with RunManager(folder, sinks=[sink]).run({"device": device}, network) as run:
