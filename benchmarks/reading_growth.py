@@ -3,17 +3,16 @@
 Counted in seconds of CPU: the files are in memory, and what else the machine does would hide how a cost grows.
 """
 
-import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 from benchmarks.command import Settings, carry_out
+from benchmarks.growth import grown
 from benchmarks.interleaving import Patience, in_turns, timed
-from benchmarks.rows import Budget, Row, as_seconds
+from benchmarks.rows import Row
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.app.following import SweepReader
 from runmanager.launching.plan import Cell, Resume, plan_runs, wants_epochs
@@ -23,12 +22,11 @@ from runmanager.records.store import read_sweep
 from runmanager.results.reading import read_summary
 from runmanager.results.table import result_rows
 
-__all__ = ["exponent", "measure"]
+__all__ = ["measure"]
 
 _SIZES = (10, 100, 1000, 10_000)
 _NUM_EPOCHS = 10
 _PATIENCE = Patience(min_rounds=5, max_rounds=9, max_seconds=100)
-_LINEAR = Budget(1.1, words="an exponent of {:g}".format)  # 1, and what a larger heap costs each object
 
 
 def measure(settings: Settings) -> list[Row]:
@@ -47,7 +45,8 @@ def measure(settings: Settings) -> list[Row]:
         seconds = in_turns(names, patience=settings.patience, seed=settings.seed)
     found = dict(zip(looks, seconds.values(), strict=True))
     return [
-        _row(what, {number: found[what, number] for number in _SIZES}) for what in dict.fromkeys(w for w, _ in looks)
+        grown(what, {number: found[what, number] for number in _SIZES}, of="runs")
+        for what in dict.fromkeys(w for w, _ in looks)
     ]
 
 
@@ -73,30 +72,6 @@ def _table_anew(sweep: SweepPaths) -> None:
 def _plan(cells: Sequence[Cell], sweep: SweepPaths) -> None:
     stored = read_sweep(sweep, epochs_of=wants_epochs).runs
     plan_runs(cells, stored, sweep, resume=Resume.AUTO, rerun_changed=False, now=Environment())
-
-
-def _row(what: str, seconds: Mapping[int, Sequence[float]]) -> Row:
-    """The medians by size, and how the last decade grows: fixed costs, which hide a growth, are least there."""
-    last = {number: seconds[number] for number in _SIZES[-2:]}
-    grown = [exponent(dict(zip(last, each, strict=True))) for each in zip(*last.values(), strict=True)]
-    value, low, high = median(grown), min(grown), max(grown)
-    fitted = exponent({number: median(each) for number, each in seconds.items()})
-    return Row(
-        f"{what}: {', '.join(f'{number:,}' for number in seconds)} runs",
-        ", ".join(as_seconds(median(each)) for each in seconds.values()),
-        ratio=f"grows as runs^{value:.2f} ({low:.2f} to {high:.2f}) over the last decade, {fitted:.2f} over all",
-        rounds=str(len(grown)),
-        budget=str(_LINEAR),
-        met=_LINEAR.verdict(value, low, high),
-    )
-
-
-def exponent(costs: Mapping[int, float]) -> float:
-    """The slope of a cost's logarithm over that of the size, by least squares: 1 is linear."""
-    sizes, logs = [math.log(size) for size in costs], [math.log(cost) for cost in costs.values()]
-    middle, mean = sum(sizes) / len(sizes), sum(logs) / len(logs)
-    products = sum((size - middle) * (log - mean) for size, log in zip(sizes, logs, strict=True))
-    return products / sum((size - middle) ** 2 for size in sizes)
 
 
 if __name__ == "__main__":

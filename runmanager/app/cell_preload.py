@@ -1,12 +1,17 @@
 """What a run would import when it first needs it: optimisers, graphs, images. Imported in the forkserver, for that."""
 
-import numpy.random  # noqa: F401
-import PIL.Image
-import tensorboard.plugins.hparams.metadata  # noqa: F401
-import torch._dynamo  # by the first optimiser that is made, compiled or not: a second of each run
-import torch.utils.serialization.config  # noqa: F401
+from importlib import import_module
 
-import runmanager.app.cell
-import runmanager.app.options  # noqa: F401
+import PIL.Image
+
+for _name in (
+    "runmanager.app.cell",
+    "runmanager.app.options",
+    "numpy.random",
+    "tensorboard.plugins.hparams.metadata",
+    "torch._dynamo",  # by the first optimiser that is made, compiled or not: a second of each run
+    "torch.utils.serialization.config",
+):
+    import_module(_name)
 
 PIL.Image.preinit()  # the formats that everybody has; else the first image that is written does it

@@ -24,8 +24,9 @@ from runmanager.tracking.first_batch import batch_size_of, inputs_of, peek
 from runmanager.tracking.heartbeat import Heartbeat
 from runmanager.tracking.idle import IdleRun
 from runmanager.tracking.measuring import Measuring, num_parameters
+from runmanager.tracking.notes import RunNotes
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
-from runmanager.tracking.outcomes import divergence, outcome_of, outcome_of_epochs, traceback_of, writable
+from runmanager.tracking.outcomes import divergence, outcome_of, outcome_of_epochs, traceback_of
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.tracking.timer import PhaseTimer, clock_for
 from runmanager.tracking.turns import turns_of
@@ -80,7 +81,7 @@ class ActiveRun:
         self._planned: int | None = folder.record.epochs_planned
         self._early_stop = EarlyStop(options.early_stop)
         self._stop: Outcome | None = None
-        self._notes: list[str] = list(folder.record.notes)
+        self._notes = RunNotes(folder)
         self._epochs_here = 0
         self._seconds_before = 0.0
         self._learning_rate: float | None = None
@@ -281,16 +282,11 @@ class ActiveRun:
 
     def note(self, line: str) -> None:
         """Keep a readable line about what could not be done or was chosen; it is in the record at once."""
-        self._notes.append(line)
-        self.folder.write(notes=self._said())
-
-    def _said(self) -> tuple[str, ...]:
-        """The notes, each once, and such as a file can hold: some quote an exception."""
-        return tuple(dict.fromkeys(map(writable, self._notes)))
+        self._notes.note(line)
 
     def deviates(self, line: str) -> None:
         """Keep a readable line about what is done otherwise than asked: in the record at once, and named by tables."""
-        self.folder.write(deviations=tuple(dict.fromkeys((*self.record.deviations, writable(line)))))
+        self._notes.deviates(line)
 
     def stop_early(self, message: str) -> None:
         """Let this epoch be the last; the run is finished."""
@@ -323,7 +319,7 @@ class ActiveRun:
             peak_memory_bytes=peak_memory_bytes(self.device),
             environment=self.measuring.environment_at_end(self.record.environment),
             measurements=self.measuring.measurements(),
-            notes=self._said(),
+            notes=self._notes.said,
         )
         self._heartbeat.stop()
         self.folder.close()

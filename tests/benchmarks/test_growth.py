@@ -24,3 +24,10 @@ def test_a_row_judges_the_end_where_fixed_costs_hide_least() -> None:
 def test_the_range_is_that_of_the_rounds() -> None:
     row = grown("what", {10: [1.0, 1.0, 1.0], 100: [10.0, 12.0, 20.0]}, of="parameters")
     assert row.ratio.startswith("parameters^1.08 (1.00 to 1.30)") and row.met == "yes, within the noise"
+
+
+def test_what_grows_faster_than_the_size_is_not_met() -> None:
+    def verdict(power: float) -> str:
+        return grown("a look", {size: [1e-6 * size**power] * 3 for size in (10, 100, 1000, 10_000)}, of="runs").met
+
+    assert (verdict(0.9), verdict(1.0), verdict(1.5), verdict(2.0)) == ("yes", "yes", "no", "no")

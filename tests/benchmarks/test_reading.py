@@ -1,4 +1,4 @@
-"""The benchmarks of reading: growth is told from none, and both readers of event files find the same."""
+"""The benchmark of reading event files: both readers must find the same."""
 
 from pathlib import Path
 
@@ -7,19 +7,6 @@ import pytest
 from benchmarks import event_reading
 from benchmarks.command import Settings
 from benchmarks.interleaving import Patience
-from benchmarks.reading_growth import _row, exponent
-
-
-@pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 2.0])
-def test_an_exponent_is_that_of_the_growth(power: float) -> None:
-    assert exponent({size: 3.0 * size**power for size in (10, 100, 1000, 10_000)}) == pytest.approx(power)
-
-
-def test_what_grows_faster_than_the_runs_is_not_met() -> None:
-    def verdict(power: float) -> str:
-        return _row("a look", {size: [1e-6 * size**power] * 3 for size in (10, 100, 1000, 10_000)}).met
-
-    assert (verdict(0.9), verdict(1.0), verdict(1.5), verdict(2.0)) == ("yes", "yes", "no", "no")
 
 
 def test_both_readers_must_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
