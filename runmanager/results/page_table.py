@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from runmanager.results.formats import csv_field, human_columns, human_field, is
 __all__ = ["PageField", "PageRow", "PageTable", "page_table"]
 
 _COLOURED = ("status", "verdict")
+_WORST_FIRST = ("failed", "crashed", "killed", "skipped", "running", "pending", "finished", "faster")
+_LONG = 60  # characters that want a wide column
 
 
 @dataclass(frozen=True)
@@ -84,10 +87,15 @@ def _field_of(table: Table, column: str) -> Callable[[Mapping[str, Any]], PageFi
     coloured = column in _COLOURED
 
     def field(row: Mapping[str, Any]) -> PageField:
-        value = row[column]
-        return PageField(human_field(table, row, column), _whole(value), str(value) if coloured else "")
+        value, text = row[column], human_field(table, row, column)
+        return PageField(text, _whole(value), _colour(text) if coloured else "text" if len(text) > _LONG else "")
 
     return field
+
+
+def _colour(text: str) -> str:
+    """The word that decides the colour: of several states, as of a cell's seeds, the worst."""
+    return next((word for word in _WORST_FIRST if word in text), "")
 
 
 def _whole(value: Any) -> str | None:
@@ -95,7 +103,9 @@ def _whole(value: Any) -> str | None:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return repr(float(value) if isinstance(value, float) else value)
+    if isinstance(value, int):
+        return str(value)
+    return "" if math.isnan(value) else repr(float(value)).replace("inf", "Infinity")  # as a browser reads it
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
