@@ -13,7 +13,7 @@ from runmanager.results.page_table import page_table
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["render_page", "to_html"]
+__all__ = ["render_template", "to_html"]
 
 _PIECES = 1000  # of a page put together at a time: a table of many rows has far more of them than it is long
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -21,25 +21,17 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 def to_html(table: Table, *, title: str = "Results") -> str:
     """The columns for people, rounded; what is copied from the page has every column, in full precision."""
-    return render_page("results.html", title=title, table=page_table(table, title=title, file="results.csv"))
+    return render_template("results.html", title=title, table=page_table(table, title=title, file="results.csv"))
 
 
-def render_page(template: str, **values: Any) -> str:
-    """A page from `templates/`; every value is escaped.
+def render_template(template: str, **values: Any) -> str:
+    """A page or a part of one from `templates/`; every value is escaped.
 
-    Its policy lets the browser run the page's own script, known by its hash, and load nothing.
+    A page's policy lets the browser run the page's own script, known by its hash, and load nothing.
     """
-    script = _script()
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    values |= {"script": script, "script_hash": f"sha256-{digest}"}
     stream = _environment().get_template(template).stream(**values)
     stream.enable_buffering(_PIECES)
     return "".join(stream)
-
-
-@cache
-def _script() -> str:
-    return (_TEMPLATES / "page.js").read_text(encoding="utf-8")
 
 
 @cache
@@ -53,7 +45,9 @@ def _environment() -> "jinja2.Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["zip"] = zip
+    script = (_TEMPLATES / "page.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment.globals.update(script=script, script_hash=f"sha256-{digest}", zip=zip)
     environment.filters.update(said=_said, verbatim=_verbatim)
     return environment
 

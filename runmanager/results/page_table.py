@@ -21,8 +21,8 @@ _LONG = 60  # characters that want a wide column
 class PageField:
     """What stands in a field.
 
-    `whole` is what it is sorted and asked by: a number in full precision, empty for a missing value, None where that is
-    the text itself. `kind` is a word by which it is coloured.
+    `whole` is what it is sorted and asked by: a number in full precision, empty for a missing value, None where that
+    is the text itself. `kind` is a word by which it is coloured.
     """
 
     text: str
@@ -87,8 +87,10 @@ def _field_of(table: Table, column: str) -> Callable[[Mapping[str, Any]], PageFi
     coloured = column in _COLOURED
 
     def field(row: Mapping[str, Any]) -> PageField:
-        value, text = row[column], human_field(table, row, column)
-        return PageField(text, _whole(value), _colour(text) if coloured else "text" if len(text) > _LONG else "")
+        text, whole = human_field(table, row, column), _whole(row[column])
+        return PageField(
+            text, None if whole == text else whole, _colour(text) if coloured else "text" if len(text) > _LONG else ""
+        )
 
     return field
 

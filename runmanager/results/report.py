@@ -19,7 +19,7 @@ from runmanager.results.figures.gallery import figures_of
 from runmanager.results.figures.rendering import inline_svg
 from runmanager.results.formats import human
 from runmanager.results.next_steps import next_steps
-from runmanager.results.page import render_page
+from runmanager.results.page import render_template
 from runmanager.results.page_table import page_table
 from runmanager.results.rounds import Rounds
 from runmanager.results.seeds import collapse_seeds, seed_groups
@@ -65,7 +65,7 @@ def report_page(
         "method": ("How it was measured", True),
     }
     groups = {runs[0]["run"]: runs for runs in seed_groups(results)}
-    return render_page(
+    return render_template(
         "report.html",
         title=sweep.paths.name,
         first_sentence=first_sentence,

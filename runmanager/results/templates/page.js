@@ -63,7 +63,7 @@ function enliven(box) {
 // A field is missing, a number in full precision, or the text that stands there.
 function readField(cell) {
   const text = cell.textContent.trim(), whole = cell.dataset.value;
-  return { text, missing: whole === "", number: whole ? Number(whole) : NaN };
+  return { text, missing: whole === "", number: whole || text ? Number(whole ?? text) : NaN };
 }
 
 function readRow(row) {
