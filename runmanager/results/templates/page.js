@@ -62,8 +62,8 @@ function enliven(box) {
 
 // A field is missing, a number in full precision, or the text that stands there.
 function readField(cell) {
-  const text = cell.textContent.trim(), whole = cell.dataset.value;
-  return { text, missing: whole === "", number: whole || text ? Number(whole ?? text) : NaN };
+  const text = cell.textContent.trim(), whole = cell.dataset.value ?? text;
+  return { text, missing: whole === "", number: whole === "" ? NaN : Number(whole) };
 }
 
 function readRow(row) {
