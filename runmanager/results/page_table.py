@@ -22,7 +22,7 @@ class PageField:
     """What stands in a field.
 
     `whole` is what it is sorted and asked by: a number in full precision, empty for a missing value, None where that
-    is the text itself. `kind` is a word by which it is coloured.
+    is the text itself. `kind` are words by which it is coloured and laid out.
     """
 
     text: str
@@ -50,6 +50,15 @@ class PageTable:
     rows: Sequence[PageRow]
     legend: str
     notes: Sequence[str]
+
+    @property
+    def example(self) -> str:
+        """A condition that some rows fulfil, by the first column of numbers; empty where there is none."""
+        for at, name in enumerate(self.columns):
+            if name in self.numeric:
+                value = next(field.whole or field.text for row in self.rows if (field := row.fields[at]).whole != "")
+                return f"{name}>={value}"
+        return ""
 
 
 def page_table(
@@ -89,7 +98,9 @@ def _field_of(table: Table, column: str) -> Callable[[Mapping[str, Any]], PageFi
     def field(row: Mapping[str, Any]) -> PageField:
         text, whole = human_field(table, row, column), _whole(row[column])
         return PageField(
-            text, None if whole == text else whole, _colour(text) if coloured else "text" if len(text) > _LONG else ""
+            text,
+            None if whole == text else whole,
+            f"word {_colour(text)}" if coloured else "text" if len(text) > _LONG else "",
         )
 
     return field

@@ -27,6 +27,8 @@ from runmanager.results.sentences import answers, best_row
 
 __all__ = ["report_page"]
 
+_MOST_CROSSINGS = 3  # among the answers; the comparison has them all
+
 
 def report_page(
     sweep: SweepContents,
@@ -41,11 +43,12 @@ def report_page(
 ) -> str:
     """The whole of report.html. It asks for nothing from elsewhere: styles and figures are in it.
 
-    `causes` are lines on what bounds the compared runs, `crossovers` get a line and a figure each, `rounds` a figure.
+    `causes` are lines on what bounds the compared runs, `crossovers` get a line each, `rounds` a figure.
     `work` are rows of what the runs achieve.
     """
     first_sentence, *more = answers(results, comparison)
     figures = figures_of(sweep, results=results, comparison=comparison, crossovers=crossovers, rounds=rounds)
+    crossed = [each for each in crossovers if each.at is not None and not each.is_too_close][:_MOST_CROSSINGS]
     failures = _failures(sweep)
     steps = next_steps(
         results,
@@ -69,13 +72,14 @@ def report_page(
         "report.html",
         title=sweep.paths.name,
         first_sentence=first_sentence,
-        sentences=[*more[:-1], *crossover_lines(crossovers), *_certainty(sweep, plan, results), *more[-1:]],
+        sentences=[*more[:-1], *crossover_lines(crossed), *_certainty(sweep, plan, results), *more[-1:]],
         failed=_failed(failures),
         steps=steps,
         contents=[(place, heading) for place, (heading, content) in shown.items() if content],
         comparison=page_table(
             with_numbered_reasons(comparison), title="Comparison", file="comparison.csv", whole=comparison
         ),
+        crossings=[line for line in crossover_lines(crossovers) if line not in crossover_lines(crossed)],
         work=page_table(work, title="What these runs achieve", file="work.csv") if work and work.rows else None,
         figures=[(figure, inline_svg(figure)) for figure in figures],
         results=page_table(

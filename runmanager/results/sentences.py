@@ -209,5 +209,5 @@ def _count_answer(results: Table) -> str:
     counts = Counter(row["status"] for row in results.rows)
     order = sorted(Status, key=lambda status: (not status.is_ended, not status.is_success))
     total = len(results.rows)
-    said = ", ".join(f"{counts[status]} {status.value}" for status in order if counts[status])
-    return f"{total} run{'' if total == 1 else 's'}: {said}." if total else "No runs yet."
+    said = ", ".join(f"{counts[status]:,} {status.value}" for status in order if counts[status])
+    return f"{total:,} run{'' if total == 1 else 's'}: {said}." if total else "No runs yet."
