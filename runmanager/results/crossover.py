@@ -44,13 +44,13 @@ class Crossover:
     high: float
 
     @property
-    def is_too_close(self) -> bool:
-        """Whether either side may be ahead throughout the measured range."""
-        return math.isinf(self.low) and math.isinf(self.high) and self.low < self.high
-
-    @property
     def follower(self) -> str:
         return self.labels[self.labels[0] == self.leader]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody can tell who is ahead anywhere within the measured range."""
+        return math.isinf(self.low) and math.isinf(self.high) and self.low < self.high
 
 
 def crossovers(matches: Matches, along: str, options: CompareOptions) -> list[Crossover]:
@@ -197,7 +197,7 @@ def _line(found: Crossover) -> str:
     first, last = _number(found.xs[0]), _number(found.xs[-1])
     interval = f"[{_end(found.low, found)}, {_end(found.high, found)}]"
     measured = f"the measured range of {found.along}, {first} to {last}"
-    if found.is_too_close:
+    if found.is_open:
         return f"{found.labels[1]} and {found.labels[0]}{at} are too close to tell which is ahead within {measured}."
     if found.at is not None:
         said = f"{found.leader} overtakes {found.follower}{at} at {found.along} = {_number(found.at)} {interval}"

@@ -167,7 +167,7 @@ def test_many_runs_say_how_many_are_shown(sweep, timed):
     for lr in range(45):
         sweep.run({"lr": lr}, timed([1.0, 2.0 + lr]))
     page = page_of(sweep)
-    assert "Throughput of each run (the 40 fastest of 45 shown)" in page
+    assert "Throughput of each run (the 24 fastest of 45 shown)" in page
     assert "(the 12 best of 45 in colour)" in page
 
 
