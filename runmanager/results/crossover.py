@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.results.columns import as_given
 from runmanager.results.crossing import CurvePoint, find_crossing
 from runmanager.results.judging import obstacles, tolerance_of
 from runmanager.results.matching import Match, Matches
@@ -43,13 +44,13 @@ class Crossover:
     high: float
 
     @property
-    def follower(self) -> str:
-        return self.labels[self.labels[0] == self.leader]
+    def is_too_close(self) -> bool:
+        """Whether either side may be ahead throughout the measured range."""
+        return math.isinf(self.low) and math.isinf(self.high) and self.low < self.high
 
     @property
-    def is_open(self) -> bool:
-        """Whether nobody can tell who is ahead anywhere within the measured range."""
-        return math.isinf(self.low) and math.isinf(self.high) and self.low < self.high
+    def follower(self) -> str:
+        return self.labels[self.labels[0] == self.leader]
 
 
 def crossovers(matches: Matches, along: str, options: CompareOptions) -> list[Crossover]:
@@ -191,12 +192,12 @@ def _point(x: float, matches: Sequence[Match], options: CompareOptions) -> Curve
 
 
 def _line(found: Crossover) -> str:
-    where = ", ".join(f"{name}={value}" for name, value in found.settings.items())
+    where = ", ".join(f"{name}={as_given(value)}" for name, value in found.settings.items())
     at = f" ({where})" if where else ""
     first, last = _number(found.xs[0]), _number(found.xs[-1])
     interval = f"[{_end(found.low, found)}, {_end(found.high, found)}]"
     measured = f"the measured range of {found.along}, {first} to {last}"
-    if found.is_open:
+    if found.is_too_close:
         return f"{found.labels[1]} and {found.labels[0]}{at} are too close to tell which is ahead within {measured}."
     if found.at is not None:
         said = f"{found.leader} overtakes {found.follower}{at} at {found.along} = {_number(found.at)} {interval}"

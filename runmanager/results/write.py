@@ -9,8 +9,9 @@ from runmanager.records.paths import SweepPaths
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.results.comparison import CompareOptions, compare_matches
 from runmanager.results.crossover import crossover_lines, crossovers_worth_saying
-from runmanager.results.formats import json_pieces, to_csv, to_html, to_json, to_markdown
+from runmanager.results.formats import json_pieces, to_csv, to_json, to_markdown
 from runmanager.results.matching import match_sides
+from runmanager.results.page import to_html
 from runmanager.results.reading import read_results
 from runmanager.results.rounds import paired_rounds
 from runmanager.results.table import epoch_rows, result_rows
