@@ -44,13 +44,13 @@ class Crossover:
     high: float
 
     @property
-    def follower(self) -> str:
-        return self.labels[self.labels[0] == self.leader]
+    def is_too_close(self) -> bool:
+        """Whether either side may be ahead throughout the measured range."""
+        return math.isinf(self.low) and math.isinf(self.high) and self.low < self.high
 
     @property
-    def is_open(self) -> bool:
-        """Whether nobody can tell who is ahead anywhere within the measured range."""
-        return math.isinf(self.low) and math.isinf(self.high) and self.low < self.high
+    def follower(self) -> str:
+        return self.labels[self.labels[0] == self.leader]
 
 
 def crossovers(matches: Matches, along: str, options: CompareOptions) -> list[Crossover]:
@@ -83,7 +83,7 @@ def crossovers_worth_saying(matches: Matches, options: CompareOptions) -> list[C
     # Where the parameters grow along an axis, both tell of the same crossing.
     said = _moved_by_parameters(matches) if by_parameters else frozenset[str]()
     others = [each for name in axes if name not in said for each in crossovers(matches, name, options)]
-    return [*by_parameters, *(each for each in others if each.at is not None)]
+    return [*by_parameters, *(each for each in others if each.at is not None and not each.is_too_close)]
 
 
 def crossing_answers(matches: Matches, along: str, options: CompareOptions) -> list[str]:
@@ -197,7 +197,7 @@ def _line(found: Crossover) -> str:
     first, last = _number(found.xs[0]), _number(found.xs[-1])
     interval = f"[{_end(found.low, found)}, {_end(found.high, found)}]"
     measured = f"the measured range of {found.along}, {first} to {last}"
-    if found.is_open:
+    if found.is_too_close:
         return f"{found.labels[1]} and {found.labels[0]}{at} are too close to tell which is ahead within {measured}."
     if found.at is not None:
         said = f"{found.leader} overtakes {found.follower}{at} at {found.along} = {_number(found.at)} {interval}"

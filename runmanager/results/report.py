@@ -48,7 +48,7 @@ def report_page(
     """
     first_sentence, *more = answers(results, comparison)
     figures = figures_of(sweep, results=results, comparison=comparison, crossovers=crossovers, rounds=rounds)
-    crossed = [each for each in crossovers if each.at is not None and not each.is_open][:_MOST_CROSSINGS]
+    crossed = [each for each in crossovers if each.at is not None and not each.is_too_close][:_MOST_CROSSINGS]
     failures = _failures(sweep)
     steps = next_steps(
         results,

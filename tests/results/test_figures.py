@@ -13,9 +13,7 @@ def svgs_of(sweep):
 
 
 def test_a_curve_of_many_epochs_takes_no_more_than_a_page_can_show(contents, timed):
-    long, very_long = (
-        svgs_of(contents(({"lr": 0.1}, timed([1.0] * count), {})))["curves"] for count in (500, 10_000)
-    )
+    long, very_long = (svgs_of(contents(({"lr": 0.1}, timed([1.0] * count), {})))["curves"] for count in (500, 10_000))
     assert len(very_long) < 1.1 * len(long)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runmanager.records.store import StoredRun
-from runmanager.results.columns import Table
+from runmanager.results.columns import Table, as_given
 from runmanager.results.figures.drawn import Drawn
 from runmanager.results.figures.grid import GridCell, cells_of, is_numeric, varying_of
 from runmanager.results.figures.style import (
@@ -20,7 +20,6 @@ from runmanager.results.figures.style import (
     ticks_at,
 )
 from runmanager.results.figures.words import listed, number, plain, wrapped
-from runmanager.results.formats import human
 from runmanager.results.pairing import frozen
 from runmanager.results.sides import label_of
 from runmanager.results.statistics import median, quantile, typical_interval
@@ -121,7 +120,7 @@ def _lines(axis: str, names: Sequence[str], measured: Sequence[tuple[GridCell, _
 
 
 def _label(cell: GridCell, names: Sequence[str]) -> str:
-    return ", ".join(label_of(name, human(cell.value(name))) for name in names if cell.value(name) is not None)
+    return ", ".join(label_of(name, cell.value(name)) for name in names if cell.value(name) is not None)
 
 
 def _point_of_cell(place: Any, sides: Sequence[_Side]) -> _Point:
@@ -166,11 +165,11 @@ def _said(lines: _Lines) -> str:
     said = []
     for label, points in lines.points.items():
         first, last = points[0], points[-1]
-        ends = f"{number(first.middle)} samples per second at {lines.axis}={human(first.at)}"
+        ends = f"{number(first.middle)} samples per second at {lines.axis}={as_given(first.at)}"
         if len(points) > 1:
             best = max(points, key=lambda point: point.middle)
-            ends += f", {number(last.middle)} at {human(last.at)}"
-            ends += f", most at {human(best.at)} ({number(best.middle)})" if best not in (first, last) else ""
+            ends += f", {number(last.middle)} at {as_given(last.at)}"
+            ends += f", most at {as_given(best.at)} ({number(best.middle)})" if best not in (first, last) else ""
         said.append(f"{label}: {ends}" if label else ends)
     return f"{'; '.join(said)}."
 
@@ -203,7 +202,7 @@ def _draw(lines: _Lines) -> "Figure":
 
 def _set_places(axes: "Axes", places: Sequence[Any]) -> None:
     if not is_numeric(places):
-        ticks_at(axes, "x", range(len(places)), [wrapped(human(place), 12) for place in places])
+        ticks_at(axes, "x", range(len(places)), [wrapped(as_given(place), 12) for place in places])
         return
     numbers(axes, "x", log=evenly_spaced_logs(places))
     if len(places) <= _MAX_TICKS:

@@ -19,7 +19,7 @@ _MAX_CROSSOVERS = 6
 
 def crossover_figures(found: Sequence[Crossover]) -> list[Drawn]:
     """A figure for each of the first few crossovers, but for those of which nothing can be told."""
-    found = [each for each in found if not each.is_open][:_MAX_CROSSOVERS]
+    found = [each for each in found if not each.is_too_close][:_MAX_CROSSOVERS]
     names = numbered("crossover", found)
     return [_figure(name, each) for name, each in zip(names, found, strict=True)]
 

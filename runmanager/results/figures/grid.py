@@ -1,13 +1,14 @@
 """The grid that a sweep's figures show: the settings that vary, and the runs of each cell with its seeds together."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from runmanager.records.states import Status
 from runmanager.results.columns import Table
 from runmanager.results.figures.words import row_label
-from runmanager.results.pairing import SEED, frozen
+from runmanager.results.pairing import SEED
+from runmanager.results.seeds import seed_groups
 
 __all__ = ["GridCell", "cells_of", "is_numeric", "varying_of"]
 
@@ -36,13 +37,7 @@ def varying_of(results: Table) -> list[str]:
 
 def cells_of(results: Table) -> list[GridCell]:
     """All cells, in the order of their first rows."""
-    names = varying_of(results)
-    # Where nothing varies, not even the seed, runs that some loop of its own began are told apart by their names.
-    alike = names or [name for name in ("run",) if SEED not in results.shown]
-    groups: dict[Hashable, list[Mapping[str, Any]]] = {}
-    for row in results.rows:
-        groups.setdefault(tuple(frozen(row[name]) for name in alike), []).append(row)
-    return [GridCell(row_label(rows[0], results, without=(SEED,)), rows) for rows in groups.values()]
+    return [GridCell(row_label(rows[0], results, without=(SEED,)), rows) for rows in seed_groups(results)]
 
 
 def is_numeric(values: Sequence[Any]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from runmanager.results.columns import Table
-from runmanager.results.formats import human
+from runmanager.results.sentences import told_settings
 
 __all__ = [
     "evenly",
@@ -29,8 +29,7 @@ _LABEL_CHARACTERS = 150
 
 def row_label(row: Mapping[str, Any], table: Table, *, without: Collection[str] = ()) -> str:
     """The settings that tell a row of a table from the others; its run's name, where none does."""
-    names = [name for name in table.settings if name in table.shown and name not in without]
-    return ", ".join(f"{name}={human(row[name])}" for name in names if row[name] is not None) or str(row.get("run", ""))
+    return told_settings(row, table, without=without) or str(row.get("run", ""))
 
 
 def plain(text: str) -> str:
