@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runmanager.records.store import StoredRun
-from runmanager.results.columns import Table, as_given
+from runmanager.results.columns import Table, as_given, setting_name
 from runmanager.results.figures.drawn import Drawn
 from runmanager.results.figures.grid import GridCell, cells_of, is_numeric, varying_of
 from runmanager.results.figures.style import (
@@ -85,8 +85,13 @@ def throughput_by_axis(runs: Mapping[str, StoredRun], results: Table) -> list[Dr
     measured = [(cell, side) for cell in cells_of(results) if (side := _side(cell, runs))]
     found = [_lines(axis, names, measured) for axis in names if axis != "device"]
     found = sorted((lines for lines in found if lines.has_something_to_show), key=lambda lines: -lines.reach)
-    by_name = {f"throughput-by-{re.sub('[^A-Za-z0-9_.=-]+', '_', lines.axis)[:60]}": lines for lines in found}
+    by_name = {f"throughput-by-{_stem(setting_name(lines.axis))}": lines for lines in found}
     return [_figure(name, lines) for name, lines in list(by_name.items())[:_MAX_FIGURES]]
+
+
+def _stem(axis: str) -> str:
+    """What of a setting's name is fit for a file's."""
+    return re.sub("[^A-Za-z0-9_.-]+", "_", axis)[:60]
 
 
 def _side(cell: GridCell, runs: Mapping[str, StoredRun]) -> _Side:
@@ -147,25 +152,23 @@ def _middle(side: _Side) -> float:
 
 def _figure(name: str, lines: _Lines) -> Drawn:
     if lines.mixed:
-        how = (
-            f"Each point is the median of the cells that differ in {listed(lines.mixed)}, with whiskers to their "
-            "quartiles."
-        )
+        mixed = listed([setting_name(name) for name in lines.mixed])
+        how = f"Each point is the median of the cells that differ in {mixed}, with whiskers to their quartiles."
     else:
         how = (
             "Each point is the median over runs of the median of a run's measured epochs, with its 95% bootstrap "
             "interval; of a single run the interval knows only the noise between epochs. Points of fewer than "
             f"{_MIN_EPOCHS} measured epochs have none."
         )
-    caption = f"Throughput by {lines.axis}. {how} Seeds are taken together."
-    return Drawn(name, f"Throughput by {lines.axis}", caption, _said(lines), partial(_draw, lines))
+    caption = f"Throughput by {setting_name(lines.axis)}. {how} Seeds are taken together."
+    return Drawn(name, f"Throughput by {setting_name(lines.axis)}", caption, _said(lines), partial(_draw, lines))
 
 
 def _said(lines: _Lines) -> str:
     said = []
     for label, points in lines.points.items():
         first, last = points[0], points[-1]
-        ends = f"{number(first.middle)} samples per second at {lines.axis}={as_given(first.at)}"
+        ends = f"{number(first.middle)} samples per second at {setting_name(lines.axis)}={as_given(first.at)}"
         if len(points) > 1:
             best = max(points, key=lambda point: point.middle)
             ends += f", {number(last.middle)} at {as_given(last.at)}"
@@ -194,7 +197,7 @@ def _draw(lines: _Lines) -> "Figure":
         )
     _set_places(axes, lines.places)
     _set_rates(axes, [point for points in lines.points.values() for point in points])
-    axes.set_xlabel(plain(lines.axis))
+    axes.set_xlabel(plain(setting_name(lines.axis)))
     if any(labels):
         legend_below(figure)
     return figure

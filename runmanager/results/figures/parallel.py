@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from runmanager.results.columns import Table, as_given, prefers_larger
+from runmanager.results.columns import Table, as_given, prefers_larger, setting_name
 from runmanager.results.figures.drawn import Drawn
 from runmanager.results.figures.grid import GridCell, cells_of, is_numeric, varying_of
 from runmanager.results.figures.style import (
@@ -18,7 +18,7 @@ from runmanager.results.figures.style import (
     log_worth_it,
     shades,
 )
-from runmanager.results.figures.words import evenly, listed, number, plain, shortened, some_of, wrapped
+from runmanager.results.figures.words import evenly, listed, name_lines, number, plain, shortened, some_of
 from runmanager.results.pairing import frozen
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _said(found: Sequence[tuple[GridCell, Sequence[float]]], settings: Sequence[
     best_cell, best_means = found[-1]
     leaders = [cell for cell, _ in found[-max(3, len(found) // 10) :]]
     shared = [
-        f"{name}={as_given(best_cell.value(name))}"
+        f"{setting_name(name)}={as_given(best_cell.value(name))}"
         for name in settings
         if len({frozen(cell.value(name)) for cell in leaders}) == 1
     ]
@@ -164,7 +164,9 @@ def _draw(scales: Sequence[_Scale], lines: Sequence[_Line]) -> "Figure":
             said = shortened(plain(text), 12)
             axes.text(x - 0.05, y, said, ha="right", va="center", size="small", color=TEXT, zorder=4, bbox=behind)
     _draw_shades(axes, len(scales) - 1)
-    axes.set_xticks(range(len(scales)), [wrapped(scale.name, 12) for scale in scales], fontsize="small")
+    axes.set_xticks(
+        range(len(scales)), [name_lines(setting_name(scale.name), 12) for scale in scales], fontsize="small"
+    )
     axes.set_xlim(-0.35, len(scales) - 0.9)
     axes.set_ylim(-0.03, 1.03)
     return figure

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from runmanager.results.columns import Table, effect_of
 from runmanager.results.figures.drawn import Drawn
 from runmanager.results.figures.style import GREY, MAX_ROWS, figure_of_rows, legend_below, look, numbers
-from runmanager.results.figures.words import evenly, number, row_label, some_of
+from runmanager.results.figures.words import evenly, number, row_label, some_of, wrapped
 from runmanager.results.judging import DIFFERENT
 from runmanager.results.sides import label_of
 
@@ -47,12 +47,15 @@ def speedups_figure(comparison: Table) -> list[Drawn]:
 
 def _label(row: Mapping[str, Any], comparison: Table) -> str:
     """What tells a pair from the others: its settings, and its sides where they are not the same throughout."""
-    sides = {(each["axis"], str(each["candidate"]), str(each["baseline"])) for each in comparison.rows}
     settings = row_label(row, comparison)
-    if settings and len(sides) == 1:
+    if settings and len(set(map(_sides, comparison.rows))) == 1:
         return settings
-    candidate, baseline = (label_of(row["axis"], row[side]) for side in ("candidate", "baseline"))
+    candidate, baseline = _sides(row)
     return f"{candidate} / {baseline}{f' at {settings}' if settings else ''}"
+
+
+def _sides(row: Mapping[str, Any]) -> tuple[str, str]:
+    return label_of(row["axis"], row["candidate"]), label_of(row["axis"], row["baseline"])
 
 
 def _said(shown: Sequence[Mapping[str, Any]], labels: Sequence[str], measured: Sequence[Mapping[str, Any]]) -> str:
@@ -80,8 +83,10 @@ def _draw(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> "Figure":
         _draw_verdict(axes, rows, verdict, colour, marker)
     numbers(axes, "x", log=not is_difference)
     of = rows[0].get("metric", "samples per second")
-    sides = "candidate - baseline" if is_difference else "candidate / baseline"
-    axes.set_xlabel(f"{effect}: {sides}, {str(of).replace('_', ' ')}")
+    all_sides = {_sides(row) for row in rows}
+    candidate, baseline = all_sides.pop() if len(all_sides) == 1 else ("candidate", "baseline")
+    by = "-" if is_difference else "/"
+    axes.set_xlabel(wrapped(f"{effect}: {candidate} {by} {baseline}, {str(of).replace('_', ' ')}", 60))
     legend_below(figure, columns=3)
     return figure
 

@@ -37,6 +37,7 @@ MAX_ROWS = 24
 _WIDTH_INCHES = 5.4
 _LINE_INCHES = 0.135  # of small text
 _BETWEEN_ROWS_INCHES = 0.12
+_ROW_CHARACTERS = 34
 
 # Where on the map viridis the shades begin and end: what is left out would be lost on the page.
 _ON_WHITE, _ON_DARK, _NUM_SHADES = (0.9, 0.0), (0.3, 1.0), 7
@@ -91,7 +92,7 @@ def new_figure(*, height: float, legend: Sequence[str] = ()) -> "tuple[Figure, A
 
 def figure_of_rows(labels: Sequence[str]) -> "tuple[Figure, Axes]":
     """A figure with a row for each label, from above; they stand at y = 0, 1, 2 …"""
-    lines = [wrapped(label) for label in labels]
+    lines = [wrapped(label, _ROW_CHARACTERS) for label in labels]
     figure, axes = new_figure(height=1.3 + len(labels) * (_BETWEEN_ROWS_INCHES + _inches(lines)))
     axes.set_yticks(range(len(labels)), lines, fontsize="small")
     axes.set_ylim(len(labels) - 0.5, -0.5)
@@ -140,6 +141,8 @@ def numbers(axes: "Axes", which: Literal["x", "y"], *, log: bool = False) -> Non
         # Within a few times the smallest, a decade's own ticks would be one or none.
         axis.set_major_locator(MaxNLocator(5) if high < 5 * low else decades)
         axis.set_minor_locator(NullLocator())
+    elif which == "x":
+        axis.set_major_locator(MaxNLocator(5))
     axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
 
 

@@ -1,5 +1,6 @@
 """The words in a figure: what tells a row from the others, in lines that leave room for what they stand beside."""
 
+import re
 import textwrap
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
@@ -12,6 +13,7 @@ __all__ = [
     "evenly",
     "few_of",
     "listed",
+    "name_lines",
     "number",
     "numbered",
     "plain",
@@ -54,6 +56,16 @@ def wrapped(text: str, characters: int = _LINE_CHARACTERS) -> str:
     """A label in lines."""
     lines = textwrap.wrap(plain(text), characters, break_on_hyphens=False, drop_whitespace=False)
     return "\n".join(line.rstrip() for line in lines)  # a space at a line's end would set it off to the right
+
+
+def name_lines(name: str, characters: int) -> str:
+    """A name in lines that break after its dots and underscores."""
+    lines = [""]
+    for part in re.findall("[^._]+[._]*|[._]+", plain(name)):
+        if lines[-1] and len(lines[-1] + part) > characters:
+            lines.append("")
+        lines[-1] += shortened(part, characters)
+    return "\n".join(lines)
 
 
 def few_of(count: int, most: int, which: str, how: str = "shown") -> str:
