@@ -127,6 +127,9 @@ def test_rows_sort_as_numbers_by_the_keyboard_with_what_is_missing_last(report: 
     page.keyboard.press("Enter")
     assert heading.get_attribute("aria-sort") == "descending"
     assert [each[:6] for each in column(page, "results", "val_accuracy")] == ["0.9766", "0.9744", "0.9719", "0.8606"]
+    page.locator("#results th", has_text="loss").first.get_by_role("button").click()
+    losses = [float(each.split()[0]) for each in column(page, "results", "loss")]
+    assert losses == sorted(losses) == [0.0532, 0.05813, 0.0638, 0.3168]  # as words 0.3168 would be the first
     for direction in ("ascending", "descending"):
         page.locator("#results th", has_text="reason").get_by_role("button").click()
         assert page.locator("#results th", has_text="reason").get_attribute("aria-sort") == direction
