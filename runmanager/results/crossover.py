@@ -83,7 +83,7 @@ def crossovers_worth_saying(matches: Matches, options: CompareOptions) -> list[C
     # Where the parameters grow along an axis, both tell of the same crossing.
     said = _moved_by_parameters(matches) if by_parameters else frozenset[str]()
     others = [each for name in axes if name not in said for each in crossovers(matches, name, options)]
-    return [*by_parameters, *(each for each in others if each.at is not None)]
+    return [*by_parameters, *(each for each in others if each.at is not None and not each.is_too_close)]
 
 
 def crossing_answers(matches: Matches, along: str, options: CompareOptions) -> list[str]:
