@@ -130,7 +130,8 @@ def _line(cell: GridCell, means: Sequence[float], scales: Sequence[_Scale]) -> _
 
 
 def _caption(settings: Sequence[str], outcomes: Sequence[str], num_cells: int, num_all: int) -> str:
-    without = f" {num_all - num_cells} cells without a result are left out." if num_all > num_cells else ""
+    lost = num_all - num_cells
+    without = f" Left out: {lost} cell{'' if lost == 1 else 's'} without a result." if lost else ""
     hidden = f" Of {len(settings)} settings the first {_MAX_SETTINGS}." if len(settings) > _MAX_SETTINGS else ""
     shown = some_of(num_cells, _MAX_LINES, " of the outcome")
     ends = listed([name.replace("_", " ") for name in outcomes])
