@@ -103,6 +103,7 @@ def test_a_row_of_several_seeds_has_the_lines_of_its_runs(sweep, timed):
 
 
 def test_how_sure_the_best_is_and_which_failed_are_said_before_anything_else(filled, timed):
+    filled.run({"lr": 0.5, "device": "cpu"}, timed([9.0] + [2.0] * 9))
     filled.run({"lr": 0.3, "device": "cpu"}, [], status=Status.KILLED, reason=Reason.SIGNAL, notes=("one note",))
     filled.run({"lr": 0.4, "device": "cpu"}, [], status=Status.KILLED, reason=Reason.SIGNAL, notes=("one note",))
     page = page_of(filled)
