@@ -87,8 +87,7 @@ def _outcomes(results: Table) -> list[str]:
 
 def _means(cell: GridCell, outcomes: Sequence[str]) -> list[float] | None:
     """The means over its finished runs; None where one of the outcomes is missing."""
-    known = [[row[name] for row in cell.finished if row[name] is not None] for name in outcomes]
-    means = [math.fsum(values) / len(values) for values in known if values]
+    means = [mean for name in outcomes if (mean := cell.mean(name)) is not None]
     return means if len(means) == len(outcomes) and all(map(math.isfinite, means)) else None
 
 
