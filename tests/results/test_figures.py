@@ -124,6 +124,16 @@ def test_where_much_else_varies_a_point_is_the_median_of_cells(contents, timed):
     assert ends == [pytest.approx([rates[2], rates[6]]) for rates in expected]
 
 
+def test_a_setting_that_is_set_to_nothing_has_its_place(contents, timed):
+    cells = [
+        ({"micro_batch": value, "device": device}, seconds)
+        for value, seconds in ((None, 4.0), (64, 1.0))
+        for device in ("cpu", "cuda")
+    ]
+    drawn = figures_in(finished(contents, timed, cells))["throughput-by-micro_batch"]
+    assert "250 at null" in drawn.description or "at micro_batch=null, 1,000 at 64" in drawn.description
+
+
 def test_an_axis_that_changes_nothing_has_no_figure_of_throughput(contents, timed):
     cells = [({"lr": lr, "model": {"name": name}}, 2.0) for lr in (1, 2, 3) for name in ("a", "b")]
     assert not [name for name in figures_in(finished(contents, timed, cells)) if name.startswith("throughput-by")]

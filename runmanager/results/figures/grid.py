@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runmanager.records.states import Status
-from runmanager.results.columns import Table
+from runmanager.results.columns import NULLS, Table
 from runmanager.results.pairing import SEED
 from runmanager.results.seeds import seed_groups
 from runmanager.results.sentences import told_settings
@@ -30,6 +30,10 @@ class GridCell:
         """Of a measured column, over the finished runs that have it."""
         known = [row[column] for row in self.finished if row[column] is not None]
         return math.fsum(known) / len(known) if known else None
+
+    def has(self, setting: str) -> bool:
+        """Whether its runs have the setting, if it is set to nothing."""
+        return self.rows[0][setting] is not None or setting in self.rows[0][NULLS]
 
     def value(self, setting: str) -> Any:
         """What all its runs have of a setting."""
