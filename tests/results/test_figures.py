@@ -16,7 +16,7 @@ from runmanager.results.table import result_rows
 
 SVG = "{http://www.w3.org/2000/svg}"
 PHASES = ("data_seconds", "transfer_seconds", "compute_seconds", "eval_seconds", "tracking_seconds")
-EVIL = ("$x_1^2$", "_hidden", "<script>&'\"", "学習", "a\x00b\x1bc\nd", "n" * 3000, "a b " * 500)
+EVIL = ("a\x00b\x1bc\nd", "$x_1^2$", "_hidden", "<script>&'\"", "学習", "n" * 3000, "a b " * 500)
 
 
 def figures_in(sweep):
@@ -122,6 +122,16 @@ def test_where_much_else_varies_a_point_is_the_median_of_cells(contents, timed):
     assert list(line.lines[0].get_ydata()) == pytest.approx([rates[4] for rates in expected])
     ends = [sorted(segment[:, 1]) for segment in line.lines[2][0].get_segments()]
     assert ends == [pytest.approx([rates[2], rates[6]]) for rates in expected]
+
+
+def test_a_setting_that_is_set_to_nothing_has_its_place(contents, timed):
+    cells = [
+        ({"micro_batch": value, "device": device}, seconds)
+        for value, seconds in ((None, 4.0), (64, 1.0))
+        for device in ("cpu", "cuda")
+    ]
+    drawn = figures_in(finished(contents, timed, cells))["throughput-by-micro_batch"]
+    assert "250 at null" in drawn.description or "at micro_batch=null, 1,000 at 64" in drawn.description
 
 
 def test_an_axis_that_changes_nothing_has_no_figure_of_throughput(contents, timed):
@@ -268,7 +278,7 @@ def test_names_that_mean_something_to_others_are_shown_as_they_are(contents, tim
     for name, drawn in found.items():
         file = file_of(drawn)  # with a control character in it, it would be no XML
         said = "\n".join(texts_in(file))
-        whole = [*EVIL[:4], "a\N{REPLACEMENT CHARACTER}b"] if name != "parallel" else []  # it has room for a few
+        whole = [*EVIL[1:5], "a\N{REPLACEMENT CHARACTER}b"] if name != "parallel" else []  # it has room for a few
         assert [text for text in whole if text not in said] == []
         assert all(map(math.isfinite, numbers_in(file)))
     assert "<script>" not in inline_svg(found["throughput"])
@@ -288,6 +298,10 @@ def test_a_sweep_of_failures_has_no_figure_and_one_run_has_what_it_measured(cont
     one = figures_in(contents(({"lr": 0.1}, timed([2.0] * 3, compute_seconds=1.0), {})))
     assert list(one) == ["throughput", "phases", "curves"]
     assert all(drawn.title and drawn.caption and drawn.description for drawn in one.values())
+    seeds = figures_in(
+        contents(*(({"lr": 0.1, "seed": seed}, timed([2.0] * 3, compute_seconds=1.0), {}) for seed in (1, 2)))
+    )
+    assert all("2 seeds" in drawn.description for drawn in seeds.values())
     only_warmup = figures_in(contents(({"lr": 0.1}, timed([2.0]), {})))
     assert only_warmup == {}
 
