@@ -112,10 +112,11 @@ part() {
         keep
         return 0
     fi
+    [[ -z $SMALL ]] || most=$((most * 10)) # two busy cores take their time
     ((most < left)) || most=$left
     # SIGTERM lets a sweep's runs end their epoch and its driver write the tables; no other sweep begins after it.
-    timeout --kill-after=15 "$most" bash -c "set -u; IS_OVER=; trap 'IS_OVER=1' TERM; part_$name" \
-        >"$KEPT/said/$name.txt" 2>&1
+    timeout --kill-after=15 "$most" bash -c "set -uE -o pipefail; IS_OVER= STATUS=0
+        trap 'IS_OVER=1' TERM; trap 'STATUS=\$?' ERR; part_$name; exit \$STATUS" >"$KEPT/said/$name.txt" 2>&1
     status=$?
     case $status in
     0) ended=ok ;;
@@ -148,7 +149,7 @@ part_facts() {
 from benchmarks.page import described_machine
 print(described_machine('$DEVICE'))" | tee "$KEPT/machine.txt"
     date --iso-8601 | tee "$KEPT/day.txt"
-    git -C "$REPO" rev-parse HEAD | tee "$KEPT/commit.txt"
+    { git -C "$REPO" rev-parse HEAD || echo unknown; } | tee "$KEPT/commit.txt"
     runmanager doctor
 }
 

@@ -82,7 +82,9 @@ def _profiled(words: Sequence[str], device: torch.device) -> _Profiled:
         # What frames kernels on the device's timeline is none: an optimiser's step, a range that somebody has named.
         if each.device_type == wanted and not each.name.startswith("Optimizer.") and not each.is_user_annotation
     ]
-    launches = sum(each.device_type == DeviceType.CPU and any(kind in each.name for kind in _LAUNCHES) for each in events)
+    launches = sum(
+        each.device_type == DeviceType.CPU and any(kind in each.name for kind in _LAUNCHES) for each in events
+    )
     return _Profiled(run, spans, launches)
 
 

@@ -1,6 +1,5 @@
 """The built-in job on a GPU: it trains as a CPU does, in whatever way its steps are made, and goes on after a kill."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -165,6 +164,6 @@ def test_what_is_recorded_of_the_device(tmp_path: Path) -> None:
     facts, found = record.environment, record.measurements
     assert facts.device_name == torch.cuda.get_device_name(DEVICE)
     assert facts.cuda == torch.version.cuda and facts.cudnn
-    assert facts.driver or not os.path.exists("/proc/driver/nvidia/version")
+    assert facts.driver or not Path("/proc/driver/nvidia/version").exists()
     assert found.precision == "fp32" and facts.tf32_matmul is False and facts.tf32_cudnn is False
     assert found.peak_reserved_bytes >= found.peak_allocated_bytes == record.peak_memory_bytes > 0
