@@ -163,7 +163,9 @@ generate(pathlib.Path('$RUNMANAGER_DATA'), num_training=$IMAGES, num_test=$IMAGE
 part_ceilings() { runmanager doctor --calibrate --threads "$("$PYTHON" -c 'import torch; print(torch.get_num_threads())')"; }
 
 part_checks() {
-    RUNMANAGER_TEST_DEVICE=$DEVICE "$PYTHON" -m pytest tests/gpu -q --durations=15 -p no:cacheprovider -k "$CHECKED"
+    # Each test as it ends, so that what was cut off is known up to there; none takes the time of the others.
+    RUNMANAGER_TEST_DEVICE=$DEVICE "$PYTHON" -m pytest tests/gpu -v --tb=short --durations=15 -p no:cacheprovider \
+        --timeout=90 --timeout-method=signal -k "$CHECKED"
 }
 
 part_epoch() {
@@ -233,4 +235,4 @@ printf 'all\t%d\t-\n' "$SECONDS" >>"$SUMMARY"
 keep
 cat "$SUMMARY"
 echo "in $RESULTS: summary.tsv, gpu-results.tar.gz"
-! grep -qP '\t(status|cut off|not begun)' "$SUMMARY"
+! grep -q $'\t\(status\|cut off\|not begun\)' "$SUMMARY"

@@ -14,7 +14,6 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.our_training import CNN_ON_MNIST, Listener, composed, train
@@ -74,17 +73,16 @@ def _profiled(words: Sequence[str], device: torch.device) -> _Profiled:
     with tempfile.TemporaryDirectory() as folder:
         train(composed(words), Path(folder), listener=Listener(lambda: None, ended))
         run = read_run(SweepPaths(Path(folder)).run("run"))
-    wanted = DeviceType.CUDA if device.type == "cuda" else DeviceType.CPU
     events = list(profiler.events() or ())
     spans = [
         Span(each.name, each.time_range.start, each.time_range.end)
         for each in events
         # What frames kernels on the device's timeline is none: an optimiser's step, a range that somebody has named.
-        if each.device_type == wanted and not each.name.startswith("Optimizer.") and not each.is_user_annotation
+        if each.device_type.name == device.type.upper()
+        and not each.name.startswith("Optimizer.")
+        and not each.is_user_annotation
     ]
-    launches = sum(
-        each.device_type == DeviceType.CPU and any(kind in each.name for kind in _LAUNCHES) for each in events
-    )
+    launches = sum(each.device_type.name == "CPU" and any(kind in each.name for kind in _LAUNCHES) for each in events)
     return _Profiled(run, spans, launches)
 
 
