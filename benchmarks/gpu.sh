@@ -92,7 +92,7 @@ keep() {
     for folder in "$WORK"/outputs/*/; do
         [[ -f $folder/sweep.json ]] || continue
         name=$(basename "$folder")
-        runmanager report "$folder" >>"$KEPT/said/report.txt" 2>&1
+        [[ -f $folder/report.html ]] || runmanager report "$folder" >>"$KEPT/said/report.txt" 2>&1
         rm -rf "$KEPT/sweeps/$name"
         mkdir -p "$KEPT/sweeps/$name"
         tar -C "$folder" --exclude=checkpoint.pt --exclude=best.pt --exclude='events.out.*' --exclude='.*' -cf - sweep.json \

@@ -20,6 +20,7 @@ _PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "gpu.md"
 _COMMITTED = ("sweep.json", "results.csv", "epochs.csv", "comparison.csv")
 _EPOCH_GOAL = Budget(0.010, words=as_seconds)
 _NONE = "-"
+_NOT_RUN = "not "  # not run, not begun
 
 _SECTIONS = {
     "devices": (
@@ -160,9 +161,11 @@ def _checks(brought: Brought) -> list[str]:
 
 def _section(brought: Brought, part: str) -> list[str]:
     heading, words = _SECTIONS[part]
-    _, ended = brought.parts.get(part, ("", "not run"))
+    ended = _ended(brought, part)
     lines = [f"## {heading}", "", words, ""]
-    if ended != "ok":
+    if ended.startswith(_NOT_RUN):
+        lines += [f"This part was {ended}.", ""]
+    elif ended != "ok":
         lines += [f"This part ended early ({ended}): what follows is what it had reached.", ""]
     for text in brought.tables(part):
         lines += [_with_rule(text), ""]
@@ -178,6 +181,7 @@ def _with_rule(text: str) -> str:
 
 
 def _ended(brought: Brought, part: str) -> str:
+    """How a part ended, as the summary says."""
     return brought.parts.get(part, ("", "not run"))[1]
 
 

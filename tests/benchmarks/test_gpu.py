@@ -96,7 +96,7 @@ def test_the_page_says_goals_and_what_is_missing(brought: Path) -> None:
     assert "| What tracking adds | not measured | - | - |" in text
     assert "`tests/gpu`: 5 passed, 1 skipped in 9.00s." in text
     assert text.count("cuda overtakes cpu at num_parameters = 5 [4, 6].") == 2
-    assert "This part ended early (cut off after 70 s)" in text and "This part ended early (not run)" in text
+    assert "This part ended early (cut off after 70 s)" in text and "This part was not run." in text
     assert "Rehearsal" not in text and "rehearsal" not in text
 
 
