@@ -13,6 +13,7 @@ from runmanager.cli.duel import duel
 from runmanager.cli.export import export
 from runmanager.cli.launch import PASS_THROUGH, demo, run, sweep
 from runmanager.cli.once import OnceEach
+from runmanager.cli.printing import print_error
 from runmanager.cli.report import report
 from runmanager.cli.runs import best, diff, reproduce, show
 from runmanager.cli.stored import compare, table
@@ -95,5 +96,5 @@ def _explain(error: Exception) -> int:
 
 def _say(faults: Sequence[str], *, status: int) -> int:
     for fault in faults:
-        print(f"error: {fault}", file=sys.stderr)
+        print_error(fault)
     return status

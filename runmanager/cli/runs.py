@@ -102,10 +102,10 @@ def best(
     view = View.read(where=where)
     paths = find_sweep(sweep)
     contents, plan = read_results(paths)
-    rows = view.of(contents, plan).rows
-    folders = {PurePath(row["run_dir"]).name for row in rows if row["run_dir"] is not None}
+    meant = view.of(contents, plan)
+    folders = {PurePath(row["run_dir"]).name for row in meant.rows if row["run_dir"] is not None}
     if where is not None and not folders:
-        raise UsageError(f"`--where` must hold for a run of {paths.name}, got '{where}', which holds for none.")
+        raise UsageError(f"`--where` must hold for a run of {paths.name}, got none: {meant.notes[0]}")
     found = find_best(contents, plan, metric=metric, folders=folders)
     runs = [run.record for run, _ in found.winner.runs]
     command = command_for(runs[0], seeds=sorted([run.config.get("seed") for run in runs], key=rank))

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from runmanager.records.printable import printable
+from runmanager.records.spoken import spoken
 from runmanager.results.columns import EFFECTS, MISSING, PHASE_COLUMNS, Table, effect_of
 from runmanager.results.seeds import Spread
 from runmanager.results.statistics import median
@@ -139,11 +141,14 @@ def human_columns(table: Table) -> list[str]:
 
 
 def human(value: Any, column: str = "") -> str:
-    """A value for people: four significant digits, accuracies with four decimals, bytes as MiB."""
+    """A value for people: four significant digits, accuracies with four decimals, bytes as MiB; nothing measured is N/A.
+
+    A setting that has no value is not missing: `spoken` says it.
+    """
     if value is None:
         return "" if column == "reason" else MISSING  # no reason is no lack
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return spoken(value)
     if isinstance(value, Spread):
         return _spread(value, column)
     if isinstance(value, Median):
@@ -158,7 +163,7 @@ def human(value: Any, column: str = "") -> str:
         return f"{value:.4f}"
     if isinstance(value, float) and (column in _MEASURED or column.startswith("time_to_accuracy")):
         return _four_digits(value)
-    return json.dumps(value) if isinstance(value, list | dict) else str(value)
+    return printable(spoken(value))
 
 
 class Median(float):
@@ -185,7 +190,9 @@ def _median(value: Median) -> str:
 def human_field(table: Table, row: Mapping[str, Any], column: str) -> str:
     """What stands in a row of a table, for people; of a foreign column nothing is known but that it was measured."""
     value = row[column]
-    return _four_digits(value) if column in table.foreign and isinstance(value, float) else human(value, column)
+    if column in table.foreign and isinstance(value, float):
+        return _four_digits(value)
+    return spoken(value) if value is None and column in table.settings else human(value, column)
 
 
 def with_prefix(value: float) -> str:

@@ -70,7 +70,10 @@ def test_best_is_shown_with_doubt_command_and_weights(command: Callable, sweep: 
         (["best", "grid", "--metric", "acuracy"], "did you mean accuracy?"),
         (["best", "grid", "--where", "devise==cpu"], "did you mean device?"),
         (["best", "grid", "--where", "device==cuda"], "no finished run"),
-        (["best", "grid", "--where", "lr==7"], "`--where` must hold for a run of grid, got 'lr==7'"),
+        (
+            ["best", "grid", "--where", "lr==7"],
+            "`--where` must hold for a run of grid, got none: 0 of 4 runs are where lr==7",
+        ),
         (["show", "nothing"], "the beginning of a run's name"),
         (["export", "grid", "--to", "parquet", "--uri", "x"], "`--uri` must go with --to mlflow"),
         (["export", "grid", "--to", "mlflow", "--folder", "x"], "`--folder` must go with --to wandb or parquet"),
