@@ -10,7 +10,7 @@ _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u
 
 
 def printable(text: str) -> str:
-    r"""The text with each such character as its escape in Python, as `\x1b`; a line's own end `\r\n` is a line's end."""
+    r"""The text with each such character as its escape in Python, as `\x1b`; `\r\n` is the end of a line."""
     return _STEERING.sub(_escape, text.replace("\r\n", "\n"))
 
 

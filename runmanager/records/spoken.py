@@ -7,7 +7,7 @@ __all__ = ["spoken"]
 
 
 def spoken(value: Any) -> str:
-    """A setting's value in the words of a command: `null`, `true` and `false` where Python has others; lists as JSON."""
+    """A setting's value in the words of a command: `null`, `true`, `false` where Python has others; lists as JSON."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -141,9 +141,9 @@ def human_columns(table: Table) -> list[str]:
 
 
 def human(value: Any, column: str = "") -> str:
-    """A value for people: four significant digits, accuracies with four decimals, bytes as MiB; nothing measured is N/A.
+    """A value for people: four significant digits, accuracies with four decimals, bytes as MiB.
 
-    A setting that has no value is not missing: `spoken` says it.
+    None is what was not measured; a setting without a value is `spoken`.
     """
     if value is None:
         return "" if column == "reason" else MISSING  # no reason is no lack

@@ -35,8 +35,9 @@ def parse_pivot(text: str) -> tuple[str, str, str | None]:
 def pivot(asked: AskedTable, words: tuple[str, str, str | None]) -> Table:
     """The table with a row for each value of the first word, a column for each of the second.
 
-    The metric is `epoch_seconds` unless it is named. Where a field stands for more than one run, people see how many beside it, and files have a column for the counts.
-    Raises `UsageError` for a word that is no column, and for a metric that is no number.
+    The metric is `epoch_seconds` unless it is named. Where a field stands for more than one run, people see how many
+    beside it, and files have a column for the counts.
+    Raises `UsageError` for a word that is no column, and for a metric that is no number or that the table lacks.
     """
     down, across = (asked.column(word, _OPTION) for word in words[:2])
     metric = _DEFAULT_METRIC if words[2] is None else asked.column(words[2], _OPTION)

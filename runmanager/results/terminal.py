@@ -40,8 +40,8 @@ _LEFT_OUT_LAST = ("baseline", "candidate")
 def results_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) -> "RenderableType":
     """The first `limit` rows of a results table (all for None), within `width` columns of the terminal.
 
-    Without any row, what the table notes. Where the settings alone are too many for the room, the run's name stands for them; the rows of a pivot are no runs,
-    and its last columns give way.
+    Without any row, what the table notes. Where the settings alone are too many for the room, the run's name stands for
+    them; the rows of a pivot are no runs, and its last columns give way.
     """
     if not table.rows:
         return _without_rows(table)
