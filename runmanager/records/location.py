@@ -28,7 +28,7 @@ def find_sweep(name: str) -> SweepPaths:
         try:
             return open_sweep(folder)
         except UsageError:
-            if folder.name != name or not (OUTPUT_ROOT / name).is_dir():
+            if len(folder.parts) != 1 or not (OUTPUT_ROOT / name).is_dir():
                 raise
         return open_sweep(OUTPUT_ROOT / name)
     except UsageError as error:

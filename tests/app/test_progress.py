@@ -139,7 +139,9 @@ def test_a_terminal_that_is_made_narrower_keeps_its_rows_whole(
     screen = begin(*halted_grid, columns=120)
     screen.wait_for(lambda now: " 1/2 " in row_of(now, "way=fine,seed=0"), "the first run's second epoch")
     screen.resize(60, 24)
-    screen.wait_for(lambda now: any(re.search(r"^  run +state +epoch +left$", line) for line in now.lines), "fewer columns")
+    screen.wait_for(
+        lambda now: any(re.search(r"^  run +state +epoch +left$", line) for line in now.lines), "fewer columns"
+    )
     (tmp_path / "gate").unlink()
     assert screen.end() == 1
     kept = [line for line in screen.shown.splitlines() if line.startswith(("✓", "✗"))]
