@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runmanager.cli.arguments import RunName, SweepName
+from runmanager.cli.completion import metrics_like
 from runmanager.cli.printing import print_text, warn_of_damage
 from runmanager.errors import UsageError
 from runmanager.records.location import find_run, find_sweep
@@ -83,7 +84,11 @@ def reproduce(run: RunName) -> None:
 def best(
     sweep: SweepName,
     metric: Annotated[
-        str, typer.Option(help="What is best: val_accuracy, time_to_accuracy=0.95, or what compare --metric takes.")
+        str,
+        typer.Option(
+            help="What is best: val_accuracy, time_to_accuracy=0.95, or what compare --metric takes.",
+            autocompletion=metrics_like,
+        ),
     ] = "val_accuracy",
     where: Annotated[
         str | None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runmanager.cli.arguments import SweepName
+from runmanager.cli.completion import axes_like, baselines_like, columns_like, crossovers_like, metrics_like
 from runmanager.cli.printing import console, print_text, print_warning, rendered, warn_of_damage
 from runmanager.errors import UsageError
 from runmanager.records.location import find_sweep
@@ -45,10 +46,17 @@ def table(
     ] = None,
     sort: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Best first for accuracies and throughput, else the smallest first."),
+        typer.Option(
+            metavar="COLUMN",
+            help="Best first for accuracies and throughput, else the smallest first.",
+            autocompletion=columns_like,
+        ),
     ] = None,
     columns: Annotated[
-        str | None, typer.Option(metavar="A,B,C", help="These columns or settings alone, in every format.")
+        str | None,
+        typer.Option(
+            metavar="A,B,C", help="These columns or settings alone, in every format.", autocompletion=columns_like
+        ),
     ] = None,
     pivot: Annotated[
         str | None,
@@ -159,17 +167,23 @@ def compare(
         str | None,
         typer.Option(
             help="The setting or group whose values are compared, several joined by +; any: each that varies. "
-            "Default: what the runs took turns for, else device."
+            "Default: what the runs took turns for, else device.",
+            autocompletion=axes_like,
         ),
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="The value to compare against. Default: cpu for device, else the first given.")
+        str | None,
+        typer.Option(
+            help="The value to compare against. Default: cpu for device, else the first given.",
+            autocompletion=baselines_like,
+        ),
     ] = None,
     metric: Annotated[
         str,
         typer.Option(
             help="What they are compared by: samples_per_second, epoch_seconds, wall_seconds, run_seconds, "
-            "time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, peak_memory_bytes."
+            "time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, peak_memory_bytes.",
+            autocompletion=metrics_like,
         ),
     ] = "samples_per_second",
     crossover: Annotated[
@@ -177,6 +191,7 @@ def compare(
         typer.Option(
             metavar="AXIS",
             help="Say from which value of AXIS on (num_parameters, batch_size, …) which one is ahead.",
+            autocompletion=crossovers_like,
         ),
     ] = None,
     drift: Annotated[
