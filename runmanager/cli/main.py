@@ -25,13 +25,13 @@ __all__ = ["app", "main", "run_command"]
 
 app = typer.Typer(name="runmanager", pretty_exceptions_enable=False, rich_markup_mode="markdown")
 
-_LAUNCHING = (
+_LAUNCHING: tuple[tuple[Callable[..., object], str], ...] = (
     (sweep, "batch_size=100,1000 device=cpu,cuda name=first"),
     (run, "lr=0.01 device=cuda"),
     (demo, "epochs=3"),
     (duel, "device=cpu device=cuda batch_size=1000"),
 )
-_OTHERS = (
+_OTHERS: tuple[tuple[Callable[..., object], str], ...] = (
     (table, "first --where 'device==cpu and batch_size>500' --sort val_accuracy"),
     (compare, "first --axis batch_size"),
     (best, "first --metric val_accuracy"),
