@@ -10,6 +10,7 @@ import termios
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyte
 import pytest
@@ -52,6 +53,12 @@ class Screen:
     def lines(self) -> list[str]:
         """What stands on the screen now, without what is blank at its end."""
         return [line.rstrip() for line in self._screen.display]
+
+    @property
+    def cells(self) -> list[list[Any]]:
+        """What stands on the screen now, character by character with its colours, as pyte keeps it."""
+        rows = (self._screen.buffer[y] for y in range(self._screen.lines))
+        return [[row[x] for x in range(self._screen.columns)] for row in rows]
 
     @property
     def shown(self) -> str:
