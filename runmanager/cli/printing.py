@@ -1,7 +1,10 @@
 """Printing what a command found: rich tables and plain lines, for people and for pipes that close early."""
 
+import functools
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -10,7 +13,7 @@ from runmanager.records.printable import printable
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = ["console", "print_error", "print_text", "print_warning", "rendered", "warn_of_damage"]
+__all__ = ["console", "print_error", "print_text", "print_warning", "prose", "rendered", "warn_of_damage"]
 
 
 def console() -> "Console":
@@ -29,6 +32,15 @@ def rendered(where: "Console", shown: "RenderableType", *lines: str) -> str:
         for line in lines:
             where.print(printable(line), markup=False)
     return capture.get()
+
+
+def prose(*lines: str) -> str:
+    """Sentences, each broken between words where it is too long for the terminal; a pipe gets a line a line."""
+    if not sys.stdout.isatty():
+        return "\n".join(lines)
+    width = shutil.get_terminal_size().columns
+    wrap = functools.partial(textwrap.fill, width=width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(map(wrap, lines))
 
 
 def print_text(text: str) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from runmanager.cli.arguments import RunName, SweepName
 from runmanager.cli.completion import metrics_like
-from runmanager.cli.printing import print_text, warn_of_damage
+from runmanager.cli.printing import print_text, prose, warn_of_damage
 from runmanager.errors import UsageError
 from runmanager.records.location import find_run, find_sweep
 
@@ -55,7 +55,8 @@ def diff(one: RunName, other: RunName, format_: Annotated[RunFormat, _FORMAT] = 
         return
     print_text(as_text(first, difference_sections(found, names=("one", "other"))))
     if any(each.kind == "metrics" for each in found):
-        print_text("\nOf one run each, so a difference may be noise; `runmanager compare` says which is more.\n")
+        said = "Of one run each, so a difference may be noise; `runmanager compare` says which is more."
+        print_text(f"\n{prose(said)}\n")
 
 
 def reproduce(run: RunName) -> None:
@@ -78,7 +79,7 @@ def reproduce(run: RunName) -> None:
     if not differences:
         said.append("Code, packages and hardware are as they were.")
     sections = difference_sections(differences, names=("then", "today"))
-    print_text(as_text("\n".join([reproduction.line, "", *said]), sections))
+    print_text(as_text(f"{reproduction.line}\n\n{prose(*said)}", sections))
 
 
 def best(
@@ -119,7 +120,7 @@ def best(
         print_text(best_to_json(found, command=command.command))
     else:
         said = [*best_sections(found), Section("Command", lines=[command.line, *command.remarks])]
-        print_text(as_text("\n".join([f"{paths.name}: {best_headline(found)}", "", *found.sentences()]), said))
+        print_text(as_text(prose(f"{paths.name}: {best_headline(found)}", "", *found.sentences()), said))
 
 
 def _read(name: str) -> "StoredRun":

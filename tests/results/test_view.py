@@ -81,7 +81,7 @@ def test_settings_read_as_they_are_typed_and_only_what_was_measured_is_missing(
     assert read == [["null", "true", "N/A", "false"], ["8", "false", "N/A", "false"]]
     assert "| null | true | N/A | false |" in formats.to_markdown(table)
     assert r"null & true & N/A & false \\" in to_latex(table)
-    assert "<td>null</td>" in formats.to_html(table)
+    assert ">null</td>" in formats.to_html(table)
     assert formats.to_csv(table).splitlines()[1:] == [",True,,False", "8,False,,False"]
 
 
