@@ -33,6 +33,8 @@ _LEFT_OUT_FIRST = (
     *("precision", "flop_per_step", "operations_per_step", "operations_per_second", "bytes_per_second"),
 )
 """Columns that give way where room is short, in this order; settings, states and answers never do."""
+_LEFT_OUT_AT_LAST = ("epoch_seconds",)
+"""Of a results table, where a number would have to be broken otherwise: the samples per second say the same."""
 _LEFT_OUT_LAST = ("baseline", "candidate")
 """The two sides' own values: they give way, both, only where the other columns have no room at their narrowest."""
 
@@ -53,7 +55,9 @@ def results_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) 
         giving_way = tuple(reversed(names[1:]))
     elif _tightest(columns, giving_way) > width:
         names = ["run", *(name for name in names if name not in ("run", *table.settings))]
-        columns = _columns(table, rows, names)
+        columns = min(columns, _columns(table, rows, names), key=lambda each: _tightest(each, giving_way))
+        if _tightest(columns, giving_way) > width:
+            giving_way = (*giving_way, *_LEFT_OUT_AT_LAST)
     return _rendered(
         columns,
         [*_cut_note(table, rows, _what(table)), table.legend, *table.notes],
