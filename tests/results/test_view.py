@@ -196,3 +196,14 @@ def test_latex_is_booktabs_and_escaped(grid: SweepContents) -> None:
         r"\end{tabular}",
     ]
     assert to_latex(shown(grid, collapses=True)).count(r"$\pm$") > 1  # the seeds of one cell
+
+
+def test_pivot_of_another_program_s_table_must_name_its_metric() -> None:
+    row = {"run": "a", "lr": 0.1, "width": 8, "val loss": 0.5}
+    table = Table(list(row), [row], settings=("lr", "width"), foreign=("val loss",), shown=("run",))
+    with pytest.raises(
+        UsageError, match=r"`--pivot` must name its metric here, got 'lr:width'; add one of: val loss\."
+    ):
+        View.read(pivot="lr:width").of_table(table)
+    asked = View.read(pivot="lr:width:val loss", where="`val loss` < 1").of_table(table)
+    assert [row["width=8"] for row in asked.rows] == [0.5]
