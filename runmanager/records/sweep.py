@@ -161,7 +161,6 @@ def open_sweep(folder: Path) -> SweepPaths:
         raise UsageError(
             f"'{folder}' must be a sweep's folder (with a sweep.json and runs/), got "
             + ("a folder without them." if paths.root.is_dir() else "nothing there.")
-            + " Sweeps lie in outputs/<name>."
         )
     return paths
 

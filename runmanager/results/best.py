@@ -9,11 +9,11 @@ import msgspec
 
 from runmanager.errors import UsageError
 from runmanager.records.paths import RunPaths
+from runmanager.records.spoken import spoken
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.account import Section
 from runmanager.results.cells import Cell, Cells, gather_cells
-from runmanager.results.columns import as_given
 from runmanager.results.contention import contention, exposure_of
 from runmanager.results.formats import human
 from runmanager.results.judging import DIFFERENT, NOT_MEASURED, judge
@@ -149,7 +149,7 @@ def _contenders(cells: Cells, metric: Metric, folders: Collection[str] | None) -
     for members in groups.values():
         values = {name: cells.value(members[0], name, _ABSENT) for name in names}
         settings = {name: value for name, value in values.items() if value is not _ABSENT}
-        label = ", ".join(f"{name}={as_given(value)}" for name, value in settings.items()) or members[0].run
+        label = ", ".join(f"{name}={spoken(value)}" for name, value in settings.items()) or members[0].run
         paired = all(cells.value(cell, "measure.name") == "paired" for cell in members)
         contenders.append(Contender(settings, Side(label, members, metric, paired)))
     return contenders
@@ -195,7 +195,7 @@ def best_sections(best: Best) -> list[Section]:
         lines.append(f"{cells} left out: not every finished run there has the metric.")
     return [
         Section("Runs", runs, ("run", best.metric.name), lines),
-        Section("Settings that vary", [(name, as_given(value)) for name, value in best.winner.settings.items()]),
+        Section("Settings that vary", [(name, spoken(value)) for name, value in best.winner.settings.items()]),
         Section("Weights of the first", lines=_weights(best.winner.runs[0][0].paths)),
     ]
 
