@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Median",
+    "csv_field",
     "human",
     "human_columns",
     "human_effect",
@@ -48,11 +49,12 @@ def to_csv(table: Table) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.columns)
     columns = table.columns
-    writer.writerows([_field(row[column]) for column in columns] for row in table.rows)
+    writer.writerows([csv_field(row[column]) for column in columns] for row in table.rows)
     return text.getvalue()
 
 
-def _field(value: Any) -> Any:
+def csv_field(value: Any) -> Any:
+    """A value as the csv module is to write it."""
     # The csv module writes floats by repr, which reads back as the same number, and None as an empty field.
     return json.dumps(value) if isinstance(value, list | dict) else value
 

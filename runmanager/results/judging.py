@@ -12,11 +12,12 @@ from runmanager.results.paired import LEAST_ROUNDS, paired_speedup, ratios_of
 from runmanager.results.sides import Side, differences, memory_kind, must_agree, should_agree, typical
 from runmanager.results.statistics import Interval, difference_interval, speedup_interval
 
-__all__ = ["CONTENDED", "DIFFERENT", "NOT_MEASURED", "Causes", "judge", "obstacles", "tolerance_of", "verdict"]
+__all__ = ["CONTENDED", "DIFFERENT", "NOT_MEASURED", "TOO_FEW_EPOCHS", "Causes", "judge", "obstacles", "tolerance_of", "verdict"]
 
 NOT_MEASURED = "not measured"
 DIFFERENT = ("faster", "slower", "better", "worse")
 CONTENDED = "contended:"
+TOO_FEW_EPOCHS = "too few epochs"
 
 Causes = Mapping[Path, tuple[str, ...] | None]
 """What each run had to share its host with, by its folder."""
@@ -113,7 +114,7 @@ def obstacles(sides: Sequence[Side], options: CompareOptions) -> list[str]:
     said = ", ".join(f"{count} of {side.label}" for side, count in zip(sides, counts, strict=True))
     if metric.per_epoch:
         if min(counts) < options.min_epochs:
-            against.append(f"too few epochs: {said} measured, {options.min_epochs} needed")
+            against.append(f"{TOO_FEW_EPOCHS}: {said} measured, {options.min_epochs} needed")
     elif lacking := [side for side in sides if side.without_values]:
         # To leave out those that never got there would favour the side that has more of them.
         against += [f"{side.label}: {side.without_values} of {len(side.finished)} {metric.lack}" for side in lacking]

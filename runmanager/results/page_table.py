@@ -1,0 +1,108 @@
+"""A table as a page shows it: every field for people beside its whole value, every row with its lines of CSV."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runmanager.results.columns import Table
+from runmanager.results.formats import csv_field, human_columns, human_field, is_number
+
+__all__ = ["PageField", "PageRow", "PageTable", "page_table"]
+
+_COLOURED = ("status", "verdict")
+
+
+@dataclass(frozen=True)
+class PageField:
+    """What stands in a field.
+
+    `whole` is what it is sorted and asked by: a number in full precision, empty for a missing value, None where that is
+    the text itself. `kind` is a word by which it is coloured.
+    """
+
+    text: str
+    whole: str | None
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class PageRow:
+    """A row's fields, and the lines that it is in a file: of several runs where it stands for several."""
+
+    fields: Sequence[PageField]
+    csv: str
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table with its name for people and the name of its file; `numeric` are the columns to be set flush right."""
+
+    title: str
+    file: str
+    columns: Sequence[str]
+    numeric: frozenset[str]
+    csv_header: str
+    rows: Sequence[PageRow]
+    legend: str
+    notes: Sequence[str]
+
+
+def page_table(
+    table: Table,
+    *,
+    title: str,
+    file: str,
+    whole: Table | None = None,
+    of_row: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+) -> PageTable:
+    """`table` for a page. What is copied from it has the columns of the `whole` table, by default of itself.
+
+    `of_row` has the rows of the whole table that a row stands for, by its `run`; without it that is the row itself.
+    """
+    columns = human_columns(table)
+    exported = (whole or table).columns
+    fields = [_field_of(table, name) for name in columns]
+    rows = [
+        PageRow([field(row) for field in fields], _csv(exported, [row] if of_row is None else of_row[row["run"]]))
+        for row in table.rows
+    ]
+    return PageTable(
+        title=title,
+        file=file,
+        columns=columns,
+        numeric=frozenset(name for name in columns if is_number(table, name)),
+        csv_header=_lines([exported]),
+        rows=rows,
+        legend=table.legend,
+        notes=table.notes,
+    )
+
+
+def _field_of(table: Table, column: str) -> Callable[[Mapping[str, Any]], PageField]:
+    coloured = column in _COLOURED
+
+    def field(row: Mapping[str, Any]) -> PageField:
+        value = row[column]
+        return PageField(human_field(table, row, column), _whole(value), str(value) if coloured else "")
+
+    return field
+
+
+def _whole(value: Any) -> str | None:
+    if value is None or value == "":
+        return ""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return repr(float(value) if isinstance(value, float) else value)
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    return _lines([csv_field(row[column]) for column in columns] for row in rows)
+
+
+def _lines(rows: Iterable[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
