@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from runmanager.app.notebook import run_sweep, watch_sweep
+    from runmanager.app.from_python import run_sweep, watch_sweep
     from runmanager.records.grid import RunBuilder, expand_grid
     from runmanager.results.sweep import Sweep
     from runmanager.tracking.manager import RunManager
@@ -43,9 +43,9 @@ _HOMES = {
     "fit": "runmanager.training.loop",
     "get_default_device": "runmanager.tracking.transfer",
     "load_model": "runmanager.training.stored_model",
-    "run_sweep": "runmanager.app.notebook",
+    "run_sweep": "runmanager.app.from_python",
     "to_device": "runmanager.tracking.transfer",
-    "watch_sweep": "runmanager.app.notebook",
+    "watch_sweep": "runmanager.app.from_python",
 }
 
 

@@ -22,17 +22,18 @@ def in_kernel() -> bool:
     return hasattr(shell, "kernel")
 
 
-class CellOutput(io.TextIOBase):
+class CellOutput:
     """Lines that stay, and below them a part that moves, as one output of the running cell.
 
     It is plain text with terminal colours, which a page shows in its own scheme, light or dark. What is printed on
-    `console` stays; `moving_part` is what `RunDisplay` takes for the part that moves. All is shown when `draw` is called,
-    by whoever waits for the next thing to happen: there is no thread.
+    `console` stays; `moving_part` is what `RunDisplay` takes for the part that moves. All is shown when `draw` is
+    called, by whoever waits for the next thing to happen: there is no thread.
     """
 
     def __init__(self) -> None:
+        self._kept = io.StringIO()
         self.console = Console(
-            file=self,
+            file=self._kept,
             force_terminal=True,
             force_jupyter=False,
             color_system="standard",
@@ -40,15 +41,9 @@ class CellOutput(io.TextIOBase):
             height=_ROWS,
             highlight=False,
         )
-        self._kept = ""
         self._moving: Callable[[], RenderableType] | None = None
         self._update: Callable[[str], None] | None = None
         self._drawn = ""
-
-    def write(self, text: str) -> int:
-        """Called by the console: keep lines."""
-        self._kept += text
-        return len(text)
 
     def moving_part(self, console: Console, shown: Callable[[], RenderableType]) -> "_MovingPart":
         """What stands below the lines while it is started."""
@@ -61,14 +56,14 @@ class CellOutput(io.TextIOBase):
     def end_moving(self) -> None:
         """Let the part that moved stand as it is now."""
         if self._moving is not None:
-            self._kept += self._rendered(self._moving)
+            self._kept.write(self._rendered(self._moving))
             self._moving = None
             self.draw()
 
     def draw(self) -> None:
         """Show how it stands now."""
-        text = self._kept if self._moving is None else self._kept + self._rendered(self._moving)
-        text = _shortened(text.rstrip("\n"))
+        moving = "" if self._moving is None else self._rendered(self._moving)
+        text = _shortened((self._kept.getvalue() + moving).rstrip("\n"))
         if text == self._drawn:
             return
         self._drawn = text

@@ -1,4 +1,4 @@
-"""The screen of a command, and whether lines may move on it: a terminal's may, those below a notebook's cell may not."""
+"""The screen of a command, and whether lines may move on it: in a terminal they may, below a notebook's cell not."""
 
 import os
 from collections.abc import Mapping
@@ -20,5 +20,5 @@ def screen(environment: Mapping[str, str] = os.environ) -> Console:
 
 
 def is_below_a_kernel(environment: Mapping[str, str]) -> bool:
-    """Whether a notebook's kernel started this process: it tells its children who its own parent is, and how to plot."""
+    """Whether a notebook's kernel started this process: it tells its children of its own parent, and how to plot."""
     return "JPY_PARENT_PID" in environment or "matplotlib_inline" in environment.get("MPLBACKEND", "")

@@ -12,7 +12,17 @@ from runmanager.results.paired import LEAST_ROUNDS, paired_speedup, ratios_of
 from runmanager.results.sides import Side, differences, memory_kind, must_agree, should_agree, typical
 from runmanager.results.statistics import Interval, difference_interval, speedup_interval
 
-__all__ = ["CONTENDED", "DIFFERENT", "NOT_MEASURED", "TOO_FEW_EPOCHS", "Causes", "judge", "obstacles", "tolerance_of", "verdict"]
+__all__ = [
+    "CONTENDED",
+    "DIFFERENT",
+    "NOT_MEASURED",
+    "TOO_FEW_EPOCHS",
+    "Causes",
+    "judge",
+    "obstacles",
+    "tolerance_of",
+    "verdict",
+]
 
 NOT_MEASURED = "not measured"
 DIFFERENT = ("faster", "slower", "better", "worse")

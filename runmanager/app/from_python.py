@@ -1,4 +1,4 @@
-"""A sweep from Python, as from a notebook's cell: started or watched there, its table live in the cell's own output."""
+"""A sweep from Python, as from a notebook's cell: started or watched there, its table live in the cell's output."""
 
 import os
 import shlex
@@ -57,10 +57,11 @@ def run_sweep(*overrides: str, name: str, output_root: str | PathLike[str] = "ou
     """Run every combination of the settings, as `runmanager sweep` does, and return the sweep when it has ended.
 
     `overrides` are the command's, as in `run_sweep("lr=0.1,0.01", "device=cpu,cuda", name="first")`; the sweep lies in
-    `output_root/name`. A second call with this name does only what is missing. The command runs in a process of its own,
-    which ends with this one. An interrupt lets the running epochs end, a second one ends them at once; then
+    `output_root/name`. A second call with this name does only what is missing. The command runs in a process of its
+    own, which ends with this one. An interrupt lets the running epochs end, a second one ends them at once; then
     `KeyboardInterrupt` is raised, and the same call goes on with what is left. Runs that fail are in the table: they
-    raise nothing. Raises `UsageError`, a line a fault, where the settings cannot be, and nothing was run.
+    raise nothing. Raises `UsageError`, a line a fault, where the settings cannot be and nothing was run; `SweepError`
+    where the sweep's process broke off.
     """
     _refuse_other_words(overrides)
     command = ["-m", *overrides, word_of("name", name), word_of("output_root", os.fspath(output_root))]
@@ -83,7 +84,9 @@ def run_sweep(*overrides: str, name: str, output_root: str | PathLike[str] = "ou
 def _refuse_other_words(overrides: Sequence[str]) -> None:
     for word in overrides:
         if word.startswith("-"):
-            raise UsageError(f"`run_sweep` must get settings, got '{word}'; give flags to `runmanager sweep` in a shell.")
+            raise UsageError(
+                f"`run_sweep` must get settings, got '{word}'; give flags to `runmanager sweep` in a shell."
+            )
         setting = word.partition("=")[0]
         if setting in _NAMED_APART:
             raise UsageError(f"`{setting}` must be given by its own argument, got '{word}'; write {setting}=… apart.")
