@@ -81,9 +81,9 @@ def column_of(setting: str) -> str:
 
 
 def setting_name(column: str) -> str:
-    """The setting of a column, as it is given in a command."""
+    """The setting of a column, as it is given in a command: `optimizer` for `optimizer.name`."""
     name = column.removeprefix("settings.")
-    return name if column == column_of(name) else column
+    return (name if column == column_of(name) else column).removesuffix(".name")
 
 
 def as_given(value: Any) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.results.columns import as_given
 from runmanager.results.crossing import CurvePoint, find_crossing
 from runmanager.results.judging import obstacles, tolerance_of
 from runmanager.results.matching import Match, Matches
@@ -41,6 +42,11 @@ class Crossover:
     at: float | None
     low: float
     high: float
+
+    @property
+    def is_too_close(self) -> bool:
+        """Whether either side may be ahead throughout the measured range."""
+        return math.isinf(self.low) and math.isinf(self.high) and self.low < self.high
 
     @property
     def follower(self) -> str:
@@ -186,12 +192,12 @@ def _point(x: float, matches: Sequence[Match], options: CompareOptions) -> Curve
 
 
 def _line(found: Crossover) -> str:
-    where = ", ".join(f"{name}={value}" for name, value in found.settings.items())
+    where = ", ".join(f"{name}={as_given(value)}" for name, value in found.settings.items())
     at = f" ({where})" if where else ""
     first, last = _number(found.xs[0]), _number(found.xs[-1])
     interval = f"[{_end(found.low, found)}, {_end(found.high, found)}]"
     measured = f"the measured range of {found.along}, {first} to {last}"
-    if math.isinf(found.low) and math.isinf(found.high) and found.low < found.high:
+    if found.is_too_close:
         return f"{found.labels[1]} and {found.labels[0]}{at} are too close to tell which is ahead within {measured}."
     if found.at is not None:
         said = f"{found.leader} overtakes {found.follower}{at} at {found.along} = {_number(found.at)} {interval}"

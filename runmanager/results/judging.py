@@ -46,7 +46,11 @@ def _direction(interval: Interval, low: float, high: float) -> int:
 
 
 def judge(baseline: Side, candidate: Side, shared_host: Causes, options: CompareOptions) -> dict[str, Any]:
-    """The measured columns of a comparison's row, its verdict and its reason."""
+    """The measured columns of a comparison's row, its verdict and its reason.
+
+    What was measured also has its `tolerance`, which is no column: how far on either side of no effect the interval
+    must lie for a difference to be said.
+    """
     metric = candidate.metric
     sides = baseline, candidate
     if metric == THROUGHPUT and baseline.in_turns and candidate.in_turns:
@@ -76,7 +80,7 @@ def _judge_turns(sides: Sequence[Side], shared_host: Causes, options: CompareOpt
     if estimate is not None and not said:
         tolerance = options.paired_drift
         row |= {"speedup": estimate.value, "ci_low": estimate.low, "ci_high": estimate.high}
-        row["verdict"] = verdict(estimate.interval, tolerance=tolerance)
+        row |= {"tolerance": tolerance, "verdict": verdict(estimate.interval, tolerance=tolerance)}
         said = [f"{len(ratios)} rounds side by side: a difference must lie outside 1 ± {tolerance * 100:g}%"]
     reason = "; ".join([*_contended(sides, shared_host), *said, *_remarks(sides)])
     return row | {"reason": reason or None}
@@ -100,7 +104,7 @@ def _effect(sides: Sequence[Side], options: CompareOptions) -> tuple[dict[str, A
     """The effect, its interval and what it says, and why that is held against more than the interval."""
     metric = sides[0].metric
     weighed = [[[metric.weighed(value) for value in run] for run in side.values] for side in sides]
-    why: list[str] = []
+    tolerance, why = 0.0, list[str]()
     if metric.effect == "difference":
         estimate = difference_interval(*weighed)
         word = metric.word(_direction(estimate.interval, 0, 0))
@@ -108,7 +112,8 @@ def _effect(sides: Sequence[Side], options: CompareOptions) -> tuple[dict[str, A
         estimate = speedup_interval(*weighed)
         tolerance, why = tolerance_of(sides, options)
         word = metric.word(_direction(estimate.interval, 1 - tolerance, 1 + tolerance))
-    return {metric.effect: estimate.value, "ci_low": estimate.low, "ci_high": estimate.high, "verdict": word}, why
+    ends = {metric.effect: estimate.value, "ci_low": estimate.low, "ci_high": estimate.high}
+    return {**ends, "tolerance": tolerance, "verdict": word}, why
 
 
 def obstacles(sides: Sequence[Side], options: CompareOptions) -> list[str]:

@@ -52,10 +52,10 @@ def _unfinished(results: Table, sweep: str, command: Sequence[str]) -> list[str]
     if waiting:
         steps.append(f"Wait for {_runs(waiting)}: `runmanager watch {sweep}` follows them.")
     if bad and _resumes(command):
-        again = f"`{shlex.join(command)}`"
-        steps.append(f"Mend what ended {_runs(bad)}, then give the same command: it does only what is missing. {again}")
+        again = f"then give the same command again, which does only what is missing: `{shlex.join(command)}`"
+        steps.append(f"Mend what ended {_runs(bad)} early (`runmanager show RUN` has the log and the error), {again}")
     elif bad:
-        steps.append(f"Mend what ended {_runs(bad)}: `runmanager show RUN` has the log and the error of each.")
+        steps.append(f"See what ended {_runs(bad)} early: `runmanager show RUN` has the log and the error.")
     if skipped := counts[Status.SKIPPED]:
         where = "Give the same command on a machine that has the device"
         steps.append(f"{where}: {_runs(skipped)} {'was' if skipped == 1 else 'were'} skipped for want of it.")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from runmanager.records.paths import SweepPaths
 from runmanager.records.store import SweepContents
 from runmanager.results.columns import Table
-from runmanager.results.formats import render_template
+from runmanager.results.page import render_template
+from runmanager.results.page_table import page_table
 from runmanager.results.seeds import collapse_seeds
 
 __all__ = ["sweep_as_html", "sweep_as_text"]
@@ -25,17 +26,16 @@ def sweep_as_html(contents: SweepContents, results: Table, answers: Sequence[str
 
     The first rows of the table and the first failures are in it, and how many there are more.
     """
-    cells = collapse_seeds(results)
+    cells = collapse_seeds(results, each="`.runs` has a row for each run.")
     ended_badly = [
         run.record for run in contents.runs if run.record.status.is_ended and not run.record.status.is_success
     ]
+    first = dataclasses.replace(cells, rows=cells.rows[:_MAX_ROWS])
     return render_template(
         "sweep.html",
-        title=contents.paths.name,
         answers=answers,
         failures=ended_badly[:_MAX_FAILURES],
         num_failures=len(ended_badly),
-        # What the command calls an option has a name of its own here.
-        table=dataclasses.replace(cells, rows=cells.rows[:_MAX_ROWS], legend=cells.legend.replace("--each", ".runs")),
+        table=page_table(first, title="Results", file="results.csv"),
         num_rows=len(cells.rows),
     )

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +13,16 @@ from runmanager.results.formats import csv_field, human_columns, human_field, is
 __all__ = ["PageField", "PageRow", "PageTable", "page_table"]
 
 _COLOURED = ("status", "verdict")
+_WORST_FIRST = ("failed", "crashed", "killed", "skipped", "running", "pending", "finished", "faster")
+_LONG = 60  # characters that want a wide column
 
 
 @dataclass(frozen=True)
 class PageField:
     """What stands in a field.
 
-    `whole` is what it is sorted and asked by: a number in full precision, empty for a missing value, None where that is
-    the text itself. `kind` is a word by which it is coloured.
+    `whole` is what it is sorted and asked by: a number in full precision, empty for a missing value, None where that
+    is the text itself. `kind` are words by which it is coloured and laid out.
     """
 
     text: str
@@ -47,6 +50,15 @@ class PageTable:
     rows: Sequence[PageRow]
     legend: str
     notes: Sequence[str]
+
+    @property
+    def example(self) -> str:
+        """A condition that some rows fulfil, by the first column of numbers; empty where there is none."""
+        for at, name in enumerate(self.columns):
+            if name in self.numeric:
+                value = next(field.whole or field.text for row in self.rows if (field := row.fields[at]).whole != "")
+                return f"{name}>={value}"
+        return ""
 
 
 def page_table(
@@ -84,10 +96,19 @@ def _field_of(table: Table, column: str) -> Callable[[Mapping[str, Any]], PageFi
     coloured = column in _COLOURED
 
     def field(row: Mapping[str, Any]) -> PageField:
-        value = row[column]
-        return PageField(human_field(table, row, column), _whole(value), str(value) if coloured else "")
+        text, whole = human_field(table, row, column), _whole(row[column])
+        return PageField(
+            text,
+            None if whole == text else whole,
+            f"word {_colour(text)}" if coloured else "text" if len(text) > _LONG else "",
+        )
 
     return field
+
+
+def _colour(text: str) -> str:
+    """The word that decides the colour: of several states, as of a cell's seeds, the worst."""
+    return next((word for word in _WORST_FIRST if word in text), "")
 
 
 def _whole(value: Any) -> str | None:
@@ -95,7 +116,9 @@ def _whole(value: Any) -> str | None:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return repr(float(value) if isinstance(value, float) else value)
+    if isinstance(value, int):
+        return str(value)
+    return "" if math.isnan(value) else repr(float(value)).replace("inf", "Infinity")  # as a browser reads it
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:

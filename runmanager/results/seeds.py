@@ -17,7 +17,7 @@ SEEDS = "seeds"
 
 _LEGEND = (
     "Runs that differ in the seed alone are one row: mean ± standard deviation over the finished ones; `seeds` says "
-    "how many these are. --each shows the runs."
+    "how many these are."
 )
 
 
@@ -38,9 +38,10 @@ class Spread(float):
         return spread
 
 
-def collapse_seeds(table: Table) -> Table:
+def collapse_seeds(table: Table, *, each: str = "--each shows the runs.") -> Table:
     """A results table with one row for all seeds of a cell; the table itself where no two runs are that.
 
+    `each` tells readers where the runs are one by one.
     A figure is a `Spread` over the finished runs that have it. A row stands where the first of its runs stood.
     """
     groups = seed_groups(table)
@@ -57,7 +58,7 @@ def collapse_seeds(table: Table) -> Table:
         rows=rows,
         settings=tuple(settings),
         shown=tuple(shown if len(shown) > 1 else ("run", *shown)),
-        legend=f"{_LEGEND} {table.legend}",
+        legend=f"{_LEGEND} {each} {table.legend}",
     )
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from runmanager.records.states import Status
@@ -13,7 +13,9 @@ from runmanager.results.matching import Matches
 from runmanager.results.seeds import SEEDS, collapse_seeds
 from runmanager.results.sides import label_of, typical
 
-__all__ = ["answers", "best_row", "duel_answers", "duel_rates", "finished_cells", "without_contention"]
+__all__ = [
+    *("answers", "best_row", "duel_answers", "duel_rates", "finished_cells", "told_settings", "without_contention"),
+]
 
 
 _MOST_CAUSES = 2
@@ -166,13 +168,14 @@ def _of(measured: Sequence[dict[str, Any]]) -> str:
 
 
 def _where(row: dict[str, Any], table: Table) -> str:
-    settings = _settings(row, table)
+    settings = told_settings(row, table)
     return f" at {settings}" if settings else ""
 
 
-def _settings(row: dict[str, Any], table: Table) -> str:
+def told_settings(row: Mapping[str, Any], table: Table, *, without: Collection[str] = ()) -> str:
     """The settings of a row that vary in its table, as they are given in a command."""
-    has = [name for name in table.settings if name in table.shown and (row[name] is not None or name in row[NULLS])]
+    names = [name for name in table.settings if name in table.shown and name not in without]
+    has = [name for name in names if row[name] is not None or name in row[NULLS]]
     return ", ".join(f"{setting_name(name)}={as_given(row[name])}" for name in has)
 
 
@@ -197,7 +200,7 @@ def _best_answer(results: Table) -> list[str]:
     if found is None:
         return []
     metric, best, cells = found
-    settings = _settings(best, cells)
+    settings = told_settings(best, cells)
     ties = sum(row[metric] == best[metric] for row in finished_cells(cells)) - 1
     also = f", and {ties} other run{'' if ties == 1 else 's'} reached the same" if ties else ""
     said = f" with {settings}" if settings else ""
@@ -209,5 +212,5 @@ def _count_answer(results: Table) -> str:
     counts = Counter(row["status"] for row in results.rows)
     order = sorted(Status, key=lambda status: (not status.is_ended, not status.is_success))
     total = len(results.rows)
-    said = ", ".join(f"{counts[status]} {status.value}" for status in order if counts[status])
-    return f"{total} run{'' if total == 1 else 's'}: {said}." if total else "No runs yet."
+    said = ", ".join(f"{counts[status]:,} {status.value}" for status in order if counts[status])
+    return f"{total:,} run{'' if total == 1 else 's'}: {said}." if total else "No runs yet."

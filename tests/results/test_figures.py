@@ -13,12 +13,8 @@ def svgs_of(sweep):
 
 
 def test_a_curve_of_many_epochs_takes_no_more_than_a_page_can_show(contents, timed):
-    short, long, very_long = (
-        svgs_of(contents(({"lr": 0.1}, timed([1.0] * count), {})))["curves"] for count in (50, 1000, 10_000)
-    )
-    assert short.count("<use") >= 50  # a mark an epoch, beside those of the axes
-    assert long.count("<use") < 50
-    assert len(very_long) < 2 * len(long)
+    long, very_long = (svgs_of(contents(({"lr": 0.1}, timed([1.0] * count), {})))["curves"] for count in (500, 10_000))
+    assert len(very_long) < 1.1 * len(long)
 
 
 def test_long_labels_leave_room_for_what_they_name(contents, timed):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from runmanager.results.crossover import Crossover, crossover_lines
 from runmanager.results.figures.drawn import Drawn
-from runmanager.results.figures.style import COLOURS, DASHES, GREY, MARKERS, legend_below, new_figure, numbers
+from runmanager.results.figures.style import GREY, legend_below, look, new_figure, numbers
 from runmanager.results.figures.words import number, numbered, plain
 
 if TYPE_CHECKING:
@@ -18,9 +18,10 @@ _MAX_CROSSOVERS = 6
 
 
 def crossover_figures(found: Sequence[Crossover]) -> list[Drawn]:
-    """A figure for each of the first few crossovers."""
-    names = numbered("crossover", found[:_MAX_CROSSOVERS])
-    return [_figure(name, each) for name, each in zip(names, found, strict=False)]
+    """A figure for each of the first few crossovers, but for those of which nothing can be told."""
+    found = [each for each in found if not each.is_too_close][:_MAX_CROSSOVERS]
+    names = numbered("crossover", found)
+    return [_figure(name, each) for name, each in zip(names, found, strict=True)]
 
 
 def _figure(name: str, found: Crossover) -> Drawn:
@@ -41,8 +42,7 @@ def _said(found: Crossover) -> str:
 def _draw(found: Crossover) -> "Figure":
     figure, axes = new_figure(height=3.6)
     for at, (label, values) in enumerate(zip(found.labels, found.curves, strict=True)):
-        (line,) = axes.plot(found.xs, values, marker=MARKERS[at], label=plain(label))
-        line.set(color=COLOURS[at], linestyle=DASHES[at])
+        axes.plot(found.xs, values, marker=look(at).marker, color=look(at).colour, label=plain(label))
     if found.at is not None:
         ends = max(found.low, found.xs[0]), min(found.high, found.xs[-1])
         axes.axvspan(*ends, color=GREY, alpha=0.3, linewidth=0)

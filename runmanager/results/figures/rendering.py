@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 from runmanager.results.figures.drawn import Drawn
-from runmanager.results.figures.style import TEXT, house_style
+from runmanager.results.figures.style import PAGE, TEXT, house_style, shades, shades_on_dark
 
 __all__ = ["KINDS", "Kind", "inline_svg", "rendered"]
 
@@ -23,7 +23,17 @@ def inline_svg(drawn: Drawn) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg)
-    return svg.replace(TEXT, "currentColor")
+    return _with_shades(svg.replace(TEXT, "currentColor").replace(PAGE, "var(--page, Canvas)"))
+
+
+def _with_shades(svg: str) -> str:
+    """The shades of a figure that has them as the page's scheme wants them."""
+    for at, shade in enumerate(shades()):
+        svg = svg.replace(f": {shade}", f": var(--shade-{at}, {shade})")
+    if "var(--shade-" not in svg:
+        return svg
+    dark = "; ".join(f"--shade-{at}: {shade}" for at, shade in enumerate(shades_on_dark()))
+    return f"<style>@media screen and (prefers-color-scheme: dark) {{ svg {{ {dark} }} }}</style>{svg}"
 
 
 def rendered(drawn: Drawn, kind: Kind) -> bytes:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from runmanager.results.columns import as_given
 from runmanager.results.figures.drawn import Drawn
-from runmanager.results.figures.style import COLOURS, GREY, new_figure, numbers, whole_numbers
+from runmanager.results.figures.style import GREY, look, new_figure, numbers, whole_numbers
 from runmanager.results.figures.words import number, numbered, plain
-from runmanager.results.formats import human
 from runmanager.results.rounds import Rounds
 from runmanager.results.statistics import quantile
 
@@ -26,7 +26,7 @@ def rounds_figures(found: Sequence[Rounds]) -> list[Drawn]:
 
 
 def _figure(name: str, found: Rounds) -> Drawn:
-    where = ", ".join(f"{name}={human(value)}" for name, value in found.settings.items())
+    where = ", ".join(f"{name}={as_given(value)}" for name, value in found.settings.items())
     each = "each round" if found.count == len(found.ratios) else f"{found.count // len(found.ratios)} rounds at a time"
     beside = f"{found.labels[1]} beside {found.labels[0]}{f' at {where}' if where else ''}"
     caption = (
@@ -46,14 +46,14 @@ def _draw(found: Rounds) -> "Figure":
     low, high = _frame_of(found)
     places = [(at + 0.5) * found.count / len(found.ratios) + 0.5 for at in range(len(found.ratios))]
     axes.axhspan(found.estimate.low, found.estimate.high, color=GREY, alpha=0.3, linewidth=0)
-    axes.axhline(found.estimate.value, color=COLOURS[0])
+    axes.axhline(found.estimate.value, color=look(0).colour)
     axes.axhline(1.0, color=GREY, linestyle="dotted")
     marked: dict[str, list[tuple[float, float]]] = {}
     for x, ratio in zip(places, found.ratios, strict=True):
         marker = "v" if ratio < low else "^" if ratio > high else "o"
         marked.setdefault(marker, []).append((x, min(max(ratio, low), high)))
     for marker, dots in marked.items():
-        axes.plot(*zip(*dots, strict=True), marker, color=COLOURS[0], markersize=3, clip_on=False)
+        axes.plot(*zip(*dots, strict=True), marker, color=look(0).colour, markersize=3, clip_on=False)
     axes.set_ylim(low, high)
     whole_numbers(axes)
     numbers(axes, "y")
