@@ -74,11 +74,16 @@ def test_a_program_says_lines_and_its_sweep_ends_with_it(
     assert re.fullmatch(r"\[1/1\] \S+ started", lines[2])
     sweep = SweepPaths(tmp_path / "made here" / "long")
     plan = read_sweep_record(sweep)
-    assert plan is not None and plan.drivers
-    until(lambda: any(run.epochs for run in read_sweep(sweep).runs), "an epoch")
-    process.send_signal(signal.SIGKILL)
-    process.wait(DEADLINE_SECONDS)
-    process.stdout.close()
-    until(lambda: plan.drivers[0].is_alive() is False, "the driver's end")
+    assert plan is not None
+    (driver,) = plan.drivers
+    try:
+        until(lambda: any(run.epochs for run in read_sweep(sweep).runs), "an epoch")
+        process.send_signal(signal.SIGKILL)
+        process.wait(DEADLINE_SECONDS)
+        until(lambda: driver.is_alive() is False, "the driver's end")
+    finally:
+        process.stdout.close()
+        if driver.is_alive():
+            os.kill(driver.pid, signal.SIGKILL)
     (run,) = read_sweep(sweep).runs
     assert (run.record.status, run.record.reason) == (Status.KILLED, Reason.INTERRUPTED)
