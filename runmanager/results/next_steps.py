@@ -8,6 +8,7 @@ from typing import Any
 from runmanager.records.states import Status
 from runmanager.results.columns import Table, as_given, setting_name
 from runmanager.results.judging import CONTENDED, TOO_FEW_EPOCHS
+from runmanager.results.pairing import SEED
 from runmanager.results.seeds import SEEDS, collapse_seeds
 from runmanager.results.sentences import best_row, finished_cells
 
@@ -39,6 +40,7 @@ def next_steps(
         *_surer(results, comparison, known),
         *causes,
         *_at_the_edge(results),
+        *_to_compare(results, comparison, shlex.quote(sweep)),
     ]
     if sum(row["status"] == Status.FINISHED for row in results.rows) > 1:
         steps.append(f"`runmanager best {shlex.quote(sweep)}` gives the command that makes the best cell again.")
@@ -84,6 +86,14 @@ def _surer(results: Table, comparison: Table, known: Mapping[str, Any]) -> list[
     if "seed" in known and len(finished) > 1 and max(row.get(SEEDS, 1) for row in finished) < _LEAST_SEEDS:
         steps.append("Run several seeds, as in `seed=0,1,2,3,4`: of fewer nobody knows which differences are chance.")
     return steps
+
+
+def _to_compare(results: Table, comparison: Table, sweep: str) -> list[str]:
+    """What can be compared where the devices cannot."""
+    varying = [setting_name(name) for name in results.settings if name in results.shown and name != SEED]
+    if comparison.rows or not varying:
+        return []
+    return [f"`runmanager compare {sweep} --axis {varying[-1]}` compares what varies."]
 
 
 def _at_the_edge(results: Table) -> list[str]:

@@ -60,7 +60,11 @@ def test_too_few_epochs_or_seeds_or_a_busy_machine_are_said_with_a_cure(steps):
 
 def test_three_seeds_are_enough_and_what_bounds_the_runs_is_said(steps):
     runs = [({"lr": lr, "seed": seed}, 7, {}) for lr in (1, 2) for seed in (1, 2, 3)]
-    assert steps(*runs, causes=["cpu (input): `loader=resident`."])[0] == "cpu (input): `loader=resident`."
+    assert steps(*runs, causes=["cpu (input): `loader=resident`."]) == [
+        "cpu (input): `loader=resident`.",
+        "`runmanager compare 'outputs/my sweep' --axis lr` compares what varies.",
+        "`runmanager best 'outputs/my sweep'` gives the command that makes the best cell again.",
+    ]
     assert any("several seeds" in line for line in steps(*runs[1:2], *runs[4:]))
 
 

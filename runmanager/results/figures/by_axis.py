@@ -206,6 +206,7 @@ def _draw(lines: _Lines) -> "Figure":
 def _set_places(axes: "Axes", places: Sequence[Any]) -> None:
     if not is_numeric(places):
         ticks_at(axes, "x", range(len(places)), [wrapped(as_given(place), 12) for place in places])
+        axes.set_xlim(-0.5, len(places) - 0.5)
         return
     numbers(axes, "x", log=evenly_spaced_logs(places))
     if len(places) <= _MAX_TICKS:

@@ -87,8 +87,7 @@ def _outcomes(results: Table) -> list[str]:
 
 def _means(cell: GridCell, outcomes: Sequence[str]) -> list[float] | None:
     """The means over its finished runs; None where one of the outcomes is missing."""
-    known = [[row[name] for row in cell.finished if row[name] is not None] for name in outcomes]
-    means = [math.fsum(values) / len(values) for values in known if values]
+    means = [mean for name in outcomes if (mean := cell.mean(name)) is not None]
     return means if len(means) == len(outcomes) and all(map(math.isfinite, means)) else None
 
 
@@ -130,7 +129,8 @@ def _line(cell: GridCell, means: Sequence[float], scales: Sequence[_Scale]) -> _
 
 
 def _caption(settings: Sequence[str], outcomes: Sequence[str], num_cells: int, num_all: int) -> str:
-    without = f" {num_all - num_cells} cells without a result are left out." if num_all > num_cells else ""
+    lost = num_all - num_cells
+    without = f" Left out: {lost} cell{'' if lost == 1 else 's'} without a result." if lost else ""
     hidden = f" Of {len(settings)} settings the first {_MAX_SETTINGS}." if len(settings) > _MAX_SETTINGS else ""
     shown = some_of(num_cells, _MAX_LINES, " of the outcome")
     ends = listed([name.replace("_", " ") for name in outcomes])
