@@ -53,7 +53,7 @@ def test_the_example_notebook_shows_answers_tables_and_figures(example: nbformat
     kinds = [output.get("data", {}).keys() for output in outputs]
     shown = "\n".join(map(plain, outputs))
     assert sum("text/html" in each for each in kinds) >= 4, "the sweep and its frames"
-    assert sum("image/png" in each for each in kinds) == 1, "a figure shows itself, though nobody imported pyplot"
+    assert sum("image/png" in each for each in kinds) == 2, "figures show themselves, though nobody imported pyplot"
     assert "8 runs: 8 finished." in shown
     assert "verdict" in shown and "samples_per_second_std" in shown
 
