@@ -25,8 +25,9 @@ _KEPT_METADATA = {
 
 @contextmanager
 def kernel_environment(folder: Path) -> Iterator[None]:
-    """What a kernel finds: this checkout, and no settings or history of the user's."""
-    wanted = {"PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder / "ipython"), "JUPYTER_RUNTIME_DIR": str(folder)}
+    """What a kernel finds: this checkout, and no settings, history or kernels of the user's."""
+    wanted = {"PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder / "ipython")}
+    wanted |= {"JUPYTER_RUNTIME_DIR": str(folder), "JUPYTER_DATA_DIR": str(folder), "JUPYTER_CONFIG_DIR": str(folder)}
     before = {name: os.environ.get(name) for name in (*wanted, "MPLBACKEND")}
     os.environ.update(wanted)
     os.environ.pop("MPLBACKEND", None)  # the kernel's own is the one that shows figures
