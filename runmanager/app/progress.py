@@ -1,10 +1,10 @@
 """What a driver shows while its runs run: a table that moves in a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -20,7 +20,7 @@ from runmanager.records.printable import printable
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.store import read_epochs, read_record
 
-__all__ = ["RunDisplay"]
+__all__ = ["MovingPart", "RunDisplay", "in_terminal"]
 
 _ERROR_LINES = 20
 _LOOKS_PER_SECOND = 4  # each redraws the moving rows, which takes the driver a millisecond
@@ -57,15 +57,41 @@ class _Running:
         )
 
 
+class MovingPart(Protocol):
+    """The part of a display that is drawn anew while it is started."""
+
+    def start(self) -> None:
+        """Show it from now on."""
+        ...
+
+    def stop(self) -> None:
+        """Show it no more, or not anew."""
+        ...
+
+
+def in_terminal(console: Console, shown: Callable[[], RenderableType]) -> MovingPart:
+    """At the foot of a terminal, redrawn by a thread, and gone when it is stopped."""
+    return Live(console=console, transient=True, refresh_per_second=_LOOKS_PER_SECOND, get_renderable=shown)
+
+
 class RunDisplay:
     """Shows runs as they start, advance and end.
 
     In a terminal they are rows of one table: those that run move at its foot, with the time that they and the sweep
     probably still take; the ended ones stay. Elsewhere there is a plain line for each start and end. With `quiet` only
-    runs that ended badly are shown. `longest_label` is the length of the longest cell's name.
+    runs that ended badly are shown. `longest_label` is the length of the longest cell's name; `moving_part` says where
+    those that run move.
     """
 
-    def __init__(self, console: Console, *, num_runs: int, quiet: bool = False, longest_label: int = 0) -> None:
+    def __init__(
+        self,
+        console: Console,
+        *,
+        num_runs: int,
+        quiet: bool = False,
+        longest_label: int = 0,
+        moving_part: Callable[[Console, Callable[[], RenderableType]], MovingPart] = in_terminal,
+    ) -> None:
         self._console = console
         self._quiet = quiet
         self._num_runs = num_runs
@@ -80,12 +106,7 @@ class RunDisplay:
         self._layout = Layout.fitting(console.width, longest_label=longest_label)
         self._has_header = False
         self._said: set[str] = set()
-        self._live = Live(
-            console=console,
-            transient=True,
-            refresh_per_second=_LOOKS_PER_SECOND,
-            get_renderable=self._moving_part,
-        )
+        self._live = moving_part(console, self._moving_part)
 
     def __enter__(self) -> Self:
         if self._moves:

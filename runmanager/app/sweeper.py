@@ -16,7 +16,6 @@ from hydra.core.utils import JobReturn
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 
 from runmanager.app.cells import Grid, count_cells, prepare_cells, split
 from runmanager.app.checks import check, foretold, get_ready
@@ -25,6 +24,7 @@ from runmanager.app.elsewhere import end_silent_runs
 from runmanager.app.options import GridSweeperOptions
 from runmanager.app.paired import axis_to_compare, pairing_of, turns_said
 from runmanager.app.schema import Config
+from runmanager.app.screen import screen
 from runmanager.app.summary import show_duel, show_results
 from runmanager.app.watching import SweepWatcher
 from runmanager.app.words import quoted
@@ -78,7 +78,7 @@ class GridSweeper(Sweeper):
         self._yes = yes
         self._observer = HeartbeatObserver(limit_seconds=heartbeat_timeout)
         self._queued: dict[str, str] = {}
-        self._console = Console()
+        self._console = screen()
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra."""

@@ -57,7 +57,7 @@ class Contender:
         return len(self.side.cells) - len(self.side.finished)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Best:
     """The winner among `num_cells` cells, the next one, and what stands between them.
 
@@ -74,6 +74,25 @@ class Best:
     num_cells: int
     num_ties: int
     num_left_out: int
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The winner's settings, those in which the cells differ."""
+        return self.winner.settings
+
+    @property
+    def value(self) -> Spread:
+        """The winner's mean, a number that also knows its `deviation` and the `count` of its runs."""
+        return self.winner.spread
+
+    @property
+    def run(self) -> StoredRun:
+        """The best one of the winner's runs."""
+        return self.winner.runs[0][0]
+
+    def __repr__(self) -> str:
+        headline = best_headline(self)
+        return "\n".join([headline[0].upper() + headline[1:], *self.sentences()])
 
     def sentences(self) -> list[str]:
         """How sure it is that the winner is the best."""
