@@ -35,6 +35,7 @@ class CellOutput:
         self.console = Console(
             file=self._kept,
             force_terminal=True,
+            force_interactive=True,
             force_jupyter=False,
             color_system="standard",
             width=_COLUMNS,

@@ -1,6 +1,7 @@
 """The screen of a command, and whether lines may move on it: in a terminal they may, below a notebook's cell not."""
 
 import os
+import sys
 from collections.abc import Mapping
 
 from rich.console import Console
@@ -16,7 +17,8 @@ def screen(environment: Mapping[str, str] = os.environ) -> Console:
     """
     if is_below_a_kernel(environment):
         return Console(highlight=False, force_terminal=False, no_color=True)
-    return Console(highlight=False)
+    # FORCE_COLOR asks for colours where there is no terminal, as in a log: nothing can move there all the same.
+    return Console(highlight=False, force_interactive=None if sys.stdout.isatty() else False)
 
 
 def is_below_a_kernel(environment: Mapping[str, str]) -> bool:
