@@ -10,7 +10,7 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 
 from runmanager.errors import RecordError
-from runmanager.records.paths import SweepPaths
+from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.short_names import short_names
 from runmanager.records.store import read_epochs, read_record, run_names
 from runmanager.records.sweep import read_sweep_record
@@ -32,10 +32,10 @@ class ServedRuns:
     """
 
     def __init__(self, sweep: SweepPaths, folder: Path) -> None:
-        """`folder` is empty and ours; TensorBoard reads `root`, in it."""
-        self.root = folder / "runs"
+        """`folder` is empty and ours; TensorBoard reads `root`, in it, and says its name."""
+        self.root = folder / sweep.name
         self.root.mkdir()
-        self._making = folder / "making"
+        self._making = folder / ".making"
         self._sweep = sweep
         self._plan_seen: tuple[int, int] | None = None
         self._cells: dict[str, Mapping[str, Any]] = {}
@@ -105,12 +105,7 @@ class ServedRuns:
         """The metrics that some run has that has ended; all where none has ended yet."""
         found: set[Metric] = set()
         for run in self._cells:
-            try:
-                if read_record(self._sweep.run(run)).status.is_ended:
-                    epochs = read_epochs(self._sweep.run(run))
-                    found |= {each for each in METRICS if any(getattr(epoch, each.field) is not None for epoch in epochs)}
-            except RecordError:
-                continue
+            found |= _metrics_of_ended(self._sweep.run(run))
             if len(found) == len(METRICS):
                 break
         return [each for each in METRICS if each in found] or list(METRICS)
@@ -126,3 +121,14 @@ class ServedRuns:
         (self._making / events.name).symlink_to(events.resolve())
         self._making.rename(self.root / name)
         self._linked[name] = events
+
+
+def _metrics_of_ended(run: RunPaths) -> set[Metric]:
+    """What a run has measured, nothing where it has not ended or cannot be read."""
+    try:
+        if not read_record(run).status.is_ended:
+            return set()
+        epochs = read_epochs(run)
+    except RecordError:
+        return set()
+    return {each for each in METRICS if any(getattr(epoch, each.field) is not None for epoch in epochs)}
