@@ -38,7 +38,8 @@ def tensorboard(
         raise UsageError("TensorBoard must be installed, got nothing of that name; pip install tensorboard.")
     chosen = free_port(host, port)
     for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, lambda number, _: sys.exit(128 + number))  # by way of the folder's removal
+        if signal.getsignal(ending) is not signal.SIG_IGN:  # as nohup asks
+            signal.signal(ending, lambda number, _: sys.exit(128 + number))  # by way of the folder's removal
     with tempfile.TemporaryDirectory(prefix="runmanager-tensorboard-") as folder:
         _serve(paths, Path(folder), host=host, port=chosen)
 

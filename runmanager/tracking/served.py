@@ -13,7 +13,7 @@ from runmanager.errors import RecordError
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.short_names import short_names
 from runmanager.records.store import read_epochs, read_record, run_names
-from runmanager.records.sweep import read_sweep_record
+from runmanager.records.sweep import PlannedCell, SweepRecord, read_sweep_record
 from runmanager.tracking.framing import framed
 from runmanager.tracking.hparams import METRICS, Metric, experiment, mixed, session_start
 
@@ -70,9 +70,7 @@ class ServedRuns:
         seen = (path.stat().st_mtime_ns, path.stat().st_size) if path.exists() else None
         if is_fresh := seen is not None and seen != self._plan_seen:
             plan = read_sweep_record(self._sweep)
-            planned = () if plan is None else plan.planned
-            shared: Mapping[str, Any] = {} if plan is None else plan.settings
-            self._cells |= {cell.run: {**shared, **cell.settings} for cell in planned}
+            self._cells |= {} if plan is None else {cell.run: _axes_first(plan, cell) for cell in plan.planned}
             self._plan_seen = seen
         for run in run_names(self._sweep):
             if run not in self._cells:  # made under an older plan, or under none
@@ -121,6 +119,12 @@ class ServedRuns:
         (self._making / events.name).symlink_to(events.resolve())
         self._making.rename(self.root / name)
         self._linked[name] = events
+
+
+def _axes_first(plan: SweepRecord, cell: PlannedCell) -> dict[str, Any]:
+    """A cell's settings in the order in which people know them: names and columns keep it."""
+    whole = {**plan.settings, **cell.settings}
+    return {**{name: whole[name] for name in plan.axes if name in whole}, **whole}
 
 
 def _metrics_of_ended(run: RunPaths) -> set[Metric]:
