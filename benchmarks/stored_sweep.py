@@ -3,6 +3,7 @@
 import datetime
 import itertools
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ __all__ = ["write_stored_sweep"]
 
 _BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 _SAMPLES = 60_000
+_RATES = (0.1, 0.03, 0.01, 0.003, 0.001)
 _SHARED = {
     "dataset": {"name": "mnist", "holdout": 0.2, "size": None, "normalize": True},
     "model": {"name": "cnn", "channels": [6, 12], "hidden": [120, 60]},
@@ -50,17 +52,22 @@ _ENVIRONMENT = Environment(
 )
 
 
-def write_stored_sweep(folder: Path, *, num_runs: int, num_epochs: int, seed: int = 0) -> SweepPaths:
-    """Finished runs over lr, batch size, workers, device and seed, one after the other, with made-up times."""
+def write_stored_sweep(
+    folder: Path, *, num_runs: int, num_epochs: int, seed: int = 0, lr: Sequence[float] = _RATES
+) -> SweepPaths:
+    """Finished runs over `lr`, batch size, workers, device and seed, one after the other, with made-up times.
+
+    There are as many seeds as the runs need.
+    """
     sweep = SweepPaths(folder)
     chosen = random.Random(seed)
     cells = []
     axes: dict[str, list[Any]] = {
-        "lr": [0.1, 0.03, 0.01, 0.003, 0.001],
+        "lr": list(lr),
         "batch_size": [100, 1000, 10_000, 20_000],
         "num_workers": [0, 1],
         "device": ["cpu", "cuda"],
-        "seed": list(range(-(-num_runs // 80))),
+        "seed": list(range(-(-num_runs // (16 * len(lr))))),
     }
     for number, values in enumerate(itertools.islice(itertools.product(*axes.values()), num_runs)):
         config = {**_SHARED, **dict(zip(axes, values, strict=True))}

@@ -119,7 +119,9 @@ def _table_text(results: "Table", format_: TableFormat, *, title: str, limit: in
 
             return to_latex(results)
         case TableFormat.HTML:
-            return formats.to_html(results, title=title)
+            from runmanager.results.page import to_html
+
+            return to_html(results, title=title)
 
 
 def _of_sweep(given: str, view: "View", *, collapses: bool) -> "tuple[Table, str, Sequence[str]]":

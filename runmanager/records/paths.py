@@ -112,6 +112,11 @@ class SweepPaths:
         return self.root / "report.html"
 
     @property
+    def figures(self) -> Path:
+        """The report's figures as files, where somebody asked for them."""
+        return self.root / "figures"
+
+    @property
     def epochs_csv(self) -> Path:
         return self.root / "epochs.csv"
 
@@ -137,6 +142,10 @@ class SweepPaths:
     def comparison(self, kind: str) -> Path:
         """The comparison as `kind`: csv, json or md."""
         return self.root / f"comparison.{kind}"
+
+    def figure(self, name: str, kind: str) -> Path:
+        """A figure as `kind`: svg or png."""
+        return self.figures / f"{name}.{kind}"
 
     def run(self, name: str) -> RunPaths:
         return RunPaths(self.runs / name)

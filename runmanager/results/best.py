@@ -13,7 +13,7 @@ from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.account import Section
 from runmanager.results.cells import Cell, Cells, gather_cells
-from runmanager.results.columns import column_of
+from runmanager.results.columns import as_given
 from runmanager.results.contention import contention, exposure_of
 from runmanager.results.formats import human
 from runmanager.results.judging import DIFFERENT, NOT_MEASURED, judge
@@ -147,9 +147,9 @@ def _contenders(cells: Cells, metric: Metric, folders: Collection[str] | None) -
             groups.setdefault(key, []).append(cell)
     contenders = []
     for members in groups.values():
-        values = {column_of(name): cells.value(members[0], name, _ABSENT) for name in names}
+        values = {name: cells.value(members[0], name, _ABSENT) for name in names}
         settings = {name: value for name, value in values.items() if value is not _ABSENT}
-        label = ", ".join(f"{name}={_said(value)}" for name, value in settings.items()) or members[0].run
+        label = ", ".join(f"{name}={as_given(value)}" for name, value in settings.items()) or members[0].run
         paired = all(cells.value(cell, "measure.name") == "paired" for cell in members)
         contenders.append(Contender(settings, Side(label, members, metric, paired)))
     return contenders
@@ -166,11 +166,6 @@ def _why_none(metric: str, sides: Sequence[Contender], others: Sequence[str]) ->
         return said + way_out
     num_runs = sum(len(each.side.cells) for each in sides)
     return f"The best must be one of finished runs, got no finished run among {num_runs}."
-
-
-def _said(value: Any) -> str:
-    """A setting's value; one that is set to nothing is said as it is given."""
-    return "null" if value is None else human(value)
 
 
 def _middle(values: Sequence[float]) -> float:
@@ -200,7 +195,7 @@ def best_sections(best: Best) -> list[Section]:
         lines.append(f"{cells} left out: not every finished run there has the metric.")
     return [
         Section("Runs", runs, ("run", best.metric.name), lines),
-        Section("Settings that vary", [(name, _said(value)) for name, value in best.winner.settings.items()]),
+        Section("Settings that vary", [(name, as_given(value)) for name, value in best.winner.settings.items()]),
         Section("Weights of the first", lines=_weights(best.winner.runs[0][0].paths)),
     ]
 

@@ -1,5 +1,6 @@
 """The columns of the tables that others rely on, and the table itself: rows of plain values under them."""
 
+import json
 import re
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
@@ -11,16 +12,22 @@ __all__ = [
     "BASE_SETTINGS",
     "EFFECTS",
     "MISSING",
+    "NULLS",
     "PHASE_COLUMNS",
     "Table",
+    "as_given",
     "column_of",
     "effect_of",
     "prefers_larger",
+    "setting_name",
     "setting_of",
 ]
 
 MISSING = "N/A"
 """What people see of a missing value."""
+
+NULLS = "nulls"
+"""The key under which a row names its settings that are set to nothing; others without a value it does not have."""
 
 BASE_SETTINGS = ("lr", "batch_size", "num_workers", "device")
 """The tutorials' four axes: columns of every results table, whether they vary or not."""
@@ -71,6 +78,19 @@ class Table:
 def column_of(setting: str) -> str:
     """The column of a setting: its dotted name, under `settings.` where that is the name of a measured column."""
     return f"settings.{setting}" if setting in _TAKEN else setting
+
+
+def setting_name(column: str) -> str:
+    """The setting of a column, as it is given in a command: `optimizer` for `optimizer.name`."""
+    name = column.removeprefix("settings.")
+    return (name if column == column_of(name) else column).removesuffix(".name")
+
+
+def as_given(value: Any) -> str:
+    """A setting's value as it is given in a command: `null`, `true` and `false` where Python has other words."""
+    if value is None:
+        return "null"
+    return json.dumps(value) if isinstance(value, bool | list | dict) else str(value)
 
 
 def setting_of(word: str, settings: Container[str]) -> str | None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from runmanager.records.store import SweepContents
 from runmanager.records.sweep import SweepRecord
-from runmanager.results.columns import MISSING, Table, column_of
+from runmanager.results.columns import MISSING, NULLS, Table, column_of
 from runmanager.results.contention import contention, exposure_of
 from runmanager.results.judging import Causes, judge
 from runmanager.results.matching import Match, Matches, match_sides
@@ -70,6 +70,7 @@ def _row(
     match: Match, settings: dict[str, str], metric: Metric, shared_host: Causes, options: CompareOptions
 ) -> dict[str, Any]:
     row = {column: match.settings.get(name) for name, column in settings.items()}
+    row[NULLS] = tuple(settings[name] for name, value in match.settings.items() if value is None)
     row |= dict.fromkeys(metric.columns)
     row |= {"axis": match.axis.name, "baseline": match.values[0], "candidate": match.values[1]}
     if metric != THROUGHPUT:

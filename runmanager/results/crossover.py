@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.results.columns import as_given
 from runmanager.results.crossing import CurvePoint, find_crossing
 from runmanager.results.judging import obstacles, tolerance_of
 from runmanager.results.matching import Match, Matches
@@ -43,6 +44,11 @@ class Crossover:
     high: float
 
     @property
+    def is_too_close(self) -> bool:
+        """Whether either side may be ahead throughout the measured range."""
+        return math.isinf(self.low) and math.isinf(self.high) and self.low < self.high
+
+    @property
     def follower(self) -> str:
         return self.labels[self.labels[0] == self.leader]
 
@@ -77,7 +83,7 @@ def crossovers_worth_saying(matches: Matches, options: CompareOptions) -> list[C
     # Where the parameters grow along an axis, both tell of the same crossing.
     said = _moved_by_parameters(matches) if by_parameters else frozenset[str]()
     others = [each for name in axes if name not in said for each in crossovers(matches, name, options)]
-    return [*by_parameters, *(each for each in others if each.at is not None)]
+    return [*by_parameters, *(each for each in others if each.at is not None and not each.is_too_close)]
 
 
 def crossing_answers(matches: Matches, along: str, options: CompareOptions) -> list[str]:
@@ -186,12 +192,12 @@ def _point(x: float, matches: Sequence[Match], options: CompareOptions) -> Curve
 
 
 def _line(found: Crossover) -> str:
-    where = ", ".join(f"{name}={value}" for name, value in found.settings.items())
+    where = ", ".join(f"{name}={as_given(value)}" for name, value in found.settings.items())
     at = f" ({where})" if where else ""
     first, last = _number(found.xs[0]), _number(found.xs[-1])
     interval = f"[{_end(found.low, found)}, {_end(found.high, found)}]"
     measured = f"the measured range of {found.along}, {first} to {last}"
-    if math.isinf(found.low) and math.isinf(found.high) and found.low < found.high:
+    if found.is_too_close:
         return f"{found.labels[1]} and {found.labels[0]}{at} are too close to tell which is ahead within {measured}."
     if found.at is not None:
         said = f"{found.leader} overtakes {found.follower}{at} at {found.along} = {_number(found.at)} {interval}"

@@ -1,13 +1,11 @@
-"""Tables as text: CSV and JSON whole and exact for programs, Markdown and HTML rounded for people."""
+"""Tables as text: CSV and JSON whole and exact for programs, Markdown rounded for people."""
 
 import csv
 import io
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -15,20 +13,16 @@ from runmanager.results.columns import EFFECTS, MISSING, PHASE_COLUMNS, Table, e
 from runmanager.results.seeds import Spread
 from runmanager.results.statistics import median
 
-if TYPE_CHECKING:
-    import jinja2
-
 __all__ = [
     "Median",
+    "csv_field",
     "human",
     "human_columns",
     "human_effect",
     "human_field",
     "is_number",
     "json_pieces",
-    "render_template",
     "to_csv",
-    "to_html",
     "to_json",
     "to_markdown",
     "with_prefix",
@@ -36,10 +30,8 @@ __all__ = [
 
 _ACCURACIES = ("accuracy", "val_accuracy")
 _BYTES = "_bytes"
-_PIECES = 1000  # of a page put together at a time: a table of many rows has far more of them than it is long
 _SHARE = "_share"
 _RATES = ("flop_per_step", "flop_per_second", "bytes_per_second", "operations_per_second")
-_TEMPLATES = Path(__file__).parent / "templates"
 
 
 def to_csv(table: Table) -> str:
@@ -48,11 +40,12 @@ def to_csv(table: Table) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.columns)
     columns = table.columns
-    writer.writerows([_field(row[column]) for column in columns] for row in table.rows)
+    writer.writerows([csv_field(row[column]) for column in columns] for row in table.rows)
     return text.getvalue()
 
 
-def _field(value: Any) -> Any:
+def csv_field(value: Any) -> Any:
+    """A value as the csv module is to write it."""
     # The csv module writes floats by repr, which reads back as the same number, and None as an empty field.
     return json.dumps(value) if isinstance(value, list | dict) else value
 
@@ -96,35 +89,6 @@ def _markdown_line(fields: Sequence[str]) -> str:
 
 def _escaped(text: str) -> str:
     return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").split())
-
-
-def to_html(table: Table, *, title: str = "Results") -> str:
-    """The columns for people, rounded, as a page of its own that asks for nothing from elsewhere."""
-    return render_template("results.html", title=title, table=table)
-
-
-def render_template(template: str, **values: Any) -> str:
-    """A page from `templates/`; every value is escaped."""
-    stream = _environment().get_template(template).stream(**values)
-    stream.enable_buffering(_PIECES)
-    return "".join(stream)
-
-
-@cache
-def _environment() -> "jinja2.Environment":
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals.update(
-        human=human, human_field=human_field, human_columns=human_columns, numeric_columns=_numeric_columns
-    )
-    return environment
 
 
 def human_columns(table: Table) -> list[str]:
@@ -233,10 +197,6 @@ def _four_digits(value: float) -> str:
     if abs(value) >= 1000:
         return f"{float(f'{value:.4g}'):,.0f}"
     return f"{value:#.4g}".rstrip(".") if abs(value) >= 1e-3 else f"{value:.4g}"
-
-
-def _numeric_columns(table: Table) -> set[str]:
-    return {name for name in table.shown if is_number(table, name)}
 
 
 def is_number(table: Table, column: str) -> bool:

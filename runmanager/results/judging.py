@@ -12,11 +12,22 @@ from runmanager.results.paired import LEAST_ROUNDS, paired_speedup, ratios_of
 from runmanager.results.sides import Side, differences, memory_kind, must_agree, should_agree, typical
 from runmanager.results.statistics import Interval, difference_interval, speedup_interval
 
-__all__ = ["CONTENDED", "DIFFERENT", "NOT_MEASURED", "Causes", "judge", "obstacles", "tolerance_of", "verdict"]
+__all__ = [
+    "CONTENDED",
+    "DIFFERENT",
+    "NOT_MEASURED",
+    "TOO_FEW_EPOCHS",
+    "Causes",
+    "judge",
+    "obstacles",
+    "tolerance_of",
+    "verdict",
+]
 
 NOT_MEASURED = "not measured"
 DIFFERENT = ("faster", "slower", "better", "worse")
 CONTENDED = "contended:"
+TOO_FEW_EPOCHS = "too few epochs"
 
 Causes = Mapping[Path, tuple[str, ...] | None]
 """What each run had to share its host with, by its folder."""
@@ -35,7 +46,11 @@ def _direction(interval: Interval, low: float, high: float) -> int:
 
 
 def judge(baseline: Side, candidate: Side, shared_host: Causes, options: CompareOptions) -> dict[str, Any]:
-    """The measured columns of a comparison's row, its verdict and its reason."""
+    """The measured columns of a comparison's row, its verdict and its reason.
+
+    What was measured also has its `tolerance`, which is no column: how far on either side of no effect the interval
+    must lie for a difference to be said.
+    """
     metric = candidate.metric
     sides = baseline, candidate
     if metric == THROUGHPUT and baseline.in_turns and candidate.in_turns:
@@ -65,7 +80,7 @@ def _judge_turns(sides: Sequence[Side], shared_host: Causes, options: CompareOpt
     if estimate is not None and not said:
         tolerance = options.paired_drift
         row |= {"speedup": estimate.value, "ci_low": estimate.low, "ci_high": estimate.high}
-        row["verdict"] = verdict(estimate.interval, tolerance=tolerance)
+        row |= {"tolerance": tolerance, "verdict": verdict(estimate.interval, tolerance=tolerance)}
         said = [f"{len(ratios)} rounds side by side: a difference must lie outside 1 ± {tolerance * 100:g}%"]
     reason = "; ".join([*_contended(sides, shared_host), *said, *_remarks(sides)])
     return row | {"reason": reason or None}
@@ -89,7 +104,7 @@ def _effect(sides: Sequence[Side], options: CompareOptions) -> tuple[dict[str, A
     """The effect, its interval and what it says, and why that is held against more than the interval."""
     metric = sides[0].metric
     weighed = [[[metric.weighed(value) for value in run] for run in side.values] for side in sides]
-    why: list[str] = []
+    tolerance, why = 0.0, list[str]()
     if metric.effect == "difference":
         estimate = difference_interval(*weighed)
         word = metric.word(_direction(estimate.interval, 0, 0))
@@ -97,7 +112,8 @@ def _effect(sides: Sequence[Side], options: CompareOptions) -> tuple[dict[str, A
         estimate = speedup_interval(*weighed)
         tolerance, why = tolerance_of(sides, options)
         word = metric.word(_direction(estimate.interval, 1 - tolerance, 1 + tolerance))
-    return {metric.effect: estimate.value, "ci_low": estimate.low, "ci_high": estimate.high, "verdict": word}, why
+    ends = {metric.effect: estimate.value, "ci_low": estimate.low, "ci_high": estimate.high}
+    return {**ends, "tolerance": tolerance, "verdict": word}, why
 
 
 def obstacles(sides: Sequence[Side], options: CompareOptions) -> list[str]:
@@ -113,7 +129,7 @@ def obstacles(sides: Sequence[Side], options: CompareOptions) -> list[str]:
     said = ", ".join(f"{count} of {side.label}" for side, count in zip(sides, counts, strict=True))
     if metric.per_epoch:
         if min(counts) < options.min_epochs:
-            against.append(f"too few epochs: {said} measured, {options.min_epochs} needed")
+            against.append(f"{TOO_FEW_EPOCHS}: {said} measured, {options.min_epochs} needed")
     elif lacking := [side for side in sides if side.without_values]:
         # To leave out those that never got there would favour the side that has more of them.
         against += [f"{side.label}: {side.without_values} of {len(side.finished)} {metric.lack}" for side in lacking]

@@ -8,6 +8,7 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.results.cells import Cell, Cells
+from runmanager.results.columns import as_given
 from runmanager.results.sides import label_of
 
 __all__ = ["JOINT", "SEED", "Axis", "Pair", "find_axis", "frozen", "pair_cells", "usual_baseline", "varying_axes"]
@@ -33,11 +34,11 @@ class Axis:
 
     def index(self, wanted: Any) -> int:
         """The place of a value, given as itself or as its text. Raises `UsageError` where the axis lacks it."""
-        for match in (lambda value: value == wanted, lambda value: str(wanted) in (str(value), _as_given(value))):
+        for match in (lambda value: value == wanted, lambda value: str(wanted) in (str(value), as_given(value))):
             for at, value in enumerate(self.values):
                 if match(value):
                     return at
-        known = ", ".join(map(_as_given, self.values)) or "none, as there are no runs"
+        known = ", ".join(map(as_given, self.values)) or "none, as there are no runs"
         raise UsageError(f"The baseline must be a value of '{self.name}', got {wanted!r}; its values are {known}.")
 
 
@@ -45,7 +46,7 @@ class Axis:
 class Pair:
     """The cells of the two sides, seeds together; an empty side is a cell that the grid lacks.
 
-    `settings` are the matched settings of both sides, by dotted name.
+    `settings` are the matched settings that both sides have, by dotted name.
     """
 
     settings: dict[str, Any]
@@ -124,13 +125,6 @@ def _text(value: Any) -> str:
     return "unset" if value is _ABSENT else str(value)
 
 
-def _as_given(value: Any) -> str:
-    """A value as it stands in a command: `null`, `true` and `false` where Python has other words."""
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _unknown_axis(cells: Cells, asked: str, names: Sequence[str]) -> str:
     near = difflib.get_close_matches(asked, names, n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
@@ -157,7 +151,8 @@ def pair_cells(cells: Cells, axis: Axis, baseline: int) -> list[Pair]:
     pairs = []
     for sides in groups.values():
         some_cell = next(iter(sides.values()))[0]
-        settings = {name: cells.value(some_cell, name) for name in shown}
+        values = {name: cells.value(some_cell, name, _ABSENT) for name in shown}
+        settings = {name: value for name, value in values.items() if value is not _ABSENT}
         for at, value in enumerate(axis.values):
             if at != baseline and (at in sides or baseline in sides):
                 pairs.append(Pair(settings, value, sides.get(baseline, []), sides.get(at, [])))

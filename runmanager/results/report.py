@@ -1,41 +1,33 @@
 """The page for people: the answer first, then what it rests on."""
 
+import shlex
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from runmanager.errors import UsageError
 from runmanager.records.run import Environment
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
+from runmanager.results.best import find_best
 from runmanager.results.columns import Table
 from runmanager.results.comparison import with_numbered_reasons
 from runmanager.results.crossover import Crossover, crossover_lines
 from runmanager.results.facts import FACTS
-from runmanager.results.figures import (
-    MAX_CURVES,
-    MAX_DOTS,
-    Curve,
-    Measured,
-    crossover_figure,
-    learning_curves,
-    rounds_figure,
-    throughput_figure,
-)
-from runmanager.results.formats import human, render_template
+from runmanager.results.figures.gallery import figures_of
+from runmanager.results.figures.rendering import inline_svg
+from runmanager.results.formats import human
+from runmanager.results.next_steps import next_steps
+from runmanager.results.page import render_template
+from runmanager.results.page_table import page_table
 from runmanager.results.rounds import Rounds
-from runmanager.results.seeds import collapse_seeds
-from runmanager.results.sentences import answers
+from runmanager.results.seeds import collapse_seeds, seed_groups
+from runmanager.results.sentences import answers, best_row
 
 __all__ = ["report_page"]
 
-_MAX_CROSSOVERS = 6
-_MAX_ROUNDS = 6
-_CURVE_METRICS = (
-    ("val_accuracy", "validation accuracy (fraction)"),
-    ("accuracy", "training accuracy (fraction)"),
-    ("val_loss", "validation loss"),
-    ("loss", "training loss"),
-)
+_MOST_CROSSINGS = 3  # among the answers; the comparison has them all
 
 
 def report_page(
@@ -51,97 +43,101 @@ def report_page(
 ) -> str:
     """The whole of report.html. It asks for nothing from elsewhere: styles and figures are in it.
 
-    `causes` are lines on what bounds the compared runs, `crossovers` get a line and a figure each, `rounds` a figure.
+    `causes` are lines on what bounds the compared runs, `crossovers` get a line each, `rounds` a figure.
     `work` are rows of what the runs achieve.
     """
-    runs = {run.record.name: run for run in sweep.runs}
-    labels = {row["run"]: _label(row, results) for row in results.rows}
     first_sentence, *more = answers(results, comparison)
-    first_figures = [*map(_rounds_figure, rounds[:_MAX_ROUNDS]), *map(_crossover_figure, crossovers[:_MAX_CROSSOVERS])]
+    figures = figures_of(sweep, results=results, comparison=comparison, crossovers=crossovers, rounds=rounds)
+    crossed = [each for each in crossovers if each.at is not None and not each.is_too_close][:_MOST_CROSSINGS]
+    failures = _failures(sweep)
+    steps = next_steps(
+        results,
+        comparison,
+        sweep=str(sweep.paths.root),
+        command=plan.command if plan else (),
+        settings=sweep.runs[0].record.settings if sweep.runs else None,
+        causes=causes,
+    )
+    shown = {
+        "next": ("What to do next", steps),
+        "comparison": ("Comparison", comparison),
+        "work": ("What these runs achieve", work and work.rows),
+        "figures": ("Figures", figures),
+        "results": ("Results", results),
+        "failures": ("Runs without a result", failures.rows),
+        "method": ("How it was measured", True),
+    }
+    groups = {runs[0]["run"]: runs for runs in seed_groups(results)}
     return render_template(
         "report.html",
         title=sweep.paths.name,
         first_sentence=first_sentence,
-        sentences=[*crossover_lines(crossovers), *more],
-        causes=causes,
-        work=work,
-        results=collapse_seeds(results),
-        comparison=with_numbered_reasons(comparison),
-        figures=[*first_figures, *_figures(runs, labels, results)],
-        failures=[run for run in sweep.runs if run.record.status.is_ended and run.record.status != Status.FINISHED],
-        run_notes=[
-            (run.record.name, note) for run in sweep.runs for note in (*run.record.deviations, *run.record.notes)
-        ],
+        sentences=[*more[:-1], *crossover_lines(crossed), *_certainty(sweep, plan, results), *more[-1:]],
+        failed=_failed(failures),
+        steps=steps,
+        contents=[(place, heading) for place, (heading, content) in shown.items() if content],
+        comparison=page_table(
+            with_numbered_reasons(comparison), title="Comparison", file="comparison.csv", whole=comparison
+        ),
+        crossings=[line for line in crossover_lines(crossovers) if line not in crossover_lines(crossed)],
+        work=page_table(work, title="What these runs achieve", file="work.csv") if work and work.rows else None,
+        figures=[(figure, inline_svg(figure)) for figure in figures],
+        results=page_table(
+            collapse_seeds(results, each="What is copied has a line for each run."),
+            title="Results",
+            file="results.csv",
+            whole=results,
+            of_row=groups,
+        ),
+        failures=page_table(failures, title="Runs without a result", file="failures.csv"),
+        run_notes=_run_notes(sweep.runs),
         facts=_facts(sweep.runs, plan),
     )
 
 
-def _label(row: dict[str, Any], results: Table) -> str:
-    """What tells a run from the others, in a figure."""
-    names = [name for name in results.settings if name in results.shown]
-    return ", ".join(f"{name}={human(row[name])}" for name in names if row[name] is not None) or str(row["run"])
+def _certainty(sweep: SweepContents, plan: SweepRecord | None, results: Table) -> list[str]:
+    """How sure it is that the best cell is the best, where there are others."""
+    found = best_row(results)
+    if found is None:
+        return []
+    try:
+        best = find_best(sweep, plan, metric=found[0])
+    except UsageError:  # in every cell a finished run is without the metric
+        return []
+    return [" ".join(best.sentences())] if best.runner_up else []
 
 
-def _figures(runs: dict[str, StoredRun], labels: dict[str, str], results: Table) -> list[dict[str, str]]:
-    """Each figure as its SVG, caption and description."""
-    figures = []
-    measured = _measured(runs, labels, results)
-    if measured:
-        caption = (
-            f"Throughput of each run{_first(len(measured), MAX_DOTS, 'fastest')}: the median of its measured epochs, "
-            "with whiskers to their quartiles."
+def _failures(sweep: SweepContents) -> Table:
+    """The runs that ended without a result, with what they said last."""
+    columns = ["run", "status", "reason", "what happened"]
+    ended = [run for run in sweep.runs if run.record.status.is_ended and run.record.status != Status.FINISHED]
+    rows = []
+    for run in ended:
+        reason = run.record.reason.value if run.record.reason else None
+        rows.append(
+            dict(zip(columns, (run.record.name, run.record.status.value, reason, run.record.message), strict=True))
         )
-        figures.append({"svg": throughput_figure(measured), "caption": caption})
-    for metric, words in _CURVE_METRICS:
-        curves = _curves(runs, labels, metric)
-        if any(len(curve.epochs) > 1 for curve in curves):
-            caption = f"Learning curves: {words} by epoch{_first(len(curves), MAX_CURVES, 'best', 'in colour')}."
-            figures.append({"svg": learning_curves(curves, metric=words), "caption": caption})
-            break
-    return figures
+    return Table(columns, rows, shown=tuple(columns))
 
 
-def _crossover_figure(found: Crossover) -> dict[str, str]:
-    (line,) = crossover_lines([found])
-    caption = f"{line} Points are geometric means over runs; the band is the 95% interval of the crossing."
-    return {"svg": crossover_figure(found), "caption": caption}
+def _failed(failures: Table) -> str:
+    """How many runs have no result, and of which reasons."""
+    count = len(failures.rows)
+    reasons = Counter(row["reason"] or row["status"] for row in failures.rows)
+    said = ", ".join(f"{number:,} {reason}" for reason, number in reasons.most_common())
+    return f"{count:,} run{' has' if count == 1 else 's have'} no result: {said}."
 
 
-def _rounds_figure(found: Rounds) -> dict[str, str]:
-    where = ", ".join(f"{name}={human(value)}" for name, value in found.settings.items())
-    each = "each round" if found.count == len(found.ratios) else f"{found.count // len(found.ratios)} rounds at a time"
-    caption = (
-        f"{found.labels[1]} beside {found.labels[0]}{f' at {where}' if where else ''}: the ratio of their samples per "
-        f"second in {each}, {found.count} rounds in order. The line is the speedup, the band its 95% interval; "
-        "triangles at the frame are rounds beyond it."
-    )
-    return {"svg": rounds_figure(found), "caption": caption}
-
-
-def _first(count: int, most: int, which: str, how: str = "shown") -> str:
-    return f" (the {most} {which} of {count} {how})" if count > most else ""
-
-
-def _measured(runs: dict[str, StoredRun], labels: dict[str, str], results: Table) -> list[Measured]:
-    rows = [row for row in results.rows if row["samples_per_second"] is not None]
-    rows.sort(key=lambda row: -row["samples_per_second"])
-    return [Measured(labels[row["run"]], str(row["device"]), _rates(runs[row["run"]])) for row in rows]
-
-
-def _rates(run: StoredRun) -> list[float]:
-    return [rate for epoch in run.epochs if not epoch.warmup and (rate := epoch.samples_per_second) is not None]
-
-
-def _curves(runs: dict[str, StoredRun], labels: dict[str, str], metric: str) -> list[Curve]:
-    """The curves of a metric, the best end first; runs that have none of it left out."""
-    curves = []
-    for name, run in runs.items():
-        points = [(epoch.epoch, value) for epoch in run.epochs if (value := getattr(epoch, metric)) is not None]
-        if points:
-            epochs, values = zip(*points, strict=True)
-            curves.append(Curve(labels[name], epochs, values))
-    curves.sort(key=lambda curve: curve.values[-1], reverse=metric.endswith("accuracy"))
-    return curves
+def _run_notes(runs: Sequence[StoredRun]) -> list[str]:
+    """What runs have to say of themselves: each note once, with how many runs say it."""
+    of_note: dict[str, list[str]] = {}
+    for run in runs:
+        for note in (*run.record.deviations, *run.record.notes):
+            of_note.setdefault(note, []).append(run.record.name)
+    return [
+        f"{names[0]}{f' and {len(names) - 1:,} more' if len(names) > 1 else ''}: {note}"
+        for note, names in of_note.items()
+    ]
 
 
 def _facts(runs: Sequence[StoredRun], plan: SweepRecord | None) -> list[tuple[str, str]]:
@@ -150,7 +146,7 @@ def _facts(runs: Sequence[StoredRun], plan: SweepRecord | None) -> list[tuple[st
     facts = [(words, _values([getattr(environment, name) for environment in environments])) for name, words in FACTS]
     facts.append(("Libraries", _values([_libraries(environment) for environment in environments])))
     if plan is not None:
-        facts.append(("Command", " ".join(plan.command)))
+        facts.append(("Command", shlex.join(plan.command)))
         facts.append(("Created", plan.created))
     return [(words, values) for words, values in facts if values]
 

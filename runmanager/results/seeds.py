@@ -10,14 +10,14 @@ from runmanager.records.states import Status
 from runmanager.results.columns import RESULT_COLUMNS, Table
 from runmanager.results.pairing import SEED, frozen
 
-__all__ = ["SEEDS", "Spread", "collapse_seeds"]
+__all__ = ["SEEDS", "Spread", "collapse_seeds", "seed_groups"]
 
 SEEDS = "seeds"
 """The column that says of how many runs a row's means are."""
 
 _LEGEND = (
     "Runs that differ in the seed alone are one row: mean ± standard deviation over the finished ones; `seeds` says "
-    "how many these are. --each shows the runs."
+    "how many these are."
 )
 
 
@@ -38,20 +38,17 @@ class Spread(float):
         return spread
 
 
-def collapse_seeds(table: Table) -> Table:
+def collapse_seeds(table: Table, *, each: str = "--each shows the runs.") -> Table:
     """A results table with one row for all seeds of a cell; the table itself where no two runs are that.
 
+    `each` tells readers where the runs are one by one.
     A figure is a `Spread` over the finished runs that have it. A row stands where the first of its runs stood.
     """
-    if SEED not in table.settings:
-        return table
-    settings = [name for name in table.settings if name != SEED]
-    groups: dict[Hashable, list[dict[str, Any]]] = {}
-    for row in table.rows:
-        groups.setdefault(tuple(frozen(row[name]) for name in settings), []).append(row)
+    groups = seed_groups(table)
     if len(groups) == len(table.rows):
         return table
-    rows = [_collapsed(runs) for runs in groups.values()]
+    settings = [name for name in table.settings if name != SEED]
+    rows = [_collapsed(runs) for runs in groups]
     rows.sort(key=lambda row: (row["epoch_seconds"] is None, row["epoch_seconds"] or 0.0))
     shown = [name for name in table.shown if name != SEED]
     shown.insert(1 + max((shown.index(name) for name in settings if name in shown), default=-1), SEEDS)
@@ -61,8 +58,19 @@ def collapse_seeds(table: Table) -> Table:
         rows=rows,
         settings=tuple(settings),
         shown=tuple(shown if len(shown) > 1 else ("run", *shown)),
-        legend=f"{_LEGEND} {table.legend}",
+        legend=f"{_LEGEND} {each} {table.legend}",
     )
+
+
+def seed_groups(table: Table) -> list[list[dict[str, Any]]]:
+    """The rows of a results table that differ in the seed alone, together; each group where its first row stood."""
+    if SEED not in table.settings:
+        return [[row] for row in table.rows]
+    settings = [name for name in table.settings if name != SEED]
+    groups: dict[Hashable, list[dict[str, Any]]] = {}
+    for row in table.rows:
+        groups.setdefault(tuple(frozen(row[name]) for name in settings), []).append(row)
+    return list(groups.values())
 
 
 def _collapsed(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:

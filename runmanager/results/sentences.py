@@ -1,26 +1,37 @@
 """The answers in a sentence or two each: is the candidate faster, which settings are best, did everything run."""
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from runmanager.records.states import Status
-from runmanager.results.columns import Table, effect_of
+from runmanager.results.columns import NULLS, Table, as_given, effect_of, prefers_larger, setting_name
 from runmanager.results.formats import human, human_effect
 from runmanager.results.judging import CONTENDED, DIFFERENT, NOT_MEASURED
 from runmanager.results.matching import Matches
 from runmanager.results.seeds import SEEDS, collapse_seeds
 from runmanager.results.sides import label_of, typical
 
-__all__ = ["answers", "duel_answers", "duel_rates", "without_contention"]
+__all__ = [
+    *("answers", "best_row", "duel_answers", "duel_rates", "finished_cells", "told_settings", "without_contention"),
+]
 
 
 _MOST_CAUSES = 2
+_MOST_EXCEPTIONS = 2
+_OUTCOMES = ("val_accuracy", "accuracy", "val_loss", "loss")
 
 
 def answers(results: Table, comparison: Table) -> list[str]:
-    """Readable sentences from a results table and a comparison, the same wherever they are said."""
-    return [*_speed_answers(comparison), *_best_answer(results), _count_answer(results)]
+    """Readable sentences from a results table and a comparison, the same wherever they are said.
+
+    First what was found by measuring; then what could not be compared, and how the runs ended.
+    """
+    speeds = _speed_answers(comparison)
+    found = [said for said, is_measured in speeds if is_measured]
+    missing = [said for said, is_measured in speeds if not is_measured]
+    return [*found, *_best_answer(results), *missing, _count_answer(results)]
 
 
 def duel_answers(comparison: Table) -> list[str]:
@@ -33,7 +44,7 @@ def duel_rates(matches: Matches) -> list[str]:
     lines: dict[str, None] = {}
     for match in matches.pairs:
         told = {name: value for name, value in match.settings.items() if name in matches.cells.varying}
-        where = f" at {', '.join(f'{name}={human(value)}' for name, value in told.items())}" if told else ""
+        where = f" at {', '.join(f'{name}={as_given(value)}' for name, value in told.items())}" if told else ""
         for side in match.sides:
             if (rate := typical(side.values)) is not None:
                 lines[f"{side.label}{where}: {human(rate, 'samples_per_second')} samples a second"] = None
@@ -50,13 +61,16 @@ def _duel_answer(row: dict[str, Any], comparison: Table) -> str:
     return f"{said}, after {row['candidate_epochs']} rounds side by side.{_caution([row])}"
 
 
-def _speed_answers(comparison: Table) -> list[str]:
-    """One sentence for each candidate, in the order of the rows."""
+def _speed_answers(comparison: Table) -> list[tuple[str, bool]]:
+    """One sentence for each candidate, in the order of the rows, and whether any of its pairs was measured."""
     of_sides: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in comparison.rows:
         sides = label_of(row["axis"], row["candidate"]), label_of(row["axis"], row["baseline"])
         of_sides.setdefault(sides, []).append(row)
-    return [_speed_answer(rows, *sides, comparison) for sides, rows in of_sides.items()]
+    return [
+        (_speed_answer(rows, *sides, comparison), any(row["verdict"] != NOT_MEASURED for row in rows))
+        for sides, rows in of_sides.items()
+    ]
 
 
 def _speed_answer(rows: Sequence[dict[str, Any]], candidate: str, baseline: str, comparison: Table) -> str:
@@ -71,8 +85,11 @@ def _speed_answer(rows: Sequence[dict[str, Any]], candidate: str, baseline: str,
         answer = f"There is no difference in {what} between {candidate} and {baseline} beyond the noise{_of(measured)}."
         return answer + _caution(measured)
     best = max(different, key=_size)
-    answer = _difference(best, candidate, baseline, _where(best, comparison)) + _rest(measured, different)
-    return answer + _caution(measured)
+    others = [row for row in measured if row["verdict"] != best["verdict"]]
+    exceptions = others if len(others) <= _MOST_EXCEPTIONS and all(_where(row, comparison) for row in others) else []
+    said = [_difference(row, candidate, baseline, _where(row, comparison)) for row in (best, *exceptions)]
+    rest = _rest(measured) if len(measured) > len(said) or len(said) == 1 else ""
+    return "; ".join(said) + "." + rest + _caution(measured)
 
 
 def _causes(causes: Counter[str]) -> str:
@@ -106,20 +123,22 @@ def _size(row: dict[str, Any]) -> float:
 
 
 def _difference(row: dict[str, Any], candidate: str, baseline: str, where: str) -> str:
-    """A speedup is always said of the faster side, with the interval of that ratio."""
+    """A clause. A speedup is always said of the faster side, with the interval of that ratio."""
+    if row["verdict"] not in DIFFERENT:
+        return f"{where.removeprefix(' ')} there is no difference"
     effect, low, high = effect_of(row), row["ci_low"], row["ci_high"]
     if effect != "speedup":
         interval = f"[{human_effect(row, 'ci_low')}, {human_effect(row, 'ci_high')}]"
         how = "times" if effect == "ratio" else "above" if row[effect] > 0 else "below"
         said = f"its {row['metric']} is {human_effect(row, effect).removeprefix('-')} {how} {baseline}'s"
-        return f"{candidate} is {row['verdict']} than {baseline}{where}: {said} {interval}."
+        return f"{candidate} is {row['verdict']} than {baseline}{where}: {said} {interval}"
     ratio = row["speedup"]
     if row["verdict"] == "slower":
         candidate, baseline = baseline, candidate
         ratio, low, high = 1 / ratio, 1 / high, 1 / low
     by = f" by {row['metric']}" if "metric" in row else ""
     ratio, low, high = (_short(value, least=low) for value in (ratio, low, high))
-    return f"{candidate} is {ratio} times faster than {baseline}{by}{where} [{low}, {high}]."
+    return f"{candidate} is {ratio} times faster than {baseline}{by}{where} [{low}, {high}]"
 
 
 def _short(ratio: float, *, least: float | None = None) -> str:
@@ -133,7 +152,7 @@ def _short(ratio: float, *, least: float | None = None) -> str:
     return f"{ratio:.1f}" if least >= 2 else f"{ratio:.2f}"
 
 
-def _rest(measured: Sequence[dict[str, Any]], different: Sequence[dict[str, Any]]) -> str:
+def _rest(measured: Sequence[dict[str, Any]]) -> str:
     if len(measured) == 1:
         return ""
     counts = Counter(row["verdict"] for row in measured)
@@ -149,35 +168,49 @@ def _of(measured: Sequence[dict[str, Any]]) -> str:
 
 
 def _where(row: dict[str, Any], table: Table) -> str:
-    settings = _settings(row, table)
+    settings = told_settings(row, table)
     return f" at {settings}" if settings else ""
 
 
-def _settings(row: dict[str, Any], table: Table) -> str:
-    """The settings of a row that vary in its table."""
-    names = [name for name in table.settings if name in table.shown and row[name] is not None]
-    return ", ".join(f"{name}={human(row[name])}" for name in names)
+def told_settings(row: Mapping[str, Any], table: Table, *, without: Collection[str] = ()) -> str:
+    """The settings of a row that vary in its table, as they are given in a command."""
+    names = [name for name in table.settings if name in table.shown and name not in without]
+    has = [name for name in names if row[name] is not None or name in row[NULLS]]
+    return ", ".join(f"{setting_name(name)}={as_given(row[name])}" for name in has)
+
+
+def best_row(results: Table) -> tuple[str, dict[str, Any], Table] | None:
+    """The metric by which a cell is best, the row of that cell, and the table of all cells, seeds together."""
+    cells = collapse_seeds(results)
+    finished = finished_cells(cells)
+    for metric in _OUTCOMES:
+        known = [row for row in finished if row[metric] is not None and math.isfinite(row[metric])]
+        if known:
+            return metric, (max if prefers_larger(metric) else min)(known, key=lambda row: row[metric]), cells
+    return None
+
+
+def finished_cells(cells: Table) -> list[dict[str, Any]]:
+    """The rows, of runs or of cells, that have a finished run."""
+    return [row for row in cells.rows if row.get(SEEDS) or row["status"] == Status.FINISHED]
 
 
 def _best_answer(results: Table) -> list[str]:
-    results = collapse_seeds(results)
-    finished = [row for row in results.rows if row["status"] == Status.FINISHED or row.get(SEEDS)]
-    for metric in ("val_accuracy", "accuracy"):
-        known = [row for row in finished if row[metric] is not None]
-        if known:
-            best = max(known, key=lambda row: row[metric])
-            settings = _settings(best, results)
-            ties = sum(row[metric] == best[metric] for row in known) - 1
-            also = f", and {ties} other run{'' if ties == 1 else 's'} reached the same" if ties else ""
-            said = f" with {settings}" if settings else ""
-            over = f" over {best[SEEDS]} seeds" if best.get(SEEDS, 1) > 1 else ""
-            return [f"The best {metric} is {human(best[metric], metric)}{over}{said}{also}."]
-    return []
+    found = best_row(results)
+    if found is None:
+        return []
+    metric, best, cells = found
+    settings = told_settings(best, cells)
+    ties = sum(row[metric] == best[metric] for row in finished_cells(cells)) - 1
+    also = f", and {ties} other run{'' if ties == 1 else 's'} reached the same" if ties else ""
+    said = f" with {settings}" if settings else ""
+    over = f" over {best[SEEDS]} seeds" if best.get(SEEDS, 1) > 1 else ""
+    return [f"The best {metric} is {human(best[metric], metric)}{over}{said}{also}."]
 
 
 def _count_answer(results: Table) -> str:
     counts = Counter(row["status"] for row in results.rows)
     order = sorted(Status, key=lambda status: (not status.is_ended, not status.is_success))
     total = len(results.rows)
-    said = ", ".join(f"{counts[status]} {status.value}" for status in order if counts[status])
-    return f"{total} run{'' if total == 1 else 's'}: {said}." if total else "No runs yet."
+    said = ", ".join(f"{counts[status]:,} {status.value}" for status in order if counts[status])
+    return f"{total:,} run{'' if total == 1 else 's'}: {said}." if total else "No runs yet."

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from runmanager.records.store import SweepContents
 from runmanager.records.sweep import SweepRecord, open_sweep
 from runmanager.results.comparison import CompareOptions, compare
-from runmanager.results.formats import render_template
+from runmanager.results.page import render_template
+from runmanager.results.page_table import page_table
 from runmanager.results.reading import read_results
 from runmanager.results.table import Table, epoch_rows, result_rows
 
@@ -56,7 +57,7 @@ class Sweep:
         return f"Sweep({str(self.paths.root)!r}): {len(self._results.rows)} runs"
 
     def _repr_html_(self) -> str:
-        return render_template("table.html", table=self._results)
+        return render_template("table.html", table=page_table(self._results, title="Results", file="results.csv"))
 
     @cached_property
     def _read(self) -> tuple[SweepContents, SweepRecord | None]:

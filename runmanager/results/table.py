@@ -13,6 +13,7 @@ from runmanager.results.columns import (
     BASE_SETTINGS,
     EPOCH_COLUMNS,
     MISSING,
+    NULLS,
     RESULT_COLUMNS,
     RUN_COLUMNS,
     Table,
@@ -53,8 +54,14 @@ def result_rows(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *
     rows = []
     for cell, causes in zip_longest(cells.cells, met):  # the runs come first among the cells
         row: dict[str, Any] = {"run": cell.run, "status": Status.PENDING.value, "reason": None}
+        nulls: list[str] = []
         for name, column in columns:
-            row[column] = cells.value(cell, name)
+            row[column] = value = cells.value(cell, name, _ABSENT)
+            if value is _ABSENT:
+                row[column] = None
+            elif value is None:
+                nulls.append(column)
+        row[NULLS] = nulls
         row.update(_NO_RESULTS)
         if cell.stored is not None:
             row.update(zip(SUMMARY_COLUMNS, cell.stored.values, strict=True))
@@ -109,6 +116,7 @@ def damage_notes(damaged: Iterable[Damage]) -> list[str]:
     return [f"Not read: {damage.message}" for damage in damaged]
 
 
+_ABSENT = object()
 _NO_RESULTS: dict[str, Any] = dict.fromkeys(RESULT_COLUMNS)
 
 

@@ -9,8 +9,12 @@ from runmanager.records.paths import SweepPaths
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.results.comparison import CompareOptions, compare_matches
 from runmanager.results.crossover import crossover_lines, crossovers_worth_saying
-from runmanager.results.formats import json_pieces, to_csv, to_html, to_json, to_markdown
+from runmanager.results.figures.drawn import Drawn
+from runmanager.results.figures.gallery import figures_of
+from runmanager.results.figures.rendering import Kind, rendered
+from runmanager.results.formats import json_pieces, to_csv, to_json, to_markdown
 from runmanager.results.matching import match_sides
+from runmanager.results.page import to_html
 from runmanager.results.reading import read_results
 from runmanager.results.rounds import paired_rounds
 from runmanager.results.table import epoch_rows, result_rows
@@ -20,9 +24,16 @@ from runmanager.results.work import work_rows
 __all__ = ["write_epochs_table", "write_tables"]
 
 
-def write_tables(paths: SweepPaths, *, report: bool = True, options: CompareOptions | None = None) -> None:
+def write_tables(
+    paths: SweepPaths,
+    *,
+    report: bool = True,
+    figures: Sequence[Kind] = (),
+    options: CompareOptions | None = None,
+) -> list[Path]:
     """Rebuild a sweep's tables from its runs, and report.html with them where `report` says so.
 
+    The report's figures are files of their own too, of each of the kinds that `figures` names; these are returned.
     Processes that write at one time take turns, so that the last to write has read what the others ended.
     Raises `UsageError` for comparison `options` that the sweep cannot follow.
     """
@@ -59,6 +70,21 @@ def write_tables(paths: SweepPaths, *, report: bool = True, options: CompareOpti
             )
         for path, text in texts.items():
             replace_file(path, text())  # one after the other: those of many runs would take much memory at once
+        if not figures:
+            return []
+        shown = figures_of(
+            sweep, results=results, comparison=comparison, crossovers=crossings, rounds=paired_rounds(matches)
+        )
+        return _write_figures(paths, shown, figures)
+
+
+def _write_figures(paths: SweepPaths, shown: Sequence[Drawn], kinds: Sequence[Kind]) -> list[Path]:
+    if shown:
+        paths.figures.mkdir(exist_ok=True)
+    files = {paths.figure(figure.name, kind): (figure, kind) for figure in shown for kind in kinds}
+    for path, (figure, kind) in files.items():
+        replace_file(path, rendered(figure, kind))
+    return list(files)
 
 
 def write_epochs_table(runs: Sequence[StoredRun], stem: Path) -> None:

@@ -1,26 +1,235 @@
-"""report.html in a real browser: nothing to complain of, and nothing asked for from elsewhere."""
+"""report.html in a real browser: it answers, sorts, filters and is copied, for every reader, and asks for nothing."""
 
+import csv
+import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
 
+from benchmarks.stored_sweep import write_stored_sweep
+from runmanager.records.grid import readable_name
+from runmanager.records.ownership import claim_run
 from runmanager.records.paths import SweepPaths
+from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.records.states import Reason, Status
 from runmanager.results.write import write_tables
 
 from ..documented import example_in
 from .visiting import Visiting
 
+READERS: list[tuple[int, Literal["light", "dark"]]] = [(400, "light"), (400, "dark"), (1400, "light"), (1400, "dark")]
+HOSTILE = (
+    '<img src=x onerror="alert(1)">',
+    "</script><script>alert(2)</script>",
+    'a "quoted", one',
+    "two\r\nlines",
+    "学習 ±",
+)
+
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SweepPaths]:
+    """Twelve runs, of which one failed: four cells of three seeds."""
     with example_in(tmp_path_factory.mktemp("report")):
-        paths = SweepPaths(Path("outputs/digits"))
+        paths = SweepPaths(Path("outputs/digits").resolve())
         write_tables(paths)
-        yield paths.report.resolve()
+        yield paths
 
 
-def test_report_opens_without_a_complaint_or_a_request(report: Path, visit: Visiting) -> None:
-    seen = visit(report.as_uri())
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> SweepPaths:
+    """A thousand cells of a run each; of two epochs, so that no time goes into comparing them."""
+    rates = [round(0.5 * 0.9**step, 6) for step in range(63)]
+    paths = write_stored_sweep(tmp_path_factory.mktemp("many") / "many", num_runs=1000, num_epochs=2, lr=rates)
+    write_tables(paths)
+    return paths
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> SweepPaths:
+    """Runs whose settings and messages would break a page that took them for its own."""
+    paths = SweepPaths(tmp_path_factory.mktemp("hostile") / "<b>sweep & co")
+    for number, text in enumerate(HOSTILE):
+        config = {"lr": text, "device": "cpu"}
+        name = f"{readable_name({'lr': number})}-{number:08x}"
+        failed = {"status": Status.FAILED, "reason": Reason.EXCEPTION, "message": text}
+        fields: dict[str, Any] = failed if number else {"status": Status.FINISHED}
+        folder = claim_run(paths.run(name), RunRecord(name=name, signature=f"{number:064x}", config=config, **fields))
+        folder.append(EpochRecord(epoch=1, loss=0.5, samples=10, epoch_seconds=1.0, warmup=True))
+        folder.close()
+    write_tables(paths)
+    return paths
+
+
+def table(page: Page, name: str) -> str:
+    """Where the table of a section is."""
+    return f"#{name} .table"
+
+
+def column(page: Page, name: str, heading: str) -> list[str]:
+    """What the rows that are shown have in a column."""
+    headings = page.locator(f"{table(page, name)} th").all_text_contents()
+    at = [each.strip() for each in headings].index(heading) + 1
+    return page.locator(f"{table(page, name)} tbody tr:not([hidden]) td:nth-child({at})").all_text_contents()
+
+
+def file_rows(path: Path) -> list[list[str]]:
+    with path.open(newline="") as file:
+        return list(csv.reader(file))
+
+
+def rows_of(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text, newline="")))
+
+
+def test_report_opens_without_a_complaint_or_a_request(report: SweepPaths, visit: Visiting) -> None:
+    seen = visit(report.report.as_uri())
     assert seen.page.title() == "digits"
-    assert (seen.errors, seen.requests) == ([], [report.as_uri()])
+    assert (seen.errors, seen.requests) == ([], [report.report.as_uri()])
+
+
+@pytest.mark.parametrize(("width", "scheme"), READERS)
+def test_report_is_readable_for_everybody(
+    report: SweepPaths, visit: Visiting, width: int, scheme: Literal["light", "dark"]
+) -> None:
+    """Nothing wider than the window, and nothing serious for axe-core: contrast, names, landmarks, the keyboard."""
+    page = visit(report.report.as_uri(), width=width, scheme=scheme).page
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    found = Axe().run(page).response["violations"]
+    serious = [each for each in found if each["impact"] in ("serious", "critical")]
+    assert serious == [], json.dumps(serious, indent=2)[:4000]
+    assert page.get_by_text("The best val_accuracy is 0.9766").bounding_box()["y"] < 300  # type: ignore[index]
+    letters = page.locator("#figures svg text").evaluate_all(
+        "all => all.map(each => each.getBoundingClientRect().height)"
+    )
+    assert min(letters) >= 8  # pixels, from the top of a letter to its foot
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(13, 17, 23)"
+    assert dark == (scheme == "dark")
+    assert page.locator("nav").is_visible() == (width == 1400)
+
+
+def test_rows_sort_as_numbers_by_the_keyboard_with_what_is_missing_last(report: SweepPaths, visit: Visiting) -> None:
+    page = visit(report.report.as_uri()).page
+    heading = page.locator("#results th", has_text="val_accuracy")
+    page.locator("#results").get_by_role("button", name="Download CSV").focus()
+    while page.evaluate("document.activeElement.closest('th')?.textContent") != "val_accuracy":
+        assert page.evaluate("document.activeElement.closest('#results')") is not None
+        page.keyboard.press("Tab")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("Enter")
+    assert heading.get_attribute("aria-sort") == "ascending"
+    assert [each[:6] for each in column(page, "results", "val_accuracy")] == ["0.8606", "0.9719", "0.9744", "0.9766"]
+    page.keyboard.press("Enter")
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert [each[:6] for each in column(page, "results", "val_accuracy")] == ["0.9766", "0.9744", "0.9719", "0.8606"]
+    for direction in ("ascending", "descending"):
+        page.locator("#results th", has_text="reason").get_by_role("button").click()
+        assert page.locator("#results th", has_text="reason").get_attribute("aria-sort") == direction
+        assert column(page, "results", "reason") == ["diverged", "", "", ""]
+    assert page.locator("#results [aria-sort]").count() == 1
+
+
+def test_a_row_of_several_seeds_is_copied_as_its_runs(report: SweepPaths, visit: Visiting) -> None:
+    page = visit(report.report.as_uri()).page
+    header, *runs = file_rows(report.results("csv"))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator("#results").get_by_role("button", name="Copy as CSV").click()
+    page.get_by_text("Copied as CSV.").wait_for()
+    copied = rows_of(page.evaluate("navigator.clipboard.readText()"))
+    assert copied[0] == header
+    assert sorted(copied[1:]) == sorted(runs)
+
+
+def test_copying_works_where_the_browser_has_no_clipboard_for_pages(report: SweepPaths, visit: Visiting) -> None:
+    page = visit(report.report.as_uri()).page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.evaluate(
+        "window.kept = navigator.clipboard; Object.defineProperty(navigator, 'clipboard', { value: undefined })"
+    )
+    page.locator("#failures").get_by_role("button", name="Copy as CSV").click()
+    page.get_by_text("Copied as CSV.").wait_for()
+    copied = rows_of(page.evaluate("window.kept.readText()"))
+    assert copied[0] == ["run", "status", "reason", "what happened"]
+    assert copied[1][1:] == ["failed", "diverged", "the loss was nan in epoch 3"]
+
+
+def test_a_thousand_rows_are_filtered_sorted_and_downloaded(many: SweepPaths, visit: Visiting, tmp_path: Path) -> None:
+    assert many.report.stat().st_size < 5_000_000
+    seen = visit(many.report.as_uri())
+    page, place = seen.page, seen.page.locator(table(seen.page, "results"))
+    count, field = place.get_by_role("status"), place.get_by_role("searchbox")
+    assert count.text_content() == "1,000 rows; the first 50 are shown"
+    assert len(column(page, "results", "lr")) == 50
+    field.fill("batch_size>=10000 device==cuda and lr < 0.001")
+    header, *rows = file_rows(many.results("csv"))
+    lr, size, device = (header.index(name) for name in ("lr", "batch_size", "device"))
+    rows = [row for row in rows if float(row[lr]) < 0.001 and int(row[size]) >= 10_000 and row[device] == "cuda"]
+    assert count.text_content() == f"{len(rows)} of 1,000 rows match"
+    place.locator("th", has_text="lr").first.get_by_role("button").click()
+    rows.sort(key=lambda row: float(row[lr]))
+    assert column(page, "results", "lr") == [row[lr] for row in rows]
+    with page.expect_download() as download:
+        place.get_by_role("button", name="Download CSV").click()
+    assert download.value.suggested_filename == "results.csv"
+    download.value.save_as(tmp_path / "filtered.csv")
+    assert file_rows(tmp_path / "filtered.csv") == [header, *rows]
+    field.fill("cuda 0.001")
+    assert 0 < len(column(page, "results", "lr")) <= 50
+    field.fill("nothing like it")
+    assert count.text_content() == "0 of 1,000 rows match"
+    field.fill("")
+    place.get_by_role("button", name="Show all 1,000").click()
+    assert len(column(page, "results", "lr")) == 1000
+    assert not place.get_by_role("button", name="Show all").is_visible()
+    assert (seen.errors, seen.requests) == ([], [many.report.as_uri()])
+
+
+def test_headings_of_a_long_table_stay_in_sight(many: SweepPaths, visit: Visiting) -> None:
+    page = visit(many.report.as_uri()).page
+    box = page.locator("#results .wide")
+    box.evaluate("box => { box.scrollTop = 500 }")
+    assert box.evaluate("box => box.scrollTop") == 500
+    top = box.bounding_box()["y"]  # type: ignore[index]
+    assert page.locator("#results th").first.bounding_box()["y"] == pytest.approx(top, abs=2)  # type: ignore[index]
+
+
+def test_what_others_wrote_is_text_and_comes_back_as_it_was(hostile: SweepPaths, visit: Visiting) -> None:
+    seen = visit(hostile.report.as_uri())
+    page = seen.page
+    assert (seen.errors, seen.requests) == ([], [hostile.report.as_uri()])
+    assert page.title() == "<b>sweep & co"
+    assert page.locator("#results img, #failures img, h1 b").count() == 0
+    shown = {" ".join(text.split()) for text in column(page, "results", "lr")}
+    assert shown == {" ".join(text.split()) for text in HOSTILE}
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator("#results").get_by_role("button", name="Copy as CSV").click()
+    page.get_by_text("Copied as CSV.").wait_for()
+    assert rows_of(page.evaluate("navigator.clipboard.readText()")) == file_rows(hostile.results("csv"))
+
+
+def test_on_paper_there_is_no_control_and_nothing_is_cut(report: SweepPaths, visit: Visiting) -> None:
+    page = visit(report.report.as_uri(), width=1032, scheme="dark").page  # A4 across, less its margins
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.get_by_role("button", name="Copy as CSV").first.is_visible()
+    assert not page.locator("nav").is_visible()
+    for selector in ("table", "svg"):
+        widths = page.locator(selector).evaluate_all("all => all.map(each => each.getBoundingClientRect().right)")
+        assert max(widths) <= 1032
+    cut = "all => all.filter(each => getComputedStyle(each).overflow !== 'visible').length"
+    assert page.locator(".wide").evaluate_all(cut) == 0
+
+
+def test_without_javascript_every_row_is_there_and_no_dead_control(many: SweepPaths, chromium: Browser) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(many.report.as_uri())
+    assert page.locator("#results tbody tr:visible").count() == 1000
+    assert page.locator("button:visible, input:visible").count() == 0
+    context.close()

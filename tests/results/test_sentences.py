@@ -37,10 +37,7 @@ def test_the_answer_names_both_sides_the_ratio_and_its_interval(said):
 def test_the_faster_side_is_named_first_and_where_it_is_so(said):
     other = {"batch_size": 7}
     first = said((CPU, 1.0, {}), (CUDA, 4.0, {}), (CPU | other, 1.0, {}), (CUDA | other, 1.0, {}))[0]
-    assert first == (
-        "cpu is 4.0 times faster than cuda [4.0, 4.0]. "
-        "Of 2 measured pairs: 1 slower, 1 no difference; speedups 0.25 to 1.00."
-    )
+    assert first == ("cpu is 4.0 times faster than cuda [4.0, 4.0]; at batch_size=7 there is no difference.")
 
 
 def test_several_pairs_say_where_the_largest_difference_is(said):
@@ -52,6 +49,36 @@ def test_several_pairs_say_where_the_largest_difference_is(said):
     first = said(*pairs)[0]
     assert first.startswith("cuda is 8.0 times faster than cpu at lr=2 [8.0, 8.0].")
     assert first.endswith("Of 2 measured pairs: 2 faster; speedups 4.0 to 8.0.")
+
+
+def test_of_many_pairs_the_exceptions_are_said_and_all_are_counted(said):
+    pairs = [
+        (side | {"lr": lr}, seconds, {})
+        for lr, fast in ((1, 2.0), (2, 1.0), (3, 8.0), (4, 16.0))
+        for side, seconds in ((CPU, 8.0), (CUDA, fast))
+    ]
+    assert said(*pairs)[0] == (
+        "cuda is 8.0 times faster than cpu at lr=2 [8.0, 8.0]; at lr=3 there is no difference; "
+        "cpu is 2.0 times faster than cuda at lr=4 [2.0, 2.0]. "
+        "Of 4 measured pairs: 2 faster, 1 slower, 1 no difference; speedups 0.50 to 8.0."
+    )
+
+
+def test_settings_are_said_as_they_are_given(contents, timed):
+    """`null` for nothing, and nothing of a setting that the run does not have; no column's name for a setting's."""
+    chosen = {"micro_batch": None, "epochs": 7, "graphs": True}
+    others = [{"micro_batch": 8, "epochs": 3, "graphs": False}, {"momentum": 0.9}]
+    sweep = contents(*((config, timed([1.0] * (7 - at)), {}) for at, config in enumerate([chosen, *others])))
+    best = answers(result_rows(sweep, None), compare(sweep, None))[0]
+    assert best == "The best val_accuracy is 0.8929 with micro_batch=null, epochs=7, graphs=true."
+
+
+def test_where_nothing_has_an_accuracy_the_least_loss_is_the_best(contents, timed):
+    def epochs(loss):
+        return [msgspec.structs.replace(timed([1.0])[0], accuracy=None, val_accuracy=None, loss=1.0, val_loss=loss)]
+
+    sweep = contents(*(({"lr": lr}, epochs(loss), {}) for lr, loss in ((1, 0.5), (2, 0.25), (3, float("nan")))))
+    assert answers(result_rows(sweep, None), compare(sweep, None))[0] == "The best val_loss is 0.2500 with lr=2."
 
 
 def test_sides_of_another_axis_are_named_with_it(contents, timed):
@@ -73,15 +100,16 @@ def test_contention_is_said_with_the_answer_and_never_as_the_cause(said):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
     measured = said((CPU, 8.0, loaded), (CUDA, 1.0, loaded))[0]
     assert measured.startswith("cuda is 8.0 times faster than cpu [8.0, 8.0]. Its runs were contended")
-    assert said((CPU, 1.0, loaded), (CUDA, 1.0, skipped))[0] == (
+    assert said((CPU, 1.0, loaded), (CUDA, 1.0, skipped))[1] == (
         "cuda and cpu could not be compared: cuda: skipped (device_unavailable)."
     )
 
 
 def test_what_could_not_be_compared_says_why_and_counts_are_by_state(said):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
-    first, *_, last = said((CPU, 1.0, {}), (CUDA, 1.0, skipped))
-    assert first == "cuda and cpu could not be compared: cuda: skipped (device_unavailable)."
+    best, why_not, last = said((CPU, 1.0, {}), (CUDA, 1.0, skipped))
+    assert best == "The best val_accuracy is 0.8750 with device=cpu."
+    assert why_not == "cuda and cpu could not be compared: cuda: skipped (device_unavailable)."
     assert last == "2 runs: 1 finished, 1 skipped."
 
 

@@ -1,0 +1,53 @@
+"""The report of a thousand runs: how long the command takes that makes it, and how large the page is."""
+
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from benchmarks.command import Settings, carry_out
+from benchmarks.interleaving import Patience, in_turns
+from benchmarks.processes import run_python
+from benchmarks.rows import Budget, Row, as_seconds, measured
+from benchmarks.stored_sweep import write_stored_sweep
+from runmanager.records.paths import SweepPaths
+
+__all__ = ["measure"]
+
+_NUM_RUNS = 1000
+_NUM_EPOCHS = 20
+_PATIENCE = Patience(min_rounds=5, max_rounds=7, max_seconds=120)
+_RATES = {
+    "80 cells with 12 or 13 seeds each": (0.1, 0.03, 0.01, 0.003, 0.001),
+    "1,000 cells": tuple(round(0.5 * 0.9**step, 6) for step in range(63)),
+}
+
+
+def measure(settings: Settings) -> list[Row]:
+    """Two rows for each kind of sweep: seconds as a command, all tables included, and bytes of the page."""
+    with tempfile.TemporaryDirectory() as name:
+        sweeps = {
+            kind: write_stored_sweep(Path(name, f"{len(rates)}"), num_runs=_NUM_RUNS, num_epochs=_NUM_EPOCHS, lr=rates)
+            for kind, rates in _RATES.items()
+        }
+        contenders = {kind: partial(_seconds, sweep) for kind, sweep in sweeps.items()}
+        seconds = in_turns(contenders, patience=settings.patience, seed=settings.seed)
+        sizes = {kind: sweep.report.stat().st_size for kind, sweep in sweeps.items()}
+    rows = []
+    for kind in _RATES:
+        what = f"report of {_NUM_RUNS:,} runs of {_NUM_EPOCHS} epochs, {kind}"
+        rows.append(measured(f"{what}: `runmanager report`", seconds[kind], budget=Budget(5, words=as_seconds)))
+        rows.append(measured(f"{what}: its size", [sizes[kind]], budget=Budget(5e6, words=_megabytes)))
+    return rows
+
+
+def _seconds(sweep: SweepPaths) -> float:
+    command = "import sys; from runmanager.cli.main import main; sys.exit(main())"
+    return run_python("-c", command, "report", str(sweep.root), folder=sweep.root.parent).seconds
+
+
+def _megabytes(count: float) -> str:
+    return f"{count / 1e6:.2f} MB"
+
+
+if __name__ == "__main__":
+    carry_out("report_size", measure, summary=__doc__, patience=_PATIENCE)

@@ -1,0 +1,221 @@
+"""Throughput along an axis of the grid, a line for each of what else varies."""
+
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from runmanager.records.store import StoredRun
+from runmanager.results.columns import Table, as_given, setting_name
+from runmanager.results.figures.drawn import Drawn
+from runmanager.results.figures.grid import GridCell, cells_of, is_numeric, varying_of
+from runmanager.results.figures.style import (
+    evenly_spaced_logs,
+    legend_below,
+    log_worth_it,
+    look,
+    new_figure,
+    numbers,
+    ticks_at,
+)
+from runmanager.results.figures.words import listed, number, plain, wrapped
+from runmanager.results.pairing import frozen
+from runmanager.results.sides import label_of
+from runmanager.results.statistics import median, quantile, typical_interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["throughput_by_axis"]
+
+_MAX_FIGURES = 3
+_MAX_LINES = 6
+_MAX_PLACES = 40
+_MAX_WORDS = 10  # values of an axis that are no numbers, and stand side by side
+_MAX_TICKS = 6
+_WORTH = 1.1  # times from the slowest to the fastest along an axis: with less there is nothing to see
+_MIN_EPOCHS = 5  # as a comparison needs: the interval of fewer says little
+_DODGE = 0.08  # of the distance of two words
+
+_Side = list[list[float]]
+"""The samples a second of a cell: of each run, of each of its measured epochs."""
+
+
+@dataclass(frozen=True)
+class _Point:
+    """The throughput at a value of the axis, and how far its whiskers reach."""
+
+    at: Any
+    low: float
+    middle: float
+    high: float
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """The throughput along an axis, whose values are `places`; numbers are in their order.
+
+    Where `mixed` names settings, a point is the median of cells that differ in them.
+    """
+
+    axis: str
+    places: Sequence[Any]
+    points: Mapping[str, Sequence[_Point]]
+    mixed: Sequence[str]
+
+    @property
+    def reach(self) -> float:
+        """The largest point of a line over its smallest, of the line where that is most."""
+        middles = [[point.middle for point in points] for points in self.points.values()]
+        return max((max(each) / min(each) for each in middles), default=1.0)
+
+    @property
+    def has_something_to_show(self) -> bool:
+        if not 2 <= len(self.places) <= _MAX_PLACES or self.reach < _WORTH:
+            return False
+        # A single row of words is what the figure of the runs shows as well.
+        return is_numeric(self.places) or (len(self.places) <= _MAX_WORDS and len(self.points) > 1)
+
+
+def throughput_by_axis(runs: Mapping[str, StoredRun], results: Table) -> list[Drawn]:
+    """A figure for each axis along which throughput changes, the one along which it does most first."""
+    names = varying_of(results)
+    measured = [(cell, side) for cell in cells_of(results) if (side := _side(cell, runs))]
+    found = [_lines(axis, names, measured) for axis in names if axis != "device"]
+    found = sorted((lines for lines in found if lines.has_something_to_show), key=lambda lines: -lines.reach)
+    by_name = {f"throughput-by-{_stem(setting_name(lines.axis))}": lines for lines in found}
+    return [_figure(name, lines) for name, lines in list(by_name.items())[:_MAX_FIGURES]]
+
+
+def _stem(axis: str) -> str:
+    """What of a setting's name is fit for a file's."""
+    return re.sub("[^A-Za-z0-9_.-]+", "_", axis)[:60]
+
+
+def _side(cell: GridCell, runs: Mapping[str, StoredRun]) -> _Side:
+    of_runs = [
+        [rate for epoch in runs[row["run"]].epochs if not epoch.warmup and (rate := epoch.samples_per_second)]
+        for row in cell.finished
+    ]
+    return [rates for rates in of_runs if rates]
+
+
+def _lines(axis: str, names: Sequence[str], measured: Sequence[tuple[GridCell, _Side]]) -> _Lines:
+    """A line for each choice of the other settings; where these are many, one for each device."""
+    telling = [name for name in names if name != axis]
+    mixed: list[str] = []
+    if len({_label(cell, telling) for cell, _ in measured}) > _MAX_LINES:
+        mixed = [name for name in telling if name != "device"]
+        telling = [name for name in telling if name == "device"]
+    values: dict[Hashable, Any] = {}
+    sides: dict[str, dict[Hashable, list[_Side]]] = {}
+    for cell, side in measured:
+        if (value := cell.value(axis)) is not None:
+            values.setdefault(frozen(value), value)
+            sides.setdefault(_label(cell, telling), {}).setdefault(frozen(value), []).append(side)
+    places = sorted(values.values()) if is_numeric(list(values.values())) else list(values.values())
+    point_of = _point_over_cells if mixed else _point_of_cell
+    points = {
+        label: [point_of(place, at[frozen(place)]) for place in places if frozen(place) in at]
+        for label, at in sides.items()
+    }
+    return _Lines(axis, places, points, mixed)
+
+
+def _label(cell: GridCell, names: Sequence[str]) -> str:
+    return ", ".join(label_of(name, cell.value(name)) for name in names if cell.value(name) is not None)
+
+
+def _point_of_cell(place: Any, sides: Sequence[_Side]) -> _Point:
+    """With a 95% interval, where there are epochs enough."""
+    rates = [run for side in sides for run in side]
+    if sum(map(len, rates)) < _MIN_EPOCHS:
+        middle = _middle(rates)
+        return _Point(place, middle, middle, middle)
+    found = typical_interval(rates)
+    return _Point(place, min(found.low, found.value), found.value, max(found.high, found.value))
+
+
+def _point_over_cells(place: Any, sides: Sequence[_Side]) -> _Point:
+    """With the quartiles of the cells."""
+    low, middle, high = (quantile(sorted(map(_middle, sides)), share) for share in (0.25, 0.5, 0.75))
+    return _Point(place, low, middle, high)
+
+
+def _middle(side: _Side) -> float:
+    found = median([value for run in side if (value := median(run)) is not None])
+    assert found is not None  # a side without a measured epoch is none
+    return found
+
+
+def _figure(name: str, lines: _Lines) -> Drawn:
+    if lines.mixed:
+        mixed = listed([setting_name(name) for name in lines.mixed])
+        how = f"Each point is the median of the cells that differ in {mixed}, with whiskers to their quartiles."
+    else:
+        how = (
+            "Each point is the median over runs of the median of a run's measured epochs, with its 95% bootstrap "
+            "interval; of a single run the interval knows only the noise between epochs. Points of fewer than "
+            f"{_MIN_EPOCHS} measured epochs have none."
+        )
+    caption = f"Throughput by {setting_name(lines.axis)}. {how} Seeds are taken together."
+    return Drawn(name, f"Throughput by {setting_name(lines.axis)}", caption, _said(lines), partial(_draw, lines))
+
+
+def _said(lines: _Lines) -> str:
+    said = []
+    for label, points in lines.points.items():
+        first, last = points[0], points[-1]
+        ends = f"{number(first.middle)} samples per second at {setting_name(lines.axis)}={as_given(first.at)}"
+        if len(points) > 1:
+            best = max(points, key=lambda point: point.middle)
+            ends += f", {number(last.middle)} at {as_given(last.at)}"
+            ends += f", most at {as_given(best.at)} ({number(best.middle)})" if best not in (first, last) else ""
+        said.append(f"{label}: {ends}" if label else ends)
+    return f"{'; '.join(said)}."
+
+
+def _draw(lines: _Lines) -> "Figure":
+    labels = [wrapped(label) for label in lines.points]
+    figure, axes = new_figure(height=3.3, legend=labels)
+    joined = is_numeric(lines.places)
+    for at, (points, label) in enumerate(zip(lines.points.values(), labels, strict=True)):
+        shift = 0.0 if joined else (at - (len(labels) - 1) / 2) * _DODGE
+        xs = [point.at if joined else lines.places.index(point.at) + shift for point in points]
+        whiskers = [[point.middle - point.low for point in points], [point.high - point.middle for point in points]]
+        axes.errorbar(
+            xs,
+            [point.middle for point in points],
+            yerr=whiskers,
+            fmt=look(at).marker,
+            linestyle="solid" if joined else "none",
+            color=look(at).colour,
+            capsize=3,
+            label=label,
+        )
+    _set_places(axes, lines.places)
+    _set_rates(axes, [point for points in lines.points.values() for point in points])
+    axes.set_xlabel(plain(setting_name(lines.axis)))
+    if any(labels):
+        legend_below(figure)
+    return figure
+
+
+def _set_places(axes: "Axes", places: Sequence[Any]) -> None:
+    if not is_numeric(places):
+        ticks_at(axes, "x", range(len(places)), [wrapped(as_given(place), 12) for place in places])
+        return
+    numbers(axes, "x", log=evenly_spaced_logs(places))
+    if len(places) <= _MAX_TICKS:
+        ticks_at(axes, "x", places, [f"{place:,g}" for place in places])
+
+
+def _set_rates(axes: "Axes", points: Sequence[_Point]) -> None:
+    middles = [point.middle for point in points]
+    is_log = log_worth_it(min(middles), max(middles))
+    if not is_log:
+        axes.set_ylim(0, 1.06 * max(point.high for point in points))
+    numbers(axes, "y", log=is_log)
+    axes.set_ylabel("samples per second")

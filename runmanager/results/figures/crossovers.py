@@ -1,0 +1,55 @@
+"""The crossovers: two curves along an axis, and the interval of the place where they cross."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from runmanager.results.crossover import Crossover, crossover_lines
+from runmanager.results.figures.drawn import Drawn
+from runmanager.results.figures.style import GREY, legend_below, look, new_figure, numbers
+from runmanager.results.figures.words import number, numbered, plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["crossover_figures"]
+
+_MAX_CROSSOVERS = 6
+
+
+def crossover_figures(found: Sequence[Crossover]) -> list[Drawn]:
+    """A figure for each of the first few crossovers, but for those of which nothing can be told."""
+    found = [each for each in found if not each.is_too_close][:_MAX_CROSSOVERS]
+    names = numbered("crossover", found)
+    return [_figure(name, each) for name, each in zip(names, found, strict=True)]
+
+
+def _figure(name: str, found: Crossover) -> Drawn:
+    (line,) = crossover_lines([found])
+    caption = f"{line} Points are geometric means over runs; the band is the 95% interval of the crossing."
+    return Drawn(name, f"Crossover along {found.along}", caption, _said(found), partial(_draw, found))
+
+
+def _said(found: Crossover) -> str:
+    metric = found.metric.replace("_", " ")
+    ends = [
+        f"{label} goes from {number(values[0])} to {number(values[-1])} {metric}"
+        for label, values in zip(found.labels, found.curves, strict=True)
+    ]
+    return f"From {found.along} {number(found.xs[0])} to {number(found.xs[-1])} {' and '.join(ends)}."
+
+
+def _draw(found: Crossover) -> "Figure":
+    figure, axes = new_figure(height=3.6)
+    for at, (label, values) in enumerate(zip(found.labels, found.curves, strict=True)):
+        axes.plot(found.xs, values, marker=look(at).marker, color=look(at).colour, label=plain(label))
+    if found.at is not None:
+        ends = max(found.low, found.xs[0]), min(found.high, found.xs[-1])
+        axes.axvspan(*ends, color=GREY, alpha=0.3, linewidth=0)
+        axes.axvline(found.at, color=GREY, linestyle="dotted")
+    numbers(axes, "x", log=True)
+    numbers(axes, "y", log=True)
+    axes.set_xlabel(plain(found.along))
+    axes.set_ylabel(found.metric.replace("_", " "))
+    legend_below(figure)
+    return figure

@@ -1,0 +1,64 @@
+"""A figure as text of a page or as a file: SVG that takes the page's colours, SVG and PNG on white."""
+
+import io
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+from runmanager.results.figures.drawn import Drawn
+from runmanager.results.figures.style import PAGE, TEXT, house_style, shades, shades_on_dark
+
+__all__ = ["KINDS", "Kind", "inline_svg", "rendered"]
+
+Kind = Literal["svg", "png"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+_DOTS_PER_INCH = 300  # what journals ask of pictures with text in them
+
+
+def inline_svg(drawn: Drawn) -> str:
+    """The figure as an element inside HTML: no prologue, namespaces or metadata, and the page's own text colour."""
+    svg = _saved(drawn, "svg", {}, transparent=True).decode()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg)
+    return _with_shades(svg.replace(TEXT, "currentColor").replace(PAGE, "var(--page, Canvas)"))
+
+
+def _with_shades(svg: str) -> str:
+    """The shades of a figure that has them as the page's scheme wants them."""
+    for at, shade in enumerate(shades()):
+        svg = svg.replace(f": {shade}", f": var(--shade-{at}, {shade})")
+    if "var(--shade-" not in svg:
+        return svg
+    dark = "; ".join(f"--shade-{at}: {shade}" for at, shade in enumerate(shades_on_dark()))
+    return f"<style>@media screen and (prefers-color-scheme: dark) {{ svg {{ {dark} }} }}</style>{svg}"
+
+
+def rendered(drawn: Drawn, kind: Kind) -> bytes:
+    """The figure as a file that opens alone: near-black on white, its title and description in it."""
+    metadata = {"Title": drawn.title, "Description": drawn.description}
+    return _saved(drawn, kind, metadata, transparent=False)
+
+
+def _saved(drawn: Drawn, kind: Kind, metadata: Mapping[str, str], *, transparent: bool) -> bytes:
+    import matplotlib
+
+    figure = drawn.draw()
+    # Nothing of when or with what it was made: the same runs give the same bytes.
+    unsaid = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}[kind]
+    content = io.BytesIO()
+    # The salt keeps the ids of two figures of one page apart, and the same from one writing to the next.
+    settings = matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": drawn.name})
+    with house_style(), settings, warnings.catch_warnings():
+        # A browser sets the text of an SVG itself, and has the letters that matplotlib's own font lacks.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(
+            content,
+            format=kind,
+            transparent=transparent,
+            dpi=_DOTS_PER_INCH if kind == "png" else "figure",
+            metadata={**metadata, **unsaid},
+        )
+    return content.getvalue()

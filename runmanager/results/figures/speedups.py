@@ -1,0 +1,103 @@
+"""The comparison as a forest plot: each pair's effect with its interval, and what the interval must leave."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from runmanager.results.columns import Table, effect_of
+from runmanager.results.figures.drawn import Drawn
+from runmanager.results.figures.style import GREY, MAX_ROWS, figure_of_rows, legend_below, look, numbers
+from runmanager.results.figures.words import evenly, number, row_label, some_of, wrapped
+from runmanager.results.judging import DIFFERENT
+from runmanager.results.sides import label_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["speedups_figure"]
+
+# A verdict's mark points to the side on which its interval lies, and its colour is not alone in saying so.
+_MARKS = {
+    **dict.fromkeys(("faster", "better"), (look(0).colour, ">")),
+    **dict.fromkeys(("slower", "worse"), (look(3).colour, "<")),
+    "no difference": (GREY, "o"),
+}
+
+
+def speedups_figure(comparison: Table) -> list[Drawn]:
+    """A row for each measured pair, the largest effect first, of many some at even steps; none of fewer than two."""
+    effect = effect_of(comparison.columns)
+    measured = [row for row in comparison.rows if row[effect] is not None]
+    if len(measured) < 2:
+        return []
+    measured.sort(key=lambda row: -float(row[effect]))
+    shown = evenly(measured, MAX_ROWS)
+    labels = [_label(row, comparison) for row in shown]
+    others = len(comparison.rows) - len(measured)
+    left_out = f" {others} pair{'' if others == 1 else 's'} could not be measured." if others else ""
+    caption = (
+        f"The {effect} of each pair{some_of(len(measured), MAX_ROWS)} with its 95% interval. A "
+        f"difference is said where the interval lies wholly outside the grey band.{left_out}"
+    )
+    title = f"{effect.capitalize()} of each pair"
+    return [Drawn("speedups", title, caption, _said(shown, labels, measured), partial(_draw, shown, labels))]
+
+
+def _label(row: Mapping[str, Any], comparison: Table) -> str:
+    """What tells a pair from the others: its settings, and its sides where they are not the same throughout."""
+    settings = row_label(row, comparison)
+    if settings and len(set(map(_sides, comparison.rows))) == 1:
+        return settings
+    candidate, baseline = _sides(row)
+    return f"{candidate} / {baseline}{f' at {settings}' if settings else ''}"
+
+
+def _sides(row: Mapping[str, Any]) -> tuple[str, str]:
+    return label_of(row["axis"], row["candidate"]), label_of(row["axis"], row["baseline"])
+
+
+def _said(shown: Sequence[Mapping[str, Any]], labels: Sequence[str], measured: Sequence[Mapping[str, Any]]) -> str:
+    counts = Counter(row["verdict"] for row in measured)
+    verdicts = ", ".join(f"{counts[word]} {word}" for word in (*DIFFERENT, "no difference") if counts[word])
+    ends = [f"{labels[at]}: {_interval(shown[at])}" for at in (0, -1)]
+    return f"Of {len(measured)} pairs: {verdicts}. The largest is of {ends[0]}; the smallest is of {ends[1]}."
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    return f"{number(row[effect_of(row)])}, 95% interval {number(row['ci_low'])} to {number(row['ci_high'])}"
+
+
+def _draw(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> "Figure":
+    figure, axes = figure_of_rows(labels)
+    effect = effect_of(rows[0])
+    is_difference = effect == "difference"
+    nothing = 0.0 if is_difference else 1.0
+    axes.axvline(nothing, color=GREY, linewidth=1.0)
+    for at, row in enumerate(rows):
+        reach = row["tolerance"]
+        if reach:
+            axes.barh(at, 2 * reach, left=nothing - reach, height=1.0, color=GREY, alpha=0.25, linewidth=0)
+    for verdict, (colour, marker) in _MARKS.items():
+        _draw_verdict(axes, rows, verdict, colour, marker)
+    numbers(axes, "x", log=not is_difference)
+    of = rows[0].get("metric", "samples per second")
+    all_sides = {_sides(row) for row in rows}
+    candidate, baseline = all_sides.pop() if len(all_sides) == 1 else ("candidate", "baseline")
+    by = "-" if is_difference else "/"
+    axes.set_xlabel(wrapped(f"{effect}: {candidate} {by} {baseline}, {str(of).replace('_', ' ')}", 60))
+    legend_below(figure, columns=3)
+    return figure
+
+
+def _draw_verdict(axes: "Axes", rows: Sequence[Mapping[str, Any]], verdict: str, colour: str, marker: str) -> None:
+    """The pairs of one verdict, so that the legend has it once."""
+    at = [place for place, row in enumerate(rows) if row["verdict"] == verdict]
+    if at:
+        values = [rows[place][effect_of(rows[0])] for place in at]
+        below = [max(0.0, value - rows[place]["ci_low"]) for place, value in zip(at, values, strict=True)]
+        above = [max(0.0, rows[place]["ci_high"] - value) for place, value in zip(at, values, strict=True)]
+        drawn = axes.errorbar(values, at, xerr=[below, above], fmt=marker, color=colour, capsize=3, label=verdict)
+        if verdict not in DIFFERENT:
+            drawn.lines[0].set_markerfacecolor("none")

@@ -1,0 +1,96 @@
+"""Throughput, run by run: the median of a run's measured epochs with its quartiles, the runs of a cell in a row."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from runmanager.records.store import StoredRun
+from runmanager.results.columns import Table
+from runmanager.results.figures.drawn import Drawn
+from runmanager.results.figures.grid import GridCell, cells_of
+from runmanager.results.figures.style import MAX_ROWS, figure_of_rows, legend_below, log_worth_it, look, numbers
+from runmanager.results.figures.words import evenly, few_of, number, plain
+from runmanager.results.statistics import quantile
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["throughput_figure"]
+
+_MAX_SEEDS = 10  # dots of a row
+_SEED_ROOM = 0.5  # of a row's height
+
+_Quartiles = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """The quartiles of samples a second of each run of a cell, the fastest first; a device has its colour and mark."""
+
+    label: str
+    device: str
+    runs: Sequence[_Quartiles]
+
+    def dots(self, at: int) -> Iterator[tuple[float, _Quartiles]]:
+        """Where each run stands: beside each other about the row's middle."""
+        runs = evenly(self.runs, _MAX_SEEDS)
+        for place, quartiles in enumerate(runs):
+            yield at + _SEED_ROOM * ((place + 0.5) / len(runs) - 0.5), quartiles
+
+
+def throughput_figure(runs: Mapping[str, StoredRun], results: Table) -> list[Drawn]:
+    """A dot for each run that was measured, the fastest cells first, of many the fastest ones; none where none was."""
+    rows = [row for cell in cells_of(results) if (row := _row(cell, runs)) is not None]
+    if not rows:
+        return []
+    rows.sort(key=lambda row: -row.runs[0][1])
+    num_runs = sum(len(row.runs) for row in rows)
+    together = ", seeds in one row" if num_runs > len(rows) else ""
+    few = few_of(len(rows), MAX_ROWS, "fastest" if num_runs == len(rows) else "fastest cells")
+    caption = (
+        f"Throughput of each run{few}: the median of its measured epochs, with whiskers to their quartiles{together}."
+    )
+    return [Drawn("throughput", "Throughput of each run", caption, _said(rows), partial(_draw, rows[:MAX_ROWS]))]
+
+
+def _row(cell: GridCell, runs: Mapping[str, StoredRun]) -> _Row | None:
+    measured = [row for row in cell.rows if row["samples_per_second"] is not None]
+    quartiles = sorted((_quartiles(runs[row["run"]]) for row in measured), key=lambda each: -each[1])
+    return _Row(cell.label, str(cell.value("device")), quartiles) if quartiles else None
+
+
+def _quartiles(run: StoredRun) -> _Quartiles:
+    rates = sorted(rate for epoch in run.epochs if not epoch.warmup and (rate := epoch.samples_per_second))
+    return quantile(rates, 0.25), quantile(rates, 0.5), quantile(rates, 0.75)
+
+
+def _said(rows: Sequence[_Row]) -> str:
+    first, last = rows[0], rows[-1]
+    said = f"The fastest is {first.label}, at {number(first.runs[0][1])} samples per second"
+    slowest = f"; the slowest of {len(rows)} is {last.label}, at {number(last.runs[0][1])}"
+    return said + (slowest if len(rows) > 1 else "") + "."
+
+
+def _draw(rows: Sequence[_Row]) -> "Figure":
+    figure, axes = figure_of_rows([row.label for row in rows])
+    devices = list(dict.fromkeys(row.device for row in rows))
+    for place, device in enumerate(devices):
+        dots = [dot for at, row in enumerate(rows) if row.device == device for dot in row.dots(at)]
+        ys, quartiles = zip(*dots, strict=True)
+        lows, middles, highs = zip(*quartiles, strict=True)
+        whiskers = [
+            [middle - low for low, middle in zip(lows, middles, strict=True)],
+            [high - middle for middle, high in zip(middles, highs, strict=True)],
+        ]
+        axes.errorbar(middles, ys, xerr=whiskers, fmt="none", ecolor=look(place).colour, capsize=2)
+        axes.plot(middles, ys, look(place).marker, color=look(place).colour, markersize=5, label=plain(device))
+    slowest, fastest = min(row.runs[-1][1] for row in rows), max(row.runs[0][1] for row in rows)
+    is_log = log_worth_it(slowest, fastest)
+    if not is_log:
+        axes.set_xlim(0, 1.04 * max(quartiles[2] for row in rows for quartiles in row.runs))
+    numbers(axes, "x", log=is_log)
+    axes.set_xlabel("samples per second")
+    if len(devices) > 1:
+        legend_below(figure)
+    return figure

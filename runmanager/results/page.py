@@ -1,0 +1,66 @@
+"""Pages from `templates/`: styles, script and all values are in them, and nothing is asked for from elsewhere."""
+
+import base64
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runmanager.results.columns import Table
+from runmanager.results.page_table import page_table
+
+if TYPE_CHECKING:
+    import jinja2
+
+__all__ = ["render_template", "to_html"]
+
+_PIECES = 1000  # of a page put together at a time: a table of many rows has far more of them than it is long
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def to_html(table: Table, *, title: str = "Results") -> str:
+    """The columns for people, rounded; what is copied from the page has every column, in full precision."""
+    return render_template("results.html", title=title, table=page_table(table, title=title, file="results.csv"))
+
+
+def render_template(template: str, **values: Any) -> str:
+    """A page or a part of one from `templates/`; every value is escaped.
+
+    A page's policy lets the browser run the page's own script, known by its hash, and load nothing.
+    """
+    stream = _environment().get_template(template).stream(**values)
+    stream.enable_buffering(_PIECES)
+    return "".join(stream)
+
+
+@cache
+def _environment() -> "jinja2.Environment":
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    script = (_TEMPLATES / "page.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment.globals.update(script=script, script_hash=f"sha256-{digest}", zip=zip)
+    environment.filters.update(said=_said, verbatim=_verbatim)
+    return environment
+
+
+def _said(text: str) -> str:
+    """A sentence, its commands and settings in backticks set as such."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+def _verbatim(text: str) -> str:
+    """Text that a script reads back as it is: a parser takes a carriage return in a page for a line break."""
+    from markupsafe import Markup, escape
+
+    return Markup(escape(text).replace("\r", Markup("&#13;")))
