@@ -104,8 +104,8 @@ def _at_the_edge(results: Table) -> list[str]:
     metric, best, results = found
     steps = []
     for name in results.settings:
-        values = {row[name] for row in results.rows}
-        if len(values) < _LEAST_VALUES or setting_name(name) in _SPEED_ONLY or not all(map(_is_number, values)):
+        values = [row[name] for row in results.rows]
+        if setting_name(name) in _SPEED_ONLY or not all(map(_is_number, values)) or len(set(values)) < _LEAST_VALUES:
             continue
         if best[name] in (min(values), max(values)):
             end, beyond = ("largest", "larger") if best[name] == max(values) else ("smallest", "smaller")

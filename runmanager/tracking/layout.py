@@ -10,7 +10,7 @@ from tensorboard.plugins.custom_scalar.layout_pb2 import Category, Chart, Layout
 
 __all__ = ["CHARTS", "scalar_layout"]
 
-CHARTS = {
+CHARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "Learning": {
         "loss": ("train/loss", "val/loss"),
         "accuracy": ("train/accuracy", "val/accuracy"),
