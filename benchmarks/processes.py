@@ -17,11 +17,16 @@ _LEFT_OUT = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "PYTHONDONTWRITEBYTECODE", "R
 
 @dataclass(frozen=True)
 class Finished:
-    """A command that came to its end: `peak_bytes` is the resident memory of its own process, not of those it began."""
+    """A command that came to its end.
+
+    `peak_bytes` is the resident memory of its own process, not of those it began; `cpu_seconds` is what all its threads
+    took of the processors, which other load on the machine hardly changes.
+    """
 
     seconds: float
     peak_bytes: int
     output: str
+    cpu_seconds: float
 
 
 def run_python(*words: str, folder: Path) -> Finished:
@@ -43,7 +48,8 @@ def run_python(*words: str, folder: Path) -> Finished:
     text = output.read_text(errors="replace")
     if process.returncode != 0:
         raise RuntimeError(f"python {_shown(words)} ended with status {process.returncode}:\n{text}")
-    return Finished(seconds, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024), text)
+    peak_bytes = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return Finished(seconds, peak_bytes, text, usage.ru_utime + usage.ru_stime)
 
 
 def clean_environment() -> dict[str, str]:

@@ -23,26 +23,34 @@ _RATES = {
 
 
 def measure(settings: Settings) -> list[Row]:
-    """Two rows for each kind of sweep: seconds as a command, all tables included, and bytes of the page."""
+    """Rows for each kind of sweep: the seconds of the command, all tables included, and the bytes of the page.
+
+    The command works on one core and waits for nothing, so what it takes of the processor is what it takes on a machine
+    that has nothing else to do: the budget is held against that.
+    """
+    passed: dict[str, list[float]] = {kind: [] for kind in _RATES}
     with tempfile.TemporaryDirectory() as name:
         sweeps = {
             kind: write_stored_sweep(Path(name, f"{len(rates)}"), num_runs=_NUM_RUNS, num_epochs=_NUM_EPOCHS, lr=rates)
             for kind, rates in _RATES.items()
         }
-        contenders = {kind: partial(_seconds, sweep) for kind, sweep in sweeps.items()}
+        contenders = {kind: partial(_cpu_seconds, sweep, passed[kind]) for kind, sweep in sweeps.items()}
         seconds = in_turns(contenders, patience=settings.patience, seed=settings.seed)
         sizes = {kind: sweep.report.stat().st_size for kind, sweep in sweeps.items()}
     rows = []
     for kind in _RATES:
         what = f"report of {_NUM_RUNS:,} runs of {_NUM_EPOCHS} epochs, {kind}"
-        rows.append(measured(f"{what}: `runmanager report`", seconds[kind], budget=Budget(5, words=as_seconds)))
+        rows.append(measured(f"{what}: processor time", seconds[kind], budget=Budget(5, words=as_seconds)))
+        rows.append(measured(f"{what}: until it is there", passed[kind][1:]))
         rows.append(measured(f"{what}: its size", [sizes[kind]], budget=Budget(5e6, words=_megabytes)))
     return rows
 
 
-def _seconds(sweep: SweepPaths) -> float:
+def _cpu_seconds(sweep: SweepPaths, passed: list[float]) -> float:
     command = "import sys; from runmanager.cli.main import main; sys.exit(main())"
-    return run_python("-c", command, "report", str(sweep.root), folder=sweep.root.parent).seconds
+    done = run_python("-c", command, "report", str(sweep.root), folder=sweep.root.parent)
+    passed.append(done.seconds)
+    return done.cpu_seconds
 
 
 def _megabytes(count: float) -> str:

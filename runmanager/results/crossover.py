@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.results.columns import as_given
+from runmanager.results.columns import as_given, setting_name
 from runmanager.results.crossing import CurvePoint, find_crossing
 from runmanager.results.judging import obstacles, tolerance_of
 from runmanager.results.matching import Match, Matches
@@ -20,6 +20,7 @@ __all__ = [
 ]
 
 NUM_PARAMETERS = "num_parameters"
+_MOST_UNASKED = 20  # pairs of curves along an axis: nobody reads more lines, and each costs milliseconds
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,10 @@ class Crossover:
         return self.labels[self.labels[0] == self.leader]
 
 
-def crossovers(matches: Matches, along: str, options: CompareOptions) -> list[Crossover]:
+def crossovers(matches: Matches, along: str, options: CompareOptions, *, most: int | None = None) -> list[Crossover]:
     """A crossover for each candidate and each choice of the other settings that was measured at two values at least.
+
+    Where `most` is given, only of the first so many choices, in the order of the sweep's plan.
 
     Raises `UsageError` for an axis that the sweep lacks or whose values are no numbers above 0, and for a metric whose
     sides are held against each other by their difference.
@@ -70,19 +73,24 @@ def crossovers(matches: Matches, along: str, options: CompareOptions) -> list[Cr
             key = json.dumps([match.axis.name, match.values, others], sort_keys=True, default=str)
             groups.setdefault(key, []).append((x, match))
     varying = [name for name in matches.cells.varying if name not in names]
-    found = [_crossover(matches.metric.name, along, group, varying, options) for group in groups.values()]
+    found = [_crossover(matches.metric.name, along, group, varying, options) for group in list(groups.values())[:most]]
     return [each for each in found if each is not None]
 
 
 def crossovers_worth_saying(matches: Matches, options: CompareOptions) -> list[Crossover]:
-    """Without being asked: what there is along the number of parameters, and crossings along any other numeric axis."""
+    """Without being asked: what there is along the number of parameters, and crossings along any other numeric axis.
+
+    Along each, the first `_MOST_UNASKED` choices of the other settings are looked at.
+    """
     if matches.metric.effect == "difference":
         return []
     axes = [name for name in matches.names if name in matches.cells.varying and _is_numeric(matches, name)]
-    by_parameters = crossovers(matches, NUM_PARAMETERS, options)
+    by_parameters = crossovers(matches, NUM_PARAMETERS, options, most=_MOST_UNASKED)
     # Where the parameters grow along an axis, both tell of the same crossing.
     said = _moved_by_parameters(matches) if by_parameters else frozenset[str]()
-    others = [each for name in axes if name not in said for each in crossovers(matches, name, options)]
+    others = [
+        each for name in axes if name not in said for each in crossovers(matches, name, options, most=_MOST_UNASKED)
+    ]
     return [*by_parameters, *(each for each in others if each.at is not None and not each.is_too_close)]
 
 
@@ -192,7 +200,7 @@ def _point(x: float, matches: Sequence[Match], options: CompareOptions) -> Curve
 
 
 def _line(found: Crossover) -> str:
-    where = ", ".join(f"{name}={as_given(value)}" for name, value in found.settings.items())
+    where = ", ".join(f"{setting_name(name)}={as_given(value)}" for name, value in found.settings.items())
     at = f" ({where})" if where else ""
     first, last = _number(found.xs[0]), _number(found.xs[-1])
     interval = f"[{_end(found.low, found)}, {_end(found.high, found)}]"

@@ -47,7 +47,7 @@ def _environment() -> "jinja2.Environment":
     )
     script = (_TEMPLATES / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    environment.globals.update(script=script, script_hash=f"sha256-{digest}", zip=zip)
+    environment.globals.update(script=script, script_hash=f"sha256-{digest}")
     environment.filters.update(said=_said, verbatim=_verbatim)
     return environment
 

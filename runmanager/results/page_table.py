@@ -5,60 +5,51 @@ import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runmanager.results.columns import Table
 from runmanager.results.formats import csv_field, human_columns, human_field, is_number
 
-__all__ = ["PageField", "PageRow", "PageTable", "page_table"]
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+__all__ = ["PageRow", "PageTable", "page_table"]
 
 _COLOURED = ("status", "verdict")
 _WORST_FIRST = ("failed", "crashed", "killed", "skipped", "running", "pending", "finished", "faster")
 _LONG = 60  # characters that want a wide column
 
-
-@dataclass(frozen=True)
-class PageField:
-    """What stands in a field.
-
-    `whole` is what it is sorted and asked by: a number in full precision, empty for a missing value, None where that
-    is the text itself. `kind` are words by which it is coloured and laid out.
-    """
-
-    text: str
-    whole: str | None
-    kind: str = ""
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class PageRow:
-    """A row's fields, and the lines that it is in a file: of several runs where it stands for several."""
+    """A row's `<td>` elements, and the lines that it is in a file: of several runs where it stands for several.
 
-    fields: Sequence[PageField]
+    An element's `data-value` is what it is sorted and asked by where that is not its text: a number in full precision,
+    empty for a missing value. Made here and not by the template, which takes several times as long for a large table.
+    """
+
+    fields: "Markup"
     csv: str
 
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table with its name for people and the name of its file; `numeric` are the columns to be set flush right."""
+    """A table with its name for people and the name of its file.
+
+    `numeric` are the columns to be set flush right, `example` is a condition that some rows fulfil.
+    """
 
     title: str
     file: str
     columns: Sequence[str]
     numeric: frozenset[str]
+    example: str
     csv_header: str
     rows: Sequence[PageRow]
     legend: str
     notes: Sequence[str]
-
-    @property
-    def example(self) -> str:
-        """A condition that some rows fulfil, by the first column of numbers; empty where there is none."""
-        for at, name in enumerate(self.columns):
-            if name in self.numeric:
-                value = next(field.whole or field.text for row in self.rows if (field := row.fields[at]).whole != "")
-                return f"{name}>={value}"
-        return ""
 
 
 def page_table(
@@ -67,24 +58,31 @@ def page_table(
     title: str,
     file: str,
     whole: Table | None = None,
-    of_row: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    of_row: Mapping[str, Sequence[Row]] | None = None,
 ) -> PageTable:
     """`table` for a page. What is copied from it has the columns of the `whole` table, by default of itself.
 
     `of_row` has the rows of the whole table that a row stands for, by its `run`; without it that is the row itself.
     """
+    from markupsafe import Markup
+
     columns = human_columns(table)
+    numeric = frozenset(name for name in columns if is_number(table, name))
     exported = (whole or table).columns
-    fields = [_field_of(table, name) for name in columns]
+    fields = [_field_of(table, name, is_numeric=name in numeric) for name in columns]
     rows = [
-        PageRow([field(row) for field in fields], _csv(exported, [row] if of_row is None else of_row[row["run"]]))
+        PageRow(
+            Markup("".join([field(row) for field in fields])),
+            _csv(exported, [row] if of_row is None else of_row[row["run"]]),
+        )
         for row in table.rows
     ]
     return PageTable(
         title=title,
         file=file,
         columns=columns,
-        numeric=frozenset(name for name in columns if is_number(table, name)),
+        numeric=numeric,
+        example=_example(table, next((name for name in columns if name in numeric), None)),
         csv_header=_lines([exported]),
         rows=rows,
         legend=table.legend,
@@ -92,16 +90,19 @@ def page_table(
     )
 
 
-def _field_of(table: Table, column: str) -> Callable[[Mapping[str, Any]], PageField]:
-    coloured = column in _COLOURED
+def _field_of(table: Table, column: str, *, is_numeric: bool) -> Callable[[Row], str]:
+    """How a column's fields are written."""
+    from markupsafe import escape
 
-    def field(row: Mapping[str, Any]) -> PageField:
+    def field(row: Row) -> str:
         text, whole = human_field(table, row, column), _whole(row[column])
-        return PageField(
-            text,
-            None if whole == text else whole,
-            f"word {_colour(text)}" if coloured else "text" if len(text) > _LONG else "",
-        )
+        if column in _COLOURED:
+            kind = f"word {_colour(text)}"
+        else:
+            kind = "text" if len(text) > _LONG else "number" if is_numeric else ""
+        styled = f' class="{kind}"' if kind else ""
+        valued = "" if whole is None or whole == text else f' data-value="{whole}"'
+        return f"<td{styled}{valued}>{escape(text)}</td>"
 
     return field
 
@@ -112,16 +113,23 @@ def _colour(text: str) -> str:
 
 
 def _whole(value: Any) -> str | None:
+    """A number as a browser reads it, nothing for a missing value, None for a text."""
     if value is None or value == "":
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if isinstance(value, int):
         return str(value)
-    return "" if math.isnan(value) else repr(float(value)).replace("inf", "Infinity")  # as a browser reads it
+    return "" if math.isnan(value) else repr(float(value)).replace("inf", "Infinity")
 
 
-def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+def _example(table: Table, column: str | None) -> str:
+    known = (value for row in table.rows if column is not None and (value := _whole(row[column])))
+    value = next(known, None)
+    return "" if value is None else f"{column}>={value}"
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Row]) -> str:
     return _lines([csv_field(row[column]) for column in columns] for row in rows)
 
 

@@ -1,5 +1,6 @@
 """The page for people: the answer first, then what it rests on."""
 
+import math
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -48,7 +49,7 @@ def report_page(
     """
     first_sentence, *more = answers(results, comparison)
     figures = figures_of(sweep, results=results, comparison=comparison, crossovers=crossovers, rounds=rounds)
-    crossed = [each for each in crossovers if each.at is not None and not each.is_too_close][:_MOST_CROSSINGS]
+    crossed = [each for each in crossovers if each.at and math.isfinite(each.high - each.low)][:_MOST_CROSSINGS]
     failures = _failures(sweep)
     steps = next_steps(
         results,
@@ -104,7 +105,8 @@ def _certainty(sweep: SweepContents, plan: SweepRecord | None, results: Table) -
         best = find_best(sweep, plan, metric=found[0])
     except UsageError:  # in every cell a finished run is without the metric
         return []
-    return [" ".join(best.sentences())] if best.runner_up else []
+    # Of ties the answer itself says how many there are.
+    return [" ".join(best.sentences())] if best.runner_up and not best.num_ties else []
 
 
 def _failures(sweep: SweepContents) -> Table:

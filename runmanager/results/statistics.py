@@ -28,7 +28,6 @@ __all__ = [
 CONFIDENCE = 0.95
 _RESAMPLES = 2000
 _ENOUGH_RUNS = 5
-_TAILS = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,8 @@ def speedup_interval(
     """
     sides = _checked("baseline", baseline), _checked("candidate", candidate)
     for name, side in zip(("baseline", "candidate"), sides, strict=True):
-        _checked_above_zero(name, side)
+        if refused := [value for epochs in side for value in epochs if value <= 0]:
+            raise UsageError(f"Throughputs of the {name} must be above 0 and finite, got {refused[0]}.")
     return _interval(*sides, _checked_resamples(resamples), seed, True)
 
 
@@ -116,13 +116,12 @@ def difference_interval(
     return _interval(*sides, _checked_resamples(resamples), seed, False)
 
 
-def typical_interval(side: Sequence[Sequence[float]], *, resamples: int = _RESAMPLES, seed: int = 0) -> Estimate:
-    """The typical value of one side's runs and its 95% interval, made as `speedup_interval` makes that of a ratio.
+def typical_interval(runs: Sequence[Sequence[float]], *, resamples: int = _RESAMPLES, seed: int = 0) -> Estimate:
+    """A side's own throughput and its 95% interval: those of its speedup over one sample a second that never varies.
 
-    Raises `UsageError` for a side without runs, a run without values, or a value that is not above 0.
+    Raises `UsageError` as `speedup_interval` does of its candidate.
     """
-    checked = _checked_above_zero("side", _checked("side", side))
-    return _typical_interval(checked, _checked_resamples(resamples), seed)
+    return speedup_interval([[1.0]], runs, resamples=resamples, seed=seed)
 
 
 _Side = tuple[tuple[float, ...], ...]
@@ -134,12 +133,6 @@ def _checked(name: str, runs: Sequence[Sequence[float]]) -> _Side:
         raise UsageError(f"The {name} of a comparison must have a measured value in each run, got {side}.")
     if refused := [value for epochs in side for value in epochs if not math.isfinite(value)]:
         raise UsageError(f"Values of the {name} must be finite, got {refused[0]}.")
-    return side
-
-
-def _checked_above_zero(name: str, side: _Side) -> _Side:
-    if refused := [value for epochs in side for value in epochs if value <= 0]:
-        raise UsageError(f"Throughputs of the {name} must be above 0 and finite, got {refused[0]}.")
     return side
 
 
@@ -158,31 +151,18 @@ def _interval(baseline: _Side, candidate: _Side, resamples: int, seed: int, is_r
     drawn = [_resampled(side, resamples, generator) for side in (baseline, candidate)]
     spreads = [float(np.var(np.log(draws) if is_ratio else draws)) for draws in drawn]
     stretch = _stretch(spreads, [len(baseline), len(candidate)])
+    tails = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
     if is_ratio:
         ratio = _typical(candidate) / _typical(baseline)
         ratios = np.sort(drawn[1] / drawn[0]).tolist()
-        return _stretched(ratio, ratios, stretch)
+        low, high = (_log_quantile(ratios, share) for share in tails)
+        if stretch != 1:
+            low, high = (ratio * (end / ratio) ** stretch for end in (low, high))
+        return Estimate(ratio, low, high)
     difference = _typical(candidate) - _typical(baseline)
     differences = np.sort(drawn[1] - drawn[0]).tolist()
-    low, high = (difference + (quantile(differences, share) - difference) * stretch for share in _TAILS)
+    low, high = (difference + (quantile(differences, share) - difference) * stretch for share in tails)
     return Estimate(difference, low, high)
-
-
-@lru_cache(maxsize=4096)
-def _typical_interval(side: _Side, resamples: int, seed: int) -> Estimate:
-    import numpy as np
-
-    drawn = _resampled(side, resamples, np.random.default_rng(seed))
-    stretch = _stretch([float(np.var(np.log(drawn)))], [len(side)])
-    return _stretched(_typical(side), np.sort(drawn).tolist(), stretch)
-
-
-def _stretched(value: float, ordered: Sequence[float], stretch: float) -> Estimate:
-    """The percentile interval of sorted draws of a value above 0, stretched about the value on a log scale."""
-    low, high = (_log_quantile(ordered, share) for share in _TAILS)
-    if stretch != 1:
-        low, high = (value * (end / value) ** stretch for end in (low, high))
-    return Estimate(value, low, high)
 
 
 def _stretch(spreads: Sequence[float], runs: Sequence[int]) -> float:

@@ -18,7 +18,7 @@ def test_rows_say_how_much_is_over_a_plain_loop_in_sizes_of_the_data(monkeypatch
     def run_python(*words: str, folder: Path) -> Finished:
         *_, loader, data, _, device = words
         assert device == "cpu"
-        return Finished(1.0, 0, f"a remark\n{1e9 + over[loader] * DATA_BYTES[data]:.0f}\n")
+        return Finished(1.0, 0, f"a remark\n{1e9 + over[loader] * DATA_BYTES[data]:.0f}\n", 1.0)
 
     monkeypatch.setattr(resident_memory, "run_python", run_python)
     rows = resident_memory.measure(Settings(Patience(min_rounds=2, max_rounds=2), 0, False, "command"))

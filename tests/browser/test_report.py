@@ -66,16 +66,11 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> SweepPaths:
     return paths
 
 
-def table(page: Page, name: str) -> str:
-    """Where the table of a section is."""
-    return f"#{name} .table"
-
-
 def column(page: Page, name: str, heading: str) -> list[str]:
     """What the rows that are shown have in a column."""
-    headings = page.locator(f"{table(page, name)} th").all_text_contents()
+    headings = page.locator(f"#{name} .table th").all_text_contents()
     at = [each.strip() for each in headings].index(heading) + 1
-    return page.locator(f"{table(page, name)} tbody tr:not([hidden]) td:nth-child({at})").all_text_contents()
+    return page.locator(f"#{name} .table tbody tr:not([hidden]) td:nth-child({at})").all_text_contents()
 
 
 def file_rows(path: Path) -> list[list[str]]:
@@ -127,6 +122,9 @@ def test_rows_sort_as_numbers_by_the_keyboard_with_what_is_missing_last(report: 
     page.keyboard.press("Enter")
     assert heading.get_attribute("aria-sort") == "descending"
     assert [each[:6] for each in column(page, "results", "val_accuracy")] == ["0.9766", "0.9744", "0.9719", "0.8606"]
+    page.locator("#results th", has_text="loss").first.get_by_role("button").click()
+    losses = [float(each.split()[0]) for each in column(page, "results", "loss")]
+    assert losses == sorted(losses) == [0.0532, 0.05813, 0.0638, 0.3168]  # as words 0.3168 would be the first
     for direction in ("ascending", "descending"):
         page.locator("#results th", has_text="reason").get_by_role("button").click()
         assert page.locator("#results th", has_text="reason").get_attribute("aria-sort") == direction
@@ -161,7 +159,7 @@ def test_copying_works_where_the_browser_has_no_clipboard_for_pages(report: Swee
 def test_a_thousand_rows_are_filtered_sorted_and_downloaded(many: SweepPaths, visit: Visiting, tmp_path: Path) -> None:
     assert many.report.stat().st_size < 5_000_000
     seen = visit(many.report.as_uri())
-    page, place = seen.page, seen.page.locator(table(seen.page, "results"))
+    page, place = seen.page, seen.page.locator("#results .table")
     count, field = place.get_by_role("status"), place.get_by_role("searchbox")
     assert count.text_content() == "1,000 rows; the first 50 are shown"
     assert len(column(page, "results", "lr")) == 50

@@ -9,6 +9,8 @@ import pytest
 
 from runmanager.records.paths import SweepPaths
 
+from .conftest import write_sweep
+
 
 @pytest.fixture(autouse=True)
 def commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,6 +79,7 @@ def test_best_is_shown_with_doubt_command_and_weights(command: Callable, sweep: 
         (["export", "grid"], "Missing option '--to'"),
         (["table", "grid", "--pivot", "lr"], "must be ROWS:COLUMNS"),
         (["table", "grid", "--where", "lr=1"], "equality is written =="),
+        (["report", "grid", "--figures", "pdf"], "'pdf' is not one of 'svg', 'png', 'both'"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_status_2(
@@ -93,6 +96,24 @@ def test_report_is_made_anew(command: Callable, sweep: SweepPaths) -> None:
     assert done.out.startswith("outputs/grid/report.html\n")
     assert "<html" in sweep.report.read_text()
     assert sweep.results("csv").exists()
+
+
+@pytest.mark.parametrize(("given", "kinds"), [("svg", ["svg"]), ("both", ["png", "svg"])])
+def test_report_writes_its_figures_as_files(command: Callable, sweep: SweepPaths, given: str, kinds: list[str]) -> None:
+    done = command("report", "grid", "--figures", given)
+    files = sorted(path.name for path in sweep.figures.iterdir())
+    assert {f"{name}.{kind}" for name in ("throughput", "curves") for kind in kinds} <= set(files)
+    assert {name.rpartition(".")[2] for name in files} == set(kinds)
+    (line,) = [line for line in done.out.splitlines() if line.startswith("In outputs/grid/figures: ")]
+    assert sorted(line.removesuffix(".").partition(": ")[2].split(", ")) == files
+
+
+def test_report_without_a_figure_says_so(command: Callable, tmp_path: Path) -> None:
+    empty = write_sweep(tmp_path / "empty", num_epochs=0)
+    done = command("report", str(empty.root), "--figures", "png")
+    assert done.status == 0
+    assert done.out.endswith("No figures: no run has measured anything yet.\n")
+    assert not empty.figures.exists()
 
 
 def test_export_says_what_it_wrote_or_what_it_needs(command: Callable, sweep: SweepPaths, tmp_path: Path) -> None:

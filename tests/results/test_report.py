@@ -1,6 +1,7 @@
 """The page for people."""
 
 import dataclasses
+import html
 import html.parser
 import re
 
@@ -10,6 +11,7 @@ import pytest
 from runmanager.records.states import Reason, Status
 from runmanager.records.turns import Turn
 from runmanager.results.comparison import CompareOptions, compare, compare_matches
+from runmanager.results.formats import to_csv
 from runmanager.results.matching import match_sides
 from runmanager.results.reading import read_results
 from runmanager.results.report import report_page
@@ -84,6 +86,35 @@ def test_the_page_is_whole_and_asks_for_nothing(filled):
     assert "url(http" not in page
     assert checker.tags.count("svg") == 2
     assert "prefers-color-scheme: dark" in page
+
+
+def test_a_row_of_several_seeds_has_the_lines_of_its_runs(sweep, timed):
+    for seed, seconds in ((1, 3.0), (2, 2.0)):
+        for lr in (0.1, 0.2):
+            sweep.run({"lr": lr, "seed": seed}, timed([9.0, seconds]))
+    page = page_of(sweep)
+    rows = {tuple(html.unescape(text).splitlines()) for text in re.findall(r'<tr data-csv="([^"]*)"', page)}
+    stored = to_csv(result_rows(*read_results(sweep.paths))).splitlines()
+    assert {line for lines in rows for line in lines} == set(stored[1:])
+    assert sorted(len(lines) for lines in rows) == [2, 2]
+    assert f'data-header="{stored[0]}\n"' in page
+    assert "What is copied has a line for each run." in page
+    assert "--each" not in page
+
+
+def test_how_sure_the_best_is_and_which_failed_are_said_before_anything_else(filled, timed):
+    filled.run({"lr": 0.5, "device": "cpu"}, timed([9.0] + [2.0] * 9))
+    filled.run({"lr": 0.3, "device": "cpu"}, [], status=Status.KILLED, reason=Reason.SIGNAL, notes=("one note",))
+    filled.run({"lr": 0.4, "device": "cpu"}, [], status=Status.KILLED, reason=Reason.SIGNAL, notes=("one note",))
+    page = page_of(filled)
+    sure, failed, steps = (
+        page.index(words) for words in ("Next is lr=", "3 runs have no result: ", "What to do next</h2>")
+    )
+    assert sure < failed < steps
+    assert '<a href="#failures">3 runs have no result: 2 signal, 1 exception.</a>' in page
+    assert "lr=0.3,device=cpu" in page
+    assert page.count("one note") == 1  # of two runs
+    assert "and 1 more: one note" in page
 
 
 def test_what_others_wrote_is_escaped(filled):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from runmanager.errors import UsageError
-from runmanager.results.statistics import difference_interval, iqr, median, speedup_interval
+from runmanager.results.statistics import difference_interval, iqr, median, speedup_interval, typical_interval
 
 # Survival of 16 mice in days: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, table 2.1.
 TREATED = [94.0, 197.0, 16.0, 38.0, 99.0, 141.0, 23.0]
@@ -101,6 +101,17 @@ def test_swapping_the_sides_inverts_the_speedup(baseline, candidate):
     back = speedup_interval(candidate, baseline, resamples=100)
     assert forth.value * back.value == pytest.approx(1)
     assert forth.low <= forth.high
+
+
+def test_a_sides_own_interval_holds_its_median_and_what_is_drawn_of_it():
+    found = typical_interval([CONTROL], resamples=20_000)
+    generator = np.random.default_rng(7)
+    drawn = [np.median(generator.choice(CONTROL, len(CONTROL))) for _ in range(4000)]
+    assert found.value == median(CONTROL)
+    assert (found.low, found.high) == pytest.approx(np.quantile(drawn, [0.025, 0.975]), rel=0.05)
+    assert typical_interval([[3.0] * 5] * 2) == typical_interval([[3.0]])
+    with pytest.raises(UsageError, match="must be above 0"):
+        typical_interval([[1.0, 0.0]])
 
 
 def test_swapping_the_sides_inverts_the_interval():

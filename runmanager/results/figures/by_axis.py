@@ -21,8 +21,8 @@ from runmanager.results.figures.style import (
 )
 from runmanager.results.figures.words import listed, number, plain, wrapped
 from runmanager.results.pairing import frozen
-from runmanager.results.sides import label_of
-from runmanager.results.statistics import median, quantile, typical_interval
+from runmanager.results.sides import label_of, typical
+from runmanager.results.statistics import quantile, typical_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,18 +57,22 @@ class _Point:
 class _Lines:
     """The throughput along an axis, whose values are `places`; numbers are in their order.
 
-    Where `mixed` names settings, a point is the median of cells that differ in them.
+    `lines` has the cells of each line at each place. Where `mixed` names settings, these are cells that differ in them.
     """
 
     axis: str
     places: Sequence[Any]
-    points: Mapping[str, Sequence[_Point]]
+    lines: Mapping[str, Mapping[Hashable, Sequence[_Side]]]
     mixed: Sequence[str]
 
     @property
+    def name(self) -> str:
+        return setting_name(self.axis)
+
+    @property
     def reach(self) -> float:
-        """The largest point of a line over its smallest, of the line where that is most."""
-        middles = [[point.middle for point in points] for points in self.points.values()]
+        """The largest median of a line over its smallest, of the line where that is most."""
+        middles = [[middle for _, middle in self.middles(label)] for label in self.lines]
         return max((max(each) / min(each) for each in middles), default=1.0)
 
     @property
@@ -76,7 +80,35 @@ class _Lines:
         if not 2 <= len(self.places) <= _MAX_PLACES or self.reach < _WORTH:
             return False
         # A single row of words is what the figure of the runs shows as well.
-        return is_numeric(self.places) or (len(self.places) <= _MAX_WORDS and len(self.points) > 1)
+        return is_numeric(self.places) or (len(self.places) <= _MAX_WORDS and len(self.lines) > 1)
+
+    def middles(self, label: str) -> list[tuple[Any, float]]:
+        """The places that a line has, and its median there."""
+        return [(place, self._middle(sides)) for place, sides in self._sides(label)]
+
+    def points(self, label: str) -> list[_Point]:
+        """The same with whiskers: the interval of a cell, or the quartiles of several."""
+        return [self._point(place, sides) for place, sides in self._sides(label)]
+
+    def _sides(self, label: str) -> list[tuple[Any, Sequence[_Side]]]:
+        at = self.lines[label]
+        return [(place, at[frozen(place)]) for place in self.places if frozen(place) in at]
+
+    def _middle(self, sides: Sequence[_Side]) -> float:
+        if not self.mixed:
+            return _middle([run for side in sides for run in side])
+        return quantile(sorted(map(_middle, sides)), 0.5)
+
+    def _point(self, place: Any, sides: Sequence[_Side]) -> _Point:
+        middle = self._middle(sides)
+        if self.mixed:
+            of_cells = sorted(map(_middle, sides))
+            return _Point(place, quantile(of_cells, 0.25), middle, quantile(of_cells, 0.75))
+        rates = [run for side in sides for run in side]
+        if sum(map(len, rates)) < _MIN_EPOCHS:
+            return _Point(place, middle, middle, middle)
+        found = typical_interval(rates)
+        return _Point(place, min(found.low, middle), middle, max(found.high, middle))
 
 
 def throughput_by_axis(runs: Mapping[str, StoredRun], results: Table) -> list[Drawn]:
@@ -85,7 +117,7 @@ def throughput_by_axis(runs: Mapping[str, StoredRun], results: Table) -> list[Dr
     measured = [(cell, side) for cell in cells_of(results) if (side := _side(cell, runs))]
     found = [_lines(axis, names, measured) for axis in names if axis != "device"]
     found = sorted((lines for lines in found if lines.has_something_to_show), key=lambda lines: -lines.reach)
-    by_name = {f"throughput-by-{_stem(setting_name(lines.axis))}": lines for lines in found}
+    by_name = {f"throughput-by-{_stem(lines.name)}": lines for lines in found}
     return [_figure(name, lines) for name, lines in list(by_name.items())[:_MAX_FIGURES]]
 
 
@@ -110,42 +142,22 @@ def _lines(axis: str, names: Sequence[str], measured: Sequence[tuple[GridCell, _
         mixed = [name for name in telling if name != "device"]
         telling = [name for name in telling if name == "device"]
     values: dict[Hashable, Any] = {}
-    sides: dict[str, dict[Hashable, list[_Side]]] = {}
+    lines: dict[str, dict[Hashable, list[_Side]]] = {}
     for cell, side in measured:
-        if (value := cell.value(axis)) is not None:
-            values.setdefault(frozen(value), value)
-            sides.setdefault(_label(cell, telling), {}).setdefault(frozen(value), []).append(side)
-    places = sorted(values.values()) if is_numeric(list(values.values())) else list(values.values())
-    point_of = _point_over_cells if mixed else _point_of_cell
-    points = {
-        label: [point_of(place, at[frozen(place)]) for place in places if frozen(place) in at]
-        for label, at in sides.items()
-    }
-    return _Lines(axis, places, points, mixed)
+        if cell.has(axis):
+            key = frozen(cell.value(axis))
+            values.setdefault(key, cell.value(axis))
+            lines.setdefault(_label(cell, telling), {}).setdefault(key, []).append(side)
+    places = list(values.values())
+    return _Lines(axis, sorted(places) if is_numeric(places) else places, lines, mixed)
 
 
 def _label(cell: GridCell, names: Sequence[str]) -> str:
-    return ", ".join(label_of(name, cell.value(name)) for name in names if cell.value(name) is not None)
-
-
-def _point_of_cell(place: Any, sides: Sequence[_Side]) -> _Point:
-    """With a 95% interval, where there are epochs enough."""
-    rates = [run for side in sides for run in side]
-    if sum(map(len, rates)) < _MIN_EPOCHS:
-        middle = _middle(rates)
-        return _Point(place, middle, middle, middle)
-    found = typical_interval(rates)
-    return _Point(place, min(found.low, found.value), found.value, max(found.high, found.value))
-
-
-def _point_over_cells(place: Any, sides: Sequence[_Side]) -> _Point:
-    """With the quartiles of the cells."""
-    low, middle, high = (quantile(sorted(map(_middle, sides)), share) for share in (0.25, 0.5, 0.75))
-    return _Point(place, low, middle, high)
+    return ", ".join(label_of(name, cell.value(name)) for name in names if cell.has(name))
 
 
 def _middle(side: _Side) -> float:
-    found = median([value for run in side if (value := median(run)) is not None])
+    found = typical(side)
     assert found is not None  # a side without a measured epoch is none
     return found
 
@@ -160,28 +172,29 @@ def _figure(name: str, lines: _Lines) -> Drawn:
             "interval; of a single run the interval knows only the noise between epochs. Points of fewer than "
             f"{_MIN_EPOCHS} measured epochs have none."
         )
-    caption = f"Throughput by {setting_name(lines.axis)}. {how} Seeds are taken together."
-    return Drawn(name, f"Throughput by {setting_name(lines.axis)}", caption, _said(lines), partial(_draw, lines))
+    caption = f"Throughput by {lines.name}. {how} Seeds are taken together."
+    return Drawn(name, f"Throughput by {lines.name}", caption, _said(lines), partial(_draw, lines))
 
 
 def _said(lines: _Lines) -> str:
     said = []
-    for label, points in lines.points.items():
-        first, last = points[0], points[-1]
-        ends = f"{number(first.middle)} samples per second at {setting_name(lines.axis)}={as_given(first.at)}"
-        if len(points) > 1:
-            best = max(points, key=lambda point: point.middle)
-            ends += f", {number(last.middle)} at {as_given(last.at)}"
-            ends += f", most at {as_given(best.at)} ({number(best.middle)})" if best not in (first, last) else ""
+    for label in lines.lines:
+        middles = lines.middles(label)
+        (first, at_first), (last, at_last) = middles[0], middles[-1]
+        best, at_best = max(middles, key=lambda each: each[1])
+        ends = f"{number(at_first)} samples per second at {lines.name}={as_given(first)}"
+        ends += f", {number(at_last)} at {as_given(last)}" if len(middles) > 1 else ""
+        ends += f", most at {as_given(best)} ({number(at_best)})" if best not in (first, last) else ""
         said.append(f"{label}: {ends}" if label else ends)
     return f"{'; '.join(said)}."
 
 
 def _draw(lines: _Lines) -> "Figure":
-    labels = [wrapped(label) for label in lines.points]
+    labels = [wrapped(label) for label in lines.lines]
+    of_lines = [lines.points(label) for label in lines.lines]
     figure, axes = new_figure(height=3.3, legend=labels)
     joined = is_numeric(lines.places)
-    for at, (points, label) in enumerate(zip(lines.points.values(), labels, strict=True)):
+    for at, (points, label) in enumerate(zip(of_lines, labels, strict=True)):
         shift = 0.0 if joined else (at - (len(labels) - 1) / 2) * _DODGE
         xs = [point.at if joined else lines.places.index(point.at) + shift for point in points]
         whiskers = [[point.middle - point.low for point in points], [point.high - point.middle for point in points]]
@@ -196,8 +209,8 @@ def _draw(lines: _Lines) -> "Figure":
             label=label,
         )
     _set_places(axes, lines.places)
-    _set_rates(axes, [point for points in lines.points.values() for point in points])
-    axes.set_xlabel(plain(setting_name(lines.axis)))
+    _set_rates(axes, [point for points in of_lines for point in points])
+    axes.set_xlabel(plain(lines.name))
     if any(labels):
         legend_below(figure)
     return figure
@@ -206,6 +219,7 @@ def _draw(lines: _Lines) -> "Figure":
 def _set_places(axes: "Axes", places: Sequence[Any]) -> None:
     if not is_numeric(places):
         ticks_at(axes, "x", range(len(places)), [wrapped(as_given(place), 12) for place in places])
+        axes.set_xlim(-0.5, len(places) - 0.5)
         return
     numbers(axes, "x", log=evenly_spaced_logs(places))
     if len(places) <= _MAX_TICKS:

@@ -1,14 +1,15 @@
 """The grid that a sweep's figures show: the settings that vary, and the runs of each cell with its seeds together."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from runmanager.records.states import Status
-from runmanager.results.columns import Table
-from runmanager.results.figures.words import row_label
+from runmanager.results.columns import NULLS, Table
 from runmanager.results.pairing import SEED
 from runmanager.results.seeds import seed_groups
+from runmanager.results.sentences import told_settings
 
 __all__ = ["GridCell", "cells_of", "is_numeric", "varying_of"]
 
@@ -25,6 +26,15 @@ class GridCell:
         """Those of runs that finished."""
         return [row for row in self.rows if row["status"] == Status.FINISHED]
 
+    def mean(self, column: str) -> float | None:
+        """Of a measured column, over the finished runs that have it."""
+        known = [row[column] for row in self.finished if row[column] is not None]
+        return math.fsum(known) / len(known) if known else None
+
+    def has(self, setting: str) -> bool:
+        """Whether its runs have the setting, if it is set to nothing."""
+        return self.rows[0][setting] is not None or setting in self.rows[0][NULLS]
+
     def value(self, setting: str) -> Any:
         """What all its runs have of a setting."""
         return self.rows[0][setting]
@@ -37,9 +47,17 @@ def varying_of(results: Table) -> list[str]:
 
 def cells_of(results: Table) -> list[GridCell]:
     """All cells, in the order of their first rows."""
-    return [GridCell(row_label(rows[0], results, without=(SEED,)), rows) for rows in seed_groups(results)]
+    return [GridCell(_label(rows, results), rows) for rows in seed_groups(results)]
+
+
+def _label(rows: Sequence[Mapping[str, Any]], results: Table) -> str:
+    """What tells a cell from the others; one without others is known by its run, or by how many seeds it has."""
+    settings = told_settings(rows[0], results, without=(SEED,))
+    return settings or (str(rows[0]["run"]) if len(rows) == 1 else f"{len(rows)} seeds")
 
 
 def is_numeric(values: Sequence[Any]) -> bool:
-    """Whether all of these are numbers."""
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    """Whether all of these are numbers that have a place on an axis."""
+    return all(
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in values
+    )

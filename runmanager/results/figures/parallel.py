@@ -49,12 +49,8 @@ class _Scale:
         return self.places[frozen(value)]
 
 
-@dataclass(frozen=True)
-class _Line:
-    """A cell's places on each axis, its outcome's last."""
-
-    label: str
-    places: Sequence[float]
+_Line = list[float]
+"""A cell's places on each axis, its outcome's last."""
 
 
 def parallel_figure(results: Table) -> list[Drawn]:
@@ -87,8 +83,7 @@ def _outcomes(results: Table) -> list[str]:
 
 def _means(cell: GridCell, outcomes: Sequence[str]) -> list[float] | None:
     """The means over its finished runs; None where one of the outcomes is missing."""
-    known = [[row[name] for row in cell.finished if row[name] is not None] for name in outcomes]
-    means = [math.fsum(values) / len(values) for values in known if values]
+    means = [mean for name in outcomes if (mean := cell.mean(name)) is not None]
     return means if len(means) == len(outcomes) and all(map(math.isfinite, means)) else None
 
 
@@ -126,11 +121,12 @@ def _positions(ordered: Sequence[float], *, log: bool) -> list[float]:
 def _line(cell: GridCell, means: Sequence[float], scales: Sequence[_Scale]) -> _Line:
     of_outcomes = [scale.place(mean) for scale, mean in zip(scales[-len(means) :], means, strict=True)]
     settings = [scale.place(cell.value(scale.name)) for scale in scales[: -len(means)]]
-    return _Line(cell.label, [*(at + _SPREAD * of_outcomes[-1] for at in settings), *of_outcomes])
+    return [*(at + _SPREAD * of_outcomes[-1] for at in settings), *of_outcomes]
 
 
 def _caption(settings: Sequence[str], outcomes: Sequence[str], num_cells: int, num_all: int) -> str:
-    without = f" {num_all - num_cells} cells without a result are left out." if num_all > num_cells else ""
+    lost = num_all - num_cells
+    without = f" Left out: {lost} cell{'' if lost == 1 else 's'} without a result." if lost else ""
     hidden = f" Of {len(settings)} settings the first {_MAX_SETTINGS}." if len(settings) > _MAX_SETTINGS else ""
     shown = some_of(num_cells, _MAX_LINES, " of the outcome")
     ends = listed([name.replace("_", " ") for name in outcomes])
@@ -177,7 +173,7 @@ def _draw_lines(axes: "Axes", lines: Sequence[_Line]) -> None:
     colours = shades()
     gap = (math.nan,)
     for shade, colour in enumerate(colours):
-        chosen = [line.places for line in lines if _shade(line.places[-1], len(colours)) == shade]
+        chosen = [line for line in lines if _shade(line[-1], len(colours)) == shade]
         xs = list(itertools.chain.from_iterable((*range(len(each)), *gap) for each in chosen))
         ys = list(itertools.chain.from_iterable((*each, *gap) for each in chosen))
         if chosen:

@@ -1,14 +1,15 @@
 """The phases of a measured epoch: where each cell's wall time goes."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runmanager.records.run import PHASES
-from runmanager.records.states import Status
 from runmanager.results.columns import PHASE_COLUMNS, Table
 from runmanager.results.figures.drawn import Drawn
+from runmanager.results.figures.grid import GridCell, cells_of
 from runmanager.results.figures.style import (
     GREY,
     MAX_ROWS,
@@ -19,8 +20,7 @@ from runmanager.results.figures.style import (
     look,
     numbers,
 )
-from runmanager.results.figures.words import evenly, listed, number, row_label, some_of
-from runmanager.results.seeds import SEEDS, collapse_seeds
+from runmanager.results.figures.words import evenly, listed, number, some_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,14 +47,14 @@ class _Bar:
 
 def phases_figure(results: Table) -> list[Drawn]:
     """A bar for each finished cell with measured phases, in the order of the table; none where there is none."""
-    collapsed = collapse_seeds(results)
-    rows = [row for row in collapsed.rows if row["status"] == Status.FINISHED or row.get(SEEDS)]
-    bars = [bar for row in rows if (bar := _bar(row, collapsed)) is not None]
+    cells = [cell for cell in cells_of(results) if cell.mean("wall_seconds")]
+    cells.sort(key=lambda cell: cell.mean("epoch_seconds") or math.inf)
+    bars = [bar for cell in cells if (bar := _bar(cell)) is not None]
     if not bars:
         return []
     shown = evenly(bars, MAX_ROWS)
     in_shares = log_worth_it(min(bar.total for bar in shown), max(bar.total for bar in shown))
-    of_seeds = ", means over seeds" if SEEDS in collapsed.columns else ""
+    of_seeds = ", means over seeds" if any(len(cell.rows) > 1 for cell in cells) else ""
     shares = " Bars are shares, as the epochs differ too much in length; the seconds stand beside the labels."
     caption = (
         f"Where an epoch's time goes{some_of(len(bars), MAX_ROWS)}: medians over measured epochs"
@@ -64,18 +64,14 @@ def phases_figure(results: Table) -> list[Drawn]:
     return [Drawn("phases", "Phases of an epoch", caption, _said(shown), drawing)]
 
 
-def _bar(row: Mapping[str, Any], table: Table) -> _Bar | None:
-    seconds = {
-        phase: float(row[column])
-        for phase, column in zip(PHASES, PHASE_COLUMNS, strict=True)
-        if row[column] is not None
-    }
-    if not seconds:
-        return None
-    rest = (row["wall_seconds"] or 0.0) - sum(seconds.values())
-    if len(seconds) < len(PHASES) and rest > _LEAST_REST * row["wall_seconds"]:
+def _bar(cell: GridCell) -> _Bar | None:
+    means = {phase: cell.mean(column) for phase, column in zip(PHASES, PHASE_COLUMNS, strict=True)}
+    seconds = {phase: mean for phase, mean in means.items() if mean is not None}
+    wall_seconds = cell.mean("wall_seconds") or 0.0
+    rest = wall_seconds - sum(seconds.values())
+    if 0 < len(seconds) < len(PHASES) and rest > _LEAST_REST * wall_seconds:
         seconds[_REST] = rest
-    return _Bar(row_label(row, table), seconds) if sum(seconds.values()) > 0 else None
+    return _Bar(cell.label, seconds) if sum(seconds.values()) > 0 else None
 
 
 def _unmeasured(bars: Sequence[_Bar]) -> str:

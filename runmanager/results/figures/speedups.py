@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from runmanager.results.columns import Table, effect_of
 from runmanager.results.figures.drawn import Drawn
 from runmanager.results.figures.style import GREY, MAX_ROWS, figure_of_rows, legend_below, look, numbers
-from runmanager.results.figures.words import evenly, number, row_label, some_of, wrapped
+from runmanager.results.figures.words import evenly, number, some_of, wrapped
 from runmanager.results.judging import DIFFERENT
+from runmanager.results.sentences import told_settings
 from runmanager.results.sides import label_of
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def speedups_figure(comparison: Table) -> list[Drawn]:
 
 def _label(row: Mapping[str, Any], comparison: Table) -> str:
     """What tells a pair from the others: its settings, and its sides where they are not the same throughout."""
-    settings = row_label(row, comparison)
+    settings = told_settings(row, comparison)
     if settings and len(set(map(_sides, comparison.rows))) == 1:
         return settings
     candidate, baseline = _sides(row)

@@ -1,13 +1,10 @@
-"""The words in a figure: what tells a row from the others, in lines that leave room for what they stand beside."""
+"""The words in a figure, in lines that leave room for what they stand beside."""
 
 import re
 import textwrap
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
-
-from runmanager.results.columns import Table
-from runmanager.results.sentences import told_settings
 
 __all__ = [
     "evenly",
@@ -17,7 +14,7 @@ __all__ = [
     "number",
     "numbered",
     "plain",
-    "row_label",
+    "readable",
     "shortened",
     "some_of",
     "wrapped",
@@ -29,18 +26,17 @@ _LINE_CHARACTERS = 30  # less than half the width
 _LABEL_CHARACTERS = 150
 
 
-def row_label(row: Mapping[str, Any], table: Table, *, without: Collection[str] = ()) -> str:
-    """The settings that tell a row of a table from the others; its run's name, where none does."""
-    return told_settings(row, table, without=without) or str(row.get("run", ""))
+def readable(text: str) -> str:
+    """Text without control characters, which no XML may have."""
+    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(each) in ("Cc", "Cs") else each for each in text)
 
 
 def plain(text: str) -> str:
-    """Text that any figure can hold: without control characters, which no XML may have, and of bounded length.
+    """Readable text of bounded length, for a figure.
 
     A label that begins with an underscore would be hidden by matplotlib, so a space goes before it.
     """
-    kept = "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(each) in ("Cc", "Cs") else each for each in text)
-    kept = shortened(kept, _LABEL_CHARACTERS)
+    kept = shortened(readable(text), _LABEL_CHARACTERS)
     return f" {kept}" if kept.startswith("_") else kept
 
 
@@ -69,8 +65,13 @@ def name_lines(name: str, characters: int) -> str:
 
 
 def few_of(count: int, most: int, which: str, how: str = "shown") -> str:
-    """` (the 40 fastest of 45 shown)`; nothing where all are."""
+    """` (the 24 fastest of 45 shown)`; nothing where all are."""
     return f" (the {most} {which} of {count} {how})" if count > most else ""
+
+
+def some_of(count: int, most: int, along: str = "") -> str:
+    """` (24 of 80, at even steps)`; nothing where all are shown."""
+    return f" ({most} of {count}, at even steps{along})" if count > most else ""
 
 
 def evenly(ordered: Sequence[_T], most: int) -> Sequence[_T]:
@@ -84,11 +85,6 @@ def number(value: float) -> str:
     """Three digits, for a description."""
     rounded = float(f"{value:.3g}")
     return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:g}"
-
-
-def some_of(count: int, most: int, along: str = "") -> str:
-    """` (24 of 80, at even steps)`; nothing where all are shown."""
-    return f" ({most} of {count}, at even steps{along})" if count > most else ""
 
 
 def listed(names: Sequence[str]) -> str:
