@@ -15,6 +15,7 @@ from werkzeug.test import Client
 from runmanager import RunManager
 from runmanager.errors import RecordError
 from runmanager.records.paths import SweepPaths
+from runmanager.records.store import run_names
 from runmanager.records.sweep import plan_cell, write_cells
 from runmanager.tracking.hparams import METRICS
 from runmanager.tracking.served import ServedRuns
@@ -111,6 +112,14 @@ def test_every_axis_and_metric_is_a_column_that_sorts(sweep: SweepPaths, served:
     assert board.sorted_by("amp") == [False, False, True]
     assert board.sorted_by("chunk") == ["100", "20", "auto"]
     assert board.sorted_by("betas") == ["[0.8, 0.9]", "[0.8, 0.9]", "[0.9, 0.999]"]
+
+
+def test_a_plain_tensorboard_on_the_runs_shows_all_settings_and_tags(sweep: SweepPaths) -> None:
+    begin(sweep, {"lr": 0.1}, {"width": 8})
+    board = Board(sweep.runs)
+    assert board.load() == run_names(sweep)
+    assert set(board.hparams()) == {"lr", "width", "device"}
+    assert {"train/loss", "val/loss", "time/epoch_seconds", "time/eval_seconds"} <= set(board.metrics())
 
 
 def test_runs_have_short_names_and_no_copy(sweep: SweepPaths, served: ServedRuns) -> None:
