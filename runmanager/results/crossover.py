@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 NUM_PARAMETERS = "num_parameters"
-_MOST_UNASKED = 20  # pairs of curves along an axis: nobody reads more lines, and each costs milliseconds
+_MOST_UNASKED = 6  # pairs of curves along an axis: nobody reads more lines, and each costs tens of milliseconds
 
 
 @dataclass(frozen=True)

@@ -164,13 +164,13 @@ def test_unasked_only_what_says_something(towers, contents, timed):
 def test_unasked_a_large_grid_is_looked_at_in_part(contents, timed):
     sizes = [
         ({"device": device, "batch_size": size, "lr": lr}, timed([9.0] + [seconds] * 5), {})
-        for lr in range(1, 23)
+        for lr in range(1, 9)
         for size, cuda in ((10, 4.0), (1000, 0.5))
         for device, seconds in (("cpu", 1.0), ("cuda", cuda))
     ]
     matches = match_sides(contents(*sizes), None, OPTIONS)
-    assert [each.settings["lr"] for each in crossovers_worth_saying(matches, OPTIONS)] == list(range(1, 21))
-    assert len(crossing_answers(matches, "batch_size", OPTIONS)) == 22
+    assert [each.settings["lr"] for each in crossovers_worth_saying(matches, OPTIONS)] == list(range(1, 7))
+    assert len(crossing_answers(matches, "batch_size", OPTIONS)) == 8
 
 
 def test_the_report_and_the_markdown_have_the_line_and_the_figure(sweep, tower):
