@@ -91,7 +91,8 @@ def _surer(results: Table, comparison: Table, known: Mapping[str, Any]) -> list[
 def _to_compare(results: Table, comparison: Table, sweep: str) -> list[str]:
     """What can be compared where the devices cannot."""
     varying = [setting_name(name) for name in results.settings if name in results.shown and name != SEED]
-    if comparison.rows or not varying:
+    finished = [row for row in results.rows if row["status"] == Status.FINISHED]
+    if comparison.rows or not varying or len(finished) < 2:
         return []
     return [f"`runmanager compare {sweep} --axis {varying[-1]}` compares what varies."]
 
@@ -104,8 +105,8 @@ def _at_the_edge(results: Table) -> list[str]:
     metric, best, results = found
     steps = []
     for name in results.settings:
-        values = {row[name] for row in results.rows}
-        if len(values) < _LEAST_VALUES or setting_name(name) in _SPEED_ONLY or not all(map(_is_number, values)):
+        values = [row[name] for row in results.rows]
+        if setting_name(name) in _SPEED_ONLY or not all(map(_is_number, values)) or len(set(values)) < _LEAST_VALUES:
             continue
         if best[name] in (min(values), max(values)):
             end, beyond = ("largest", "larger") if best[name] == max(values) else ("smallest", "smaller")
