@@ -40,9 +40,9 @@ def next_steps(
         *_surer(results, comparison, known),
         *causes,
         *_at_the_edge(results),
-        *_to_compare(results, comparison, shlex.quote(sweep)),
     ]
     if sum(row["status"] == Status.FINISHED for row in results.rows) > 1:
+        steps += _to_compare(results, comparison, shlex.quote(sweep))
         steps.append(f"`runmanager best {shlex.quote(sweep)}` gives the command that makes the best cell again.")
     return steps
 
@@ -91,7 +91,8 @@ def _surer(results: Table, comparison: Table, known: Mapping[str, Any]) -> list[
 def _to_compare(results: Table, comparison: Table, sweep: str) -> list[str]:
     """What can be compared where the devices cannot."""
     varying = [setting_name(name) for name in results.settings if name in results.shown and name != SEED]
-    if comparison.rows or not varying:
+    finished = [row for row in results.rows if row["status"] == Status.FINISHED]
+    if comparison.rows or not varying or len(finished) < 2:
         return []
     return [f"`runmanager compare {sweep} --axis {varying[-1]}` compares what varies."]
 

@@ -83,3 +83,8 @@ def test_beyond_the_best_end_of_an_axis_there_may_be_better(steps, counts, said)
     ]
     found = [line for line in steps(*runs) if line.startswith("Try")]
     assert found == ([] if said is None else [f"Try a {said}."])
+
+
+def test_an_axis_of_lists_has_no_end(steps):
+    runs = [({"betas": [beta, 0.99], "num_workers": 0}, 2, {}) for beta in (0.7, 0.8, 0.9)]
+    assert not [line for line in steps(*runs) if line.startswith("Try")]

@@ -55,7 +55,7 @@ class _Point:
 
 @dataclass(frozen=True)
 class _Lines:
-    """The throughput along an axis, whose values are `places`; numbers are in their order.
+    """The throughput along an axis, whose values are `places`, in their order.
 
     `lines` has the cells of each line at each place. Where `mixed` names settings, these are cells that differ in them.
     """
@@ -149,7 +149,8 @@ def _lines(axis: str, names: Sequence[str], measured: Sequence[tuple[GridCell, _
             values.setdefault(key, cell.value(axis))
             lines.setdefault(_label(cell, telling), {}).setdefault(key, []).append(side)
     places = list(values.values())
-    return _Lines(axis, sorted(places) if is_numeric(places) else places, lines, mixed)
+    places.sort(key=None if is_numeric(places) else as_given)
+    return _Lines(axis, places, lines, mixed)
 
 
 def _label(cell: GridCell, names: Sequence[str]) -> str:
