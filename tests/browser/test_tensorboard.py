@@ -74,8 +74,9 @@ def address(chromium: object, sweep: Path) -> Iterator[str]:
                 assert time.monotonic() < until
             yield found[0]
         finally:
+            process.terminate()
+            process.wait(LIMIT_SECONDS)
             end.cancel()
-            process.kill()
 
 
 def is_loaded(address: str) -> bool:
