@@ -41,9 +41,9 @@ def next_steps(
         *_surer(results, comparison, known),
         *causes,
         *_at_the_edge(results),
-        *_to_compare(results, comparison, shlex.quote(sweep)),
     ]
     if sum(row["status"] == Status.FINISHED for row in results.rows) > 1:
+        steps += _to_compare(results, comparison, shlex.quote(sweep))
         steps.append(f"`runmanager best {shlex.quote(sweep)}` gives the command that makes the best cell again.")
     return steps
 

@@ -13,15 +13,14 @@
 | `weights/<parameter>`, `gradients/<parameter>` | histogram | every epoch, where asked for: of 100 parameters, of 65,536 values each at most |
 | `config/text_summary` | text | once: the settings |
 | `_hparams_/session_start_info`, `_hparams_/session_end_info` | HParams | at the start, at the true end |
+| `custom_scalars__config__` | layout | once: the charts of the Custom Scalars tab |
 """  # noqa: E501  # a table's row is one line
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary, SummaryMetadata
-from tensorboard.plugins.hparams.api_pb2 import Status as SessionStatus
-from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo
+from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
 from torch.utils.tensorboard import summary as protos
 
 from runmanager.records.run import PHASES, EpochRecord, RunRecord
@@ -29,6 +28,8 @@ from runmanager.tracking.events import EventWriter
 from runmanager.tracking.first_batch import images_of, sample_of
 from runmanager.tracking.graph import trace_graph
 from runmanager.tracking.histograms import Histogram, histograms_of, left_out
+from runmanager.tracking.hparams import session_end, session_start
+from runmanager.tracking.layout import scalar_layout
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart
 
@@ -50,7 +51,9 @@ class TensorBoardSink:
         self._writer = EventWriter(start.paths.root, existing)
         if existing is not None:
             return ()  # gone on with: its start stands in the file already
-        self._writer.summary(_session_start(start.record.settings))
+        # No experiment here: TensorBoard then takes the union of all runs' settings. ServedRuns declares one for all.
+        self._writer.summary(session_start(start.record.settings))
+        self._writer.summary(scalar_layout())
         self._writer.summary(protos.text("config", _as_markdown(start.record.settings)), 0)
         notes: list[str] = []
         if self._options.images:
@@ -70,7 +73,7 @@ class TensorBoardSink:
 
     def end(self, record: RunRecord) -> None:
         assert self._writer is not None
-        self._writer.summary(_session_end(succeeded=record.status.is_success))
+        self._writer.summary(session_end(succeeded=record.status.is_success))
         self._writer.close()
         self._writer = None
 
@@ -135,24 +138,6 @@ def epoch_scalars(record: EpochRecord, learning_rate: float | None) -> dict[str,
         "optim/lr": learning_rate,
     }
     return {tag: value for tag, value in values.items() if value is not None}
-
-
-def _session_start(settings: Mapping[str, Any]) -> Summary:
-    # No Experiment is declared: TensorBoard then takes the union of all runs' settings and scalar tags.
-    plain = {
-        name: value if isinstance(value, bool | int | float | str) else str(value) for name, value in settings.items()
-    }
-    _experiment, start, _end = protos.hparams(plain, {})
-    return start
-
-
-def _session_end(*, succeeded: bool) -> Summary:
-    status = SessionStatus.Value("STATUS_SUCCESS" if succeeded else "STATUS_FAILURE")
-    data = HParamsPluginData(session_end_info=SessionEndInfo(status=status), version=0)
-    metadata = SummaryMetadata(
-        plugin_data=SummaryMetadata.PluginData(plugin_name="hparams", content=data.SerializeToString())
-    )
-    return Summary(value=[Summary.Value(tag="_hparams_/session_end_info", metadata=metadata)])
 
 
 def _as_markdown(settings: Mapping[str, Any]) -> str:
