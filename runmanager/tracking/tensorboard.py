@@ -9,7 +9,7 @@
 | `optim/lr` | scalar | every epoch, where the optimiser is known |
 | `step/loss` | scalar | every `log_every` steps, step = optimiser step |
 | `images` | image | once: at most 64 images of a first batch, of 64 pixels on a side at most |
-| graph | graph | once: of the model on one sample |
+| graph | graph | once: what the model does with one sample, in the boxes of its modules, of 5,000 operations at most |
 | `weights/<parameter>`, `gradients/<parameter>` | histogram | every epoch, where asked for: of 100 parameters, of 65,536 values each at most |
 | `config/text_summary` | text | once: the settings |
 | `_hparams_/session_start_info`, `_hparams_/session_end_info` | HParams | at the start, at the true end |
@@ -26,9 +26,10 @@ from torch.utils.tensorboard import summary as protos
 
 from runmanager.records.run import PHASES, EpochRecord, RunRecord
 from runmanager.tracking.events import EventWriter
-from runmanager.tracking.first_batch import images_of, sample_of
-from runmanager.tracking.graph import trace_graph
+from runmanager.tracking.first_batch import images_of
+from runmanager.tracking.graph import draw_graph
 from runmanager.tracking.histograms import Histogram, histograms_of, left_out
+from runmanager.tracking.network_call import call_of
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart
 
@@ -38,7 +39,7 @@ _MAX_IMAGES = 64
 
 
 class TensorBoardSink:
-    """Writes the tags above; flushed every epoch. A model that cannot be traced is a note, not an error."""
+    """Writes the tags above; flushed every epoch. A model that cannot be drawn is a note, not an error."""
 
     def __init__(self, options: TensorBoardOptions | None = None) -> None:
         self._options = options or TensorBoardOptions()
@@ -83,16 +84,17 @@ class TensorBoardSink:
         return ()
 
     def _add_graph(self, start: RunStart) -> Sequence[str]:
-        sample = None if start.first_batch is None else sample_of(start.first_batch)
-        if sample is None:
-            return ["no graph: the loader gave no batch whose first part is a tensor"]
+        call = None if start.first_batch is None else call_of(start.network, start.first_batch)
+        if call is None:
+            return ["no graph: the loader gave no batch with tensors for the model"]
         assert self._writer is not None
         try:
-            self._writer.graph(*trace_graph(start.network, sample.to(start.device)))
-        except Exception as error:  # any model may fail to trace, in any way; the run must not
+            drawn = draw_graph(start.network, call, device=start.device)
+        except Exception as error:  # any model may fail, in any way; the run must not
             first = (str(error).strip().splitlines() or [""])[0]
-            return [f"no graph: the model could not be traced ({type(error).__name__}: {first})"]
-        return ()
+            return [f"no graph: the model could not be followed ({type(error).__name__}: {first})"]
+        self._writer.graph(drawn.graph)
+        return drawn.notes
 
     def _add_histograms(self, epoch: int, network: torch.nn.Module) -> Sequence[str]:
         assert self._writer is not None
