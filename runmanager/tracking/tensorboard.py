@@ -11,6 +11,7 @@
 | `images` | image | once: at most 64 images of a first batch, of 64 pixels on a side at most |
 | graph | graph | once: what the model does with one sample, in the boxes of its modules, of 5,000 operations at most |
 | `weights/<parameter>`, `gradients/<parameter>` | histogram | every epoch, where asked for: of 100 parameters, of 65,536 values each at most |
+| `predictions`, `confusion_matrix` | image | the last evaluation, at the end of a run that finished; and of epochs 1, 2, 4, 8 … that took ten seconds or more |
 | `config/text_summary` | text | once: the settings |
 | `_hparams_/session_start_info`, `_hparams_/session_end_info` | HParams | at the start, at the true end |
 """  # noqa: E501  # a table's row is one line
@@ -25,6 +26,7 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, Sessi
 from torch.utils.tensorboard import summary as protos
 
 from runmanager.records.run import PHASES, EpochRecord, RunRecord
+from runmanager.tracking.evaluation_pictures import EvaluationPictures
 from runmanager.tracking.events import EventWriter
 from runmanager.tracking.first_batch import images_of
 from runmanager.tracking.graph import draw_graph
@@ -43,7 +45,9 @@ class TensorBoardSink:
 
     def __init__(self, options: TensorBoardOptions | None = None) -> None:
         self._options = options or TensorBoardOptions()
+        self.looks_at_scores = self._options.predictions or self._options.confusion_matrix
         self._writer: EventWriter | None = None
+        self._pictures = EvaluationPictures(self._options)
         self._noted: set[str] = set()
 
     def begin(self, start: RunStart) -> Sequence[str]:
@@ -65,12 +69,16 @@ class TensorBoardSink:
         assert self._writer is not None
         self._writer.scalars(epoch_scalars(record, details.learning_rate), record.epoch)
         self._writer.series("step/loss", details.step_losses)
-        notes = self._add_histograms(record.epoch, details.network) if self._options.histograms else []
+        notes = list(self._add_histograms(record.epoch, details.network)) if self._options.histograms else []
+        shown, said = self._pictures.epoch(record, details.evaluation)
+        self._add_pictures(shown, record.epoch)
         self._writer.flush()
-        return notes
+        return [*notes, *said]
 
     def end(self, record: RunRecord) -> None:
         assert self._writer is not None
+        if record.status.is_success:
+            self._add_pictures(*self._pictures.at_end())
         self._writer.summary(_session_end(succeeded=record.status.is_success))
         self._writer.close()
         self._writer = None
@@ -95,6 +103,11 @@ class TensorBoardSink:
             return [f"no graph: the model could not be followed ({type(error).__name__}: {first})"]
         self._writer.graph(drawn.graph)
         return drawn.notes
+
+    def _add_pictures(self, shown: Summary, epoch: int) -> None:
+        if shown.value:
+            assert self._writer is not None
+            self._writer.summary(shown, epoch)
 
     def _add_histograms(self, epoch: int, network: torch.nn.Module) -> Sequence[str]:
         assert self._writer is not None

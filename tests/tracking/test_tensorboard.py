@@ -121,7 +121,7 @@ def test_tensorboards_own_reader_finds_the_rest(stored: StoredRun) -> None:
     tags = accumulator.Tags()
     assert set(tags["scalars"]) == SCALARS | {"step/loss"}
     assert tags["graph"] and accumulator.Graph().node
-    assert tags["images"] == ["images"]
+    assert sorted(tags["images"]) == ["confusion_matrix", "images", "predictions"]
     (image,) = accumulator.Images("images")
     assert image.step == 0 and image.width * image.height >= 20 * 8 * 8  # the first batch's 20 images, 8x8 each
     assert set(tags["histograms"]) == {f"{kind}/{name}" for kind in ("weights", "gradients") for name in PARAMETERS}
@@ -193,12 +193,16 @@ def test_at_most_64_images_are_shown(
     assert given == [64, 64]
 
 
-@pytest.mark.parametrize("part", ["images", "graph", "histograms"])
+PARTS = ("images", "graph", "histograms", "predictions", "confusion_matrix")
+
+
+@pytest.mark.parametrize("part", PARTS)
 def test_parts_can_be_left_out(tmp_path: Path, train: Body, part: str) -> None:
-    chosen = {name: name == part for name in ("images", "graph", "histograms")}
+    chosen = {name: name == part for name in PARTS}
     run = one_run(tmp_path / "sweep", train, settings={"lr": 1}, **chosen)
     tags = accumulated(run).Tags()
-    assert {name: bool(tags[name]) for name in chosen} == chosen
+    others = {name for name in ("graph", "histograms") if tags[name]}
+    assert {*tags["images"], *others} == {part}
     assert run.record.notes == ()
 
 
