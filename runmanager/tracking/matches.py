@@ -1,4 +1,4 @@
-"""The correct predictions of an epoch: marked on their device in one buffer, counted a buffer at a time."""
+"""The correct predictions of an epoch: kept or marked on their device in a buffer, counted a buffer at a time."""
 
 import torch
 
@@ -7,16 +7,23 @@ from runmanager.tracking.losses import zeros
 
 __all__ = ["MatchBuffer"]
 
-_ROOM = 1 << 16  # predictions: a byte each
+_ROOM = 1 << 16  # comparisons: a byte each
+_ROOM_FOR_SCORES = 1 << 18  # bytes: what a core's own cache holds
 
 
 class MatchBuffer:
-    """Counts predictions that are as labelled. A step costs two operations on the device; only `total` waits for it."""
+    """Counts predictions that are as labelled. A step costs two operations on the device; only `total` waits for it.
+
+    The scores of small batches are copied, and compared many steps at a time: a step of training leaves nothing in the
+    caches of what is done between two steps, which then takes several times as long.
+    """
 
     def __init__(self) -> None:
         self.num_predictions = 0
         self.num_samples = 0
-        self._buffer: torch.Tensor | None = None
+        self._kind: tuple[object, ...] = ()  # of the batches that `_kept` has places for
+        self._kept: _Kept | None = None
+        self._matches: torch.Tensor | None = None
         self._room = self._used = 0
         self._sum: torch.Tensor | None = None
 
@@ -25,44 +32,92 @@ class MatchBuffer:
 
         Raises `TensorMismatchError` when the two do not belong together.
         """
-        shape = preds.shape
-        if len(shape) < 2 or shape[:1] + shape[2:] != labels.shape:
-            raise TensorMismatchError(
-                "Predictions must be scores (batch, classes) beside labels (batch,), got shapes "
-                f"{tuple(shape)} and {tuple(labels.shape)}."
-            )
-        if preds.device != labels.device:
-            raise TensorMismatchError(
-                f"Predictions and labels must be on one device, got preds on {preds.device} and labels on "
-                f"{labels.device}; move the labels with labels.to('{preds.device}')."
-            )
-        chosen = preds.argmax(dim=1)  # of which no gradient can be taken: nothing holds on to the step's graph
-        if len(shape) > 2:
-            chosen, labels = chosen.reshape(-1), labels.reshape(-1)
-        torch.eq(chosen, labels, out=self._place(len(labels), preds.device))
-        self.num_predictions += len(labels)
-        self.num_samples += shape[0]
+        kind = (preds.shape, labels.shape, preds.dtype, labels.dtype, preds.device, labels.device)
+        if kind != self._kind:
+            _check(preds, labels)
+            self._compare_kept()
+            self._kind, self._kept = kind, _Kept(preds, labels) if _is_small(preds) else None
+        if self._kept is None:
+            self._compare(preds, labels)
+        elif self._kept.add(preds, labels):
+            self._compare_kept()
+        self.num_predictions += labels.numel()
+        self.num_samples += len(labels)
 
     def total(self) -> int | None:
         """How many were correct, None without a prediction; waits for the device."""
+        self._compare_kept()
         self._empty()
         return None if self._sum is None else int(self._sum)
+
+    def _compare_kept(self) -> None:
+        if self._kept is not None:
+            self._compare(*self._kept.taken())
+
+    def _compare(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
+        """Mark which are correct."""
+        chosen = preds.argmax(dim=1)  # of which no gradient can be taken: nothing holds on to the step's graph
+        if chosen.ndim > 1:
+            chosen, labels = chosen.reshape(-1), labels.reshape(-1)
+        torch.eq(chosen, labels, out=self._place(len(labels), preds.device))
 
     def _place(self, count: int, device: torch.device) -> torch.Tensor:
         """Room for `count` comparisons."""
         if self._used + count > self._room:
             self._empty()
-        if self._buffer is None or count > self._room:
+        if self._matches is None or count > self._room:
             self._room = max(_ROOM, count)
-            self._buffer = zeros(self._room, dtype=torch.bool, device=device)
+            self._matches = zeros(self._room, dtype=torch.bool, device=device)
         self._used += count
-        return self._buffer[self._used - count : self._used]
+        return self._matches[self._used - count : self._used]
 
     def _empty(self) -> None:
-        """Add what the buffer holds to the sum."""
+        """Add the comparisons that are marked to the sum."""
         if self._used:
-            assert self._buffer is not None
+            assert self._matches is not None
             if self._sum is None:
-                self._sum = zeros(dtype=torch.int64, device=self._buffer.device)
-            self._sum.add_(self._buffer[: self._used].sum())
+                self._sum = zeros(dtype=torch.int64, device=self._matches.device)
+            self._sum.add_(self._matches[: self._used].sum())
             self._used = 0
+
+
+class _Kept:
+    """Copies of the scores (batch, classes) and labels (batch,) of some steps, all of one kind."""
+
+    def __init__(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
+        room = _ROOM_FOR_SCORES // preds.nbytes
+        self._scores = zeros(room, *preds.shape, dtype=preds.dtype, device=preds.device)
+        self._labels = zeros(room, *labels.shape, dtype=labels.dtype, device=labels.device)
+        self._places = list(zip(self._scores.unbind(), self._labels.unbind(), strict=True))
+        self._used = 0
+
+    def add(self, preds: torch.Tensor, labels: torch.Tensor) -> bool:
+        """Take them in, as the caller may write its next ones into the same memory; whether it is full now."""
+        scores_place, labels_place = self._places[self._used]
+        scores_place.copy_(preds.detach())
+        labels_place.copy_(labels)
+        self._used += 1
+        return self._used == len(self._places)
+
+    def taken(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """What was taken in since the last time, as scores (samples, classes) and labels (samples,)."""
+        used, self._used = self._used, 0
+        return self._scores[:used].flatten(0, 1), self._labels[:used].flatten()
+
+
+def _is_small(preds: torch.Tensor) -> bool:
+    return preds.ndim == 2 and 0 < preds.nbytes <= _ROOM_FOR_SCORES // 4
+
+
+def _check(preds: torch.Tensor, labels: torch.Tensor) -> None:
+    shape = preds.shape
+    if len(shape) < 2 or shape[:1] + shape[2:] != labels.shape:
+        raise TensorMismatchError(
+            "Predictions must be scores (batch, classes) beside labels (batch,), got shapes "
+            f"{tuple(shape)} and {tuple(labels.shape)}."
+        )
+    if preds.device != labels.device:
+        raise TensorMismatchError(
+            f"Predictions and labels must be on one device, got preds on {preds.device} and labels on "
+            f"{labels.device}; move the labels with labels.to('{preds.device}')."
+        )

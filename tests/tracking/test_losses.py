@@ -6,11 +6,13 @@ import torch
 from runmanager.tracking.losses import LossBuffer
 
 
-def filled(count: int, *, log_every: int = 0, steps_before: int = 0, samples: int = 2) -> LossBuffer:
+def filled(
+    count: int, *, log_every: int = 0, steps_before: int = 0, samples: int = 2, device: str = "cpu"
+) -> LossBuffer:
     """Losses 1, 2, … of `samples` samples each."""
     losses = LossBuffer(log_every=log_every, steps_before=steps_before)
     for number in range(1, count + 1):
-        losses.add(torch.tensor(float(number)), samples)
+        losses.add(torch.tensor(float(number), device=device), samples)
     return losses
 
 
@@ -44,6 +46,14 @@ def test_asking_in_between_changes_nothing() -> None:
     assert list(losses.logged().steps) == list(losses.logged().values) == list(range(2, 401, 2))
 
 
+def test_numbers_and_tensors_may_take_turns() -> None:
+    losses = LossBuffer(log_every=1)
+    for number in range(300):
+        losses.add(float(number) if number % 3 else torch.tensor([float(number)]), 1)
+    assert losses.total() == sum(range(300))
+    assert list(losses.logged().values) == list(range(300))
+
+
 def test_a_loss_that_is_written_anew_into_the_same_tensor_was_taken_in_before() -> None:
     losses, static = LossBuffer(log_every=1), torch.zeros(())
     for number in (1.0, 2.0, 3.0):
@@ -63,7 +73,7 @@ def test_a_long_epoch_holds_one_buffer_on_the_device() -> None:
             return func(*args, **(kwargs or {}))
 
     with Counting():
-        filled(2000, log_every=1).total()
+        filled(2000, device="meta")
     assert created == [(128,), ()]
 
 
