@@ -11,6 +11,7 @@ from runmanager.tracking.drawing import (
     PAPER,
     PEN,
     TEXT,
+    WIDTH,
     Colour,
     canvas,
     font,
@@ -41,13 +42,13 @@ def draw_confusion(counts: torch.Tensor, names: Sequence[str], *, title: Sequenc
     if len(names) > MAX_CLASSES:
         raise ValueError(f"A confusion matrix must have at most {MAX_CLASSES} classes to be drawn, got {len(names)}.")
     is_numbered = len(names) <= _NUMBERED
-    cell, size = (32, TEXT) if is_numbered else (12, 9)
+    cell, size = (24, TEXT) if is_numbered else (12, 9)
     names = [shortened(name, size, _LONGEST_NAME) for name in names]
     widest = max(round(width_of(name, size)) for name in names)
     left, top = _MARGIN + LINE + widest + 6, _MARGIN + (len(title) + 1) * LINE + max(widest, size) + 10
     side = cell * len(names)
     title_width = max((round(width_of(line, TEXT)) for line in title), default=0)
-    picture, draw = canvas(max(left + side + 64, title_width + 2 * _MARGIN), top + side + _MARGIN)
+    picture, draw = canvas(max(WIDTH, left + side + 60, title_width + 2 * _MARGIN), top + side + _MARGIN)
     write_title(draw, title, (_MARGIN, _MARGIN))
     _write_names(picture, draw, names, (left, top), cell, size)
     totals = counts.sum(dim=1)

@@ -7,7 +7,7 @@ from functools import cache
 from PIL import Image, ImageDraw, ImageFont
 
 __all__ = [
-    *("INK", "LINE", "PAPER", "PEN", "TEXT", "WRONG", "Colour"),
+    *("INK", "LINE", "PAPER", "PEN", "TEXT", "WIDTH", "WRONG", "Colour"),
     *("as_png", "canvas", "font", "in_percent", "shortened", "width_of", "write_title"),
 ]
 
@@ -20,7 +20,9 @@ PEN: Colour = (110, 114, 120)
 WRONG: Colour = (190, 76, 0)
 """Vermilion, which those who see no red or no green tell from ink; never the only sign of something."""
 
-TEXT, LINE = 12, 16
+WIDTH = 350
+"""Pixels that TensorBoard's cards show as they are; they stretch or shrink all else, and text suffers."""
+TEXT, LINE = 12, 15
 """The size of text, and how far its lines are apart, in pixels."""
 
 

@@ -2,7 +2,7 @@
 
 | picture | what |
 | --- | --- |
-| `predictions` | the 16 samples whose true class was given the least probability, with class names and probabilities |
+| `predictions` | the 15 samples whose true class was given the least probability, with class names and probabilities |
 | `confusion_matrix` | the share of each true class that was taken for which, with class names; up to 100 classes |
 
 A picture takes longer to draw than an epoch of a second may spend on its tracking. So the last evaluation is drawn when
@@ -29,7 +29,7 @@ from runmanager.tracking.scores import Evaluation, Scores
 
 __all__ = ["EvaluationPictures"]
 
-_SHOWN = 16
+_SHOWN = 15
 _LONG_SECONDS = 10.0  # a picture takes some hundredths of a second, of which this is the thousandfold
 
 _log = logging.getLogger(__name__)
@@ -141,16 +141,13 @@ def _images(evaluation: Evaluation, predictions: Sequence[Prediction]) -> torch.
 def _predictions(epoch: int, scores: Scores, evaluation: Evaluation) -> Image.Image:
     chosen = least_believed(scores, _SHOWN)
     names = class_names(evaluation.loader, scores.scores.shape[1])
-    title = [
-        f"Epoch {epoch}: the {len(chosen)} samples whose true class got the least probability",
-        _account(scores),
-    ]
+    title = [f"Epoch {epoch}: the {len(chosen)} whose class got the least probability", _account(scores)]
     return draw_predictions(_images(evaluation, chosen), chosen, names, title=title)
 
 
 def _confusion_matrix(epoch: int, scores: Scores, evaluation: Evaluation) -> Image.Image:
     names = class_names(evaluation.loader, scores.scores.shape[1])
-    title = [f"Epoch {epoch}: what the samples of each class were taken for, in per cent", _account(scores)]
+    title = [f"Epoch {epoch}: what each class was taken for, in per cent", _account(scores)]
     return draw_confusion(confusion(scores), names, title=title)
 
 
@@ -159,7 +156,7 @@ def _account(scores: Scores) -> str:
     counts = confusion(scores)
     right = f"{int(counts.trace()):,} of {int(counts.sum()):,} samples right"
     left_out = scores.num_evaluated - len(scores.labels)
-    return f"{right}; {left_out:,} more were evaluated, and are not looked at here" if left_out else right
+    return f"{right}; {left_out:,} more are not looked at" if left_out else right
 
 
 _KINDS: dict[str, tuple[Callable[[Scores, Evaluation], None], Callable[[int, Scores, Evaluation], Image.Image]]] = {

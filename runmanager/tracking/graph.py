@@ -68,7 +68,9 @@ def _recorded(twin: torch.nn.Module, call: NetworkCall, device: torch.device) ->
     if any(map(torch.nn.parameter.is_lazy, twin.parameters())):
         twin(*args, **kwargs)  # to make its weights is no part of what it does
     named = [*zip(call.names, args, strict=True), *kwargs.items()]
-    names = [name for given, value in named for name in _names(given, len(list(tensors_in(value))))]
+    names = [f"input/{name}" for given, value in named for name in _names(given, len(list(tensors_in(value))))]
+    if len(names) == 1:
+        names = ["input"]  # a box of its own would hide it
     return record_pass(twin, args, kwargs, names=names, limit=MAX_OPERATIONS)
 
 

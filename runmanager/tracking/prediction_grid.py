@@ -9,6 +9,7 @@ from runmanager.tracking.drawing import (
     INK,
     LINE,
     TEXT,
+    WIDTH,
     WRONG,
     canvas,
     font,
@@ -21,9 +22,9 @@ from runmanager.tracking.predictions import Prediction
 
 __all__ = ["draw_predictions"]
 
-_COLUMNS = 4
-_IMAGE = 112  # pixels on a side
-_GAP = 16
+_COLUMNS = 3
+_GAP = 8
+_IMAGE = (WIDTH - _GAP) // _COLUMNS - _GAP  # pixels on a side
 _HEAD = 2 * LINE + _GAP
 _TILE_WIDTH, _TILE_HEIGHT = _IMAGE + _GAP, _IMAGE + 2 * LINE + _GAP
 _BADGE = 18
@@ -32,13 +33,13 @@ _BADGE = 18
 def draw_predictions(
     images: torch.Tensor, predictions: Sequence[Prediction], names: Sequence[str], *, title: Sequence[str]
 ) -> Image.Image:
-    """`images` (samples, 1 or 3, height, width), uint8 or float32 in [0, 1], four in a row.
+    """`images` (samples, 1 or 3, height, width), uint8 or float32 in [0, 1], three in a row.
 
     Below each stand its class and the predicted one, with the probability of each. A wrong one has a thick frame and a
     cross, a right one a thin frame and a tick. `names` are those of the classes, `title` the lines above.
     """
     rows = -(-len(predictions) // _COLUMNS)
-    picture, draw = canvas(_GAP + _COLUMNS * _TILE_WIDTH, _GAP + _HEAD + rows * _TILE_HEIGHT)
+    picture, draw = canvas(WIDTH, _GAP + _HEAD + rows * _TILE_HEIGHT)
     write_title(draw, title, (_GAP, _GAP))
     for number, (image, prediction) in enumerate(zip(images, predictions, strict=True)):
         left = _GAP + number % _COLUMNS * _TILE_WIDTH
@@ -64,12 +65,12 @@ def _draw_mark(draw: ImageDraw.ImageDraw, left: int, top: int, *, is_right: bool
 
 def _draw_words(draw: ImageDraw.ImageDraw, left: int, top: int, prediction: Prediction, names: Sequence[str]) -> None:
     lines = [
-        ("true", names[prediction.label], prediction.label_probability),
+        ("is", names[prediction.label], prediction.label_probability),
         ("said", names[prediction.predicted], prediction.probability),
     ]
     for number, (word, name, share) in enumerate(lines):
         tail = f" ({in_percent(share)}%)"
-        text = shortened(f"{word}: {name}", TEXT, _IMAGE - width_of(tail, TEXT)) + tail
+        text = shortened(f"{word} {name}", TEXT, _TILE_WIDTH - 2 - width_of(tail, TEXT)) + tail
         draw.text((left, top + number * LINE), text, fill=INK, font=font(TEXT))
 
 

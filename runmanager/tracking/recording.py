@@ -57,7 +57,7 @@ def record_pass(
     ]
     try:
         for name, tensor in zip(names, tensors_in((args, kwargs)), strict=True):
-            recorder.add(f"input/{name}", "input", [], [tensor])
+            recorder.add(name, "input", [], [tensor])
         with recorder:
             outputs = network(*args, **kwargs)
         recorder.add("output", "output", tensors_in(outputs), [])
