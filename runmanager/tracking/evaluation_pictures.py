@@ -51,6 +51,7 @@ class EvaluationPictures:
         """What is to be shown of this epoch, empty for nothing, and notes on what could not be drawn."""
         if evaluation is None or not self._chosen:
             return Summary(), ()
+        evaluation.scores()  # brought home now, so that the device's memory has none of it while it trains
         notes = [] if self._is_tried else self._try(evaluation)
         self._is_tried, self._last = True, (record.epoch, evaluation)
         if not _is_worth_it(record):

@@ -29,7 +29,8 @@ class Scores:
 class Evaluation:
     """Keeps the scores of the samples that an epoch was evaluated on, in the order of the loader that gave them.
 
-    A batch costs two copies on the device, and nothing waits for it but `scores`.
+    A batch costs two copies on the device, and nothing waits for it but `scores`, which is asked for when all of them
+    are there.
     """
 
     def __init__(self) -> None:
@@ -37,6 +38,7 @@ class Evaluation:
         self._scores: torch.Tensor | None = None
         self._labels: torch.Tensor | None = None
         self._num_samples = 0
+        self._at_home: Scores | None = None
 
     @property
     def loader(self) -> Iterable[Any] | None:
@@ -64,8 +66,9 @@ class Evaluation:
             self._labels[begin : begin + fitting].copy_(labels[:fitting])
 
     def scores(self) -> Scores | None:
-        """What was kept, None where nothing could be; waits for the device."""
-        if self._scores is None or self._labels is None:
-            return None
-        kept = slice(min(self._num_samples, len(self._scores)))
-        return Scores(self._scores[kept].cpu(), self._labels[kept].cpu(), self._num_samples)
+        """What was kept, None where nothing could be; waits for the device, once, and leaves nothing there."""
+        if self._at_home is None and self._scores is not None and self._labels is not None:
+            kept = slice(min(self._num_samples, len(self._scores)))
+            self._at_home = Scores(self._scores[kept].cpu(), self._labels[kept].cpu(), self._num_samples)
+            self._scores = self._labels = None
+        return self._at_home

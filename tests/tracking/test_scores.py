@@ -28,6 +28,7 @@ def test_all_that_is_evaluated_is_kept_in_its_order() -> None:
     assert torch.equal(kept.scores, torch.cat([preds for preds, _ in expected]))
     assert torch.equal(kept.labels, torch.cat([labels for _, labels in expected]))
     assert not kept.scores.requires_grad
+    assert evaluation.scores() is kept
 
 
 def test_no_more_is_kept_than_the_bound_says(monkeypatch: pytest.MonkeyPatch) -> None:
