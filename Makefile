@@ -17,7 +17,7 @@ BENCHMARKS := sweep_overhead two_workers driver_memory resident_memory tracking_
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kill test-deaths bench lint clean FORCE
+.PHONY: help demo test test-kill test-deaths bench bench-gpu lint clean FORCE
 
 help:
 	@echo "make demo    a small grid on the built-in digits, with its tables, in under a minute"
@@ -26,6 +26,7 @@ help:
 	@echo "make test-kill  200 kills of running sweeps, each gone on with; takes a quarter of an hour"
 	@echo "make test-deaths  eight ways to die under five launchers; takes half an hour"
 	@echo "make bench   every speed in docs/benchmarks.md measured anew; about 20 minutes on an idle machine"
+	@echo "make bench-gpu  checks and figures of an NVIDIA GPU, under ten minutes, into gpu-results/"
 	@echo "make clean   remove .venv and caches (never outputs/)"
 
 demo: $(STAMP)
@@ -44,6 +45,10 @@ bench: $(PEERS)
 	for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name --write || failed="$$failed $$name"; done; \
 		$(BIN)/python -m benchmarks.summary --write || failed="$$failed summary"; \
 		if [ -n "$$failed" ]; then echo "error: not measured:$$failed" >&2; exit 1; fi
+
+# On a machine where nothing can be installed: benchmarks/gpu.sh itself, which says how.
+bench-gpu: $(STAMP)
+	PYTHON=$(abspath $(BIN)/python) benchmarks/gpu.sh
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

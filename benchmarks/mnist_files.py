@@ -13,6 +13,7 @@ __all__ = ["MnistFiles", "find_or_generate"]
 
 _SIDE, _NUM_CLASSES, _COARSE = 28, 10, 7
 _NUM_TRAINING, _NUM_TEST = 60_000, 10_000
+_GENERATED, _MARK = "generated images in MNIST's format", "GENERATED"
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,9 @@ def find_or_generate(folder: Path) -> MnistFiles:
     """MNIST in the folder that RUNMANAGER_DATA names; where it is not there, images generated under `folder`."""
     named = os.environ.get("RUNMANAGER_DATA")
     if named and not missing_files(SOURCES["mnist"], Path(named)):
-        return MnistFiles(Path(named).resolve(), "MNIST")
+        return MnistFiles(Path(named).resolve(), _GENERATED if (Path(named) / _MARK).exists() else "MNIST")
     generate(folder, num_training=_NUM_TRAINING, num_test=_NUM_TEST)
-    return MnistFiles(folder, "generated images in MNIST's format")
+    return MnistFiles(folder, _GENERATED)
 
 
 def generate(folder: Path, *, num_training: int, num_test: int) -> None:
@@ -37,6 +38,7 @@ def generate(folder: Path, *, num_training: int, num_test: int) -> None:
     source = SOURCES["mnist"]
     raw = folder / source.folder
     raw.mkdir(parents=True)
+    (folder / _MARK).touch()
     drawn = np.random.default_rng(0)
     coarse = drawn.integers(0, 256, (_NUM_CLASSES, _COARSE, _COARSE))
     patterns = np.kron(coarse, np.ones((_SIDE // _COARSE, _SIDE // _COARSE))).astype(np.float32)

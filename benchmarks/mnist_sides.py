@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.our_training import CNN_ON_MNIST, FASTEST, Listener, composed, train
+from benchmarks.our_training import CNN_ON_MNIST, Listener, composed, fastest_on, train
 from benchmarks.sides import Turns
 from benchmarks.tutorial import (
     LEARNING_RATE,
@@ -52,7 +52,7 @@ def _tutorial_epochs(data: Path, batch_size: int, device: str, turns: Turns) -> 
 
 def _our_epochs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
     """Epochs of one run."""
-    serve_our_epochs([*_words(data, batch_size, device), *FASTEST], turns)
+    serve_our_epochs([*_words(data, batch_size, device), *fastest_on(device)], turns)
 
 
 def serve_our_epochs(words: Sequence[str], turns: Turns) -> None:
@@ -87,9 +87,8 @@ def _tutorial_runs(data: Path, batch_size: int, device: str, turns: Turns) -> No
 def _our_runs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
     """Whole runs with all that ours does beside: data read, validation, checkpoints, records, tables, report."""
     tracked = (f"epochs={NUM_EPOCHS_A_RUN}", "tensorboard.histograms=true")
-    turns.serve(
-        partial(_in_a_new_folder, partial(train, composed([*_words(data, batch_size, device), *tracked, *FASTEST])))
-    )
+    words = [*_words(data, batch_size, device), *tracked, *fastest_on(device)]
+    turns.serve(partial(_in_a_new_folder, partial(train, composed(words))))
 
 
 def _ceiling(_: Path, batch_size: int, device: str, turns: Turns) -> None:

@@ -15,15 +15,22 @@ from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.training.job import train_run
 
-__all__ = ["CNN_ON_MNIST", "FASTEST", "Cell", "Listener", "composed", "train"]
+__all__ = ["CNN_ON_MNIST", "FASTEST", "Cell", "Listener", "composed", "fastest_on", "train"]
 
 CNN_ON_MNIST = ("dataset=mnist", "model=cnn", "optimizer=adam", "lr=0.01")
 """The tutorial's cell; its images are MNIST's here."""
 
 FASTEST = ("loader=resident", "channels_last=true", "micro_batch=auto")
-"""The settings that make the CNN's epoch fastest, and nothing else."""
+"""The settings that make the CNN's epoch fastest on a CPU, and nothing else."""
+
+_FASTEST_ON_CUDA = ("loader=resident", "graphs=true")  # where the epoch is bound by how fast operations are started
 
 _HYDRAS_OWN = ("hydra/sweeper=basic", "hydra/launcher=basic")  # there is nothing to launch
+
+
+def fastest_on(device: str) -> tuple[str, ...]:
+    """The settings that make the CNN's epoch fastest on `device`."""
+    return _FASTEST_ON_CUDA if device.partition(":")[0] == "cuda" else FASTEST
 
 
 @dataclass

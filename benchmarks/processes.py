@@ -47,9 +47,10 @@ def run_python(*words: str, folder: Path) -> Finished:
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's variables without those that would change what is measured; this checkout is imported."""
+    """This process's variables without those that would change what is measured; this checkout is imported first."""
     environment = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
-    return {**environment, "PYTHONPATH": str(_ROOT)}
+    beside = os.environ.get("PYTHONPATH", "").split(os.pathsep)  # where a bare machine has what it was lent
+    return {**environment, "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, beside)])}
 
 
 def _shown(words: Sequence[str]) -> str:

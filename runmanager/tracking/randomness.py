@@ -67,10 +67,10 @@ def _as_tuples(state: Any) -> Any:
 
 
 def _accelerator_in_use() -> str | None:
-    """The accelerator's type if its generators exist; asking an idle one would start it up."""
+    """The accelerator's type if its generators exist; to ask first whether an idle one is there would start it up."""
     for name in ("cuda", "xpu"):
         module: Any = getattr(torch, name)
-        if module.is_available() and module.is_initialized():
+        if module.is_initialized() and module.is_available():
             return name
     return None
 

@@ -35,8 +35,8 @@ def to_device(data: Any, device: torch.device | str) -> Any:
     come back as they are. A module is moved in place and returned.
     """
     if isinstance(data, torch.Tensor):
-        if data.device == device:
-            return data  # as `to` would, after asking more: a batch that lies there already costs next to nothing
+        if type(data) is torch.Tensor and data.device == device:
+            return data  # as its `to` would, after asking more: a batch that lies there already costs next to nothing
         return data.to(device, non_blocking=_may_run_ahead(data, torch.device(device)))
     if isinstance(data, Packed):
         return data.unpack(to_device(data.stored, device))

@@ -1,6 +1,7 @@
 """A dataset that lies in two tensors, and is read a whole batch at a time."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -22,8 +23,16 @@ def as_floats(images: Tensor) -> Tensor:
     """
     if images.dtype != torch.uint8:
         return images.to(torch.float32)
-    # Divided by a tensor: where the divisor is a plain number, CUDA multiplies by its rounded reciprocal.
-    return images.to(torch.float32).div_(torch.full((), 255.0, device=images.device))
+    return images.to(torch.float32).div_(_largest_byte(images.device))
+
+
+@cache
+def _largest_byte(device: torch.device) -> Tensor:
+    """255 as a tensor: by a plain number CUDA divides by multiplying with its rounded reciprocal.
+
+    Made once: to make it is a launch, and a batch has few of them where steps are captured.
+    """
+    return torch.full((), 255.0, device=device)
 
 
 def as_stored(inputs: Tensor) -> Tensor:

@@ -90,10 +90,20 @@ class CudaGraphs:
                 warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
     def capture(self, work: Callable[[], Made]) -> tuple[Callable[[], None], Made]:
-        graph = torch.cuda.CUDAGraph()
-        # Of this thread alone: a loader's thread may pin memory meanwhile.
-        with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
-            made = work()
+        graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
+        failures: list[Exception] = []
+        try:
+            # Of this thread alone: a loader's thread may pin memory meanwhile.
+            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+                try:
+                    made = work()
+                except Exception as error:
+                    failures.append(error)
+                    raise
+        except Exception as error:  # to end such a capture fails too, and says less of why
+            raise (failures or [error])[0] from None
+        finally:
+            torch.cuda.set_stream(before)  # a capture that fails leaves its own stream the current one
         return graph.replay, made
 
 

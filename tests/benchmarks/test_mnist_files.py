@@ -1,5 +1,6 @@
 """Generated images are read as MNIST's, by us and by torchvision; the real ones are taken where they are."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +27,16 @@ def test_generated_images_are_mnist_to_every_reader(few_images: MnistFiles) -> N
 def test_real_images_are_taken_where_they_are(
     few_images: MnistFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RUNMANAGER_DATA", str(few_images.root))
-    assert find_or_generate(tmp_path) == MnistFiles(few_images.root.resolve(), "MNIST")
-    assert list(tmp_path.iterdir()) == []
+    generated = "generated images in MNIST's format"
+    for name, marks in (("MNIST", ("GENERATED",)), (generated, ())):
+        root = tmp_path / name / "data"
+        shutil.copytree(few_images.root, root, ignore=shutil.ignore_patterns(*marks))
+        monkeypatch.setenv("RUNMANAGER_DATA", str(root))
+        assert find_or_generate(tmp_path) == MnistFiles(root.resolve(), name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["MNIST", generated]
     monkeypatch.setenv("RUNMANAGER_DATA", str(tmp_path / "nothing"))
     monkeypatch.setattr(mnist_files, "_NUM_TRAINING", 20)
     monkeypatch.setattr(mnist_files, "_NUM_TEST", 10)
-    found = find_or_generate(tmp_path)
-    assert (found.root, found.name) == (tmp_path, "generated images in MNIST's format")
+    found = find_or_generate(tmp_path / "new")
+    assert (found.root, found.name) == (tmp_path / "new", generated)
     assert len(torchvision.datasets.MNIST(found.root, train=False)) == 10

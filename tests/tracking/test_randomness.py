@@ -53,3 +53,12 @@ def test_a_body_may_draw_unnoticed() -> None:
         draw()
         raise ValueError("inside")
     assert draw() == expected
+
+
+def test_an_idle_accelerator_is_not_started_to_ask_for_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start() -> bool:
+        raise AssertionError("CUDA was started")
+
+    monkeypatch.setattr(torch.cuda, "is_available", start)
+    with preserved():
+        assert set(random_states()) == {"python", "numpy", "torch"}

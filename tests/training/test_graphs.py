@@ -7,6 +7,7 @@ does nothing, and later does it again and again on the same memory.
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from torch import nn
 
 from runmanager.errors import ConfigurationError
 from runmanager.training import graphs
-from runmanager.training.graphs import graph_device
+from runmanager.training.graphs import CudaGraphs, graph_device
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.optimizers import build_optimizer
 from runmanager.training.options import AdamOptions, CnnOptions, ConstantOptions, OneCycleOptions, SgdOptions
@@ -232,3 +233,42 @@ def test_which_runs_capture_their_steps(monkeypatch, changes, device, captures):
     monkeypatch.setattr(graphs, "CudaGraphs", lambda device: device)
     options = dataclasses.replace(TrainingOptions(model=CnnOptions()), **changes)
     assert (graph_device(options, torch.device(device)) is not None) is captures
+
+
+class FakeCapture:
+    """`torch.cuda.graph` where there is no GPU: its stream is the current one meanwhile, and a failed capture's too."""
+
+    current: object = "the run's"
+
+    def __init__(self, graph: object, *, stream: object, capture_error_mode: str) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> None:
+        FakeCapture.current = self._stream
+
+    def __exit__(self, *error: object) -> None:
+        if error[0] is not None:
+            raise RuntimeError("operation failed due to a previous error during capture")
+        FakeCapture.current = "the run's"
+
+
+def test_a_capture_that_fails_says_why_and_leaves_the_stream_as_it_was(monkeypatch):
+    monkeypatch.setattr(FakeCapture, "current", "the run's")
+    fakes = {
+        "Stream": lambda device: "the second",
+        "CUDAGraph": lambda: SimpleNamespace(replay=lambda: None),
+        "graph": FakeCapture,
+        "current_stream": lambda device: FakeCapture.current,
+        "set_stream": lambda stream: setattr(FakeCapture, "current", stream),
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+
+    def unable() -> tuple[torch.Tensor, torch.Tensor]:
+        raise RuntimeError("a value was asked for")
+
+    with pytest.raises(RuntimeError, match="a value was asked for"):
+        CudaGraphs(torch.device("cuda")).capture(unable)
+    assert FakeCapture.current == "the run's"
+    made = torch.ones(()), torch.ones(2, 3)
+    assert CudaGraphs(torch.device("cuda")).capture(lambda: made)[1] is made

@@ -1,0 +1,223 @@
+"""The page of a GPU's figures, docs/results/gpu.md, made of what benchmarks/gpu.sh has brought home.
+
+tar xzf gpu-results.tar.gz && python -m benchmarks.gpu_page gpu-results --write
+"""
+
+import argparse
+import csv
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.rows import HEADING, Budget, Row, as_line, as_seconds
+from runmanager.errors import UsageError
+
+__all__ = ["Brought", "page", "write_page"]
+
+_PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "gpu.md"
+_COMMITTED = ("sweep.json", "results.csv", "epochs.csv", "comparison.csv")
+_EPOCH_GOAL = Budget(0.010, words=as_seconds)
+_NONE = "-"
+_NOT_RUN = "not "  # not run, not begun
+
+_SECTIONS = {
+    "devices": (
+        "The GPU beside the CPU",
+        "The preset `cuda_vs_cpu` on generated images in MNIST's format, with the tutorial's batch sizes and workers.",
+    ),
+    "crossover": (
+        "From how many parameters on",
+        "The preset `gpu_crossover`, wider than the tutorial's, which found 700,000; on the GPU operations launched "
+        "one by one, and steps captured (`graphs=true`).",
+    ),
+    "tutorial": (
+        "The tutorial's epoch beside ours",
+        "In turns: the tutorial's own loop, and the built-in job with the data on the GPU and its steps captured.",
+    ),
+    "epoch": (
+        "The CNN's epoch",
+        "The tutorial's network on 60,000 images at batch size 1,000, the data on the GPU.",
+    ),
+    "profile": (
+        "Where the time of that epoch goes",
+        "`torch.profiler` over one epoch, beside the phases of epochs without it and what `compare` says bounds them.",
+    ),
+    "tracking": ("What tracking adds", "The same steps tracked, with scalars every step, and untracked, in turns."),
+    "regions": (
+        "Bound by launches, bound by work",
+        "The same network from small batches to the whole set at once: what a captured step gains, and the share of "
+        "the card's measured ceilings that is reached.",
+    ),
+    "resnet18": (
+        "ResNet-18",
+        "On random images of CIFAR's shape: precision, memory format and captured steps, beside the card's best.",
+    ),
+}
+"""By part of gpu.sh: a heading, and what was measured."""
+
+
+@dataclass(frozen=True)
+class Brought:
+    """The unpacked folder of gpu-results.tar.gz. Raises `UsageError` for another one."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        if not (self.folder / "summary.tsv").is_file():
+            way_out = "unpack gpu-results.tar.gz"
+            raise UsageError(f"The folder must hold what benchmarks/gpu.sh wrote, got {self.folder}; {way_out}.")
+
+    @property
+    def rehearsal(self) -> str:
+        """What says that no GPU made it; empty where one did."""
+        return self.text("REHEARSAL")
+
+    @property
+    def parts(self) -> dict[str, tuple[str, str]]:
+        """How long each part took, and how it ended."""
+        with (self.folder / "summary.tsv").open(newline="") as file:
+            return {row["part"]: (row["seconds"], row["ended"]) for row in csv.DictReader(file, delimiter="\t")}
+
+    def text(self, name: str) -> str:
+        """A file of it; empty where it is not there."""
+        path = self.folder / name
+        return path.read_text().strip() if path.is_file() else ""
+
+    def tables(self, part: str) -> list[str]:
+        """The Markdown that a part wrote."""
+        found = sorted((self.folder / "tables").glob(f"{part}*.md"))
+        return [text for path in found if (text := path.read_text().strip())]
+
+    def rows(self, part: str) -> list[Row]:
+        """The rows of a benchmark's table."""
+        lines = self.text(f"tables/{part}.md").splitlines()
+        if as_line(HEADING) not in lines:
+            return []
+        found = lines[lines.index(as_line(HEADING)) + 1 :]
+        return [Row(*line[2:-2].split(" | ")) for line in found if line.startswith("| ")]
+
+    def results(self, sweep: str) -> list[dict[str, str]]:
+        """The rows of a sweep's results.csv."""
+        path = self.folder / "sweeps" / sweep / "results.csv"
+        if not path.is_file():
+            return []
+        with path.open(newline="") as file:
+            return list(csv.DictReader(file))
+
+
+def page(brought: Brought) -> str:
+    """The whole page. A rehearsal's begins by saying so."""
+    head = ["# On a GPU, measured", ""]
+    if brought.rehearsal:
+        head += [f"**{brought.rehearsal}**", ""]
+    head += [
+        f"Made by `benchmarks/gpu.sh` on {brought.text('machine.txt') or 'a machine that is not named'}, "
+        f"{brought.text('day.txt') or 'on a day that is not named'}, from commit "
+        f"`{brought.text('commit.txt')[:12] or 'unknown'}`, and written by `python -m benchmarks.gpu_page`. The tables "
+        "of the sweeps, a row a run and a row an epoch, lie beside this page in `gpu/`.",
+        "",
+    ]
+    sections = ["\n".join(_section(brought, part)) for part in _SECTIONS]
+    return "\n".join([*head, *_goals(brought), *_checks(brought), *sections, *_summary(brought)])
+
+
+def _goals(brought: Brought) -> list[str]:
+    heading = ("goal", "found", "wanted", "met")
+    lines = [as_line(heading), as_line(["---"] * len(heading)), *map(as_line, _goal_rows(brought))]
+    return ["## In short", "", *lines, "", *(f"{line}\n" for line in _crossings(brought))]
+
+
+def _goal_rows(brought: Brought) -> Iterator[Sequence[str]]:
+    for part in ("tutorial", "tracking"):
+        rows = [row for row in brought.rows(part) if row.budget != _NONE]
+        yield from ((row.what, row.ratio, row.budget, row.met) for row in rows)
+        if not rows:
+            yield _SECTIONS[part][0], "not measured", _NONE, _NONE
+    name = "the CNN's epoch at batch size 1,000, in fp32, steps captured"
+    found = [float(row["epoch_seconds"]) for row in brought.results("epoch") if _is_captured(row)]
+    if not found:
+        yield name, "not measured", str(_EPOCH_GOAL), _NONE
+    for seconds in found:
+        yield name, as_seconds(seconds), str(_EPOCH_GOAL), _EPOCH_GOAL.verdict(seconds, seconds, seconds)
+
+
+def _is_captured(row: dict[str, str]) -> bool:
+    plain = row.get("precision", "fp32") == "fp32" and row.get("compile", "False") == "False"
+    return plain and row.get("graphs") == "True" and bool(row["epoch_seconds"])
+
+
+def _crossings(brought: Brought) -> list[str]:
+    lines = [line for text in brought.tables("crossover") for line in text.splitlines()]
+    return list(dict.fromkeys(line for line in lines if " overtakes " in line or line.startswith("No crossover")))
+
+
+def _checks(brought: Brought) -> list[str]:
+    said = brought.text("said/checks.txt").splitlines()
+    counted = next((line.strip("= ") for line in reversed(said) if " passed" in line or " failed" in line), "")
+    return ["## Checks", "", f"`tests/gpu`: {counted or _ended(brought, 'checks')}.", ""]
+
+
+def _section(brought: Brought, part: str) -> list[str]:
+    heading, words = _SECTIONS[part]
+    ended = _ended(brought, part)
+    lines = [f"## {heading}", "", words, ""]
+    if ended.startswith(_NOT_RUN):
+        lines += [f"This part was {ended}.", ""]
+    elif ended != "ok":
+        lines += [f"This part ended early ({ended}): what follows is what it had reached.", ""]
+    for text in brought.tables(part):
+        lines += [_with_rule(text), ""]
+    return lines
+
+
+def _with_rule(text: str) -> str:
+    """A benchmark's table on the screen has no line under its heading."""
+    lines = text.splitlines()
+    if lines[0] == as_line(HEADING):
+        lines.insert(1, as_line(["---"] * len(HEADING)))
+    return "\n".join(lines)
+
+
+def _ended(brought: Brought, part: str) -> str:
+    """How a part ended, as the summary says."""
+    return brought.parts.get(part, ("", "not run"))[1]
+
+
+def _summary(brought: Brought) -> list[str]:
+    lines = [as_line((name, seconds, ended)) for name, (seconds, ended) in brought.parts.items()]
+    return ["## What ran", "", as_line(("part", "seconds", "ended")), as_line(["---"] * 3), *lines, ""]
+
+
+def write_page(brought: Brought, path: Path) -> None:
+    """Write the page, and the sweeps' tables beside it. Raises `UsageError` for a rehearsal's."""
+    if brought.rehearsal:
+        raise UsageError(f"The figures must be a GPU's, got a rehearsal's in {brought.folder}; leave out --write.")
+    path.write_text(page(brought))
+    for sweep in sorted((brought.folder / "sweeps").glob("*/")):
+        beside = path.with_suffix("") / sweep.name
+        beside.mkdir(parents=True, exist_ok=True)
+        for name in _COMMITTED:
+            if (sweep / name).is_file():
+                shutil.copy(sweep / name, beside / name)
+
+
+def main() -> None:
+    """Show the page, or with --write put it into the documents."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="what gpu-results.tar.gz was unpacked to")
+    parser.add_argument("--write", action="store_true", help="write it and its tables into docs/results")
+    options = parser.parse_args()
+    try:
+        brought = Brought(options.folder)
+        if options.write:
+            write_page(brought, _PAGE)
+        else:
+            print(page(brought))
+    except UsageError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

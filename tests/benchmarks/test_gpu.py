@@ -1,0 +1,136 @@
+"""What is measured on a GPU: no part is lost to another, a rehearsal stays one, and the page says what was found."""
+
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from benchmarks import gpu_profile
+from benchmarks.gpu_page import Brought, page, write_page
+from benchmarks.gpu_profile import Span, busy_seconds
+from benchmarks.mnist_files import MnistFiles
+from runmanager.errors import UsageError
+
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu.sh"
+REHEARSED = {"DEVICE": "cpu", "SMALL": "1"}
+
+
+def carried_out(results: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The script with these variables; `true` and `false` stand for a Python with which all goes well, or nothing."""
+    environment = {**os.environ, **variables}
+    return subprocess.run([SCRIPT, results], env=environment, capture_output=True, text=True, timeout=120)
+
+
+def summary(results: Path) -> dict[str, str]:
+    lines = [line.split("\t") for line in (results / "summary.tsv").read_text().splitlines()]
+    assert lines[0] == ["part", "seconds", "ended"] and lines[-1][0] == "all"
+    return {part: ended for part, _, ended in lines[1:-1]}
+
+
+@pytest.mark.parametrize(
+    ("variables", "status", "ended"),
+    [
+        ({"PYTHON": "true"}, 0, "ok"),
+        ({"PYTHON": "false"}, 1, "status 1"),
+        ({"PYTHON": "true", "SECONDS_IN_ALL": "0"}, 1, "not begun: the time was over"),
+    ],
+)
+def test_each_part_is_said_and_kept(tmp_path: Path, variables: dict[str, str], status: int, ended: str) -> None:
+    done = carried_out(tmp_path, PARTS="data tutorial", **REHEARSED, **variables)
+    assert done.returncode == status, done.stderr
+    assert summary(tmp_path) == {"data": ended, "tutorial": ended}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gpu-results.tar.gz", "summary.tsv"]
+    with tarfile.open(tmp_path / "gpu-results.tar.gz") as archive:
+        names = archive.getnames()
+    assert {"gpu-results/REHEARSAL", "gpu-results/summary.tsv"} <= set(names)
+    assert ("gpu-results/said/data.txt" in names) == ("SECONDS_IN_ALL" not in variables)
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"DEVICE": "cpu", "SMALL": ""}, "DEVICE must be cuda, or a rehearsal with SMALL=1, got cpu."),
+        ({**REHEARSED, "PARTS": "data lunch"}, "PARTS must be of "),
+        ({**REHEARSED, "PYTHON": "false", "WHEELS": "nowhere"}, "the wheels in nowhere could not be unpacked."),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_runs(tmp_path: Path, variables: dict[str, str], said: str) -> None:
+    done = carried_out(tmp_path, **variables)
+    assert done.returncode == 2 and said in done.stderr and done.stderr.startswith("error: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def brought(tmp_path: Path) -> Path:
+    """What a run of the script may have brought home: two parts that ended, one that did not, the others not begun."""
+    folder = tmp_path / "gpu-results"
+    (folder / "sweeps" / "epoch").mkdir(parents=True)
+    (folder / "tables").mkdir()
+    (folder / "said").mkdir()
+    (folder / "summary.tsv").write_text(
+        "part\tseconds\tended\nchecks\t9\tok\nepoch\t20\tok\ntutorial\t30\tok\ncrossover\t70\tcut off after 70 s\n"
+    )
+    (folder / "machine.txt").write_text("Some GPU, torch 2.11\n")
+    (folder / "commit.txt").write_text("0123456789abcdef\n")
+    (folder / "said" / "checks.txt").write_text("....\n5 passed, 1 skipped in 9.00s\n")
+    (folder / "sweeps" / "epoch" / "results.csv").write_text(
+        "run,graphs,precision,compile,epoch_seconds\na,False,fp32,False,0.05\nb,True,fp32,False,0.012\n"
+        "c,True,bf16,False,0.001\nd,True,fp32,True,0.002\n"
+    )
+    (folder / "sweeps" / "epoch" / "report.html").write_text("large")
+    (folder / "tables" / "tutorial.md").write_text(
+        "| what | ours | other | ratio (95% interval) | rounds | budget | met |\n"
+        "| the tutorial's / ours | 10 ms | 1 s | 100 (98 to 102) | 5 | at least 50 | yes |\n"
+    )
+    (folder / "tables" / "crossover-1.md").write_text("cuda overtakes cpu at num_parameters = 5 [4, 6].\n")
+    return folder
+
+
+def test_the_page_says_goals_and_what_is_missing(brought: Path) -> None:
+    text = page(Brought(brought))
+    assert "on Some GPU, torch 2.11, on a day that is not named, from commit `0123456789ab`" in text
+    assert "| the tutorial's / ours | 100 (98 to 102) | at least 50 | yes |" in text
+    assert "| the CNN's epoch at batch size 1,000, in fp32, steps captured | 12 ms | at most 10 ms | no |" in text
+    assert "| What tracking adds | not measured | - | - |" in text
+    assert "`tests/gpu`: 5 passed, 1 skipped in 9.00s." in text
+    assert text.count("cuda overtakes cpu at num_parameters = 5 [4, 6].") == 2
+    assert "This part ended early (cut off after 70 s)" in text and "This part was not run." in text
+    assert "Rehearsal" not in text and "rehearsal" not in text
+
+
+def test_a_rehearsal_is_never_taken_for_a_gpu(brought: Path, tmp_path: Path) -> None:
+    path = tmp_path / "docs" / "gpu.md"
+    path.parent.mkdir()
+    write_page(Brought(brought), path)
+    assert path.read_text() == page(Brought(brought))
+    assert [str(each.relative_to(path.parent)) for each in path.parent.rglob("*.*")] == [
+        "gpu.md",
+        "gpu/epoch/results.csv",
+    ]
+    path.unlink()
+    (brought / "REHEARSAL").write_text("This was a rehearsal on cpu.")
+    assert "**This was a rehearsal on cpu.**" in page(Brought(brought))
+    with pytest.raises(UsageError, match="must be a GPU's, got a rehearsal's"):
+        write_page(Brought(brought), path)
+    assert not path.exists()
+    with pytest.raises(UsageError, match=r"unpack gpu-results\.tar\.gz"):
+        Brought(tmp_path)
+
+
+def test_a_device_is_busy_while_anything_goes_on() -> None:
+    spans = [Span("b", 5, 20), Span("a", 0, 10), Span("within", 6, 7), Span("later", 30, 40)]
+    assert busy_seconds(spans) == pytest.approx(30e-6)
+    assert busy_seconds([]) == 0
+
+
+def test_an_epoch_is_profiled(
+    few_images: MnistFiles, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["gpu_profile", "--device", "cpu", "--data", str(few_images.root)])
+    gpu_profile.main()
+    said = capsys.readouterr().out
+    assert said.count("| `epoch_seconds`, median of ") == 2
+    assert "### Steps captured" in said and "| kernel | times | seconds in all | share |" in said
+    assert "convolution" in said

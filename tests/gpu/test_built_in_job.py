@@ -1,0 +1,173 @@
+"""The built-in job on a GPU: it trains as a CPU does, in whatever way its steps are made, and goes on after a kill."""
+
+import gc
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.our_training import Listener, composed, train
+from runmanager.records.paths import SweepPaths
+from runmanager.records.run import EpochRecord
+from runmanager.records.store import StoredRun, read_run
+
+from .where import DEVICE, IS_CUDA, needs_cuda, needs_device
+
+pytestmark = [
+    needs_device,
+    # Said by the compiler, of what `precision` decides.
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores"),
+]
+
+EXACT, ROUNDED = 1e-2, 8e-2  # of some forty steps, each of which makes an error of the last digit larger
+# With a last, smaller batch in each epoch.
+CELL = (
+    *("dataset=digits", "dataset.size=2050", "dataset.val_size=500", "model=cnn", "optimizer=adam", "lr=0.005"),
+    *("batch_size=100", "epochs=2", "tensorboard.enabled=false"),
+)
+UNFUSED = ("graphs=true", "optimizer.fused=false")
+TRACKED = ("tensorboard.enabled=true", "tensorboard.histograms=true", "log_every=1", "checkpoint.keep_best=val_loss")
+WAYS = {
+    "plainly": ([], EXACT),
+    "from data on the GPU": (["loader=resident"], EXACT),
+    "with a worker": (["num_workers=1"], EXACT),
+    "sent ahead": (["loader.prefetch_to_device=true"], EXACT),
+    "sent ahead by a worker": (["loader.prefetch_to_device=true", "num_workers=1"], EXACT),
+    "channels last": (["channels_last=true"], EXACT),
+    "in pieces": (["micro_batch=40"], EXACT),
+    "captured": (["graphs=true", "loader=resident"], EXACT),
+    "captured but for its update": (UNFUSED, EXACT),
+    "captured, sent ahead": (["graphs=true", "loader.prefetch_to_device=true"], EXACT),
+    "captured in pieces": (["graphs=true", "micro_batch=40"], EXACT),
+    "captured, with all that can be tracked": (["graphs=true", "loader=resident", *TRACKED], EXACT),
+    "tf32": (["precision=tf32"], ROUNDED),
+    "bf16": (["precision=bf16"], ROUNDED),
+    "fp16": (["precision=fp16"], ROUNDED),
+    "captured bf16": (["graphs=true", "precision=bf16", "channels_last=true"], ROUNDED),
+    "captured fp16": (["graphs=true", "precision=fp16"], ROUNDED),
+    "compiled": (["compile=true"], EXACT),
+    "compiled and captured": (["compile=true", "graphs=true", "loader=resident"], EXACT),
+}
+ONLY_ON_CUDA = ("tf32", "fp16", "captured fp16", "compiled and captured")
+
+
+def trained(folder: Path, *words: str, device: torch.device = DEVICE, listener: Listener | None = None) -> StoredRun:
+    """The run of one cell in this process, as it is stored."""
+    train(composed([*CELL, *words, f"device={device}"]), folder, listener=listener)
+    return stored(folder)
+
+
+def stored(folder: Path) -> StoredRun:
+    return read_run(SweepPaths(folder).run("run"))
+
+
+def losses(run: StoredRun) -> list[float | None]:
+    return [value for epoch in run.epochs for value in (epoch.loss, epoch.val_loss)]
+
+
+@pytest.fixture(scope="module")
+def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
+    return trained(tmp_path_factory.mktemp("cpu"), device=torch.device("cpu"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_steps_made_in_any_way_train_as_a_cpu_does(tmp_path: Path, on_cpu: StoredRun, way: str) -> None:
+    if way in ONLY_ON_CUDA and not IS_CUDA:
+        pytest.skip("wants a CUDA device")
+    words, tolerance = WAYS[way]
+    run = trained(tmp_path, *words)
+    assert run.record.status == "finished" and not run.record.deviations
+    assert not [note for note in run.record.notes if "graph" in note or "compile" in note]
+    assert losses(run) == pytest.approx(losses(on_cpu), rel=tolerance)
+    assert run.epochs[-1].val_accuracy == pytest.approx(on_cpu.epochs[-1].val_accuracy, abs=0.05)
+    assert on_cpu.epochs[-1].val_loss < 0.8 * on_cpu.epochs[0].loss  # there was something to learn
+
+
+def test_phases_sum_to_the_wall_time(tmp_path: Path) -> None:
+    names = ("data", "transfer", "compute", "eval", "tracking")
+    for epoch in trained(tmp_path, f"dataset.size={40_000 if IS_CUDA else 4000}").epochs:
+        parts = [getattr(epoch, f"{name}_seconds") for name in names]
+        assert all(part >= 0 for part in parts)
+        assert sum(parts) == pytest.approx(epoch.wall_seconds, rel=0.01)
+
+
+class Killed(Listener):
+    """Interrupts the run when its second epoch has ended."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: None, self._ended)
+
+    def _ended(self, record: EpochRecord, losses: Sequence[float]) -> bool:
+        if record.epoch == 2:
+            raise KeyboardInterrupt
+        return True
+
+
+@pytest.mark.parametrize("words", [("graphs=true",), UNFUSED, ("loader=resident", "precision=fp16")])
+def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path: Path, words: Sequence[str]) -> None:
+    if not IS_CUDA and "precision=fp16" in words:
+        pytest.skip("wants a CUDA device")
+    words = [*words, "epochs=3"]
+    whole = trained(tmp_path / "whole", *words)
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "broken", *words, listener=Killed())
+    assert stored(tmp_path / "broken").record.status == "killed"
+    resumed = trained(tmp_path / "broken", *words)
+    assert resumed.record.status == "finished" and [epoch.epoch for epoch in resumed.epochs] == [1, 2, 3]
+    # Some kernels of a GPU add up in no fixed order: the same to the last digit it is on a CPU only.
+    assert losses(resumed) == pytest.approx(losses(whole), rel=EXACT if IS_CUDA else 0)
+
+
+HUNGRY = '''
+import torch
+
+class Hungry(torch.nn.Module):
+    """Wants more memory than any device has, if it is `hungry`."""
+
+    def __init__(self, in_shape, num_classes, hungry=True):
+        super().__init__()
+        self.layer = torch.nn.Linear(in_shape[1] * in_shape[2], num_classes)
+        self.hungry = hungry
+
+    def forward(self, images):
+        if self.hungry:
+            torch.empty(2**50, dtype=torch.uint8, device=images.device)
+        return self.layer(images.flatten(1))
+'''
+
+
+def test_out_of_memory_is_a_result_and_the_next_run_is_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hungry_network.py").write_text(HUNGRY)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ("model=custom", "model._target_=hungry_network.Hungry")
+    with pytest.raises(RuntimeError, match=r"out of memory|[Cc]an't allocate|not enough memory"):
+        trained(tmp_path / "first", *words)
+    failed = stored(tmp_path / "first").record
+    assert (failed.status, failed.reason) == ("failed", "out_of_memory")
+    assert "batch_size=100" in failed.message
+    after = trained(tmp_path / "second", *words, "+model.hungry=false")
+    assert after.record.status == "finished" and not after.record.deviations
+
+
+@needs_cuda
+def test_the_peak_of_one_run_is_not_that_of_the_next(tmp_path: Path) -> None:
+    small = ("loader=resident",)
+    alone = trained(tmp_path / "alone", *small).record.peak_memory_bytes
+    large = trained(tmp_path / "large", "batch_size=2000", "model=mlp", "model.hidden=[4096,4096]").record
+    gc.collect()  # schedulers and optimisers point at each other
+    after = trained(tmp_path / "after", *small).record.peak_memory_bytes
+    assert alone and after and large.peak_memory_bytes
+    assert large.peak_memory_bytes > 2 * alone
+    assert after == pytest.approx(alone, rel=0.1)
+
+
+@needs_cuda
+def test_what_is_recorded_of_the_device(tmp_path: Path) -> None:
+    record = trained(tmp_path, "loader=resident").record
+    facts, found = record.environment, record.measurements
+    assert facts.device_name == torch.cuda.get_device_name(DEVICE)
+    assert facts.cuda == torch.version.cuda and facts.cudnn
+    assert facts.driver or not Path("/proc/driver/nvidia/version").exists()
+    assert found.precision == "fp32" and facts.tf32_matmul is False and facts.tf32_cudnn is False
+    assert found.peak_reserved_bytes >= found.peak_allocated_bytes == record.peak_memory_bytes > 0
