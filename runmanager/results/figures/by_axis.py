@@ -150,7 +150,7 @@ def _lines(axis: str, names: Sequence[str], measured: Sequence[tuple[GridCell, _
             values.setdefault(key, cell.value(axis))
             lines.setdefault(_label(cell, telling), {}).setdefault(key, []).append(side)
     places = list(values.values())
-    places.sort(key=None if is_numeric(places) else as_given)
+    places.sort(key=None if is_numeric(places) else spoken)
     return _Lines(axis, places, lines, mixed)
 
 
