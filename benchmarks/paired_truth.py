@@ -4,7 +4,8 @@ python -m benchmarks.paired_truth --trials 200 --write
 
 takes half an hour. Each trial is a paired sweep of two cells, as `runmanager sweep measure=paired` runs it: its turns
 have the length that users get, and its answer is the row of comparison.csv. With the same settings on both sides the
-machine is made busy: `--burners` processes work and rest in turns of random length.
+machine is made busy: `--burners` processes work and rest in turns of random length. Each run has one thread, as several
+that wait for each other crawl where another process takes one of their cores: turns would be too few for an interval.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from runmanager.results.comparison import compare
 from runmanager.results.reading import read_results
 from runmanager.results.statistics import Estimate
 
-_SAME_SECONDS = 5.0  # of turns, so that a trial with its processes' start and its tables stays within ten seconds
+_SAME_SECONDS = 4.0  # of turns, so that a trial with its processes' start and its tables stays within ten seconds
 _SLOWED_SECONDS = 50.0  # and within a minute
 _SLOWDOWNS = {0.03: 0.005, 0.10: 0.02}  # each with the half width to stop at: small beside what is to be found
 _SETTINGS = (
@@ -137,7 +138,7 @@ def report(same: Sequence[Trial], slowed: dict[float, list[Trial]], *, num_burne
         )
     load = f"load {os.getloadavg()[1]:.1f} in the last five minutes"
     day = datetime.date.today().isoformat()
-    return "\n".join([*lines, "", f"`{command}`, {day}, {load}, on {described_machine()}.", ""])
+    return "\n".join([*lines, "", f"`{command}`, a thread a run, {day}, {load}, on {described_machine()}.", ""])
 
 
 def _accepted(count: int) -> tuple[int, int]:
@@ -158,6 +159,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", action="store_true", help="put the table into docs/measurement.md")
     options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    with tempfile.TemporaryDirectory(prefix="paired-truth-") as folder:  # reads the packages from the disk: not counted
+        run_trial(Path(folder), slowdown=0.0, max_seconds=1.0, half_width=0.01, seed=options.seed)
     trials = partial(run_trials, seed=options.seed)
     with burners(options.burners):
         same = trials(options.trials, slowdown=0.0, max_seconds=_SAME_SECONDS, half_width=0.01)
