@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | tr ' ' '-')
 
 BENCHMARKS := sweep_overhead two_workers driver_memory resident_memory tracking_overhead tracking_growth table \
-	reading_growth report_size event_reading phase_truth bound_truth \
+	reading_growth report_size event_reading board phase_truth bound_truth \
 	tutorial_epoch tutorial_run tutorial_equal peers
 # The tools that are compared with. Without a network they are left out, and the page says so.
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)

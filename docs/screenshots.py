@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
+from tensorboard_pictures import write_tensorboard_pictures
 
 from runmanager.records.paths import SweepPaths
 from runmanager.results.write import write_tables
@@ -37,7 +38,12 @@ def report(browser: Browser, sweep: SweepPaths) -> None:
             page.screenshot(path=IMAGES / name)
 
 
-PICTURES: dict[str, Picture] = {"report": report}
+def tensorboard(browser: Browser, sweep: SweepPaths) -> None:
+    """TensorBoard's tabs. The example has no event files, so it is on runs of its own."""
+    write_tensorboard_pictures(browser, IMAGES)
+
+
+PICTURES: dict[str, Picture] = {"report": report, "tensorboard": tensorboard}
 
 
 def main(names: list[str]) -> None:

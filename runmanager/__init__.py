@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from runmanager.app.from_python import run_sweep, watch_sweep
     from runmanager.records.grid import RunBuilder, expand_grid
     from runmanager.results.sweep import Sweep
     from runmanager.tracking.manager import RunManager
@@ -25,7 +26,9 @@ __all__ = [
     "fit",
     "get_default_device",
     "load_model",
+    "run_sweep",
     "to_device",
+    "watch_sweep",
 ]
 
 __version__ = "0.1.0"
@@ -40,7 +43,9 @@ _HOMES = {
     "fit": "runmanager.training.loop",
     "get_default_device": "runmanager.tracking.transfer",
     "load_model": "runmanager.training.stored_model",
+    "run_sweep": "runmanager.app.from_python",
     "to_device": "runmanager.tracking.transfer",
+    "watch_sweep": "runmanager.app.from_python",
 }
 
 

@@ -31,6 +31,10 @@ class ConfigurationError(RunManagerError):
 class UsageError(RunManagerError):
     """A call or a command that cannot be carried out as it was given."""
 
+    def _render_traceback_(self) -> list[str]:
+        """Called by IPython in place of a traceback: the call is in the cell above, the rest is ours."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class SweepError(RunManagerError):
     """What went wrong beside the runs of a sweep once they had begun; their records tell how each ended."""

@@ -8,7 +8,6 @@ for _name in (
     "runmanager.app.cell",
     "runmanager.app.options",
     "numpy.random",
-    "tensorboard.plugins.hparams.metadata",
     "torch._dynamo",  # by the first optimiser that is made, compiled or not: a second of each run
     "torch.utils.serialization.config",
 ):

@@ -1,6 +1,7 @@
 """From the words of a command to its cells: expanded, composed, checked and named, or every fault at once."""
 
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from runmanager.app.composition import CellLoader
 from runmanager.app.schema import CellReader, Config, read_config, unknown_settings
+from runmanager.app.words import quoted
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell
 from runmanager.records.grid import flatten, readable_name
@@ -36,6 +38,15 @@ class Grid:
     sides: Sequence[str] = ()
 
 
+def _way_out(word: str) -> str:
+    """How to write a text that Hydra cannot read as it is, as the shell has to be given it."""
+    name, given, value = word.partition("=")
+    is_text = (
+        given and value and name.replace(".", "").isidentifier() and not any(mark in value for mark in "\"'[]{}(),$")
+    )
+    return f"; a text with such characters is written {shlex.quote(f'{name}={quoted(value)}')}" if is_text else ""
+
+
 def split(loader: CellLoader, words: Sequence[str]) -> list[Override]:
     """The overrides in `words`, the last one for a key counting.
 
@@ -49,7 +60,8 @@ def split(loader: CellLoader, words: Sequence[str]) -> list[Override]:
             override = parser.parse_override(word)
         except HydraException as error:
             hydras = str(error).splitlines()[0].partition(" expecting ")[0]
-            faults.append(f"`{word}` must be an override like lr=0.1, got what Hydra cannot read: {hydras}.")
+            said = f"`{word}` must be an override like lr=0.1, got what Hydra cannot read: {hydras}"
+            faults.append(f"{said}{_way_out(word)}.")
             continue
         if override.is_sweep_override() and not override.is_discrete_sweep():
             faults.append(f"`{word}` must list its values, got an interval; write choice(…) or range(…).")

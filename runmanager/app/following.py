@@ -2,12 +2,12 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
-from runmanager.app.progress import RunDisplay
+from runmanager.app.progress import MovingPart, RunDisplay, in_terminal
 from runmanager.app.queued import QueuedCells
 from runmanager.app.run_line import run_label, run_line
 from runmanager.app.summary import show_results
@@ -23,7 +23,10 @@ from runmanager.records.states import Status
 from runmanager.records.store import read_epochs, read_record, run_names
 from runmanager.records.sweep import PlannedCell, SweepRecord, read_sweep_record
 
-__all__ = ["CellState", "SweepReader", "SweepState", "epochs_of", "follow_sweep", "show_state"]
+__all__ = [
+    *("CellState", "SweepReader", "SweepState"),
+    *("epochs_of", "follow_runs", "follow_sweep", "show_state", "write_missing_report"),
+]
 
 LOOK_SECONDS = 0.5
 _NOT_ENDED = object()
@@ -101,6 +104,7 @@ class SweepReader:
     def __init__(
         self, paths: SweepPaths, *, observer: HeartbeatObserver | None = None, queue: SlurmQueue | None = None
     ) -> None:
+        self.root = paths.root
         self._paths = paths
         self._observer = observer or HeartbeatObserver()
         self._queued = QueuedCells(paths, queue, clock=self._observer.clock)
@@ -209,26 +213,44 @@ def follow_sweep(
     `observer` tells of runs of other hosts whether they are gone, and how to wait between two looks.
     """
     observer = observer or HeartbeatObserver()
-    reader = SweepReader(sweep, observer=observer, queue=queue)
-    state = reader.read()
-    longest = max((len(run_label(cell.paths)) for cell in state.cells), default=0)
-    display = RunDisplay(console, num_runs=len(state.cells), longest_label=longest)
-    display.say(f"{sweep.root}: {state.in_words()}")
-    follower = _Follower(display)
-    follower.begin(state)
-    with display:
-        while True:
-            follower.look(state)
-            if state.is_ended:
-                break
-            observer.wait(LOOK_SECONDS)
-            state = reader.read()
-    _write_missing_report(sweep, state)
+    state = follow_runs(SweepReader(sweep, observer=observer, queue=queue), console, observer=observer)
+    write_missing_report(sweep, state)
     show_results(sweep, console, observer=observer)
     return state.status
 
 
-def _write_missing_report(sweep: SweepPaths, state: SweepState) -> None:
+def follow_runs(
+    reader: SweepReader,
+    console: Console,
+    *,
+    observer: HeartbeatObserver,
+    moving_part: Callable[[Console, Callable[[], RenderableType]], MovingPart] = in_terminal,
+    has_left: Callable[[], bool] | None = None,
+) -> SweepState:
+    """Show the runs that `reader` reads until every cell has ended; return the last state.
+
+    Where the caller has a driver of its own, `has_left` says whether that is gone, and then nothing more is waited for.
+    `moving_part` says where the runs that run are shown.
+    """
+    state = reader.read()
+    longest = max((len(run_label(cell.paths)) for cell in state.cells), default=0)
+    display = RunDisplay(console, num_runs=len(state.cells), longest_label=longest, moving_part=moving_part)
+    display.say(f"{reader.root}: {state.in_words()}")
+    follower = _Follower(display)
+    follower.begin(state)
+    is_last = False
+    with display:
+        while True:
+            follower.look(state)
+            if is_last or (has_left is None and state.is_ended):
+                return state
+            follower.say_who_waits(state)
+            observer.wait(LOOK_SECONDS)
+            is_last = has_left is not None and has_left()  # before reading, so that what it did last is seen
+            state = reader.read()
+
+
+def write_missing_report(sweep: SweepPaths, state: SweepState) -> None:
     """Do what the last of Slurm's jobs would have done, had it not been killed as a whole."""
     if not sweep.slurm_jobs.exists():
         return  # its driver has done so, or will
@@ -263,6 +285,7 @@ class _Follower:
                 self._display.ended(cell.paths, cell.record)
 
     def look(self, state: SweepState) -> None:
+        """Show what is new."""
         self._display.count_to(len(state.cells))
         for cell in state.cells:
             name = cell.paths.name
@@ -280,7 +303,6 @@ class _Follower:
                 self._ended[name] = cell.record
                 self._display.ended(cell.paths, cell.record)
         self._display.follow(list(self._running.values()))
-        self._say_who_waits(state)
 
     def _is_in_doubt(self, cell: CellState, state: SweepState) -> bool:
         """Whether a run's process has just gone, and its driver may be about to write how."""
@@ -289,7 +311,7 @@ class _Follower:
         self._gone.add(cell.paths.name)
         return True
 
-    def _say_who_waits(self, state: SweepState) -> None:
+    def say_who_waits(self, state: SweepState) -> None:
         """Say for whom the cells wait while none runs and no driver is at work; once, until that changes."""
         is_nobody_at_it = state.is_driven is False and not self._running
         waiting = [cell for cell in state.cells if cell.is_waiting] if is_nobody_at_it else []

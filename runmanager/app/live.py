@@ -51,10 +51,11 @@ _ORDER = ("epoch", "loss", "acc", "val_loss", "val_acc", "samples/s", "took", "l
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns there is room for, and how wide the label is: the same for every row of a command."""
+    """Which columns there is room for, and how wide the label is, in a terminal of `width` characters."""
 
     label: int
     columns: tuple[_Column, ...]
+    width: int
 
     @classmethod
     def fitting(cls, width: int, *, longest_label: int) -> "Layout":
@@ -68,7 +69,7 @@ class Layout:
             room -= column.width + 1
             chosen.append(column)
         chosen.sort(key=lambda column: _ORDER.index(column.heading))
-        return cls(label, tuple(chosen))
+        return cls(label, tuple(chosen), width)
 
     def header(self) -> Text:
         """The headings."""

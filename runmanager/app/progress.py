@@ -1,10 +1,10 @@
 """What a driver shows while its runs run: a table that moves in a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -16,10 +16,11 @@ from runmanager.app.run_line import run_label, run_line, why
 from runmanager.app.time_left import run_seconds_left, sweep_seconds_left
 from runmanager.errors import RecordError
 from runmanager.records.paths import RunPaths
+from runmanager.records.printable import printable
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.store import read_epochs, read_record
 
-__all__ = ["RunDisplay"]
+__all__ = ["MovingPart", "RunDisplay", "in_terminal"]
 
 _ERROR_LINES = 20
 _LOOKS_PER_SECOND = 4  # each redraws the moving rows, which takes the driver a millisecond
@@ -56,15 +57,41 @@ class _Running:
         )
 
 
+class MovingPart(Protocol):
+    """The part of a display that is drawn anew while it is started."""
+
+    def start(self) -> None:
+        """Show it from now on."""
+        ...
+
+    def stop(self) -> None:
+        """Show it no more, or not anew."""
+        ...
+
+
+def in_terminal(console: Console, shown: Callable[[], RenderableType]) -> MovingPart:
+    """At the foot of a terminal, redrawn by a thread, and gone when it is stopped."""
+    return Live(console=console, transient=True, refresh_per_second=_LOOKS_PER_SECOND, get_renderable=shown)
+
+
 class RunDisplay:
     """Shows runs as they start, advance and end.
 
     In a terminal they are rows of one table: those that run move at its foot, with the time that they and the sweep
     probably still take; the ended ones stay. Elsewhere there is a plain line for each start and end. With `quiet` only
-    runs that ended badly are shown. `longest_label` is the length of the longest cell's name.
+    runs that ended badly are shown. `longest_label` is the length of the longest cell's name; `moving_part` says where
+    those that run move.
     """
 
-    def __init__(self, console: Console, *, num_runs: int, quiet: bool = False, longest_label: int = 0) -> None:
+    def __init__(
+        self,
+        console: Console,
+        *,
+        num_runs: int,
+        quiet: bool = False,
+        longest_label: int = 0,
+        moving_part: Callable[[Console, Callable[[], RenderableType]], MovingPart] = in_terminal,
+    ) -> None:
         self._console = console
         self._quiet = quiet
         self._num_runs = num_runs
@@ -74,16 +101,12 @@ class RunDisplay:
         self._most_at_once = 1
         self._seen: dict[str, tuple[int, int]] = {}
         self._began = time.monotonic()
-        self._moves = console.is_terminal and not quiet
+        self._moves = console.is_interactive and not quiet  # which a terminal that cannot move its cursor is not
+        self._longest_label = longest_label
         self._layout = Layout.fitting(console.width, longest_label=longest_label)
         self._has_header = False
         self._said: set[str] = set()
-        self._live = Live(
-            console=console,
-            transient=True,
-            refresh_per_second=_LOOKS_PER_SECOND,
-            get_renderable=self._moving_part,
-        )
+        self._live = moving_part(console, self._moving_part)
 
     def __enter__(self) -> Self:
         if self._moves:
@@ -97,20 +120,28 @@ class RunDisplay:
 
     def say(self, line: str) -> None:
         """Show a line and keep it."""
-        self._print(Text(line))
+        self._print(Text(printable(line)))
 
     def _print(self, line: Text) -> None:
         # A terminal wraps at words; a log keeps a line a line.
         self._console.print(line, soft_wrap=not self._console.is_terminal)
+
+    def _fit(self) -> Layout:
+        """The layout for the terminal as wide as it is now; where that has changed, headings come anew."""
+        if self._layout.width != self._console.width:
+            self._layout = Layout.fitting(self._console.width, longest_label=self._longest_label)
+            self._has_header = False
+        return self._layout
 
     def _moving_part(self) -> RenderableType:
         """The running rows, as many as there is room for, and how the sweep stands."""
         now = time.monotonic()
         running = list(self._running.values())  # a copy: the table is redrawn in a thread of its own
         shown = running[: max(1, self._console.height - _OTHER_LINES)]
-        rows = [self._layout.row(each.row(now)) for each in shown]
+        layout = self._fit()
+        rows = [layout.row(each.row(now)) for each in shown]
         if not self._has_header:
-            rows.insert(0, self._layout.header())
+            rows.insert(0, layout.header())
         if len(shown) < len(running):
             rows.append(Text(f"… and {len(running) - len(shown)} more that run", style="dim"))
         return Group(*rows, self._footer(running, now))
@@ -133,7 +164,7 @@ class RunDisplay:
         self._ended.pop(paths.name, None)  # it may have ended badly before
         self._running[paths.name] = _Running(paths, planned)
         self._most_at_once = max(self._most_at_once, len(self._running))
-        if not self._quiet and not self._console.is_terminal:
+        if not self._quiet and not self._moves:
             self.say(f"[{len(self._ended) + len(self._running)}/{self._num_runs}] {run_label(paths)} started")
 
     def follow(self, running: Sequence[RunPaths]) -> None:
@@ -180,12 +211,13 @@ class RunDisplay:
             self._show_error(paths)
 
     def _keep_row(self, paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord]) -> None:
+        layout = self._fit()
         if not self._has_header:
             self._has_header = True
-            self._print(self._layout.header())
+            self._print(layout.header())
         epoch = epochs[-1] if epochs and epochs[-1].epoch > 0 else None
         self._print(
-            self._layout.row(
+            layout.row(
                 LiveRow(
                     run_label(paths),
                     record.status,
@@ -197,16 +229,19 @@ class RunDisplay:
             )
         )
         style = "dim" if record.status.is_success else "red"
-        self._explain(why(record), style=style, again=str(record.reason or "") if epoch is not None else "")
+        in_row = epoch is None  # there the reason stands, for want of figures
+        reason = "" if in_row else str(record.reason or "")
+        self._explain(reason if record.message in self._said else why(record, says_reason=not in_row), style=style)
+        self._said.add(record.message)
         if record.config.get("device") == "auto" and record.environment.device_name:
-            self._explain(f"device=auto is {record.environment.device_name} here", style=style)
+            said = f"device=auto is {record.environment.device_name} here"
+            self._explain("" if said in self._said else said, style=style)
+            self._said.add(said)
 
-    def _explain(self, said: str, *, style: str, again: str = "") -> None:
-        """Say something below a row, or `again` where it has been said of an earlier one."""
-        said, known = (again if said in self._said else said), said
+    def _explain(self, said: str, *, style: str) -> None:
+        """Say something below a row."""
         if said:
-            self._said.add(known)
-            self._console.print(Padding(Text(said, style=style), (0, 0, 0, 2)))
+            self._console.print(Padding(Text(printable(said), style=style), (0, 0, 0, 2)))
 
     def retrying(self, paths: RunPaths, why: str) -> None:
         """A run ended badly and is begun again: one line that stays, and the error."""
@@ -216,7 +251,11 @@ class RunDisplay:
             self._show_error(paths)
 
     def _show_error(self, paths: RunPaths) -> None:
-        lines = paths.error.read_text(errors="replace").splitlines()
+        text = paths.error.read_text(errors="replace")
+        lines = text.splitlines()
+        if text in self._said:
+            lines = ["the same error as above"]
+        self._said.add(text)
         if len(lines) > _ERROR_LINES:
             lines = ["…", *lines[-_ERROR_LINES:]]
         for line in lines:

@@ -6,6 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from runmanager.records.paths import RunPaths
+from runmanager.records.printable import printable
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Reason
 
@@ -22,7 +23,7 @@ def run_line(paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord], 
 
 def run_label(paths: RunPaths) -> str:
     """What tells a run from the others: its name without the digits of its signature."""
-    return paths.name.rpartition("-")[0]
+    return printable(paths.name.rpartition("-")[0])
 
 
 def _metrics(epoch: EpochRecord) -> str:
@@ -42,11 +43,11 @@ def _summary(record: RunRecord, epochs: Sequence[EpochRecord]) -> str:
     if record.run_seconds is not None and record.status.is_success and epochs:
         parts.append(f"{record.run_seconds:.1f} s")
     if record.message and record.reason is not Reason.DEVICE_UNAVAILABLE:  # which says it all
-        parts.append(record.message)
+        parts.append(printable(record.message))
     return "  ".join(parts)
 
 
-def why(record: RunRecord) -> str:
-    """Why a run did not simply finish; empty where it did."""
-    parts = (None if record.reason is None else str(record.reason), record.message)
-    return ": ".join(part for part in parts if part)
+def why(record: RunRecord, *, says_reason: bool = True) -> str:
+    """Why a run did not simply finish; empty where it did, and without the reason where that has been said."""
+    parts = (str(record.reason) if record.reason is not None and says_reason else None, record.message)
+    return printable(": ".join(part for part in parts if part))

@@ -16,7 +16,6 @@ from hydra.core.utils import JobReturn
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 
 from runmanager.app.cells import Grid, count_cells, prepare_cells, split
 from runmanager.app.checks import check, foretold, get_ready
@@ -25,6 +24,7 @@ from runmanager.app.elsewhere import end_silent_runs
 from runmanager.app.options import GridSweeperOptions
 from runmanager.app.paired import axis_to_compare, pairing_of, turns_said
 from runmanager.app.schema import Config
+from runmanager.app.screen import screen
 from runmanager.app.summary import show_duel, show_results
 from runmanager.app.watching import SweepWatcher
 from runmanager.app.words import quoted
@@ -39,6 +39,7 @@ from runmanager.records.run import Environment
 from runmanager.records.states import Status
 from runmanager.records.store import read_sweep
 from runmanager.records.sweep import fresh_sweep_folder, leave_sweep, write_cells
+from runmanager.records.writable import refused_unless_writable
 from runmanager.tracking.provenance import DRIVEN_VARIABLE, command_line, commit_of, library_versions
 
 __all__ = ["GridSweeper", "register_sweeper"]
@@ -46,6 +47,8 @@ __all__ = ["GridSweeper", "register_sweeper"]
 _ASKED_FROM = 200  # cells; fewer are begun without a question
 _PREPARED_FROM = 20  # cells; fewer are composed in no time, and there may be nothing to run
 _FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
+_WAY_OUT = "make room there, or give another one with output_root=…"
+_writing_to = partial(refused_unless_writable, "`output_root`", way_out=_WAY_OUT)
 
 
 class GridSweeper(Sweeper):
@@ -75,7 +78,7 @@ class GridSweeper(Sweeper):
         self._yes = yes
         self._observer = HeartbeatObserver(limit_seconds=heartbeat_timeout)
         self._queued: dict[str, str] = {}
-        self._console = Console()
+        self._console = screen()
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra."""
@@ -109,7 +112,9 @@ class GridSweeper(Sweeper):
         to_run = [each for each in plan if each.is_to_run]
         self._confirm(len(to_run))
         check(self._launcher, grid, to_run, needs_all=self._needs_all(grid))
-        return self._run(grid, plan, sweep or fresh_sweep_folder(Path(first.output_root)))
+        with _writing_to(Path(first.output_root)):
+            sweep = sweep or fresh_sweep_folder(Path(first.output_root))
+        return self._run(grid, plan, sweep)
 
     def _grid(self, words: Sequence[str]) -> Grid:
         """The cells; a paired sweep's with what it compares, so that every reader of a run knows."""
@@ -209,7 +214,8 @@ class GridSweeper(Sweeper):
     def _run(self, grid: Grid, plan: Sequence[PlannedRun], sweep: SweepPaths) -> Any:
         driver = ProcessIdentity.current()
         os.environ[DRIVEN_VARIABLE] = "1"
-        names = _written(sweep, plan, grid, driver)
+        with _writing_to(sweep.root.parent):
+            names = _written(sweep, plan, grid, driver)
         try:
             plan = [_placed(each, sweep, names) for each in plan]
             to_run = [run for batch in self._batches([each for each in plan if each.is_to_run]) for run in batch]

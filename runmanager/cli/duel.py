@@ -21,7 +21,7 @@ def duel(
     one: Annotated[str, typer.Argument(metavar="SIDE", help=_SIDE)],
     other: Annotated[str, typer.Argument(metavar="SIDE", help=_SIDE)],
 ) -> int:
-    """Measure which of two settings trains faster: runmanager duel device=cpu device=cuda batch_size=1000
+    """Measure which of two settings trains faster, side by side.
 
     Both live at the same time and take turns on the machine until the speedup is known within measure.half_width (1%),
     or measure.max_seconds (60) are spent. More overrides hold for both sides.

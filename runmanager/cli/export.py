@@ -1,6 +1,7 @@
 """The command that hands a stored sweep on to another tool."""
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +11,12 @@ from runmanager.cli.arguments import SweepName
 from runmanager.cli.printing import print_text, warn_of_damage
 from runmanager.errors import UsageError
 from runmanager.records.location import find_sweep
+from runmanager.records.writable import refused_unless_writable
 
 __all__ = ["Target", "export"]
+
+
+_refused_unless_writable = partial(refused_unless_writable, "`--folder`", way_out="give another one with --folder")
 
 
 class Target(StrEnum):
@@ -43,7 +48,8 @@ def export(
     if to is Target.PARQUET:
         from runmanager.results.to_parquet import export_to_parquet
 
-        done = export_to_parquet(paths, folder=folder)
+        with _refused_unless_writable(folder or paths.root):
+            done = export_to_parquet(paths, folder=folder)
     else:
         contents, _ = read_results(paths)
         warn_of_damage([each.message for each in contents.damaged])
@@ -54,5 +60,6 @@ def export(
         else:
             from runmanager.results.to_wandb import export_to_wandb
 
-            done = export_to_wandb(contents, folder=folder or Path())
+            with _refused_unless_writable(folder or Path()):
+                done = export_to_wandb(contents, folder=folder or Path())
     print_text(f"{done.in_words()}\n")

@@ -52,6 +52,7 @@ def machine_checks(output_root: Path) -> list[Check]:
         load_check(os.getloadavg()[0], usable_cores()),
         folder_check("outputs", output_root, needed=True),
         space_check(output_root, free_bytes(output_root)),
+        temporary_check(os.environ.get("TMPDIR")),
         cache_check(cache_folder()),
         ceilings_check(ceilings_file()),
         data_check(os.environ.get("RUNMANAGER_DATA")),
@@ -123,6 +124,21 @@ def load_check(load: float, cores: int) -> Check:
         cure = "measure on a quiet machine; runs that met contention are marked so in the tables"
         return Check("load", Level.WARNING, finding, cure)
     return Check("load", Level.OK, finding)
+
+
+def temporary_check(given: str | None) -> Check:
+    """Whether there is room for what lives as long as a process: sockets of loader workers, downloads, checks."""
+    cure = "set TMPDIR to a folder that can be written and has room"
+    try:
+        folder = Path(tempfile.gettempdir())
+    except OSError:
+        return Check("temporary", Level.ERROR, "no folder for temporary files can be written", cure)
+    if given is not None and folder != Path(given).absolute():
+        finding = f"TMPDIR is {given}, which cannot be written; {folder} is used in its place"
+        return Check("temporary", Level.WARNING, finding, cure)
+    free = free_bytes(folder)
+    level = Level.OK if free >= _NO_BYTES else Level.WARNING
+    return Check("temporary", level, f"{free / (1 << 30):.1f} GiB free in {folder}", "" if level is Level.OK else cure)
 
 
 def cache_check(folder: Path | None) -> Check:

@@ -15,7 +15,7 @@ PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow
 
 
 def sweep(ctx: typer.Context) -> int:
-    """Run every combination of the settings: runmanager sweep lr=0.1,0.01 device=cpu,cuda name=first
+    """Run every combination of the settings, a comma between the values of each.
 
     The same as `python -m runmanager -m OVERRIDES`. `--cfg job` prints the settings, `--hydra-help` explains Hydra's
     own flags, `--dry-run` runs nothing.
@@ -24,7 +24,7 @@ def sweep(ctx: typer.Context) -> int:
 
 
 def run(ctx: typer.Context) -> int:
-    """Run one combination of the settings: runmanager run lr=0.01 device=cuda
+    """Run one combination of the settings.
 
     The same as `python -m runmanager OVERRIDES`. `--cfg job` prints the settings, `--hydra-help` explains Hydra's own
     flags, `--dry-run` runs nothing. A preset that holds a grid is a sweep here too.
@@ -35,7 +35,7 @@ def run(ctx: typer.Context) -> int:
 def demo(ctx: typer.Context) -> int:
     """Run a small grid over CPU and CUDA on the built-in digits, and show what came out.
 
-    Takes overrides too: runmanager demo epochs=3
+    Takes overrides too.
     """
     overrides = {"name": _fresh_name(), "output_root": "outputs"}
     for argument in ctx.args:

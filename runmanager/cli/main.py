@@ -2,7 +2,7 @@
 
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -13,6 +13,7 @@ from runmanager.cli.duel import duel
 from runmanager.cli.export import export
 from runmanager.cli.launch import PASS_THROUGH, demo, run, sweep
 from runmanager.cli.once import OnceEach
+from runmanager.cli.printing import print_error
 from runmanager.cli.report import report
 from runmanager.cli.runs import best, diff, reproduce, show
 from runmanager.cli.stored import compare, table
@@ -22,12 +23,40 @@ from runmanager.errors import RunManagerError
 
 __all__ = ["app", "main", "run_command"]
 
-app = typer.Typer(name="runmanager", pretty_exceptions_enable=False)
+app = typer.Typer(name="runmanager", pretty_exceptions_enable=False, rich_markup_mode="markdown")
 
-for _launching in (sweep, run, demo, duel):
-    app.command(context_settings=PASS_THROUGH, options_metavar="[OVERRIDES]...")(_launching)
-for _other in (table, compare, best, show, diff, reproduce, report, export, watch, tensorboard, doctor):
-    app.command(cls=OnceEach)(_other)
+_LAUNCHING: tuple[tuple[Callable[..., object], str], ...] = (
+    (sweep, "batch_size=100,1000 device=cpu,cuda name=first"),
+    (run, "lr=0.01 device=cuda"),
+    (demo, "epochs=3"),
+    (duel, "device=cpu device=cuda batch_size=1000"),
+)
+_OTHERS: tuple[tuple[Callable[..., object], str], ...] = (
+    (table, "first --where 'device==cpu and batch_size>500' --sort val_accuracy"),
+    (compare, "first --axis batch_size"),
+    (best, "first --metric val_accuracy"),
+    (show, "first/batch_size=100,device=cpu"),
+    (diff, "first/batch_size=100,device=cpu first/batch_size=1000,device=cpu"),
+    (reproduce, "first/batch_size=100,device=cpu"),
+    (report, "first"),
+    (export, "first --to parquet"),
+    (watch, "first"),
+    (tensorboard, "first"),
+    (doctor, ""),
+)
+"""Each command beside the words of the example in its help."""
+
+
+def _example(command: Callable[..., object], words: str) -> str:
+    return f"Example: `{' '.join(('runmanager', command.__name__, words)).strip()}`"
+
+
+for _command, _words in _LAUNCHING:
+    app.command(context_settings=PASS_THROUGH, options_metavar="[OVERRIDES]...", epilog=_example(_command, _words))(
+        _command
+    )
+for _command, _words in _OTHERS:
+    app.command(cls=OnceEach, epilog=_example(_command, _words))(_command)
 
 
 def _show_version(wanted: bool) -> None:
@@ -36,7 +65,10 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback(epilog="Add --debug to any command for the traceback of an error.")
+@app.callback(
+    epilog="Begin with `runmanager demo`. `runmanager COMMAND --help` has an example of each. "
+    "Add `--debug` to any command for the traceback of an error."
+)
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say the version, and leave.")
@@ -95,5 +127,5 @@ def _explain(error: Exception) -> int:
 
 def _say(faults: Sequence[str], *, status: int) -> int:
     for fault in faults:
-        print(f"error: {fault}", file=sys.stderr)
+        print_error(fault)
     return status

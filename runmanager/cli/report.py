@@ -10,6 +10,7 @@ import typer
 from runmanager.cli.arguments import SweepName
 from runmanager.cli.printing import print_text
 from runmanager.records.location import find_sweep
+from runmanager.records.writable import refused_unless_writable
 
 __all__ = ["FigureFormat", "report"]
 
@@ -35,7 +36,8 @@ def report(
 
     paths = find_sweep(sweep)
     kinds = [kind for kind in KINDS if figures in (kind, FigureFormat.BOTH)]
-    written = write_tables(paths, figures=kinds)
+    with refused_unless_writable("SWEEP", paths.root, way_out="`runmanager table` and `compare` show it unwritten"):
+        written = write_tables(paths, figures=kinds)
     tables = ", ".join(path.name for path in (paths.results("csv"), paths.epochs_csv, paths.comparison("csv")))
     lines = [str(paths.report), f"Beside it: {tables}, and the same as .json, .md and .html."]
     if kinds:

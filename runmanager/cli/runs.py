@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runmanager.cli.arguments import RunName, SweepName
-from runmanager.cli.printing import print_text, warn_of_damage
+from runmanager.cli.completion import metrics_like
+from runmanager.cli.printing import print_text, prose, warn_of_damage
 from runmanager.errors import UsageError
 from runmanager.records.location import find_run, find_sweep
 
@@ -54,7 +55,8 @@ def diff(one: RunName, other: RunName, format_: Annotated[RunFormat, _FORMAT] = 
         return
     print_text(as_text(first, difference_sections(found, names=("one", "other"))))
     if any(each.kind == "metrics" for each in found):
-        print_text("\nOf one run each, so a difference may be noise; `runmanager compare` says which is more.\n")
+        said = "Of one run each, so a difference may be noise; `runmanager compare` says which is more."
+        print_text(f"\n{prose(said)}\n")
 
 
 def reproduce(run: RunName) -> None:
@@ -77,13 +79,17 @@ def reproduce(run: RunName) -> None:
     if not differences:
         said.append("Code, packages and hardware are as they were.")
     sections = difference_sections(differences, names=("then", "today"))
-    print_text(as_text("\n".join([reproduction.line, "", *said]), sections))
+    print_text(as_text(f"{reproduction.line}\n\n{prose(*said)}", sections))
 
 
 def best(
     sweep: SweepName,
     metric: Annotated[
-        str, typer.Option(help="What is best: val_accuracy, time_to_accuracy=0.95, or what compare --metric takes.")
+        str,
+        typer.Option(
+            help="What is best: val_accuracy, time_to_accuracy=0.95, or what compare --metric takes.",
+            autocompletion=metrics_like,
+        ),
     ] = "val_accuracy",
     where: Annotated[
         str | None,
@@ -102,10 +108,10 @@ def best(
     view = View.read(where=where)
     paths = find_sweep(sweep)
     contents, plan = read_results(paths)
-    rows = view.of(contents, plan).rows
-    folders = {PurePath(row["run_dir"]).name for row in rows if row["run_dir"] is not None}
+    meant = view.of(contents, plan)
+    folders = {PurePath(row["run_dir"]).name for row in meant.rows if row["run_dir"] is not None}
     if where is not None and not folders:
-        raise UsageError(f"`--where` must hold for a run of {paths.name}, got '{where}', which holds for none.")
+        raise UsageError(f"`--where` must hold for a run of {paths.name}, got none: {meant.notes[0]}")
     found = find_best(contents, plan, metric=metric, folders=folders)
     runs = [run.record for run, _ in found.winner.runs]
     command = command_for(runs[0], seeds=sorted([run.config.get("seed") for run in runs], key=rank))
@@ -114,7 +120,7 @@ def best(
         print_text(best_to_json(found, command=command.command))
     else:
         said = [*best_sections(found), Section("Command", lines=[command.line, *command.remarks])]
-        print_text(as_text("\n".join([f"{paths.name}: {best_headline(found)}", "", *found.sentences()]), said))
+        print_text(as_text(prose(f"{paths.name}: {best_headline(found)}", "", *found.sentences()), said))
 
 
 def _read(name: str) -> "StoredRun":

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runmanager.cli.arguments import SweepName
-from runmanager.cli.printing import console, print_text, rendered, warn_of_damage
+from runmanager.cli.completion import axes_like, baselines_like, columns_like, crossovers_like, metrics_like
+from runmanager.cli.printing import console, print_text, print_warning, rendered, warn_of_damage
 from runmanager.errors import UsageError
 from runmanager.records.location import find_sweep
 
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
     from runmanager.results.columns import Table
     from runmanager.results.view import View
 
-__all__ = ["ComparisonFormat", "TableFormat", "compare", "table"]
+__all__ = ["TableFormat", "compare", "table"]
 
 _SHOWN_ROWS = 50
 
 
 class TableFormat(StrEnum):
-    """The forms in which a results table can be had."""
+    """The forms in which a table can be had."""
 
     TEXT = "text"
     CSV = "csv"
@@ -33,13 +34,8 @@ class TableFormat(StrEnum):
     HTML = "html"
 
 
-class ComparisonFormat(StrEnum):
-    """The forms in which a comparison can be had."""
-
-    TEXT = "text"
-    CSV = "csv"
-    JSON = "json"
-    MARKDOWN = "markdown"
+_FOR_PROGRAMS = (TableFormat.CSV, TableFormat.JSON)
+"""Those that have rows and nothing else: what is to be said beside them goes to stderr."""
 
 
 def table(
@@ -50,10 +46,17 @@ def table(
     ] = None,
     sort: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Best first for accuracies and throughput, else the smallest first."),
+        typer.Option(
+            metavar="COLUMN",
+            help="Best first for accuracies and throughput, else the smallest first.",
+            autocompletion=columns_like,
+        ),
     ] = None,
     columns: Annotated[
-        str | None, typer.Option(metavar="A,B,C", help="These columns or settings alone, in every format.")
+        str | None,
+        typer.Option(
+            metavar="A,B,C", help="These columns or settings alone, in every format.", autocompletion=columns_like
+        ),
     ] = None,
     pivot: Annotated[
         str | None,
@@ -62,7 +65,7 @@ def table(
             help="Medians over runs, one setting down, one across; METRIC is epoch_seconds or another column.",
         ),
     ] = None,
-    show_all: Annotated[bool, typer.Option("--all", help="Every row, not only the first 50; text only.")] = False,
+    show_all: Annotated[bool, typer.Option("--all", help="Every row, not only the first 50; files have all.")] = False,
     each: Annotated[
         bool, typer.Option("--each", help="A row a run; without it those that differ in the seed alone are one row.")
     ] = False,
@@ -94,34 +97,41 @@ def table(
         results, name, damaged = _of_work(sweep, view)
     else:
         results, name, damaged = _of_sweep(sweep, view, collapses=format_ is TableFormat.TEXT)
-    if format_ in (TableFormat.CSV, TableFormat.JSON):
+    if format_ in _FOR_PROGRAMS:
         warn_of_damage(damaged)
-    print_text(_table_text(results, format_, title=f"Results of {name}", limit=None if show_all else _SHOWN_ROWS))
+        if view.where is not None and not results.rows:
+            print_warning(results.notes[0])
+    if format_ is TableFormat.TEXT:
+        _show_results(results, limit=None if show_all else _SHOWN_ROWS)
+    else:
+        print_text(_in_format(results, format_, title=f"Results of {name}"))
 
 
-def _table_text(results: "Table", format_: TableFormat, *, title: str, limit: int | None) -> str:
+def _show_results(results: "Table", *, limit: int | None) -> None:
+    from runmanager.results.terminal import results_table
+
+    where = console()
+    print_text(rendered(where, results_table(results, limit=limit, width=where.width)))
+
+
+def _in_format(shown: "Table", format_: TableFormat, *, title: str) -> str:
+    """A table as a file of that format holds it."""
     from runmanager.results import formats
 
     match format_:
-        case TableFormat.TEXT:
-            from runmanager.results.terminal import results_table
-
-            where = console()
-            return rendered(where, results_table(results, limit=limit, width=where.width))
         case TableFormat.CSV:
-            return formats.to_csv(results)
+            return formats.to_csv(shown)
         case TableFormat.JSON:
-            return formats.to_json(results)
-        case TableFormat.MARKDOWN:
-            return formats.to_markdown(results)
+            return formats.to_json(shown)
         case TableFormat.LATEX:
             from runmanager.results.latex import to_latex
 
-            return to_latex(results)
+            return to_latex(shown)
         case TableFormat.HTML:
             from runmanager.results.page import to_html
 
-            return to_html(results, title=title)
+            return to_html(shown, title=title)
+    return formats.to_markdown(shown)
 
 
 def _of_sweep(given: str, view: "View", *, collapses: bool) -> "tuple[Table, str, Sequence[str]]":
@@ -159,17 +169,23 @@ def compare(
         str | None,
         typer.Option(
             help="The setting or group whose values are compared, several joined by +; any: each that varies. "
-            "Default: what the runs took turns for, else device."
+            "Default: what the runs took turns for, else device.",
+            autocompletion=axes_like,
         ),
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="The value to compare against. Default: cpu for device, else the first given.")
+        str | None,
+        typer.Option(
+            help="The value to compare against. Default: cpu for device, else the first given.",
+            autocompletion=baselines_like,
+        ),
     ] = None,
     metric: Annotated[
         str,
         typer.Option(
             help="What they are compared by: samples_per_second, epoch_seconds, wall_seconds, run_seconds, "
-            "time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, peak_memory_bytes."
+            "time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, peak_memory_bytes.",
+            autocompletion=metrics_like,
         ),
     ] = "samples_per_second",
     crossover: Annotated[
@@ -177,27 +193,29 @@ def compare(
         typer.Option(
             metavar="AXIS",
             help="Say from which value of AXIS on (num_parameters, batch_size, …) which one is ahead.",
+            autocompletion=crossovers_like,
         ),
     ] = None,
     drift: Annotated[
         float, typer.Option(help="With few runs a side, no difference up to this share is called one.")
     ] = 0.1,
-    show_all: Annotated[bool, typer.Option("--all", help="Every row, not only the first 50; text only.")] = False,
-    format_: Annotated[ComparisonFormat, typer.Option("--format", help="Files hold every row and column.")] = (
-        ComparisonFormat.TEXT
+    show_all: Annotated[bool, typer.Option("--all", help="Every row, not only the first 50; files have all.")] = False,
+    format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
+        TableFormat.TEXT
     ),
 ) -> None:
     """Compare the runs of a sweep that differ in one setting only, with the noise stated."""
-    from runmanager.results import comparison, formats
+    from runmanager.results import comparison
     from runmanager.results.crossover import crossing_answers
     from runmanager.results.matching import match_sides
     from runmanager.results.reading import read_results
     from runmanager.results.why import why
     from runmanager.results.work import work_lines
 
-    if crossover is not None and format_ in (ComparisonFormat.CSV, ComparisonFormat.JSON):
-        raise UsageError(f"`--crossover` must go with --format text or markdown, got {format_}; it is a sentence.")
-    contents, plan = read_results(find_sweep(sweep))
+    if crossover is not None and format_ in _FOR_PROGRAMS:
+        raise UsageError(f"`--crossover` must go with a format for people, got --format {format_}; it is a sentence.")
+    paths = find_sweep(sweep)
+    contents, plan = read_results(paths)
     options = comparison.CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift)
     matches = match_sides(contents, plan, options)
     pairs = comparison.compare_matches(contents, matches, options)
@@ -206,16 +224,18 @@ def compare(
         *work_lines(matches),
         *(crossing_answers(matches, crossover, options) if crossover is not None else []),
     ]
-    if format_ is ComparisonFormat.TEXT:
+    if format_ is TableFormat.TEXT:
         from runmanager.results.sentences import answers
         from runmanager.results.table import result_rows
 
         _show_pairs(pairs, [*explained, *answers(result_rows(contents, plan), pairs)], show_all=show_all)
-    elif format_ is ComparisonFormat.MARKDOWN:
-        print_text(formats.to_markdown(dataclasses.replace(pairs, notes=(*pairs.notes, *explained))))
-    else:
+        return
+    if format_ in _FOR_PROGRAMS:
         warn_of_damage([each.message for each in contents.damaged])
-        print_text(formats.to_csv(pairs) if format_ is ComparisonFormat.CSV else formats.to_json(pairs))
+    if format_ in (TableFormat.LATEX, TableFormat.HTML):
+        pairs = comparison.with_numbered_reasons(pairs)
+    told = dataclasses.replace(pairs, notes=(*pairs.notes, *explained))
+    print_text(_in_format(told, format_, title=f"Comparison of {paths.name}"))
 
 
 def _show_pairs(pairs: "Table", said: Sequence[str], *, show_all: bool) -> None:

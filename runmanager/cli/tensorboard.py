@@ -1,22 +1,28 @@
 """The command that shows a sweep's runs in TensorBoard."""
 
+import contextlib
 import errno
 import importlib.util
-import os
+import signal
 import socket
 import sys
+import tempfile
+import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from runmanager.cli.arguments import SweepName
-from runmanager.errors import UsageError
+from runmanager.errors import RecordError, UsageError
 from runmanager.records.location import find_sweep
+from runmanager.records.paths import SweepPaths
 
 __all__ = ["tensorboard"]
 
 _FIRST_PORT = 6006
 _NUM_PORTS_TRIED = 100
+_REFRESH_SECONDS = 2  # new runs are linked, and all files read on, as often
 
 
 def tensorboard(
@@ -31,11 +37,38 @@ def tensorboard(
     if importlib.util.find_spec("tensorboard") is None:
         raise UsageError("TensorBoard must be installed, got nothing of that name; pip install tensorboard.")
     chosen = free_port(host, port)
-    # Before exec, which throws away what is not written yet.
-    print(f"TensorBoard of {paths.root}: http://{host}:{chosen}/ (Ctrl-C ends it)", flush=True)
-    # The sweep's runs/, not one run: TensorBoard's HParams then takes the union of all their settings.
-    options = ["--logdir", str(paths.runs), "--host", host, "--port", str(chosen)]
-    os.execv(sys.executable, [sys.executable, "-m", "tensorboard.main", *options])
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) is not signal.SIG_IGN:  # as nohup asks
+            signal.signal(ending, lambda number, _: sys.exit(128 + number))  # by way of the folder's removal
+    with tempfile.TemporaryDirectory(prefix="runmanager-tensorboard-") as folder:
+        _serve(paths, Path(folder), host=host, port=chosen)
+
+
+def _serve(paths: SweepPaths, folder: Path, *, host: str, port: int) -> None:
+    from tensorboard import default, program  # late: it takes a second
+
+    from runmanager.tracking.served import ServedRuns
+
+    runs = ServedRuns(paths, folder)
+    runs.refresh()
+    server = program.TensorBoard(plugins=default.get_plugins())
+    server.configure(["tensorboard", *serving_options(runs.root, title=paths.name, host=host, port=port)])
+    server.launch()
+    print(f"TensorBoard of {paths.root}: http://{host}:{port}/ (Ctrl-C ends it)", flush=True)
+    while True:
+        time.sleep(_REFRESH_SECONDS)
+        # What cannot be read or written now may be in a moment; what is shown stays.
+        with contextlib.suppress(OSError, RecordError):
+            runs.refresh()
+
+
+def serving_options(folder: Path, *, title: str, host: str, port: int) -> list[str]:
+    """TensorBoard's own options for a folder of runs that grow, and may be many."""
+    return [
+        *("--logdir", str(folder), "--window_title", title),
+        *("--host", host, "--port", str(port)),
+        *("--reload_interval", str(_REFRESH_SECONDS)),
+    ]
 
 
 def free_port(host: str, port: int | None) -> int:

@@ -28,7 +28,8 @@ def torch_checks() -> list[Check]:
             finding = f"cannot be imported: {_first_line(error)}"
             return [Check("torch", Level.ERROR, finding, "pip install torch torchvision"), tensorboard_check()]
         built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
-        version = f"{torch.__version__}, built with {built}, {torch.get_num_threads()} threads"
+        threads = torch.get_num_threads()
+        version = f"{torch.__version__}, built with {built}, {threads} thread{'' if threads == 1 else 's'}"
         checks = [Check("torch", Level.OK, version), torchvision_check(torch.__version__)]
         devices = device_checks()
         told = [str(warning.message) for warning in caught if "CUDA" in str(warning.message)]
@@ -93,6 +94,8 @@ def no_device_check(
     """Why there is no accelerator: none in the machine, hidden, or a torch that cannot use it."""
     none = "PyTorch sees none: `device=cpu` runs, cells of other devices are skipped"
     if not driver_file.exists() and shutil.which("nvidia-smi") is None:
+        if cuda is not None:
+            none = f"{none}; this torch is built for CUDA {cuda}, and there is no NVIDIA driver here"
         return Check("accelerator", Level.OK, none)
     finding = "there is an NVIDIA driver, but PyTorch sees no CUDA device"
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -26,15 +26,14 @@ def watch(
 
     Status as the sweep's: 0 if every cell is finished or skipped, 1 if a run ended badly.
     """
-    from rich.console import Console
-
     from runmanager.app.following import follow_sweep, show_state
     from runmanager.app.queued import slurm_here
+    from runmanager.app.screen import screen
 
     if faults := timeout_faults("--heartbeat-timeout", heartbeat_timeout):
         raise UsageError(faults[0])
     paths = find_sweep(sweep)
-    console = Console(highlight=False)
+    console = screen()
     if once:
         return show_state(paths, console, queue=slurm_here())
     try:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.spoken import spoken
 
 __all__ = [
     "RunBuilder",
@@ -143,4 +144,4 @@ def readable_name(varying: Mapping[str, Any]) -> str:
 def _short(value: Any) -> str:
     if isinstance(value, list):
         return "x".join(_short(item) for item in value)
-    return str(value)
+    return spoken(value)

@@ -24,16 +24,15 @@ def find_sweep(name: str) -> SweepPaths:
     own record is damaged.
     """
     folder = Path(name)
-    is_bare = folder.name == name
     try:
-        return open_sweep(folder)
+        try:
+            return open_sweep(folder)
+        except UsageError:
+            if len(folder.parts) != 1 or not (OUTPUT_ROOT / name).is_dir():
+                raise
+        return open_sweep(OUTPUT_ROOT / name)
     except UsageError as error:
-        if not is_bare:
-            raise
-        if (OUTPUT_ROOT / name).is_dir():
-            return open_sweep(OUTPUT_ROOT / name)
-        near = difflib.get_close_matches(name, known_sweeps(), n=3)
-        raise UsageError(f"{error} Did you mean {' or '.join(near)}?" if near else str(error)) from None
+        raise UsageError(f"{error} {_sweeps_there(folder.name)}") from None
 
 
 def find_run(name: str) -> RunPaths:
@@ -53,6 +52,18 @@ def find_run(name: str) -> RunPaths:
     if folder.name != name:
         return _run_of_sweep(folder)
     return _run_anywhere(name)
+
+
+def _sweeps_there(asked: str) -> str:
+    """The sweeps that could have been meant: the nearest names, else the newest."""
+    there = known_sweeps()
+    if not there:
+        return f"There is none in {OUTPUT_ROOT}/ yet; `runmanager demo` makes one."
+    near = difflib.get_close_matches(asked, there, n=3)
+    if near:
+        return f"Did you mean {' or '.join(near)}?"
+    newest = sorted(there, key=lambda name: SweepPaths(OUTPUT_ROOT / name).root.stat().st_mtime, reverse=True)
+    return f"There {'is' if len(there) == 1 else 'are'} {_listed(newest)} in {OUTPUT_ROOT}/."
 
 
 def _as_sweeps(folder: Path) -> Iterator[SweepPaths]:

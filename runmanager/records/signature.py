@@ -21,6 +21,8 @@ LATER: dict[str, Any] = {
     "on_oom": "fail",
     "optimizer.fused": None,
     "precision": "fp32",
+    "tensorboard.confusion_matrix": True,
+    "tensorboard.predictions": True,
 }
 """Settings that came after runs were first signed, by dotted name, each with the value that changes nothing: a run with
 it has the signature that it had before there was the setting."""

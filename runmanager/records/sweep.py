@@ -81,8 +81,8 @@ def write_cells(
     """Write sweep.json for `cells`; those of an earlier command under the same name stay, the new ones follow.
 
     A cell that was known keeps its run's name, so that two drivers never give one cell two folders. `cells` is gone
-    through twice; many cells take less memory where it makes them anew each time. `driver` is a process that will run
-    cells until it calls `leave_sweep`.
+    through twice; many cells take less memory where it makes them anew each time. Of the values of `axes` each is kept
+    once. `driver` is a process that will run cells until it calls `leave_sweep`.
     """
     paths.runs.mkdir(parents=True, exist_ok=True)
     with locked_folder(paths.root):  # two commands under one name may come at once
@@ -119,7 +119,9 @@ def _merged(
     all_axes = {} if earlier is None else {name: list(values) for name, values in earlier.axes.items()}
     for name, values in axes.items():
         listed = all_axes.setdefault(name, [])
-        listed.extend(value for value in values if value not in listed)
+        for value in values:
+            if value not in listed:  # no set: a value may be a list
+                listed.append(value)
     return SweepRecord(
         command=tuple(command),
         axes=all_axes,
@@ -161,7 +163,6 @@ def open_sweep(folder: Path) -> SweepPaths:
         raise UsageError(
             f"'{folder}' must be a sweep's folder (with a sweep.json and runs/), got "
             + ("a folder without them." if paths.root.is_dir() else "nothing there.")
-            + " Sweeps lie in outputs/<name>."
         )
     return paths
 

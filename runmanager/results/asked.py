@@ -10,11 +10,16 @@ from runmanager.records.store import SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.cells import gather_cells
 from runmanager.results.columns import Table
+from runmanager.results.formats import human_field, is_number
+from runmanager.results.pairing import frozen
+from runmanager.results.sorting import rank
 from runmanager.results.summary import SweepSummary
 from runmanager.results.table import contention_notes, result_rows
 from runmanager.results.where import LISTED, Condition
 
 __all__ = ["AskedTable", "ask", "ask_table"]
+
+_MAX_SAID = 5  # values of a column that are named
 
 
 @dataclass(frozen=True)
@@ -38,9 +43,17 @@ class AskedTable:
         holds = condition.over(self.columns, known=self.known)
         rows = [row for row in self.table.rows if holds(row)]
         said = f"{len(rows)} of {len(self.table.rows)} runs are where {condition.text}."
+        if not rows:
+            said += self._values_there(condition.words)
         of_all = contention_notes(self.table.rows)  # says how many of the rows, so it is said of these
         notes = (said, *(note for note in self.table.notes if note not in of_all), *contention_notes(rows))
         return self.changed(lambda table: dataclasses.replace(table, rows=rows, notes=notes))
+
+    def _values_there(self, words: Sequence[str]) -> str:
+        """What the columns that a condition names hold, for somebody whom it left with nothing."""
+        columns = dict.fromkeys(self.columns[word] for word in words if word in self.columns)
+        told = [f"{name} is {said}" for name in columns if (said := _range_said(self.table, name))]
+        return f" Here {'; '.join(told)}." if told else ""
 
     def showing(self, words: Sequence[str], option: str) -> "AskedTable":
         """Those columns alone, in that order, in every format. Raises `UsageError` for a word that means none."""
@@ -51,6 +64,19 @@ class AskedTable:
     def changed(self, change: Callable[[Table], Table]) -> "AskedTable":
         """The same with the table as `change` makes it."""
         return dataclasses.replace(self, table=change(self.table))
+
+
+def _range_said(table: Table, column: str) -> str:
+    """The values of a column in a few words; empty where there is no row."""
+    a_row_each = {frozen(row[column]): row for row in table.rows}
+    ordered = sorted(a_row_each.values(), key=lambda row: (row[column] is None, rank(row[column])))
+    said = [human_field(table, row, column) for row in ordered]
+    if len(said) <= _MAX_SAID:
+        return " or ".join(said)
+    if is_number(table, column):
+        known = [text for text, row in zip(said, ordered, strict=True) if row[column] is not None]
+        return f"{known[0]} to {known[-1]}"
+    return f"{', '.join(said[:_MAX_SAID])} or {len(said) - _MAX_SAID} others"
 
 
 def ask(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, words: Sequence[str]) -> AskedTable:

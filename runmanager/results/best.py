@@ -9,11 +9,11 @@ import msgspec
 
 from runmanager.errors import UsageError
 from runmanager.records.paths import RunPaths
+from runmanager.records.spoken import spoken
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.account import Section
 from runmanager.results.cells import Cell, Cells, gather_cells
-from runmanager.results.columns import as_given
 from runmanager.results.contention import contention, exposure_of
 from runmanager.results.formats import human
 from runmanager.results.judging import DIFFERENT, NOT_MEASURED, judge
@@ -57,7 +57,7 @@ class Contender:
         return len(self.side.cells) - len(self.side.finished)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Best:
     """The winner among `num_cells` cells, the next one, and what stands between them.
 
@@ -74,6 +74,25 @@ class Best:
     num_cells: int
     num_ties: int
     num_left_out: int
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The winner's settings, those in which the cells differ."""
+        return self.winner.settings
+
+    @property
+    def value(self) -> Spread:
+        """The winner's mean, a number that also knows its `deviation` and the `count` of its runs."""
+        return self.winner.spread
+
+    @property
+    def run(self) -> StoredRun:
+        """The best one of the winner's runs."""
+        return self.winner.runs[0][0]
+
+    def __repr__(self) -> str:
+        headline = best_headline(self)
+        return "\n".join([headline[0].upper() + headline[1:], *self.sentences()])
 
     def sentences(self) -> list[str]:
         """How sure it is that the winner is the best."""
@@ -149,7 +168,7 @@ def _contenders(cells: Cells, metric: Metric, folders: Collection[str] | None) -
     for members in groups.values():
         values = {name: cells.value(members[0], name, _ABSENT) for name in names}
         settings = {name: value for name, value in values.items() if value is not _ABSENT}
-        label = ", ".join(f"{name}={as_given(value)}" for name, value in settings.items()) or members[0].run
+        label = ", ".join(f"{name}={spoken(value)}" for name, value in settings.items()) or members[0].run
         paired = all(cells.value(cell, "measure.name") == "paired" for cell in members)
         contenders.append(Contender(settings, Side(label, members, metric, paired)))
     return contenders
@@ -195,7 +214,7 @@ def best_sections(best: Best) -> list[Section]:
         lines.append(f"{cells} left out: not every finished run there has the metric.")
     return [
         Section("Runs", runs, ("run", best.metric.name), lines),
-        Section("Settings that vary", [(name, as_given(value)) for name, value in best.winner.settings.items()]),
+        Section("Settings that vary", [(name, spoken(value)) for name, value in best.winner.settings.items()]),
         Section("Weights of the first", lines=_weights(best.winner.runs[0][0].paths)),
     ]
 

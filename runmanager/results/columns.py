@@ -1,6 +1,5 @@
 """The columns of the tables that others rely on, and the table itself: rows of plain values under them."""
 
-import json
 import re
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ __all__ = [
     "NULLS",
     "PHASE_COLUMNS",
     "Table",
-    "as_given",
     "column_of",
     "effect_of",
     "prefers_larger",
@@ -84,13 +82,6 @@ def setting_name(column: str) -> str:
     """The setting of a column, as it is given in a command: `optimizer` for `optimizer.name`."""
     name = column.removeprefix("settings.")
     return (name if column == column_of(name) else column).removesuffix(".name")
-
-
-def as_given(value: Any) -> str:
-    """A setting's value as it is given in a command: `null`, `true` and `false` where Python has other words."""
-    if value is None:
-        return "null"
-    return json.dumps(value) if isinstance(value, bool | list | dict) else str(value)
 
 
 def setting_of(word: str, settings: Container[str]) -> str | None:

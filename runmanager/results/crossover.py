@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.results.columns import as_given, setting_name
+from runmanager.records.spoken import spoken
+from runmanager.results.columns import setting_name
 from runmanager.results.crossing import CurvePoint, find_crossing
 from runmanager.results.judging import obstacles, tolerance_of
 from runmanager.results.matching import Match, Matches
@@ -200,7 +201,7 @@ def _point(x: float, matches: Sequence[Match], options: CompareOptions) -> Curve
 
 
 def _line(found: Crossover) -> str:
-    where = ", ".join(f"{setting_name(name)}={as_given(value)}" for name, value in found.settings.items())
+    where = ", ".join(f"{setting_name(name)}={spoken(value)}" for name, value in found.settings.items())
     at = f" ({where})" if where else ""
     first, last = _number(found.xs[0]), _number(found.xs[-1])
     interval = f"[{_end(found.low, found)}, {_end(found.high, found)}]"

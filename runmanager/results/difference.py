@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from runmanager.records.run import Environment
+from runmanager.records.spoken import spoken
 from runmanager.records.store import StoredRun
 from runmanager.results.account import Section
 from runmanager.results.columns import MISSING
@@ -95,9 +96,9 @@ def difference_sections(differences: Sequence[Difference], *, names: tuple[str, 
 
 
 def _said(value: Any, difference: Difference) -> str:
-    if value is None:
+    if value is None and difference.kind != "settings":
         return MISSING
-    text = human(value, difference.name if difference.kind == "metrics" else "")
+    text = human(value, difference.name) if difference.kind == "metrics" else spoken(value)
     return text if len(text) <= _FIELD else f"{text[: _FIELD - 1]}…"
 
 

@@ -15,8 +15,8 @@ from runmanager.results.event_files import EventFolder, Series, is_event_file, r
 __all__ = ["event_rows", "read_event_folders"]
 
 LEGEND = (
-    f"{MISSING} is not logged. A tag's column is its value at the highest step, `best` its largest or smallest, where "
-    "its name says which is better."
+    f"{MISSING}, and null of a hyperparameter, is not logged. A tag's column is its value at the highest step, `best` "
+    "its largest or smallest, where its name says which is better."
 )
 _OWN_COLUMNS = ("run", "steps", "seconds", "started_at")
 _MAX_NAMED = 5

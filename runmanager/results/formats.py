@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from runmanager.records.printable import printable
+from runmanager.records.spoken import spoken
 from runmanager.results.columns import EFFECTS, MISSING, PHASE_COLUMNS, Table, effect_of
 from runmanager.results.seeds import Spread
 from runmanager.results.statistics import median
@@ -103,11 +105,14 @@ def human_columns(table: Table) -> list[str]:
 
 
 def human(value: Any, column: str = "") -> str:
-    """A value for people: four significant digits, accuracies with four decimals, bytes as MiB."""
+    """A value for people: four significant digits, accuracies with four decimals, bytes as MiB.
+
+    None is what was not measured; a setting without a value is `spoken`.
+    """
     if value is None:
         return "" if column == "reason" else MISSING  # no reason is no lack
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return spoken(value)
     if isinstance(value, Spread):
         return _spread(value, column)
     if isinstance(value, Median):
@@ -122,7 +127,7 @@ def human(value: Any, column: str = "") -> str:
         return f"{value:.4f}"
     if isinstance(value, float) and (column in _MEASURED or column.startswith("time_to_accuracy")):
         return _four_digits(value)
-    return json.dumps(value) if isinstance(value, list | dict) else str(value)
+    return printable(spoken(value))
 
 
 class Median(float):
@@ -149,7 +154,9 @@ def _median(value: Median) -> str:
 def human_field(table: Table, row: Mapping[str, Any], column: str) -> str:
     """What stands in a row of a table, for people; of a foreign column nothing is known but that it was measured."""
     value = row[column]
-    return _four_digits(value) if column in table.foreign and isinstance(value, float) else human(value, column)
+    if column in table.foreign and isinstance(value, float):
+        return _four_digits(value)
+    return spoken(value) if value is None and column in table.settings else human(value, column)
 
 
 def with_prefix(value: float) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.spoken import spoken
 from runmanager.records.store import SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.cells import Cell, Cells, gather_cells
@@ -104,7 +105,7 @@ def _baseline(axis: Axis, asked: Any) -> int:
 
 def _said(value: Any) -> Any:
     """A value of the axis as a field: a setting that is set to nothing is a side, not a missing value."""
-    return "null" if value is None else value
+    return spoken(value) if value is None else value
 
 
 def _are_paired(cells: Cells, members: Sequence[Cell]) -> bool:

@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from runmanager.records.spoken import spoken
 from runmanager.records.states import Status
-from runmanager.results.columns import Table, as_given, setting_name
+from runmanager.results.columns import Table, setting_name
 from runmanager.results.judging import CONTENDED, TOO_FEW_EPOCHS
 from runmanager.results.pairing import SEED
 from runmanager.results.seeds import SEEDS, collapse_seeds
@@ -111,7 +112,7 @@ def _at_the_edge(results: Table) -> list[str]:
         if best[name] in (min(values), max(values)):
             end, beyond = ("largest", "larger") if best[name] == max(values) else ("smallest", "smaller")
             said = f"Try a {beyond} `{setting_name(name)}`: the best {metric} is at the {end} tried"
-            steps.append(f"{said}, {as_given(best[name])}.")
+            steps.append(f"{said}, {spoken(best[name])}.")
     return steps
 
 

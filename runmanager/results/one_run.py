@@ -11,6 +11,7 @@ from runmanager.records.attempts import said_of_attempts
 from runmanager.records.ceilings import Ceilings
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import PHASES, EpochRecord, RunRecord
+from runmanager.records.spoken import spoken
 from runmanager.records.store import StoredRun
 from runmanager.results.account import Section
 from runmanager.results.facts import FACTS
@@ -40,7 +41,7 @@ def sections_of(run: StoredRun) -> list[Section]:
     record = run.record
     return [
         Section("Run", _run_rows(run)),
-        Section("Settings", [(name, human(value)) for name, value in record.settings.items()]),
+        Section("Settings", [(name, spoken(value)) for name, value in record.settings.items()]),
         Section("Epochs", *_epoch_rows(run.epochs)),
         Section("Times by phase, medians over measured epochs", *_phase_rows(measured_epochs(run))),
         Section("Measured", _measurement_rows(record)),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.spoken import spoken
 from runmanager.results.cells import Cell, Cells
-from runmanager.results.columns import as_given
 from runmanager.results.sides import label_of
 
 __all__ = ["JOINT", "SEED", "Axis", "Pair", "find_axis", "frozen", "pair_cells", "usual_baseline", "varying_axes"]
@@ -34,11 +34,11 @@ class Axis:
 
     def index(self, wanted: Any) -> int:
         """The place of a value, given as itself or as its text. Raises `UsageError` where the axis lacks it."""
-        for match in (lambda value: value == wanted, lambda value: str(wanted) in (str(value), as_given(value))):
+        for match in (lambda value: value == wanted, lambda value: str(wanted) in (str(value), spoken(value))):
             for at, value in enumerate(self.values):
                 if match(value):
                     return at
-        known = ", ".join(map(as_given, self.values)) or "none, as there are no runs"
+        known = ", ".join(map(spoken, self.values)) or "none, as there are no runs"
         raise UsageError(f"The baseline must be a value of '{self.name}', got {wanted!r}; its values are {known}.")
 
 
@@ -122,7 +122,7 @@ def _telling(variants: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    return "unset" if value is _ABSENT else str(value)
+    return "unset" if value is _ABSENT else spoken(value)
 
 
 def _unknown_axis(cells: Cells, asked: str, names: Sequence[str]) -> str:

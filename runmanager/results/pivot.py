@@ -5,10 +5,11 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.spoken import spoken
 from runmanager.records.states import Status
 from runmanager.results.asked import AskedTable
 from runmanager.results.columns import MISSING, Table
-from runmanager.results.formats import Median, human
+from runmanager.results.formats import Median
 from runmanager.results.pairing import frozen
 from runmanager.results.sorting import rank
 
@@ -16,10 +17,11 @@ __all__ = ["parse_pivot", "pivot"]
 
 _DEFAULT_METRIC = "epoch_seconds"
 _OPTION = "--pivot"
+_MAX_NAMED = 5
 
 
-def parse_pivot(text: str) -> tuple[str, str, str]:
-    """The words for the rows, the columns and the metric of `ROWS:COLUMNS[:METRIC]`. Raises `UsageError`."""
+def parse_pivot(text: str) -> tuple[str, str, str | None]:
+    """The words for the rows, the columns and the metric, if any, of `ROWS:COLUMNS[:METRIC]`. Raises `UsageError`."""
     words = [word.strip() for word in text.split(":")]
     if len(words) not in (2, 3) or not all(words):
         raise UsageError(
@@ -27,16 +29,21 @@ def parse_pivot(text: str) -> tuple[str, str, str]:
         )
     if words[0] == words[1]:
         raise UsageError(f"`{_OPTION}` must have two different settings, got '{text}'; as in batch_size:device.")
-    return words[0], words[1], words[2] if len(words) == 3 else _DEFAULT_METRIC
+    return words[0], words[1], words[2] if len(words) == 3 else None
 
 
-def pivot(asked: AskedTable, words: tuple[str, str, str]) -> Table:
+def pivot(asked: AskedTable, words: tuple[str, str, str | None]) -> Table:
     """The table with a row for each value of the first word, a column for each of the second.
 
-    Where a field stands for more than one run, people see how many beside it, and files have a column for the counts.
-    Raises `UsageError` for a word that is no column, and for a metric that is no number.
+    The metric is `epoch_seconds` unless it is named. Where a field stands for more than one run, people see how many
+    beside it, and files have a column for the counts.
+    Raises `UsageError` for a word that is no column, and for a metric that is no number or that the table lacks.
     """
-    down, across, metric = (asked.column(word, _OPTION) for word in words)
+    down, across = (asked.column(word, _OPTION) for word in words[:2])
+    metric = _DEFAULT_METRIC if words[2] is None else asked.column(words[2], _OPTION)
+    if metric not in asked.table.columns:  # of a table that is not of our runs
+        there = ", ".join(asked.table.foreign[:_MAX_NAMED]) or ", ".join(asked.table.columns)
+        raise UsageError(f"`{_OPTION}` must name its metric here, got '{':'.join(words[:2])}'; add one of: {there}.")
     fields: defaultdict[tuple[Hashable, Hashable], list[float]] = defaultdict(list)
     for row in asked.table.rows:
         value = row[metric]
@@ -62,7 +69,7 @@ def pivot(asked: AskedTable, words: tuple[str, str, str]) -> Table:
 
 def _headings(across: str, values: Sequence[Any]) -> dict[Hashable, str]:
     """A heading for each value; those that look alike to people, as 1 and "1", are told apart."""
-    texts = [human(value, across) for value in values]
+    texts = [spoken(value) for value in values]
     times = Counter(texts)
     said = [text if times[text] == 1 else repr(value) for text, value in zip(texts, values, strict=True)]
     return {frozen(value): f"{across}={each}" for value, each in zip(values, said, strict=True)}

@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from runmanager.records.spoken import spoken
 from runmanager.records.states import Status
-from runmanager.results.columns import NULLS, Table, as_given, effect_of, prefers_larger, setting_name
+from runmanager.results.columns import NULLS, Table, effect_of, prefers_larger, setting_name
 from runmanager.results.formats import human, human_effect
 from runmanager.results.judging import CONTENDED, DIFFERENT, NOT_MEASURED
 from runmanager.results.matching import Matches
@@ -44,7 +45,7 @@ def duel_rates(matches: Matches) -> list[str]:
     lines: dict[str, None] = {}
     for match in matches.pairs:
         told = {name: value for name, value in match.settings.items() if name in matches.cells.varying}
-        where = f" at {', '.join(f'{name}={as_given(value)}' for name, value in told.items())}" if told else ""
+        where = f" at {', '.join(f'{name}={spoken(value)}' for name, value in told.items())}" if told else ""
         for side in match.sides:
             if (rate := typical(side.values)) is not None:
                 lines[f"{side.label}{where}: {human(rate, 'samples_per_second')} samples a second"] = None
@@ -176,7 +177,7 @@ def told_settings(row: Mapping[str, Any], table: Table, *, without: Collection[s
     """The settings of a row that vary in its table, as they are given in a command."""
     names = [name for name in table.settings if name in table.shown and name not in without]
     has = [name for name in names if row[name] is not None or name in row[NULLS]]
-    return ", ".join(f"{setting_name(name)}={as_given(row[name])}" for name in has)
+    return ", ".join(f"{setting_name(name)}={spoken(row[name])}" for name in has)
 
 
 def best_row(results: Table) -> tuple[str, dict[str, Any], Table] | None:

@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from runmanager.records.run import Environment
+from runmanager.records.spoken import spoken
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun
 from runmanager.results.cells import Cell
-from runmanager.results.columns import as_given
 from runmanager.results.metrics import THROUGHPUT, Metric
 from runmanager.results.statistics import median
 
@@ -62,7 +62,7 @@ def label_of(axis: str, value: Any) -> str:
 
     Where several settings are compared together, the value says them itself.
     """
-    return str(value) if axis == "device" or "+" in axis else f"{axis.removesuffix('.name')}={as_given(value)}"
+    return spoken(value) if axis == "device" or "+" in axis else f"{axis.removesuffix('.name')}={spoken(value)}"
 
 
 def typical(values: Sequence[Sequence[float]]) -> float | None:

@@ -1,48 +1,99 @@
-"""A stored sweep in a notebook: its tables as pandas DataFrames."""
+"""A stored sweep in a notebook or a program: what it found, its tables as DataFrames, its figures."""
 
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from runmanager.errors import UsageError
+from runmanager.records.location import find_sweep
+from runmanager.records.paths import SweepPaths
 from runmanager.records.store import SweepContents
-from runmanager.records.sweep import SweepRecord, open_sweep
-from runmanager.results.comparison import CompareOptions, compare
-from runmanager.results.page import render_template
-from runmanager.results.page_table import page_table
+from runmanager.records.sweep import SweepRecord
+from runmanager.results.best import Best, find_best
+from runmanager.results.columns import Table
+from runmanager.results.comparison import CompareOptions, compare, compare_matches
+from runmanager.results.crossover import crossovers_worth_saying
+from runmanager.results.formats import human_columns
+from runmanager.results.frames import frame
+from runmanager.results.matching import match_sides
+from runmanager.results.notebook import sweep_as_html, sweep_as_text
+from runmanager.results.plotting import choose_figure, drawn_in_notebook
 from runmanager.results.reading import read_results
-from runmanager.results.table import Table, epoch_rows, result_rows
+from runmanager.results.rounds import paired_rounds
+from runmanager.results.sentences import answers
+from runmanager.results.table import epoch_rows, result_rows
+from runmanager.results.view import View
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
+
+    from runmanager.results.figures.drawn import Drawn
 
 __all__ = ["Sweep"]
 
-_TEXTS = frozenset(
-    {"run", "status", "reason", "device", "device_name", "started_at", "run_dir", "axis", "metric", "verdict"}
-)
-_TRUTHS = frozenset({"contended", "warmup"})
-_VALUES = frozenset({"baseline", "candidate"})
-
 
 class Sweep:
-    """The sweep in a folder, as it stood when it was first looked at; make a new one to look again.
+    """The sweep in a folder, or of that name under `outputs/`, as it stood when it was first looked at.
 
-    Raises `UsageError` where the folder is no sweep's.
+    Everything that it gives is of one moment, so that its tables agree; `refresh` looks again. At the end of a
+    notebook's cell it shows itself: the answers, what failed, the table.
+
+    Raises `UsageError` where there is no such sweep.
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
-        self.paths = open_sweep(Path(folder))
+        self.paths = find_sweep(os.fspath(folder))
+        self._look = _Look(self.paths)
+
+    def refresh(self) -> "Sweep":
+        """Look at the sweep anew, as it stands now; returns the sweep itself."""
+        self._look = _Look(self.paths)
+        return self
+
+    @property
+    def answers(self) -> list[str]:
+        """What the sweep found, in sentences: what is faster, what is best, how its runs ended."""
+        return answers(self._look.results, self._look.comparison)
 
     @property
     def runs(self) -> "pd.DataFrame":
         """One row a run, the columns of results.csv; what is missing is NaN."""
-        return _frame(self._results)
+        return frame(self._look.results)
 
     @property
     def epochs(self) -> "pd.DataFrame":
         """One row an epoch of every run, the columns of epochs.csv; what is missing is NaN."""
-        return _frame(epoch_rows(*self._read))
+        return frame(epoch_rows(*self._look.read))
+
+    def table(
+        self,
+        *,
+        where: str | None = None,
+        sort: str | None = None,
+        columns: str | Sequence[str] | None = None,
+        pivot: str | None = None,
+        each: bool = False,
+    ) -> "pd.DataFrame":
+        """A part of the results, as `runmanager table` shows it: what matters, one row for all seeds of a cell.
+
+        Means over seeds have their standard deviation beside them, as in `val_accuracy_std`; `each=True` gives a row a
+        run. `where` is a condition (`"device==cuda and lr<0.1"`), `sort` a column, best first for accuracies and
+        throughput, else the smallest first; `columns` names columns or settings. `pivot` is
+        `"ROWS:COLUMNS[:METRIC]"`: medians over runs.
+
+        Raises `UsageError` for what cannot be read, and, with the nearest name, for one that is no column.
+        """
+        named = columns if columns is None or isinstance(columns, str) else ",".join(columns)
+        with _said_of_arguments():
+            view = View.read(where=where, sort=sort, columns=named, pivot=pivot, each=each)
+            table = view.of(*self._look.read, collapses=True)
+        return frame(table, human_columns(table) if pivot is None else None)
 
     def compare(
         self, axis: str | None = None, baseline: Any = None, *, metric: str = "samples_per_second"
@@ -51,38 +102,80 @@ class Sweep:
 
         Raises `UsageError` for an axis, a baseline or a metric that the sweep does not have.
         """
-        return _frame(compare(*self._read, CompareOptions(axis=axis, baseline=baseline, metric=metric)))
+        with _said_of_arguments():
+            return frame(compare(*self._look.read, CompareOptions(axis=axis, baseline=baseline, metric=metric)))
+
+    def best(self, metric: str = "val_accuracy", *, where: str | None = None) -> Best:
+        """The best cell by the mean of `metric` over its seeds, and whether the next one is truly behind it.
+
+        `where` is a condition on the runs that count. `load_model(sweep.best().run)` is its best run's model.
+        Raises `UsageError` for an unknown metric, and where no finished run has it.
+        """
+        contents, plan = self._look.read
+        with _said_of_arguments():
+            rows = View.read(where=where).of(contents, plan).rows
+            folders = {PurePath(row["run_dir"]).name for row in rows if row["run_dir"] is not None}
+            return find_best(contents, plan, metric=metric, folders=folders)
+
+    @property
+    def figures(self) -> "dict[str, Drawn]":
+        """The figures that the sweep has, by the names that `plot` takes, each with its title and caption."""
+        return {figure.name: figure for figure in self._look.figures}
+
+    def plot(self, name: str | None = None) -> "Figure":
+        """A figure of the sweep; without a name the first that it has, the one that says most.
+
+        It shows itself at the end of a notebook's cell, and `.savefig(path)` writes it into a file.
+        Raises `UsageError`, with the names there are, for another one.
+        """
+        return drawn_in_notebook(choose_figure(self._look.figures, name))
 
     def __repr__(self) -> str:
-        return f"Sweep({str(self.paths.root)!r}): {len(self._results.rows)} runs"
+        return sweep_as_text(self.paths, self.answers)
 
     def _repr_html_(self) -> str:
-        return render_template("table.html", table=page_table(self._results, title="Results", file="results.csv"))
+        """Called by a notebook."""
+        contents, _ = self._look.read
+        return sweep_as_html(contents, self._look.results, self.answers)
+
+
+class _Look:
+    """What was to be seen of a sweep, read and computed when it is first asked for."""
+
+    def __init__(self, paths: SweepPaths) -> None:
+        self._paths = paths
 
     @cached_property
-    def _read(self) -> tuple[SweepContents, SweepRecord | None]:
-        return read_results(self.paths)
+    def read(self) -> tuple[SweepContents, SweepRecord | None]:
+        return read_results(self._paths)
 
     @cached_property
-    def _results(self) -> Table:
-        return result_rows(*self._read)
+    def results(self) -> Table:
+        return result_rows(*self.read)
+
+    @cached_property
+    def comparison(self) -> Table:
+        return compare(*self.read)
+
+    @cached_property
+    def figures(self) -> "list[Drawn]":
+        from runmanager.results.figures.gallery import figures_of
+
+        options = CompareOptions()
+        matches = match_sides(*self.read, options)
+        return figures_of(
+            self.read[0],
+            results=self.results,
+            comparison=compare_matches(self.read[0], matches, options),
+            crossovers=crossovers_worth_saying(matches, options),
+            rounds=paired_rounds(matches),
+        )
 
 
-def _frame(table: Table) -> "pd.DataFrame":
-    import pandas as pd
-
-    series = {name: _series(name, [row[name] for row in table.rows], name in table.settings) for name in table.columns}
-    return pd.DataFrame(series, columns=table.columns)
-
-
-def _series(name: str, values: list[Any], is_setting: bool) -> "pd.Series[Any]":
-    """Numbers as int64, or as float64 where one is missing; truth values as bool where all are known."""
-    import pandas as pd
-
-    if is_setting or name in _TEXTS | _TRUTHS | _VALUES:
-        # pandas infers these; None in a column of objects is made NaN like every other missing value.
-        series = pd.Series(values, dtype=None if values else object)
-        return series.where(series.notna(), float("nan")) if series.dtype == object else series
-    if any(value is None for value in values) or not values:
-        return pd.Series([float("nan") if value is None else value for value in values], dtype="float64")
-    return pd.Series(values)
+@contextmanager
+def _said_of_arguments() -> Iterator[None]:
+    """Refusals name the options of the commands, which in Python are arguments: `--where` is `where` here."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(re.sub(r"`--(\w+)", r"`\1", str(error))) from None

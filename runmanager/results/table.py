@@ -26,7 +26,7 @@ from runmanager.results.summary import SUMMARY_COLUMNS, RunSummary, SweepSummary
 __all__ = ["Table", "contention_notes", "damage_notes", "epoch_rows", "result_rows"]
 
 LEGEND = (
-    f"{MISSING} is not measured or not set. Times and throughput are medians over the measured epochs: warm-up epochs "
+    f"{MISSING} is not measured. Times and throughput are medians over the measured epochs: warm-up epochs "
     "(the first, and any before the step time settles) do not count."
 )
 _SHOWN_RESULTS = (
@@ -107,7 +107,7 @@ def epoch_rows(sweep: SweepContents, plan: SweepRecord | None = None) -> Table:
         settings=columns,
         shown=_SHOWN_EPOCHS,
         notes=tuple(damage_notes(sweep.damaged)),
-        legend=f"{MISSING} is not measured or not set.",
+        legend=f"{MISSING} is not measured.",
     )
 
 

@@ -5,6 +5,8 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from runmanager.records.printable import printable
+from runmanager.records.spoken import spoken
 from runmanager.results.columns import EFFECTS, MISSING, Table, effect_of
 from runmanager.results.comparison import with_numbered_reasons
 from runmanager.results.formats import human, human_columns, human_effect, human_field, is_number
@@ -31,6 +33,8 @@ _LEFT_OUT_FIRST = (
     *("precision", "flop_per_step", "operations_per_step", "operations_per_second", "bytes_per_second"),
 )
 """Columns that give way where room is short, in this order; settings, states and answers never do."""
+_LEFT_OUT_AT_LAST = ("epoch_seconds",)
+"""Of a results table, where a number would have to be broken otherwise: the samples per second say the same."""
 _LEFT_OUT_LAST = ("baseline", "candidate")
 """The two sides' own values: they give way, both, only where the other columns have no room at their narrowest."""
 
@@ -38,9 +42,11 @@ _LEFT_OUT_LAST = ("baseline", "candidate")
 def results_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) -> "RenderableType":
     """The first `limit` rows of a results table (all for None), within `width` columns of the terminal.
 
-    Where the settings alone are too many for the room, the run's name stands for them; the rows of a pivot are no runs,
-    and its last columns give way.
+    Without any row, what the table notes. Where the settings alone are too many for the room, the run's name stands for
+    them; the rows of a pivot are no runs, and its last columns give way.
     """
+    if not table.rows:
+        return _without_rows(table)
     rows = table.rows[:limit]
     names = human_columns(table)
     columns = _columns(table, rows, names)
@@ -49,13 +55,23 @@ def results_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) 
         giving_way = tuple(reversed(names[1:]))
     elif _tightest(columns, giving_way) > width:
         names = ["run", *(name for name in names if name not in ("run", *table.settings))]
-        columns = _columns(table, rows, names)
+        columns = min(columns, _columns(table, rows, names), key=lambda each: _tightest(each, giving_way))
+        if _tightest(columns, giving_way) > width:
+            giving_way = (*giving_way, *_LEFT_OUT_AT_LAST)
     return _rendered(
         columns,
         [*_cut_note(table, rows, _what(table)), table.legend, *table.notes],
         width,
         giving_way=giving_way,
     )
+
+
+def _without_rows(table: Table) -> "RenderableType":
+    """Headings and a legend would explain what is not there."""
+    from rich.console import Group
+    from rich.text import Text
+
+    return Group(*(Text(printable(note)) for note in table.notes or ("No runs yet.",)))
 
 
 def _what(table: Table) -> str:
@@ -90,7 +106,7 @@ def comparison_table(table: Table, *, limit: int | None = 50, width: int = _WIDT
 
 
 def _compared(row: dict[str, Any], *, several: bool) -> str:
-    sides = f"{row['candidate']} / {row['baseline']}"
+    sides = printable(f"{spoken(row['candidate'])} / {spoken(row['baseline'])}")
     return f"{row['axis']} {sides}" if several else sides
 
 
@@ -105,13 +121,13 @@ def _setting(row: dict[str, Any], column: str) -> str:
     """A matched setting; of the setting that the row itself compares nothing, where several axes are compared."""
     compared = row["axis"].removesuffix(".name")
     name = column.removeprefix("settings.")
-    return "" if name == compared or name.startswith(f"{compared}.") else human(row[column], column)
+    return "" if name == compared or name.startswith(f"{compared}.") else printable(spoken(row[column]))
 
 
 def _settings(row: dict[str, Any], columns: Sequence[str]) -> str:
     """The matched settings of a row in one field, for tables that have no room for a column each."""
     said = ((name.removesuffix(".name"), _setting(row, name)) for name in columns)
-    return ", ".join(f"{name}={value}" for name, value in said if value not in ("", MISSING))
+    return ", ".join(f"{name}={value}" for name, value in said if value)
 
 
 def _interval(row: dict[str, Any]) -> str:
@@ -189,11 +205,11 @@ def _rendered(
     widths = _widths(kept, width)
     for column, room in zip(kept, widths, strict=True):
         justify: Literal["right", "left"] = "right" if column.is_number else "left"
-        shown.add_column(Text(column.heading(room)), justify=justify, width=room, overflow="fold")
+        shown.add_column(Text(printable(column.heading(room))), justify=justify, width=room, overflow="fold")
     texts = (column.fields(room) for column, room in zip(kept, widths, strict=True))
     for fields in zip(*texts, strict=True):
         shown.add_row(*(Text(field, style=_STYLES.get(field, "")) for field in fields))
-    return Group(shown, "", *(Text(line, style="dim") for line in legend))
+    return Group(shown, "", *(Text(printable(line), style="dim") for line in legend))
 
 
 def _fitting(columns: Sequence[_Column], width: int, giving_way: Sequence[str]) -> tuple[list[_Column], list[str]]:

@@ -27,7 +27,7 @@ class View:
     where: Condition | None = None
     sort: str | None = None
     columns: tuple[str, ...] = ()
-    pivot: tuple[str, str, str] | None = None
+    pivot: tuple[str, str, str | None] | None = None
     each: bool = False
 
     @classmethod
@@ -59,14 +59,16 @@ class View:
     def words(self) -> tuple[str, ...]:
         """Every name that it asks for."""
         asked = self.where.words if self.where else ()
-        return (*asked, *((self.sort,) if self.sort else ()), *self.columns, *(self.pivot or ()))
+        return tuple(word for word in (*asked, self.sort, *self.columns, *(self.pivot or ())) if word)
 
     def of(self, sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *, collapses: bool = False) -> Table:
-        """The table of a sweep; where it `collapses`, runs that differ in the seed alone are one row.
+        """The table of a sweep; where it `collapses`, runs that differ in the seed alone are one row, unless one of
+        them is asked for by its seed or name.
 
         Raises `UsageError`, with the nearest name, for one that is neither a column nor a setting.
         """
-        collapses = collapses and not self.each and SEED not in (*self.columns, self.sort)
+        of_runs = {SEED, "run"} & {*self.columns, self.sort}
+        collapses = collapses and not self.each and not of_runs
         return self._shown(ask(sweep, plan, self.words), collapses=collapses)
 
     def of_table(self, table: Table) -> Table:

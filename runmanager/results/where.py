@@ -30,6 +30,7 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 }
 _ORDERINGS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _NULL = object()  # asked for by name: the setting or figure that a row has not
+_QUOTED = re.compile(r"""'[^']*'|"[^"]*"|`(?P<name>[^`]*)`""")
 _WORDS = {"true": True, "false": False, "null": _NULL}
 
 Row = Mapping[str, Any]
@@ -57,22 +58,37 @@ class Condition:
 def parse_condition(text: str) -> Condition:
     """Read a condition: comparisons (`0.001 < lr < 0.1`, `device in [cpu, cuda]`), `and`, `or`, `not`, parentheses.
 
+    A name that holds more than letters, digits, `_`, dots and slashes stands in backticks, as `` `val loss` ``.
     Raises `UsageError` for anything else.
     """
+    names: dict[str, str] = {}
+    code = _QUOTED.sub(lambda found: _stand_in(found, names), text)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what reads oddly, as in 0.1and
-            tree = ast.parse(text.strip(), mode="eval").body
+            tree = ast.parse(code.strip(), mode="eval").body
     except (SyntaxError, ValueError):
         raise _unreadable(text, _cause(text)) from None
     except (RecursionError, MemoryError):
         raise _unreadable(text, _TOO_DEEP) from None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = names.get(node.id, node.id)
     words: dict[str, None] = {}
     try:
         _read(tree, text, words)
     except RecursionError:  # a name or a sum of thousands of parts
         raise _unreadable(text, _TOO_DEEP) from None
     return Condition(text, tuple(words), tree)
+
+
+def _stand_in(found: re.Match[str], names: dict[str, str]) -> str:
+    """A name that Python's parser takes in place of one in backticks; a text in quotes as it is."""
+    if found["name"] is None:
+        return found[0]
+    word = f"_in_backticks_{len(names)}_"
+    names[word] = found["name"]
+    return f" {word} "
 
 
 def _unreadable(text: str, cause: str) -> UsageError:
@@ -83,7 +99,9 @@ def _unreadable(text: str, cause: str) -> UsageError:
 def _cause(text: str) -> str:
     if re.search(r"[^=<>!]=[^=]", text):
         return "equality is written =="
-    return "it breaks off, or a value like 'cuda:1' or '2026-11-01' lacks its quotes"
+    return (
+        "it breaks off, a value like 'cuda:1' or '2026-11-01' lacks its quotes, or a name like `val loss` its backticks"
+    )
 
 
 def _read(node: ast.expr, text: str, words: dict[str, None], *, depth: int = 0, is_operand: bool = False) -> None:

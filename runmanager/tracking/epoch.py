@@ -13,6 +13,7 @@ from runmanager.tracking.heartbeat import Heartbeat
 from runmanager.tracking.losses import LoggedLosses
 from runmanager.tracking.meter import Averages, Meter
 from runmanager.tracking.prefetch import arrived
+from runmanager.tracking.scores import Evaluation
 from runmanager.tracking.timer import PhaseTimer
 
 __all__ = ["Epoch", "with_walls", "without_walls"]
@@ -33,6 +34,7 @@ class Epoch:
         steps_before: int = 0,
         when_first_batch: Callable[[Any], None] | None = None,
         heartbeat: Heartbeat | None = None,
+        keep_scores: bool = False,
     ) -> None:
         self.number = number
         self.num_steps = steps_before
@@ -45,11 +47,17 @@ class Epoch:
         self._train, self._eval = Meter(log_every=log_every, steps_before=steps_before), Meter()
         self._sees_training = self._sees_eval = self._is_evaluated = False
         self._open_loops = 0
+        self._evaluation = Evaluation() if keep_scores else None
 
     @property
     def timer(self) -> PhaseTimer:
         """The clock of its phases."""
         return self._timer
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """What was said of the evaluated samples, where that was to be kept; None without an evaluation."""
+        return self._evaluation if self._is_evaluated else None
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The loader's batches on the run's device; waiting, moving and what the loop does with each are timed."""
@@ -95,6 +103,8 @@ class Epoch:
         self._timer.mark("eval" if self._sees_training or self._sees_eval or self.number == 0 else "epoch")
         self._sees_eval = True
         self._open_loops += 1
+        if self._evaluation is not None:
+            self._evaluation.takes_from(loader)
         for batch in loader:
             self._heartbeat.progress += 1
             yield arrived(batch, self._device)
@@ -141,6 +151,8 @@ class Epoch:
         self._eval.add_loss(loss, _count(preds, labels, samples))
         if preds is not None and labels is not None:
             self._eval.add_predictions(preds, labels)
+            if self._evaluation is not None:
+                self._evaluation.add(preds, labels)
 
     def _last_phase(self) -> str:
         """Whose time it is since the last mark, at the epoch's end."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tensorboard.compat.proto.event_pb2 import Event, TaggedRunMetadata
+from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 
 from runmanager.tracking.framing import framed, scalar_records
@@ -39,11 +39,9 @@ class EventWriter:
         """Add a number for each of many steps."""
         self._file.writelines(scalar_records(tag, logged.steps, logged.values, wall_time=time.time()))
 
-    def graph(self, graph: bytes, run_metadata: bytes) -> None:
-        """Add a serialised GraphDef and the RunMetadata that belongs to it."""
+    def graph(self, graph: bytes) -> None:
+        """Add a serialised GraphDef."""
         self._write(Event(wall_time=time.time(), graph_def=graph))
-        tagged = TaggedRunMetadata(tag="step1", run_metadata=run_metadata)
-        self._write(Event(wall_time=time.time(), tagged_run_metadata=tagged))
 
     def flush(self) -> None:
         self._file.flush()

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from runmanager.tracking.randomness import preserved
 from runmanager.tracking.transfer import DeviceDataLoader
 
-__all__ = ["batch_size_of", "images_of", "inputs_of", "peek", "sample_of"]
+__all__ = ["batch_size_of", "images_of", "inputs_of", "peek"]
 
 _PEEKED_SAMPLES = 64
 _MAX_PIXELS = 64  # on a side: a grid of photographs would else take seconds to write, and megabytes
@@ -99,9 +99,3 @@ def _visible(images: torch.Tensor) -> torch.Tensor:
     if low >= 0 and high <= 1:
         return images
     return (images - low) / max(high - low, 1e-12)
-
-
-def sample_of(batch: Any) -> torch.Tensor | None:
-    """The first input alone, (1, …), None where the batch's first part is no tensor."""
-    inputs = inputs_of(batch)
-    return None if inputs is None or not len(inputs) else inputs[:1].detach()

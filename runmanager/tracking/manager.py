@@ -178,9 +178,7 @@ class RunManager:
             return
         self._cells.append(plan_cell(record.signature, paths.name, record.config))
         settings = [cell.settings for cell in self._cells]
-        axes = {
-            name: list(dict.fromkeys(cell[name] for cell in settings if name in cell)) for name in differing(settings)
-        }
+        axes = {name: [cell[name] for cell in settings if name in cell] for name in differing(settings)}
         write_cells(self.paths, self._cells, axes=axes, command=command_line())
 
     def _skip(self, paths: RunPaths, record: RunRecord, error: DeviceUnavailableError) -> IdleRun:

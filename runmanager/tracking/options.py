@@ -29,12 +29,17 @@ STREAMING_DEVICES = ("cuda", "xpu")
 
 @dataclass(frozen=True)
 class TensorBoardOptions:
-    """What goes to TensorBoard beside the scalars; `enabled=false` writes no event file at all."""
+    """What goes to TensorBoard beside the scalars; `enabled=false` writes no event file at all.
+
+    `predictions` and `confusion_matrix` show evaluations.
+    """
 
     enabled: bool = True
     images: bool = True
     graph: bool = True
     histograms: bool = False
+    predictions: bool = True
+    confusion_matrix: bool = True
 
 
 class TurnTaker(Protocol):

@@ -27,7 +27,7 @@ from runmanager.tracking.measuring import Measuring, num_parameters
 from runmanager.tracking.notes import RunNotes
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.outcomes import divergence, outcome_of, outcome_of_epochs, traceback_of
-from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
+from runmanager.tracking.sinks import EpochDetails, RunStart, Sink, looks_at_scores
 from runmanager.tracking.timer import PhaseTimer, clock_for
 from runmanager.tracking.turns import turns_of
 from runmanager.tracking.unheard import children_unheard
@@ -85,8 +85,7 @@ class ActiveRun:
         self._epochs_here = 0
         self._seconds_before = 0.0
         self._learning_rate: float | None = None
-        self._begun_at = time.perf_counter()
-        self._epoch_begun_at = 0.0
+        self._begun_at, self._epoch_begun_at = time.perf_counter(), 0.0
         self._interruption: Outcome | None = None
         self.turns = turns_of(
             options, folder.paths, is_cancelled=lambda: self._interruption is not None, interrupt=self.interrupt
@@ -217,6 +216,7 @@ class ActiveRun:
             steps_before=self.num_steps,
             heartbeat=self._heartbeat,
             when_first_batch=self._begin_with_whole_batch if self._begun_sinks is None else None,
+            keep_scores=any(map(looks_at_scores, self._sinks)),
         )
 
     def end_epoch(self, epoch: Epoch) -> EpochRecord:
@@ -234,7 +234,7 @@ class ActiveRun:
         if self._begun_sinks is None:
             self._begin_sinks(None)
         assert self._network is not None
-        details = EpochDetails(self._network, self._learning_rate, step_losses)
+        details = EpochDetails(self._network, self._learning_rate, step_losses, epoch.evaluation)
         for sink in self._sinks:
             self._notes.extend(sink.epoch(without_walls(record), details))
         if self._checkpointer is not None:

@@ -11,8 +11,9 @@ from runmanager.records.attempts import said_of_attempts
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.tracking.losses import LoggedLosses
+from runmanager.tracking.scores import Evaluation
 
-__all__ = ["ConsoleSink", "EpochDetails", "LogSink", "MemorySink", "RunStart", "Sink", "epoch_line"]
+__all__ = ["ConsoleSink", "EpochDetails", "LogSink", "MemorySink", "RunStart", "Sink", "epoch_line", "looks_at_scores"]
 
 
 @dataclass(frozen=True)
@@ -32,15 +33,23 @@ class RunStart:
 
 @dataclass(frozen=True)
 class EpochDetails:
-    """What an epoch has beside its record: the learning rate, and the losses of the steps that were to be logged."""
+    """What an epoch has beside its record: the learning rate, and the losses of the steps that were to be logged.
+
+    `evaluation` is there where a sink looks at scores, and the epoch had an evaluation.
+    """
 
     network: torch.nn.Module
     learning_rate: float | None = None
     step_losses: LoggedLosses = field(default_factory=LoggedLosses)
+    evaluation: Evaluation | None = None
 
 
 class Sink(Protocol):
-    """Somewhere that metrics go. `begin` and `epoch` return readable notes on what they could not do."""
+    """Somewhere that metrics go. `begin` and `epoch` return readable notes on what they could not do.
+
+    One that has an attribute `looks_at_scores` that is true is told in `EpochDetails.evaluation` what evaluations said
+    of each sample; else nothing of that is kept.
+    """
 
     def begin(self, start: RunStart) -> Sequence[str]:
         """A run begins."""
@@ -53,6 +62,11 @@ class Sink(Protocol):
     def end(self, record: RunRecord) -> None:
         """The run has ended, as `record` says."""
         ...
+
+
+def looks_at_scores(sink: Sink) -> bool:
+    """Whether what evaluations say of each sample is to be kept for this sink."""
+    return bool(getattr(sink, "looks_at_scores", False))
 
 
 @dataclass

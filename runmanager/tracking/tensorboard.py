@@ -9,26 +9,30 @@
 | `optim/lr` | scalar | every epoch, where the optimiser is known |
 | `step/loss` | scalar | every `log_every` steps, step = optimiser step |
 | `images` | image | once: at most 64 images of a first batch, of 64 pixels on a side at most |
-| graph | graph | once: of the model on one sample |
+| graph | graph | once: what the model does with one sample, in the boxes of its modules, of 5,000 operations at most |
 | `weights/<parameter>`, `gradients/<parameter>` | histogram | every epoch, where asked for: of 100 parameters, of 65,536 values each at most |
+| `predictions`, `confusion_matrix` | image | the last evaluation, at the end of a run that finished; and of epochs 1, 2, 4, 8 … that took ten seconds or more |
 | `config/text_summary` | text | once: the settings |
 | `_hparams_/session_start_info`, `_hparams_/session_end_info` | HParams | at the start, at the true end |
+| `custom_scalars__config__` | layout | once: the charts of the Custom Scalars tab |
 """  # noqa: E501  # a table's row is one line
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary, SummaryMetadata
-from tensorboard.plugins.hparams.api_pb2 import Status as SessionStatus
-from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo
+from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
 from torch.utils.tensorboard import summary as protos
 
 from runmanager.records.run import PHASES, EpochRecord, RunRecord
+from runmanager.tracking.evaluation_pictures import EvaluationPictures
 from runmanager.tracking.events import EventWriter
-from runmanager.tracking.first_batch import images_of, sample_of
-from runmanager.tracking.graph import trace_graph
+from runmanager.tracking.first_batch import images_of
+from runmanager.tracking.graph import draw_graph
 from runmanager.tracking.histograms import Histogram, histograms_of, left_out
+from runmanager.tracking.hparams import session_end, session_start
+from runmanager.tracking.layout import scalar_layout
+from runmanager.tracking.network_call import call_of
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart
 
@@ -38,11 +42,13 @@ _MAX_IMAGES = 64
 
 
 class TensorBoardSink:
-    """Writes the tags above; flushed every epoch. A model that cannot be traced is a note, not an error."""
+    """Writes the tags above; flushed every epoch. A model that cannot be drawn is a note, not an error."""
 
     def __init__(self, options: TensorBoardOptions | None = None) -> None:
         self._options = options or TensorBoardOptions()
+        self.looks_at_scores = self._options.predictions or self._options.confusion_matrix
         self._writer: EventWriter | None = None
+        self._pictures = EvaluationPictures(self._options)
         self._noted: set[str] = set()
 
     def begin(self, start: RunStart) -> Sequence[str]:
@@ -50,7 +56,9 @@ class TensorBoardSink:
         self._writer = EventWriter(start.paths.root, existing)
         if existing is not None:
             return ()  # gone on with: its start stands in the file already
-        self._writer.summary(_session_start(start.record.settings))
+        # No experiment here: TensorBoard then takes the union of all runs' settings. ServedRuns declares one for all.
+        self._writer.summary(session_start(start.record.settings))
+        self._writer.summary(scalar_layout())
         self._writer.summary(protos.text("config", _as_markdown(start.record.settings)), 0)
         notes: list[str] = []
         if self._options.images:
@@ -64,13 +72,17 @@ class TensorBoardSink:
         assert self._writer is not None
         self._writer.scalars(epoch_scalars(record, details.learning_rate), record.epoch)
         self._writer.series("step/loss", details.step_losses)
-        notes = self._add_histograms(record.epoch, details.network) if self._options.histograms else []
+        notes = list(self._add_histograms(record.epoch, details.network)) if self._options.histograms else []
+        shown, said = self._pictures.epoch(record, details.evaluation)
+        self._add_pictures(shown, record.epoch)
         self._writer.flush()
-        return notes
+        return [*notes, *said]
 
     def end(self, record: RunRecord) -> None:
         assert self._writer is not None
-        self._writer.summary(_session_end(succeeded=record.status.is_success))
+        if record.status.is_success:
+            self._add_pictures(*self._pictures.at_end())
+        self._writer.summary(session_end(succeeded=record.status.is_success))
         self._writer.close()
         self._writer = None
 
@@ -83,16 +95,22 @@ class TensorBoardSink:
         return ()
 
     def _add_graph(self, start: RunStart) -> Sequence[str]:
-        sample = None if start.first_batch is None else sample_of(start.first_batch)
-        if sample is None:
-            return ["no graph: the loader gave no batch whose first part is a tensor"]
+        call = None if start.first_batch is None else call_of(start.network, start.first_batch)
+        if call is None:
+            return ["no graph: the loader gave no batch with tensors for the model"]
         assert self._writer is not None
         try:
-            self._writer.graph(*trace_graph(start.network, sample.to(start.device)))
-        except Exception as error:  # any model may fail to trace, in any way; the run must not
+            drawn = draw_graph(start.network, call, device=start.device)
+        except Exception as error:  # any model may fail, in any way; the run must not
             first = (str(error).strip().splitlines() or [""])[0]
-            return [f"no graph: the model could not be traced ({type(error).__name__}: {first})"]
-        return ()
+            return [f"no graph: the model could not be followed ({type(error).__name__}: {first})"]
+        self._writer.graph(drawn.graph)
+        return drawn.notes
+
+    def _add_pictures(self, shown: Summary, epoch: int) -> None:
+        if shown.value:
+            assert self._writer is not None
+            self._writer.summary(shown, epoch)
 
     def _add_histograms(self, epoch: int, network: torch.nn.Module) -> Sequence[str]:
         assert self._writer is not None
@@ -135,24 +153,6 @@ def epoch_scalars(record: EpochRecord, learning_rate: float | None) -> dict[str,
         "optim/lr": learning_rate,
     }
     return {tag: value for tag, value in values.items() if value is not None}
-
-
-def _session_start(settings: Mapping[str, Any]) -> Summary:
-    # No Experiment is declared: TensorBoard then takes the union of all runs' settings and scalar tags.
-    plain = {
-        name: value if isinstance(value, bool | int | float | str) else str(value) for name, value in settings.items()
-    }
-    _experiment, start, _end = protos.hparams(plain, {})
-    return start
-
-
-def _session_end(*, succeeded: bool) -> Summary:
-    status = SessionStatus.Value("STATUS_SUCCESS" if succeeded else "STATUS_FAILURE")
-    data = HParamsPluginData(session_end_info=SessionEndInfo(status=status), version=0)
-    metadata = SummaryMetadata(
-        plugin_data=SummaryMetadata.PluginData(plugin_name="hparams", content=data.SerializeToString())
-    )
-    return Summary(value=[Summary.Value(tag="_hparams_/session_end_info", metadata=metadata)])
 
 
 def _as_markdown(settings: Mapping[str, Any]) -> str:

@@ -1,26 +1,23 @@
 """The work of one training step, counted once on a copy that holds no data: FLOP, operators, bytes."""
 
 import contextlib
-import copy
 import io
 import warnings
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from runmanager.tracking.randomness import preserved
+from runmanager.tracking.twins import unwrapped, without_data
 
-__all__ = ["StepWork", "step_work", "without_data"]
+__all__ = ["StepWork", "step_work"]
 
 _META = torch.device("meta")
-_ON_META: dict[str, Any] = {"device": _META}  # an argument that torch's types for lazy buffers leave out
 _FILLING = frozenset({"zero_", "fill_", "zeros_like", "ones_like", "full_like"})  # they read nothing of their argument
 
 
@@ -47,10 +44,9 @@ def step_work(
     FLOP are counted by `torch.utils.flop_counter`. Raises whatever the model raises: one that looks at the values in
     its tensors, or names a device itself, cannot be followed.
     """
-    model = getattr(network, "_orig_mod", network)  # what torch.compile wrapped: compiled code cannot be followed
     with preserved(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        twin, twin_optimizer = without_data(model, optimizer)
+        twin, twin_optimizer = without_data(unwrapped(network), optimizer)
         twin.train()
         empty = torch.empty(inputs.shape, dtype=inputs.dtype, device=_META)
         if any(map(torch.nn.parameter.is_lazy, twin.parameters())):
@@ -66,28 +62,6 @@ def step_work(
         if twin_optimizer is not None:
             _count_step(twin_optimizer, counter, network)
     return StepWork(flop.get_total_flops(), counter.operations, counter.bytes)
-
-
-def without_data(
-    network: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None
-) -> tuple[torch.nn.Module, torch.optim.Optimizer | None]:
-    """Deep copies on the `meta` device: parameters and buffers hold no data, and the optimiser has the copy's."""
-    memo: dict[int, Any] = {}
-    for parameter in network.parameters():
-        memo[id(parameter)] = _parameter_without_data(parameter)
-    for buffer in network.buffers():
-        lazy = torch.nn.parameter.is_lazy(buffer)
-        memo[id(buffer)] = UninitializedBuffer(**_ON_META) if lazy else torch.empty_like(buffer, device=_META)
-    if optimizer is not None:
-        memo[id(optimizer.state)] = defaultdict(dict)  # moments are as large as the model
-    twins: tuple[torch.nn.Module, torch.optim.Optimizer | None] = copy.deepcopy((network, optimizer), memo)
-    return twins
-
-
-def _parameter_without_data(parameter: torch.nn.Parameter) -> torch.nn.Parameter:
-    if torch.nn.parameter.is_lazy(parameter):
-        return UninitializedParameter(requires_grad=parameter.requires_grad, device=_META)
-    return torch.nn.Parameter(torch.empty_like(parameter, device=_META), requires_grad=parameter.requires_grad)
 
 
 def _has_gradient(value: Any) -> bool:

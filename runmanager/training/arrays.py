@@ -49,16 +49,24 @@ def collate_pairs(samples: list[Any]) -> tuple[Tensor, Tensor]:
 class ArrayDataset(Dataset[tuple[Tensor, Tensor]]):
     """Samples in memory: `images` (samples, …), uint8 or floating point, and `labels` (samples,), int64.
 
-    A sample is (tensor, int64 scalar tensor): what `unpack` makes of the stored image. Raises `DatasetError` where the
-    two lengths differ.
+    A sample is (tensor, int64 scalar tensor): what `unpack` makes of the stored image. `classes` are the names of the
+    classes, where they have some. Raises `DatasetError` where the two lengths differ.
     """
 
-    def __init__(self, images: Tensor, labels: Tensor, *, unpack: Unpack = as_floats) -> None:
+    def __init__(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        unpack: Unpack = as_floats,
+        classes: Sequence[str] | None = None,
+    ) -> None:
         if len(images) != len(labels):
             raise DatasetError(f"A dataset must have one label an image, got {len(images)} and {len(labels)}.")
         self._images = images
         self._labels = labels.to(torch.int64)
         self.unpack = unpack
+        self.classes = classes
 
     def __len__(self) -> int:
         return len(self._labels)
@@ -83,11 +91,14 @@ class ArrayDataset(Dataset[tuple[Tensor, Tensor]]):
 
     def take(self, indices: Sequence[int]) -> "ArrayDataset":
         """The samples at `indices`, in that order."""
-        return ArrayDataset(*self.gather(torch.as_tensor(indices, dtype=torch.int64)), unpack=self.unpack)
+        return self._alike(*self.gather(torch.as_tensor(indices, dtype=torch.int64)))
 
     def to(self, device: torch.device) -> "ArrayDataset":
         """The same samples on `device`; where they lie there already, the same tensors."""
-        return ArrayDataset(self._images.to(device), self._labels.to(device), unpack=self.unpack)
+        return self._alike(self._images.to(device), self._labels.to(device))
+
+    def _alike(self, images: Tensor, labels: Tensor) -> "ArrayDataset":
+        return ArrayDataset(images, labels, unpack=self.unpack, classes=self.classes)
 
 
 def subset(dataset: Dataset[Any], indices: Sequence[int]) -> Dataset[Any]:

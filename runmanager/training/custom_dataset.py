@@ -110,9 +110,7 @@ def _told_classes(options: Mapping[str, Any], training: Dataset[Any]) -> int | N
     owner: Any = owner_of(training)  # a Subset says nothing itself
     if isinstance(getattr(owner, "num_classes", None), int):
         return int(owner.num_classes)
-    if hasattr(owner, "classes"):
-        return len(owner.classes)
-    return None
+    return None if getattr(owner, "classes", None) is None else len(owner.classes)
 
 
 def _labels(dataset: Dataset[Any]) -> Tensor:

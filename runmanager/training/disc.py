@@ -11,6 +11,8 @@ from runmanager.training.splits import added_samples, generator_for
 
 __all__ = ["disc_points", "disc_sets"]
 
+_CLASSES = ("outside", "inside")
+
 
 def disc_points(num_points: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Points (num_points, 2), uniform in the unit square, and labels: 1 within the disc of area 1/2."""
@@ -28,5 +30,5 @@ def disc_sets(options: DiscOptions, *, seed: int) -> tuple[ArrayDataset, ArrayDa
     extra = options.size if options.holdout is None else added_samples(options.holdout, options.size)
     further, further_labels = disc_points(extra, generator)
     mean, deviation = points.mean(), points.std()
-    training = ArrayDataset((points - mean) / deviation, labels)
-    return training, ArrayDataset((further - mean) / deviation, further_labels)
+    training = ArrayDataset((points - mean) / deviation, labels, classes=_CLASSES)
+    return training, ArrayDataset((further - mean) / deviation, further_labels, classes=_CLASSES)

@@ -109,17 +109,17 @@ def _of_scheduler(cell: TrainingOptions) -> dict[str, str]:
 def _of_tensorboard(cell: TrainingOptions) -> dict[str, str]:
     shown = cell.tensorboard
     if shown.enabled:
-        if shown.images and isinstance(cell.dataset, DiscOptions):
-            way_out = "the disc's samples are points"
-            line = fault("tensorboard.images", "be false with `dataset=disc`", "true", way_out)
-            return {"tensorboard.images": line}
-        return {}
+        if not isinstance(cell.dataset, DiscOptions):
+            return {}
+        rule, way_out = "be false with `dataset=disc`", "the disc's samples are points"
+        names = [f"tensorboard.{name}" for name in ("images", "predictions") if getattr(shown, name)]
+        return {name: fault(name, rule, "true", way_out) for name in names}
     way_out = "there is no event file for it; leave one of the two out"
     idle = {
         f"tensorboard.{name}": fault(
             f"tensorboard.{name}", "be false with `tensorboard.enabled=false`", "true", way_out
         )
-        for name in ("images", "graph", "histograms")
+        for name in ("images", "graph", "histograms", "predictions", "confusion_matrix")
         if getattr(shown, name)
     }
     if cell.log_every:

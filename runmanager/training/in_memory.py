@@ -24,11 +24,12 @@ def as_arrays(dataset: Dataset[Any]) -> Dataset[Any]:
     tensors; they become those that `ToTensor` would make.
     """
     known: Any = dataset
-    reader = _reader(dataset)
+    reader, classes = _reader(dataset), getattr(dataset, "classes", None)
     if reader is TensorDataset and _is_plain(known.tensors):
-        return ArrayDataset(*known.tensors, unpack=as_stored)
+        return ArrayDataset(*known.tensors, unpack=as_stored, classes=classes)
     if _is_of_torchvision(reader) and _only_scales(known):
-        return ArrayDataset(_images(known.data), torch.as_tensor(known.targets), unpack=as_floats)
+        labels = torch.as_tensor(known.targets)
+        return ArrayDataset(_images(known.data), labels, unpack=as_floats, classes=classes)
     if type(dataset) is Subset and min(dataset.indices, default=0) >= 0:
         whole = as_arrays(dataset.dataset)
         return whole.take(dataset.indices) if isinstance(whole, ArrayDataset) else dataset

@@ -1,6 +1,6 @@
 """The loaders: what a run iterates over in an epoch, in an order that only the seed and the epoch decide."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -50,6 +50,13 @@ class EpochLoader(Protocol):
 
     def first_samples(self, count: int) -> tuple[Tensor, Tensor]:
         """The dataset's first samples as a batch, taken without moving any random state or starting a worker."""
+
+    def samples(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Those at `indices`, in the same way."""
+
+    @property
+    def dataset(self) -> Dataset[Any]:
+        """What the samples are taken from; its `classes` are what its labels stand for."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,7 @@ class WorkerLoader:
     ) -> None:
         self.num_samples: int = len(dataset)  # type: ignore[arg-type]  # datasets here have a length
         self.batch_size = batch_size
-        self._dataset = dataset
+        self.dataset = dataset
         self._device = device
         self._batches = EpochBatches(self.num_samples, batch_size, shuffle=shuffle, seed=seed)
         # The DataLoader draws the first seeds of its workers from a generator, which is not to be the global one.
@@ -155,7 +162,7 @@ class WorkerLoader:
     def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
         self._generator.manual_seed(self._batches.epoch_seed)
         batches = iter(self._loader)
-        return map(self._taken, batches) if isinstance(self._dataset, ArrayDataset) else batches
+        return map(self._taken, batches) if isinstance(self.dataset, ArrayDataset) else batches
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of epoch number `epoch`, and the seed of its workers."""
@@ -163,16 +170,19 @@ class WorkerLoader:
 
     def first_samples(self, count: int) -> tuple[Tensor, Tensor]:
         """The dataset's first samples as a batch; fewer where there are fewer."""
-        indices = list(range(min(count, self.num_samples)))
+        return self.samples(range(min(count, self.num_samples)))
+
+    def samples(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The dataset's samples at `indices` as a batch."""
         with preserved():
-            if isinstance(self._dataset, ArrayDataset):
-                return self._dataset.__getitems__(indices)
-            return collate_pairs([self._dataset[index] for index in indices])
+            if isinstance(self.dataset, ArrayDataset):
+                return self.dataset.__getitems__(indices)
+            return collate_pairs([self.dataset[index] for index in indices])
 
     def _taken(self, batch: tuple[Tensor, Tensor]) -> tuple[Any, Tensor]:
-        assert isinstance(self._dataset, ArrayDataset)
+        assert isinstance(self.dataset, ArrayDataset)
         stored, labels = batch
-        unpack = self._dataset.unpack
+        unpack = self.dataset.unpack
         return (unpack(stored) if self._device.type == "cpu" else Packed(stored, unpack)), labels
 
 

@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from runmanager.tracking.outcomes import is_out_of_memory
 from runmanager.tracking.randomness import preserved, random_states, restore_random_states
-from runmanager.tracking.work import without_data
+from runmanager.tracking.twins import without_data
 from runmanager.training.faults import fault
 from runmanager.training.step_options import OutOfMemory
 

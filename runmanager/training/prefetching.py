@@ -1,10 +1,11 @@
 """A loader whose batches are on their way to the device one step ahead."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from runmanager.tracking.options import STREAMING_DEVICES
 from runmanager.tracking.prefetch import Lane, SecondStream, sent_ahead
@@ -48,3 +49,12 @@ class PrefetchingLoader:
     def first_samples(self, count: int) -> tuple[Tensor, Tensor]:
         """The dataset's first samples as a batch, on the host; fewer where there are fewer."""
         return self._loader.first_samples(count)
+
+    def samples(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The dataset's samples at `indices` as a batch, on the host."""
+        return self._loader.samples(indices)
+
+    @property
+    def dataset(self) -> Dataset[Any]:
+        """What the samples are taken from."""
+        return self._loader.dataset

@@ -1,6 +1,6 @@
 """The loader whose whole set lies on the training device: no worker, no transfer, no waiting."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch.utils.data import Dataset
 from runmanager.errors import DatasetError
 from runmanager.tracking.transfer import PINNING_DEVICES, to_device
 from runmanager.training.arrays import ArrayDataset, as_stored, collate_pairs
+from runmanager.training.in_memory import owner_of
 from runmanager.training.orders import EpochBatches
 
 __all__ = ["ResidentLoader"]
@@ -50,8 +51,17 @@ class ResidentLoader:
 
     def first_samples(self, count: int) -> tuple[Tensor, Tensor]:
         """The dataset's first samples as a batch on the device; fewer where there are fewer."""
-        stored, labels = self._samples.gather(torch.arange(min(count, self.num_samples), device=self._device))
+        return self.samples(range(min(count, self.num_samples)))
+
+    def samples(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The dataset's samples at `indices` as a batch on the device."""
+        stored, labels = self._samples.gather(torch.as_tensor(indices, dtype=torch.int64, device=self._device))
         return self._samples.unpack(stored), labels
+
+    @property
+    def dataset(self) -> Dataset[Any]:
+        """The samples, as they lie on the device."""
+        return self._samples
 
     def _order(self) -> Tensor:
         """The epoch's order on the device, sent without waiting where it can be: steps before may not have ended."""
@@ -84,7 +94,8 @@ def _read(dataset: Dataset[Any], device: torch.device) -> ArrayDataset:
                 f"{_described(inputs)} and {_described(its_inputs)}; make them so, or use `loader=dataloader`."
             )
         inputs[part], labels[part] = its_inputs, its_labels
-    return ArrayDataset(inputs, labels, unpack=as_stored)
+    classes = getattr(owner_of(dataset), "classes", None)
+    return ArrayDataset(inputs, labels, unpack=as_stored, classes=classes)
 
 
 def _described(inputs: Tensor) -> str:

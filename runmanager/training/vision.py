@@ -32,20 +32,27 @@ class VisionSource:
     shape: tuple[int, int, int]
     num_classes: int
     megabytes: int
+    classes: tuple[str, ...] | None = None  # where torchvision, which knows them, does not read the files
 
     @property
     def files(self) -> tuple[str, ...]:
         return self.train_files + self.test_files + (("batches.meta",) if self.class_name == "CIFAR10" else ())
 
 
-def _mnist_like(class_name: str, megabytes: int) -> VisionSource:
+_CLOTHES = (
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+)
+
+
+def _mnist_like(class_name: str, megabytes: int, classes: tuple[str, ...] | None = None) -> VisionSource:
     train, test = ((f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte") for part in ("train", "t10k"))
-    return VisionSource(class_name, f"{class_name}/raw", train, test, (1, 28, 28), 10, megabytes)
+    return VisionSource(class_name, f"{class_name}/raw", train, test, (1, 28, 28), 10, megabytes, classes)
 
 
 SOURCES: dict[str, VisionSource] = {
     "mnist": _mnist_like("MNIST", 12),
-    "fashion_mnist": _mnist_like("FashionMNIST", 31),
+    "fashion_mnist": _mnist_like("FashionMNIST", 31, _CLOTHES),
     "cifar10": VisionSource(
         "CIFAR10",
         "cifar-10-batches-py",
@@ -90,7 +97,7 @@ def _read(source: VisionSource, data_root: Path, *, train: bool) -> Dataset[obje
         return _read_cifar(source, data_root, train=train)
     folder = data_root / source.folder
     images, labels = (read_idx(folder / name) for name in (source.train_files if train else source.test_files))
-    return ArrayDataset(images.unsqueeze(1), labels)
+    return ArrayDataset(images.unsqueeze(1), labels, classes=source.classes)
 
 
 def read_idx(path: Path) -> Tensor:

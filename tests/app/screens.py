@@ -10,6 +10,7 @@ import termios
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyte
 import pytest
@@ -29,16 +30,17 @@ class Screen:
         environment: dict[str, str],
         columns: int = 80,
         rows: int = 24,
+        term: str = "xterm-256color",
     ) -> None:
         self._screen = pyte.HistoryScreen(columns, rows, history=_SCROLLED_LINES, ratio=0.5)
         self._stream = pyte.ByteStream(self._screen)
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self._tell_size(columns, rows)
         kept = {name: value for name, value in environment.items() if name not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
             command,
             cwd=folder,
-            env={**kept, "TERM": "xterm-256color"},
+            env={**kept, "TERM": term},
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -51,6 +53,12 @@ class Screen:
     def lines(self) -> list[str]:
         """What stands on the screen now, without what is blank at its end."""
         return [line.rstrip() for line in self._screen.display]
+
+    @property
+    def cells(self) -> list[list[Any]]:
+        """What stands on the screen now, character by character with its colours, as pyte keeps it."""
+        rows = (self._screen.buffer[y] for y in range(self._screen.lines))
+        return [[row[x] for x in range(self._screen.columns)] for row in rows]
 
     @property
     def shown(self) -> str:
@@ -69,6 +77,14 @@ class Screen:
     def wait_for_text(self, text: str) -> None:
         """Read on until a text stands on the screen, or has."""
         self.wait_for(lambda screen: text in screen.shown, repr(text))
+
+    def resize(self, columns: int, rows: int) -> None:
+        """As somebody does who pulls at the window's edge."""
+        self._screen.resize(rows, columns)
+        self._tell_size(columns, rows)
+
+    def _tell_size(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())

@@ -15,6 +15,10 @@ REFUSED = {
     "contradiction": (["loader=resident", "num_workers=1"], ["`num_workers` must be 0 with `loader=resident`, got 1;"]),
     "unknown choice": (["model=cnnn"], ["`model` must be one of cnn, custom, ", "got cnnn; did you mean 'cnn'?"]),
     "unknown preset": (["experiment=digits"], ["`experiment` must be one of colab_mnist,", "'digits_quick'"]),
+    "a text to be quoted": (
+        ["name=änd"],
+        ["""a text with such characters is written 'name="änd"'."""],
+    ),
     "unreadable": (["lr=[1,"], ["`lr=[1,` must be an override like lr=0.1, got what Hydra cannot read:"]),
     "no override": (["lr"], ["`lr` must be NAME=VALUE, got no value; write lr=…"]),
     "a grid without -m": (["lr=1,2"], ["`lr=1,2` must be one value in a single run, got a grid; add -m"]),

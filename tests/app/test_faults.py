@@ -1,6 +1,7 @@
 """What goes wrong beside the runs: before they begin nothing is run, afterwards the sweep is finished all the same."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,3 +101,15 @@ def test_a_value_of_another_type_is_told_all_that_the_setting_may_be(command: Ca
         "error: `compile` must be true or false, got 'maybe'.",
         "error: `eval_batch_size` must be a whole number or null, got 'x'.",
     ]
+
+
+@pytest.mark.parametrize("name", [[], ["name=x"]], ids=["unnamed", "named"])
+def test_a_folder_that_cannot_be_written_is_said_before_anything_runs(
+    command: Callable[..., Any], tmp_path: Path, tiny: tuple[str, ...], name: list[str]
+) -> None:
+    (tmp_path / "taken").write_text("a file")
+    done = command(*tiny, *name, "output_root=taken")
+    assert done.status == 2
+    (fault,) = done.faults
+    assert fault.startswith("error: `output_root` must be a folder that can be written, got 'taken': ")
+    assert fault.endswith("; make room there, or give another one with output_root=….")

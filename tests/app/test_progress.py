@@ -34,10 +34,16 @@ def begin(tmp_path: Path, environment: Callable[..., dict[str, str]]) -> Begin:
     """Begin a command of the application in a terminal."""
 
     def begun(
-        *words: str, columns: int = 80, rows: int = 24, program: Sequence[str] = APPLICATION, **variables: str
+        *words: str,
+        columns: int = 80,
+        rows: int = 24,
+        term: str = "xterm-256color",
+        program: Sequence[str] = APPLICATION,
+        **variables: str,
     ) -> Screen:
         command = [sys.executable, *program, *words]
-        return Screen(command, folder=tmp_path, environment=environment(**variables), columns=columns, rows=rows)
+        size = {"columns": columns, "rows": rows}
+        return Screen(command, folder=tmp_path, environment=environment(**variables), term=term, **size)
 
     return begun
 
@@ -75,8 +81,9 @@ def test_the_table_moves_and_its_finished_rows_stay(
     assert screen.end() == 1, screen.shown
     assert re.search(r"^✓ .*way=fine,seed=0 +finished .* 2/2 ", screen.shown, re.MULTILINE)
     assert re.search(r"^✗ .*way=raises,seed=1 +failed", screen.shown, re.MULTILINE)
-    # In full below the first that failed so; below the next one the reason, which its row has no room for.
-    assert screen.shown.count("exception: ValueError: this model wants no data") == 1
+    # Below the row of the first that failed so, and at the end of its error; the next one has its reason in its row.
+    assert len(re.findall(r"^  ValueError: this model wants no data$", screen.shown, re.MULTILINE)) == 2
+    assert screen.shown.count("the same error as above") == 1
     assert re.search(r"^✓ .*way=fine,seed=1 +finished", screen.shown, re.MULTILINE)
     assert "╌" not in screen.shown  # the moving part has gone
     assert len(re.findall(r"^ +run +state", screen.shown, re.MULTILINE)) == 1
@@ -116,6 +123,30 @@ def test_no_color_is_heeded(begin: Begin, tiny: tuple[str, ...]) -> None:
     assert screen.end() == 0
     assert re.search("✓ lr=0.1 +finished", screen.shown)
     assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", screen.sent)
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(begin: Begin, tiny: tuple[str, ...]) -> None:
+    screen = begin("-m", *tiny, "name=dumb", term="dumb")
+    assert screen.end() == 0
+    assert re.search(r"^\[1/1\] .* started$", screen.shown, re.MULTILINE)
+    assert re.search(r"^✓ 1/1 .* finished ", screen.shown, re.MULTILINE)
+    assert b"\x1b" not in screen.sent
+
+
+def test_a_terminal_that_is_made_narrower_keeps_its_rows_whole(
+    begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path
+) -> None:
+    screen = begin(*halted_grid, columns=120)
+    screen.wait_for(lambda now: " 1/2 " in row_of(now, "way=fine,seed=0"), "the first run's second epoch")
+    screen.resize(60, 24)
+    screen.wait_for(
+        lambda now: any(re.search(r"^  run +state +epoch +left$", line) for line in now.lines), "fewer columns"
+    )
+    (tmp_path / "gate").unlink()
+    assert screen.end() == 1
+    kept = [line for line in screen.shown.splitlines() if line.startswith(("✓", "✗"))]
+    assert len(kept) == 4
+    assert all(re.search(r"way=\w+,seed=\d +(finished +2/2|failed +exception)", line) for line in kept)
 
 
 def test_quiet_shows_only_what_went_wrong(begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """Tests of what the doctor sees on the machine, and of how it says it."""
 
+import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from runmanager.cli import health
-from runmanager.cli.doctor import show
+from runmanager.cli.doctor import show, show_json
 from runmanager.cli.health import Check, Level
 
 
@@ -105,7 +107,7 @@ def test_shown_with_cures_and_a_status_of_errors_only(capsys: pytest.CaptureFixt
         "error    three        broken",
         "                      cure: mend it",
         "",
-        "3 checks: 1 errors, 1 warnings.",
+        "3 checks: 1 error, 1 warning.",
     ]
 
 
@@ -117,3 +119,24 @@ def test_doctor_looks_at_everything(command: Callable, tmp_path: Path, monkeypat
         assert f" {subject} " in done.out
     assert str(tmp_path / "elsewhere") in done.out
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_the_checks_are_there_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert show_json([Check("one", Level.OK, "fine"), Check("two", Level.ERROR, "broken", "mend it")]) == 1
+    one, two = json.loads(capsys.readouterr().out)
+    assert one == {"subject": "one", "level": "ok", "finding": "fine", "cure": ""}
+    assert two == {"subject": "two", "level": "error", "finding": "broken", "cure": "mend it"}
+
+
+@pytest.mark.parametrize(("given", "level"), [("there", Level.OK), ("nowhere", Level.WARNING)])
+def test_temporary_files_have_a_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, level: Level
+) -> None:
+    (tmp_path / "there").mkdir()
+    folder = str(tmp_path / given)
+    monkeypatch.setenv("TMPDIR", folder)
+    monkeypatch.setattr(tempfile, "tempdir", None)  # so that it is looked for anew
+    check = health.temporary_check(folder)
+    assert check.level is level
+    assert folder in check.finding
+    assert ("set TMPDIR" in check.cure) == (level is Level.WARNING)

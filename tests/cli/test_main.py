@@ -1,5 +1,6 @@
 """Tests of the command line itself: what is known, and how errors reach people."""
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,6 +9,8 @@ import pytest
 
 import runmanager
 from runmanager.records.paths import SweepPaths
+
+from .conftest import write_sweep
 
 COMMANDS = (
     *("sweep", "run", "demo", "duel", "table", "compare", "best", "show", "diff", "reproduce", "report", "export"),
@@ -28,6 +31,21 @@ def test_every_command_has_help(command: Callable, name: str) -> None:
     assert done.status == 0
     assert f"runmanager {name}" in done.out
     assert done.err == ""
+
+
+@pytest.mark.parametrize("name", ["table", "compare", "best", "show", "diff", "reproduce", "report", "watch"])
+def test_the_example_in_the_help_of_a_command_works(
+    command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    write_sweep(tmp_path / "outputs" / "first")
+    (line,) = [line for line in command(name, "--help").out.splitlines() if "Example: runmanager" in line]
+    words = shlex.split(line.partition("Example: runmanager ")[2])
+    assert words[0] == name
+    done = command(*words)
+    assert (done.status, done.err) == (0, "")
+    assert done.out
 
 
 def test_version(command: Callable) -> None:

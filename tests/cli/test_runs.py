@@ -5,9 +5,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from runmanager.records.paths import SweepPaths
+from runmanager.records.run import RunRecord
+from runmanager.records.states import Status
 
 from .conftest import write_sweep
 
@@ -29,6 +32,21 @@ def test_show_tells_of_a_run_named_by_any_part(command: Callable, sweep: SweepPa
     assert (several.status, several.out) == (2, "")
     assert several.err.count("\n") == 1
     assert several.err.count("grid/batch_size=100,device=") == 2
+
+
+def test_what_a_run_says_does_not_steer_the_terminal(command: Callable, sweep: SweepPaths) -> None:
+    run = next(path for path in sweep.runs.iterdir() if "batch_size=100,device=cpu" in path.name)
+    (run / "error.txt").write_text("Error: \x1b]0;a title\x07\x1b[2J\n")
+    record = msgspec.json.decode((run / "run.json").read_bytes(), type=RunRecord)
+    failed = msgspec.structs.replace(record, status=Status.FAILED, message="\x1b[31m")
+    (run / "run.json").write_bytes(msgspec.json.encode(failed))
+    shown = command("show", "batch_size=100,device=cpu").out
+    assert r"  Error: \x1b]0;a title\x07\x1b[2J" in shown
+    assert r": failed: \x1b[31m" in shown
+    watched = command("watch", "grid", "--once").out
+    assert r"\x1b[31m" in watched
+    assert "\x1b" not in shown + watched
+    assert "\x1b" in (run / "error.txt").read_text()
 
 
 def test_diff_tells_what_differs_alone(command: Callable, sweep: SweepPaths) -> None:
@@ -72,7 +90,10 @@ def test_best_is_shown_with_doubt_command_and_weights(command: Callable, sweep: 
         (["best", "grid", "--metric", "acuracy"], "did you mean accuracy?"),
         (["best", "grid", "--where", "devise==cpu"], "did you mean device?"),
         (["best", "grid", "--where", "device==cuda"], "no finished run"),
-        (["best", "grid", "--where", "lr==7"], "`--where` must hold for a run of grid, got 'lr==7'"),
+        (
+            ["best", "grid", "--where", "lr==7"],
+            "`--where` must hold for a run of grid, got none: 0 of 4 runs are where lr==7",
+        ),
         (["show", "nothing"], "the beginning of a run's name"),
         (["export", "grid", "--to", "parquet", "--uri", "x"], "`--uri` must go with --to mlflow"),
         (["export", "grid", "--to", "mlflow", "--folder", "x"], "`--folder` must go with --to wandb or parquet"),
@@ -135,6 +156,15 @@ def test_export_says_what_it_wrote_or_what_it_needs(command: Callable, sweep: Sw
         ("runmanager show grid/batch_size=100,device=cp", ["grid/batch_size=100,device=cpu-"]),
         ("runmanager diff DIGITS", ["DIGITS"]),
         ("runmanager table grid --form", ["--format"]),
+        ("runmanager table outputs/", ["outputs/grid"]),
+        ("runmanager table grid --columns lr,batch", ["lr,batch_size"]),
+        ("runmanager table grid --sort samp", ["samples_per_second"]),
+        ("runmanager compare grid --axis ", ["any", "batch_size", "device", "lr", "num_workers", "seed"]),
+        ("runmanager compare grid --axis device+b", ["device+batch_size"]),
+        ("runmanager compare grid --axis batch_size --baseline ", ["1000", "100"]),
+        ("runmanager compare grid --crossover num_p", ["num_parameters"]),
+        ("runmanager best grid --metric val_", ["val_accuracy", "val_loss"]),
+        ("runmanager compare nosuch --axis ", ["any"]),
     ],
 )
 def test_shell_completes_commands_sweeps_and_runs(
@@ -147,7 +177,7 @@ def test_shell_completes_commands_sweeps_and_runs(
     monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
     found = command().out.split()
     assert len(found) == len(offered)
-    assert all(one.startswith(start) for one, start in zip(found, offered, strict=True))
+    assert all(one.startswith(start) for one, start in zip(sorted(found), sorted(offered), strict=True))
 
 
 def test_shell_script_for_completion_is_shown(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,25 @@ def test_every_format_has_every_run(command: Callable, sweep: SweepPaths) -> Non
     assert text.count("device_unavailable") == 2 or text.count("skipped") == 2
 
 
+def test_a_comparison_for_a_paper_has_its_reasons_as_notes(command: Callable, sweep: SweepPaths) -> None:
+    latex = command("compare", "grid", "--axis", "batch_size", "--format", "latex").out
+    assert latex.count("tabular") == 2
+    (number,) = {line.split("&")[-1].strip(" \\") for line in latex.splitlines() if "not measured &" in line}
+    assert f"\n% {number} cuda" in latex or f"\n% {number} " in latex
+    html = command("compare", "grid", "--axis", "batch_size", "--format", "html").out
+    assert "<title>Comparison of grid</title>" in html
+    assert number in html
+
+
+def test_a_condition_that_no_run_meets_says_what_there_is(command: Callable, sweep: SweepPaths) -> None:
+    asked = ("table", "grid", "--where", "device==gpu and batch_size<0")
+    said = "0 of 4 runs are where device==gpu and batch_size<0. Here device is cpu or cuda; batch_size is 100 or 1000."
+    assert " ".join(command(*asked).out.split()) == said
+    done = command(*asked, "--format", "csv")
+    assert (done.status, len(done.out.splitlines()), done.err) == (0, 1, f"warning: {said}\n")
+    assert said in command("best", *asked[1:]).err
+
+
 def test_shows_what_the_runs_say_now_never_an_older_file(command: Callable, sweep: SweepPaths) -> None:
     sweep.results("csv").write_text("stale\n")
     record = next(path for path in sweep.runs.glob("*/run.json") if '"finished"' in path.read_text())
@@ -179,7 +198,7 @@ def test_seeds_are_one_row_unless_each_is_asked_for(command: Callable, tmp_path:
         (["--axis", "devise"], "device"),
         (["--baseline", "mps"], "cpu, cuda"),
         (["--drift", "2"], "drift"),
-        (["--format", "html"], "format"),
+        (["--format", "excel"], "format"),
         (["--metric", "epoch_secs"], "did you mean epoch_seconds"),
         (["--axis", "any", "--baseline", "cpu"], "name the axis"),
         (["--crossover", "lr", "--format", "csv"], "it is a sentence"),

@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+import signal
 import socket
 import subprocess
 import time
@@ -17,31 +18,29 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from runmanager.cli.tensorboard import free_port
 from runmanager.errors import UsageError
 from runmanager.records.paths import SweepPaths
+from runmanager.records.store import run_names
 
 from .conftest import process_environment, process_words
 
 
-@pytest.fixture
-def written(sweep: SweepPaths) -> str:
-    """The name of a run of the sweep that has a scalar in its event file."""
-    run = sorted(sweep.runs.iterdir())[0]
-    writer = EventFileWriter(str(run))
+def write_scalar(sweep: SweepPaths, run: str) -> None:
+    writer = EventFileWriter(str(sweep.run(run).root))
     value = Summary.Value(tag="train/loss", simple_value=0.5)
     writer.add_event(Event(wall_time=1.0, step=1, summary=Summary(value=[value])))
     writer.close()
-    return run.name
 
 
 @pytest.fixture
-def server(sweep: SweepPaths, written: str, mortal: Callable) -> Iterator[subprocess.Popen[str]]:
-    words = process_words("tensorboard", "grid", "--port", "0")
+def server(sweep: SweepPaths, mortal: Callable, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """The command on the sweep, with folders of its own under `tmp_path/temporary`."""
+    (tmp_path / "temporary").mkdir()
     with mortal(
         subprocess.Popen(
-            words,
+            process_words("tensorboard", "grid", "--port", "0"),
             cwd=sweep.root.parents[1],
-            env=process_environment(),
+            env=process_environment(TMPDIR=str(tmp_path / "temporary")),
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             text=True,
         )
     ) as process:
@@ -49,19 +48,33 @@ def server(sweep: SweepPaths, written: str, mortal: Callable) -> Iterator[subpro
         process.kill()
 
 
-def test_serves_the_runs_at_the_address_it_says(server: subprocess.Popen[str], sweep: SweepPaths, written: str) -> None:
-    assert server.stdout is not None and server.stderr is not None
+def test_serves_the_runs_at_the_address_it_says_until_ctrl_c(
+    sweep: SweepPaths, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    first, second, *_ = run_names(sweep)
+    write_scalar(sweep, first)
+    server = request.getfixturevalue("server")
     said = server.stdout.readline()
     address = re.search(r"http://localhost:(\d+)/", said)
     assert address is not None, said
-    assert next(line for line in server.stderr if f"http://localhost:{address[1]}/" in line)
     connection = http.client.HTTPConnection("localhost", int(address[1]), timeout=60)
-    tags: dict[str, dict[str, object]] = {}
-    give_up_at = time.monotonic() + 60
-    while not tags.get(written) and time.monotonic() < give_up_at:  # it reads the event files beside serving
-        connection.request("GET", "/data/plugin/scalars/tags")
-        tags = json.loads(connection.getresponse().read())
-    assert {run: list(found) for run, found in tags.items()} == {written: ["train/loss"]}
+
+    def shown(num_runs: int) -> dict[str, list[str]]:
+        tags: dict[str, dict[str, object]] = {}
+        give_up_at = time.monotonic() + 60
+        while sum(map(bool, tags.values())) < num_runs and time.monotonic() < give_up_at:  # it reads beside serving
+            connection.request("GET", "/data/plugin/scalars/tags")
+            tags = json.loads(connection.getresponse().read())
+        return {run: list(found) for run, found in tags.items()}
+
+    one, other = (name.rpartition("-")[0] for name in (first, second))
+    assert shown(1) == {one: ["train/loss"]}
+    write_scalar(sweep, second)  # a run that begins meanwhile
+    assert shown(2) == {one: ["train/loss"], other: ["train/loss"]}
+    connection.close()
+    server.send_signal(signal.SIGINT)
+    assert server.wait(60) == 130
+    assert not list((tmp_path / "temporary").glob("runmanager-*"))
 
 
 def test_free_port_is_one_that_can_be_had() -> None:

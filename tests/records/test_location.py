@@ -40,6 +40,18 @@ def test_unknown_sweep_is_refused_with_the_nearest() -> None:
         find_sweep("furst")
 
 
+def test_sweep_of_another_name_is_refused_with_those_there_are(
+    outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("qqqq", "", "outputs/qqqq"):
+        with pytest.raises(UsageError, match=r"There are (first, second|second, first) in outputs/\.$"):
+            find_sweep(name)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match=r"There is none in outputs/ yet; `runmanager demo` makes one\.$"):
+        find_sweep("qqqq")
+
+
 def test_folder_without_a_sweep_is_refused(outputs: Path) -> None:
     (outputs / "empty").mkdir()
     for name in ("empty", "outputs/empty"):

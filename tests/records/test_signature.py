@@ -49,7 +49,8 @@ def test_what_is_left_out_is_this_and_no_more() -> None:
 
 @pytest.mark.parametrize("name", sorted(LATER))
 def test_a_setting_that_came_later_changes_no_signature_until_it_changes_something(name: str) -> None:
-    before = {"optimizer": {"name": "adam"}, "loader": {"name": "dataloader"}, "lr": 0.1}
+    groups = {"optimizer": {"name": "adam"}, "loader": {"name": "dataloader"}, "tensorboard": {"enabled": True}}
+    before: dict[str, Any] = {**groups, "lr": 0.1}
     group, _, key = name.rpartition(".")
 
     def given_as(value: Any) -> dict[str, Any]:

@@ -76,7 +76,8 @@ def test_text_and_json_have_both_sides(
 ) -> None:
     sides = two(contents, host, steady)
     text = as_text("first", difference_sections(difference_of(*sides), names=("one", "other")))
-    assert "Settings\n                one  other\n  lr            0.1  0.01\n" in text
+    assert "Settings\n                one   other\n  lr            0.1   0.01\n" in text
+    assert "  model.hidden  null  [3]\n" in text
     plain = json.loads(difference_to_json(*sides))
     assert plain["settings"]["model.hidden"] == [None, [3]]
     assert plain["runs"] == [str(side.paths.root) for side in sides]

@@ -1,6 +1,8 @@
 """A sweep in a notebook."""
 
 import math
+import re
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -51,11 +53,109 @@ def test_compare_takes_an_axis_and_a_baseline(stored):
         Sweep(stored.paths.root).compare(axis="nothing")
 
 
-def test_a_notebook_shows_the_rounded_table(stored):
+def test_a_notebook_shows_the_answer_first_then_what_failed_and_the_rounded_table(stored):
+    stored.run({"lr": 0.1, "device": "mps"}, [], name="c", status=Status.FAILED, message="it is <big>")
     shown = Sweep(stored.paths.root)._repr_html_()
-    assert "device_unavailable" in shown
-    assert "N/A" in shown
-    assert repr(Sweep(stored.paths.root)).endswith("3 runs")
+    places = [shown.index(text) for text in ("The best val_accuracy is", "it is &lt;big&gt;", ">accuracy</th>")]
+    assert places == sorted(places) and "<big>" not in shown
+    assert "N/A" in shown and "3 runs: 1 finished, 1 skipped, 1 failed." in shown
+
+
+def test_what_a_notebook_shows_styles_nothing_but_itself_and_takes_the_page_s_colours(stored):
+    (style,) = re.findall(r"<style>(.*?)</style>", Sweep(stored.paths.root)._repr_html_(), re.S)
+    selectors = [each for rule in re.findall(r"([^{}]+)\{", style) for each in rule.split(",")]
+    assert selectors and all(each.strip().startswith(".runmanager-sweep ") for each in selectors)
+    assert not re.findall(r"#[0-9a-f]{3}|background|(?<!-)color: (?!inherit)", style)
+
+
+def test_a_large_sweep_shows_its_first_rows_and_says_how_many_there_are(sweep):
+    for number in range(30):
+        fields = {"status": Status.FAILED} if number < 12 else {}
+        sweep.run({"lr": number}, name=f"n{number}", **fields)
+    read = Sweep(sweep.paths.root)
+    shown = read._repr_html_()
+    assert shown.count("<tr>") == 2 + 10 + 20
+    assert "The first 10 of 12 that ended badly; <code>.runs</code> has them all." in shown
+    assert "The first 20 of 30 rows; <code>.table()</code> has them all." in shown
+    assert len(read.runs) == len(read.table()) == 30
+
+
+def test_plain_python_shows_the_answers(stored):
+    lines = repr(Sweep(stored.paths.root)).splitlines()
+    assert lines[0] == f"Sweep({str(stored.paths.root)!r})"
+    assert lines[-1] == "  3 runs: 1 finished, 1 skipped, 1 pending."
+    assert [line.strip() for line in lines[1:]] == Sweep(stored.paths.root).answers
+
+
+def test_a_sweep_stays_as_it_was_seen_until_it_is_refreshed(stored):
+    read = Sweep(stored.paths.root)
+    assert len(read.answers) and len(read.runs) == 3
+    stored.run({"lr": 0.1, "device": "mps"}, name="c")
+    assert list(read.runs["status"]).count("finished") == 1
+    assert read.refresh() is read
+    assert list(read.runs["status"]).count("finished") == 2
+
+
+@pytest.fixture
+def seeded(sweep, timed):
+    for batch_size, seconds in ((100, 2.0), (200, 1.0)):
+        for seed in (1, 2, 3):
+            sweep.run({"batch_size": batch_size, "seed": seed}, timed([9.0] + [seconds + 0.1 * seed] * 6))
+    return Sweep(sweep.paths.root)
+
+
+def test_a_table_has_the_means_of_seeds_with_their_deviations_or_each_run(seeded):
+    frame = seeded.table()
+    assert list(frame["batch_size"]) == [200, 100] and list(frame["seeds"]) == [3, 3]
+    assert frame["epoch_seconds"].tolist() == pytest.approx([1.2, 2.2])
+    assert frame["epoch_seconds_std"].tolist() == pytest.approx([0.1, 0.1])
+    assert frame["epoch_seconds"].dtype == "float64"
+    each = seeded.table(each=True, columns=["seed", "epoch_seconds"], where="batch_size==200", sort="epoch_seconds")
+    assert list(each.columns) == ["seed", "epoch_seconds"] and list(each["seed"]) == [1, 2, 3]
+    pivot = seeded.table(pivot="batch_size:seed")
+    assert pivot["seed=2"].tolist() == pytest.approx([2.2, 1.2])
+
+
+def test_the_best_cell_says_how_sure_it_is_and_names_its_run(seeded):
+    best = seeded.best("epoch_seconds")
+    assert best.settings == {"batch_size": 200} and float(best.value) == pytest.approx(1.2)
+    assert best.run.record.config["seed"] == 1
+    assert repr(best).startswith("The best epoch_seconds is 1.200 ± 0.100 (n=3) with batch_size=200.\nNext is")
+    assert seeded.best("epoch_seconds", where="batch_size==100").settings == {"batch_size": 100}
+
+
+def test_refusals_name_arguments_and_no_options_of_the_shell(seeded):
+    for call, said in (
+        (lambda: seeded.table(where="lrr<1"), "`where` must name columns or settings, got 'lrr'"),
+        (lambda: seeded.table(pivot="batch_size:seed", each=True), "`pivot` must go without `each`"),
+        (lambda: seeded.best("speed"), "`metric` must be a metric of the runs, got 'speed'"),
+        (lambda: seeded.compare("any", 100), "`baseline` must belong to one axis"),
+    ):
+        with pytest.raises(UsageError) as refused:
+            call()
+        assert str(refused.value).startswith(said)
+
+
+def test_a_plot_is_a_figure_that_can_be_saved_and_the_first_unless_named(seeded, tmp_path):
+    assert seeded.plot("curves").axes[0].get_xlabel() == "epoch"
+    seeded.plot().savefig(tmp_path / "first.svg")
+    assert (tmp_path / "first.svg").read_text().count("<svg") == 1
+    assert next(iter(seeded.figures)) != "curves" and seeded.figures["curves"].caption
+
+
+def test_a_plot_that_is_not_there_is_refused_with_the_names_there_are(seeded, sweep, make_sweep):
+    with pytest.raises(UsageError, match=r"one that the sweep has \(.*curves.*\), got 'curve'; did you mean curves\?"):
+        seeded.plot("curve")
+    empty = make_sweep("empty")
+    empty.plan({"lr": 1})
+    with pytest.raises(UsageError, match="must have something to show"):
+        Sweep(empty.paths.root).plot()
+
+
+def test_a_sweep_is_found_by_its_name_under_outputs(make_sweep, tmp_path, monkeypatch):
+    make_sweep("outputs/named").run({"lr": 1})
+    monkeypatch.chdir(tmp_path)
+    assert Sweep("named").paths.root == Path("outputs/named")
 
 
 def test_compare_takes_a_metric_and_any_axis(stored):

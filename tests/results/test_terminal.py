@@ -169,3 +169,12 @@ def test_nothing_to_compare_is_said(contents, timed):
     assert "Nothing to compare: every run has device=cpu." in printed(comparison_table(compare(sweep, None)))
     sweep = contents(*(({"device": "cpu", "lr": lr}, timed([1.0]), {}) for lr in (1, 2)))
     assert "`--axis lr`." in printed(comparison_table(compare(sweep, None)))
+
+
+def test_the_results_fit_40_columns_with_every_number_whole(contents, timed):
+    runs = [({"lr": lr / 100, "device": "cpu"}, timed([9.0] + [0.0033955] * 5, samples=400)) for lr in range(1, 5)]
+    text = printed(results_table(result_rows(contents(*((*run, {}) for run in runs)), None), width=40), width=40)
+    assert max(map(len, text.splitlines())) <= 40
+    for whole in ("0.01", "finished", "117,800"):
+        assert whole in text
+    assert "epoch_seconds" in text.partition("Left out for want of room:")[2]

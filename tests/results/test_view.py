@@ -60,6 +60,31 @@ def test_what_is_said_of_contention_counts_the_rows_that_are_there(
     assert shown(runs, where="lr==3").notes == ("1 of 3 runs are where lr==3.",)
 
 
+def test_a_condition_that_nothing_meets_says_what_there_is(
+    contents: Callable[..., SweepContents], steady: Callable[..., Any]
+) -> None:
+    devices = [None, *(f"cuda:{number}" for number in range(6))]
+    runs = contents(*(({"lr": lr, "device": device}, steady(1.0 + lr), {}) for lr, device in enumerate(devices)))
+    (note,) = shown(runs, where="device==gpu or lr>99 or epoch_seconds<0").notes
+    assert note.endswith(
+        " Here device is cuda:0, cuda:1, cuda:2, cuda:3, cuda:4 or 2 others; lr is 0 to 6; "
+        "epoch_seconds is 1.000 to 7.000."
+    )
+
+
+def test_settings_read_as_they_are_typed_and_only_what_was_measured_is_missing(
+    contents: Callable[..., SweepContents], steady: Callable[..., Any]
+) -> None:
+    rows = [({"lr": 1, "micro_batch": size, "graphs": size is None}, steady(1.0), {}) for size in (None, 8)]
+    table = shown(contents(*rows), columns="micro_batch,graphs,num_parameters,contended")
+    read = [[human_field(table, row, name) for name in table.shown] for row in table.rows]
+    assert read == [["null", "true", "N/A", "false"], ["8", "false", "N/A", "false"]]
+    assert "| null | true | N/A | false |" in formats.to_markdown(table)
+    assert r"null & true & N/A & false \\" in to_latex(table)
+    assert ">null</td>" in formats.to_html(table)
+    assert formats.to_csv(table).splitlines()[1:] == [",True,,False", "8,False,,False"]
+
+
 @pytest.mark.parametrize(
     ("where", "count"),
     [
@@ -124,8 +149,8 @@ def test_pivot_tells_values_apart_that_look_alike(
     runs = (({"lr": 1, "tag": tag}, steady(seconds), {}) for tag, seconds in ((1, 1.0), ("1", 2.0), (True, 3.0)))
     (row,) = shown(contents(*runs), pivot="lr:tag").rows
     assert row == {
-        **{"lr": 1, "tag=1": 1.0, "tag='1'": 2.0, "tag=yes": 3.0},
-        **{"runs of tag=1": 1, "runs of tag='1'": 1, "runs of tag=yes": 1},
+        **{"lr": 1, "tag=1": 1.0, "tag='1'": 2.0, "tag=true": 3.0},
+        **{"runs of tag=1": 1, "runs of tag='1'": 1, "runs of tag=true": 1},
     }
 
 
@@ -171,3 +196,14 @@ def test_latex_is_booktabs_and_escaped(grid: SweepContents) -> None:
         r"\end{tabular}",
     ]
     assert to_latex(shown(grid, collapses=True)).count(r"$\pm$") > 1  # the seeds of one cell
+
+
+def test_pivot_of_another_program_s_table_must_name_its_metric() -> None:
+    row = {"run": "a", "lr": 0.1, "width": 8, "val loss": 0.5}
+    table = Table(list(row), [row], settings=("lr", "width"), foreign=("val loss",), shown=("run",))
+    with pytest.raises(
+        UsageError, match=r"`--pivot` must name its metric here, got 'lr:width'; add one of: val loss\."
+    ):
+        View.read(pivot="lr:width").of_table(table)
+    asked = View.read(pivot="lr:width:val loss", where="`val loss` < 1").of_table(table)
+    assert [row["width=8"] for row in asked.rows] == [0.5]

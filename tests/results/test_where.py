@@ -19,6 +19,7 @@ ROW: dict[str, Any] = {
     "val_accuracy": None,
     "run": "lr=0.01,device=cuda-1234",
     "val/first/loss": 0.3,
+    "val loss": 0.2,
 }
 COLUMNS = {name: name for name in ROW} | {"model": "model.name"}
 
@@ -51,6 +52,8 @@ def holds(text: str, row: dict[str, Any] = ROW) -> bool:
         "lr != batch_size",
         "val/first/loss < 0.5",
         "0.2 < val/first/loss and lr > 0",
+        "`val loss` < 0.5 and not `lr` == 3",
+        "run != 'a `val loss`' and `val/first/loss` > `val loss`",
     ],
 )
 def test_what_is_true_of_the_row_holds(text: str) -> None:
@@ -145,6 +148,9 @@ def test_null_stands_for_nothing_else(text: str, true: bool) -> None:
         ("[lr < 1] == hidden", "'lr < 1' is neither"),
         ("lr == (not contended)", "'not contended' is neither"),
         ("lr/2 > 1", "'lr / 2' is neither"),
+        ("val loss < 1", "a name like `val loss` its backticks"),
+        ("`val los` < 1", r"got 'val los'; did you mean val loss\?"),
+        ("`val loss < 1", "it breaks off"),
         ("val/loss < 1", "got 'val/loss'"),
     ],
 )

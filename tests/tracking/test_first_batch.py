@@ -10,8 +10,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, TensorDataset
 
 from runmanager import DeviceDataLoader
-from runmanager.tracking import first_batch
-from runmanager.tracking.first_batch import batch_size_of, images_of, peek, sample_of
+from runmanager.tracking.first_batch import batch_size_of, images_of, peek
 
 from .conftest import images
 
@@ -159,13 +158,6 @@ def test_large_images_are_shown_small() -> None:
 )
 def test_what_holds_no_images_gives_none(batch: Any) -> None:
     assert images_of(batch, 64) is None
-
-
-def test_one_sample_of_a_batch() -> None:
-    inputs = torch.rand(4, 8)
-    assert torch.equal(sample_of((inputs, None)), inputs[:1])
-    assert sample_of((torch.zeros(0, 8), None)) is None and sample_of({"a": inputs}) is None
-    assert first_batch.__all__
 
 
 class Whole(Dataset[Any]):

@@ -1,22 +1,27 @@
-"""The model's graph: drawn without a trace on the model, the random states or the screen."""
+"""The model's graph: drawn of whatever can be called, without a trace on the model, the random states or the screen."""
 
 import copy
 import random
 import warnings
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torchvision
 from tensorboard.compat.proto.graph_pb2 import GraphDef
+from tensorboard.compat.proto.node_def_pb2 import NodeDef
 from torch import nn
 
-from runmanager.tracking.graph import trace_graph
+from runmanager.tracking import graph
+from runmanager.tracking.graph import DrawnGraph, draw_graph
+from runmanager.tracking.network_call import call_of
 
 from .conftest import Noticing
 
-SAMPLE = torch.rand(1, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+BATCH = (torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0)), torch.zeros(2, dtype=torch.int64))
 
 
 class Noisy(nn.Module):
@@ -39,10 +44,28 @@ def states() -> tuple[Any, ...]:
     return torch.get_rng_state().tolist(), random.getstate(), [str(part) for part in np.random.get_state()]
 
 
-def nodes(network: nn.Module, sample: torch.Tensor = SAMPLE) -> list[str]:
-    graph, run_metadata = trace_graph(network, sample)
-    assert run_metadata
-    return [node.name for node in GraphDef.FromString(graph).node]
+def drawn(network: nn.Module, batch: Any = BATCH) -> DrawnGraph:
+    call = call_of(network, batch)
+    assert call is not None
+    return draw_graph(network, call, device=torch.device("cpu"))
+
+
+def nodes(network: nn.Module, batch: Any = BATCH) -> dict[str, NodeDef]:
+    found = list(GraphDef.FromString(drawn(network, batch).graph).node)
+    named = {node.name: node for node in found}
+    assert len(named) == len(found)
+    for node in found:  # every edge begins somewhere
+        assert {name.partition(":")[0] for name in node.input} <= set(named), node.name
+    return named
+
+
+def kinds(network: nn.Module, batch: Any = BATCH) -> list[str]:
+    return [node.op for node in nodes(network, batch).values()]
+
+
+def shape(node: NodeDef) -> list[int]:
+    (only,) = node.attr["_output_shapes"].list.shape
+    return [each.size for each in only.dim]
 
 
 def test_statistics_modes_gradients_and_random_states_stay() -> None:
@@ -54,11 +77,12 @@ def test_statistics_modes_gradients_and_random_states_stay() -> None:
     modes = [module.training for module in network.modules()]
     needs = [parameter.requires_grad for parameter in network.parameters()]
     found = states()
-    assert any("Conv2d" in name for name in nodes(network))
+    assert "conv2d" in kinds(network)
     assert states() == found
     assert [module.training for module in network.modules()] == modes
     assert [parameter.requires_grad for parameter in network.parameters()] == needs
     assert all(parameter.grad is None for parameter in network.parameters())
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in network.modules())
     after = network.state_dict()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
 
@@ -66,37 +90,140 @@ def test_statistics_modes_gradients_and_random_states_stay() -> None:
 def test_a_forward_pass_with_noise_words_and_warnings_is_kept_back(capfd: pytest.CaptureFixture[str]) -> None:
     network = Noisy()
     found = states()
-    assert nodes(network)
+    assert "linear" in kinds(network)
     assert states() == found
     assert capfd.readouterr() == ("", "")
 
 
-def test_outputs_may_be_dicts() -> None:
-    class ToDict(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(64, 3)
+def test_resnet18_lies_in_the_boxes_of_its_modules() -> None:
+    found = nodes(torchvision.models.resnet18(num_classes=7), (torch.rand(1, 3, 32, 32),))
+    counts = Counter(node.op for node in found.values())
+    assert counts["conv2d"] == counts["batch_norm"] == 20 and counts["linear"] == 1 and counts["add_"] == 8
+    block = "ResNet/Sequential[layer2]/BasicBlock[0]"
+    first = found[f"{block}/Conv2d[conv1]/conv2d"]
+    assert shape(first) == [1, 128, 4, 4]
+    assert first.attr["parameters"].s == b"layer2.0.conv1.weight [128, 64, 3, 3]"
+    assert b"stride=(2, 2)" in first.attr["module"].s
+    merged = set(found[f"{block}/add_"].input)  # what the block made, and what goes around it
+    assert merged == {
+        f"{block}/BatchNorm2d[bn2]/batch_norm",
+        f"{block}/Sequential[downsample]/BatchNorm2d[1]/batch_norm",
+    }
+    assert list(found["output"].input) == ["ResNet/Linear[fc]/linear"]
+    assert {node.op for node in found.values() if not node.input} == {"input"}  # all hangs together
 
-        def forward(self, inputs: torch.Tensor) -> dict[str, torch.Tensor]:
-            return {"scores": self.layer(inputs.flatten(1))}
 
-    assert nodes(ToDict())
+@dataclass
+class Scores:
+    """What some models give: an object of their own."""
+
+    scores: torch.Tensor
+    hidden: tuple[torch.Tensor | None, ...] = (None,)
 
 
-def test_a_compiled_model_is_traced_as_what_it_wraps() -> None:
-    network = Noticing()
-    assert Counter(nodes(torch.compile(network))) == Counter(nodes(network))  # nothing is compiled for it
+class Elaborate(nn.Module):
+    """Takes two inputs and a keyword, decides by their values, and gives an object that no tracer knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Linear(4, 3), nn.Linear(4, 3)
+        self.scale = nn.Parameter(torch.ones(3))
+        self.gru = nn.GRU(3, 2, batch_first=True)
+
+    def forward(self, left: torch.Tensor, right: torch.Tensor, *, mask: torch.Tensor | None = None) -> Scores:
+        scores = self.left(left) * self.scale
+        for _ in range(int((left > 0).sum() >= 0) + 1):
+            scores = scores + self.right(right)
+        if mask is not None:
+            scores[mask] = 0
+        steps, _last = self.gru(scores[:, None])
+        first, _second = steps.chunk(2, dim=2)
+        return Scores(scores, (first, None))
+
+
+PAIR = torch.rand(2, 4), torch.rand(2, 4)
+
+
+@pytest.mark.parametrize(
+    ("batch", "inputs"),
+    [
+        ((*PAIR, torch.zeros(2)), {"input/left", "input/right"}),
+        ((PAIR, torch.zeros(2)), {"input/left", "input/right"}),
+        ({"left": PAIR[0], "right": PAIR[1], "mask": torch.ones(2, dtype=torch.bool), "label": 0}, None),
+        (({"left": PAIR[0], "right": PAIR[1]}, torch.zeros(2)), {"input/left", "input/right"}),
+    ],
+    ids=["parts of the batch", "a pair", "by name", "a mapping of inputs"],
+)
+def test_several_inputs_branches_and_objects_can_be_drawn(batch: Any, inputs: set[str] | None) -> None:
+    found = nodes(Elaborate(), batch)
+    assert {name for name, node in found.items() if node.op == "input"} == (
+        inputs or {"input/left", "input/right", "input/mask"}
+    )
+    assert shape(found["input/left"]) == [1, 4]  # one sample of the batch
+    assert ("Elaborate/setitem" in found) == (inputs is None)
+    assert found["Elaborate/mul"].attr["parameters"].s == b"scale [3]"
+    assert {"Elaborate/Linear[right]/linear", "Elaborate/Linear[right]/linear_1"} <= set(found)  # called twice
+    assert set(found["output"].input) == {
+        "Elaborate/add_1" if inputs else "Elaborate/setitem",
+        "Elaborate/chunk",
+    }
+
+
+def test_the_second_of_several_outputs_is_told_apart() -> None:
+    class Halves(nn.Module):
+        def forward(self, inputs: torch.Tensor) -> dict[str, Any]:
+            _first, second = inputs.flatten(1).chunk(2, dim=1)
+            return {"scores": second.relu(), "number": 3, "nothing": None}
+
+    assert list(nodes(Halves())["Halves/relu"].input) == ["Halves/chunk:1"]
+
+
+def test_wrappers_are_taken_off_wherever_they_are() -> None:
+    plain = nn.Sequential(Noticing(), nn.ReLU())
+    wrapped = nn.Sequential(nn.DataParallel(Noticing()), torch.compile(nn.ReLU()))
+    assert list(nodes(wrapped)) == list(nodes(plain))
+    assert list(nodes(torch.compile(nn.DataParallel(plain)))) == list(nodes(plain))  # nothing is compiled for it
+
+
+def test_a_scripted_module_is_one_operation() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scripted = torch.jit.trace(nn.Sequential(nn.Linear(64, 5), nn.ReLU()), torch.rand(1, 64))
+    found = nodes(nn.Sequential(nn.Flatten(), scripted, nn.Linear(5, 3)))
+    (inside,) = [node for node in found.values() if "[1]" in node.name]
+    assert list(inside.input) == ["Sequential/Flatten[0]/flatten"]
+    assert list(found["Sequential/Linear[2]/linear"].input) == [inside.name]
 
 
 def test_a_lazy_model_stays_lazy() -> None:
     lazy = nn.Sequential(nn.Flatten(), nn.LazyLinear(3))
     found = states()
-    assert nodes(lazy)
+    assert "linear" in kinds(lazy)
     assert states() == found
     assert nn.parameter.is_lazy(lazy[1].weight)
 
 
-def test_what_cannot_be_traced_raises_and_leaves_the_random_states() -> None:
+def test_a_huge_model_is_drawn_without_a_copy_of_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph, "_MAX_COPIED_BYTES", 100)
+    assert "linear" in kinds(nn.Sequential(nn.Flatten(), nn.Linear(64, 3)))
+    with pytest.raises(MemoryError, match="asks for values"):
+        drawn(Noisy())
+
+
+def test_a_long_model_is_drawn_as_far_as_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph, "MAX_OPERATIONS", 4)
+    whole = drawn(Noticing())
+    assert len(GraphDef.FromString(whole.graph).node) == 4
+    assert whole.notes == ("graph: of the model's first 4 operations only",)
+
+
+def test_a_batch_without_tensors_calls_nothing() -> None:
+    assert call_of(Noticing(), (["words"], torch.zeros(1))) is None
+    assert call_of(Noticing(), (torch.zeros(0, 1, 8, 8), torch.zeros(0))) is None
+    assert call_of(Noticing(), []) is None
+
+
+def test_what_cannot_be_called_raises_and_leaves_the_random_states() -> None:
     class Impossible(nn.Module):
         def forward(self, inputs: torch.Tensor) -> Any:
             torch.rand(1)
@@ -104,5 +231,5 @@ def test_what_cannot_be_traced_raises_and_leaves_the_random_states() -> None:
 
     found = states()
     with pytest.raises(RuntimeError, match="no way"):
-        trace_graph(Impossible(), SAMPLE)
+        drawn(Impossible())
     assert states() == found

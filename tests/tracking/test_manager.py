@@ -22,9 +22,11 @@ from runmanager import RunManager, expand_grid
 from runmanager.errors import DeviceUnavailableError, RunBusyError, RunExistsError, UsageError
 from runmanager.records.files import replace_file
 from runmanager.records.heartbeat import HeartbeatObserver
+from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun, encode_record
+from runmanager.records.sweep import read_sweep_record
 from runmanager.tracking import manager as manager_module
 from runmanager.tracking.early_stop import EarlyStopOptions
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
@@ -562,6 +564,15 @@ def test_settings_come_as_mappings_tuples_and_dataclasses(tmp_path: Path, networ
     assert stored.record.attempt == 3 and stored.record.config == {"lr": 1.0, "batch_size": 2}
     with pytest.raises(UsageError, match="must be a mapping, a named tuple or a dataclass, got int"):
         quiet(tmp_path / "sweep").run(3)
+
+
+def test_lists_may_vary(tmp_path: Path, network: nn.Module, loader: Any) -> None:
+    manager = quiet(tmp_path / "sweep")
+    for betas in ([0.9, 0.999], [0.8, 0.9], [0.9, 0.999]):
+        with manager.run({"betas": betas}, network, loader):
+            pass
+    plan = read_sweep_record(SweepPaths(tmp_path / "sweep"))
+    assert plan is not None and plan.axes == {"betas": [[0.9, 0.999], [0.8, 0.9]]}
 
 
 def test_without_a_folder_a_fresh_one_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

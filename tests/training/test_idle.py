@@ -36,8 +36,9 @@ def cell(**changes):
 
 
 LATE = MultistepOptions(milestones=[2, 5, 9])
-DISC = {"data_root", "tensorboard.images"}
-HIDDEN = TensorBoardOptions(enabled=False, images=False, graph=True, histograms=True)
+DISC = {"data_root", "tensorboard.images", "tensorboard.predictions"}
+HIDDEN = TensorBoardOptions(enabled=False, images=False, histograms=True, predictions=False)
+IDLE = {"tensorboard.graph", "tensorboard.histograms", "tensorboard.confusion_matrix"}
 
 
 @pytest.mark.parametrize(
@@ -66,8 +67,8 @@ HIDDEN = TensorBoardOptions(enabled=False, images=False, graph=True, histograms=
             {"scheduler": CosineOptions(), "epochs": 1, "early_stop": EarlyStopOptions(metric="loss", patience=0)},
             {"scheduler", "scheduler.min_lr"},
         ),
-        ({"tensorboard": HIDDEN}, {"tensorboard.graph", "tensorboard.histograms"}),
-        ({"tensorboard": HIDDEN, "log_every": 5}, {"tensorboard.graph", "tensorboard.histograms", "log_every"}),
+        ({"tensorboard": HIDDEN}, IDLE),
+        ({"tensorboard": HIDDEN, "log_every": 5}, IDLE | {"log_every"}),
         ({"dataset": DigitsOptions()}, {"data_root"}),
         ({"dataset": DiscOptions()}, DISC),
         ({"dataset": {"_target_": "mine.Data"}}, set()),

@@ -91,6 +91,7 @@ def test_a_tensor_dataset_keeps_its_values(dtype):
 def test_a_part_of_one_is_a_part_of_its_tensors():
     arrays = as_arrays(Subset(Subset(mnist(transform=ToTensor()), range(100, 200)), [5, 50]))
     assert isinstance(arrays, ArrayDataset) and arrays.tensors()[1].tolist() == [105 % 10, 150 % 10]
+    assert arrays.classes[:2] == ["0 - zero", "1 - one"]
 
 
 def test_transforms_are_named():

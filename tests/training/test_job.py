@@ -152,11 +152,25 @@ def scalars(run):
     }
 
 
+def pictures(run):
+    accumulator = EventAccumulator(str(run.paths.root), size_guidance={"images": 0}).Reload()
+    return {
+        tag: [(event.step, event.encoded_image_string) for event in accumulator.Images(tag)]
+        for tag in accumulator.Tags()["images"]
+    }
+
+
 def assert_equal(resumed, whole):
     assert resumed.record.status == whole.record.status == "finished"
     assert metrics(resumed) == metrics(whole)
     assert same(final_state(resumed), final_state(whole))
     assert scalars(resumed) == scalars(whole)
+    assert pictures(resumed) == pictures(whole)
+    assert {tag: [step for step, _ in shown] for tag, shown in pictures(whole).items()} == {
+        "images": [0],
+        "predictions": [whole.epochs[-1].epoch],
+        "confusion_matrix": [whole.epochs[-1].epoch],
+    }
     assert len(list(resumed.paths.root.glob("events*"))) == 1
 
 

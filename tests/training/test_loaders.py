@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.data import DataLoader, Dataset, RandomSampler
+from torch.utils.data import DataLoader, Dataset, RandomSampler, Subset
 
 from runmanager.errors import ConfigurationError, DatasetError, UsageError
+from runmanager.tracking.loader_samples import class_names
 from runmanager.tracking.transfer import Packed, to_device
 from runmanager.training.arrays import ArrayDataset, subset
 from runmanager.training.dataset_options import FakeOptions
@@ -181,6 +182,18 @@ def test_first_samples_are_the_datasets_first_and_move_nothing(data):
     for options in (DataLoaderOptions(), ResidentOptions()):
         images, labels = build(options, data).train.first_samples(200)
         assert len(images) == 103 and torch.equal(labels, data.train.tensors()[1])
+
+
+@pytest.mark.parametrize("options", [DataLoaderOptions(), ResidentOptions()], ids=lambda options: options.name)
+def test_samples_and_the_names_of_their_classes_can_be_looked_up(options):
+    arrays = ArrayDataset(torch.arange(9.0)[:, None], torch.arange(9) % 3, classes=["a", "b", "c"])
+    own = Subset(Samples(), range(9))
+    own.dataset.classes = ["a", "b", "c"]
+    for dataset in (arrays, arrays.take(range(9)), own):
+        loader = build(options, Data(dataset, dataset, (1,), 3)).validation
+        images, labels = loader.samples([7, 0, 5])
+        assert images.flatten().tolist() == [7.0, 0.0, 5.0] and labels.tolist() == [1, 0, 2]
+        assert class_names(loader, 3) == ["a", "b", "c"]
 
 
 def test_somebodys_own_dataset_in_both_loaders():

@@ -63,6 +63,7 @@ def test_the_batches_are_the_same_and_one_is_always_on_its_way(ahead):
                 assert all(torch.equal(*pair) for pair in zip(sent.arrived(), batch, strict=True))
                 assert lane.sent - lane.arrived == (0 if step == len(plain) else 1)
         assert torch.equal(sending.first_samples(3)[0], plain.first_samples(3)[0])
+        assert torch.equal(sending.samples([2, 1])[0], plain.samples([2, 1])[0]) and sending.dataset is plain.dataset
 
 
 @pytest.mark.parametrize(

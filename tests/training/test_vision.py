@@ -58,6 +58,13 @@ def test_a_holdout_takes_from_the_training_set(mnist, holdout, expected):
     assert sorted(map(bytes, together.numpy())) == sorted(map(bytes, whole.numpy()))
 
 
+def test_clothes_have_the_names_that_torchvision_gives_them(tmp_path):
+    write_mnist(tmp_path, "FashionMNIST")
+    data = load_dataset(FashionMnistOptions(holdout=10, size=30), data_root=tmp_path, seed=0)
+    names = torchvision.datasets.FashionMNIST.classes
+    assert list(data.train.classes) == list(data.validation.classes) == names
+
+
 def test_size_counts_what_is_left_after_holding_out(mnist):
     data = load_dataset(MnistOptions(holdout=10, size=30), data_root=mnist, seed=0)
     assert (len(data.train), len(data.validation)) == (30, 10)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from runmanager.records.spoken import spoken
 from runmanager.records.store import StoredRun
-from runmanager.results.columns import Table, as_given, setting_name
+from runmanager.results.columns import Table, setting_name
 from runmanager.results.figures.drawn import Drawn
 from runmanager.results.figures.grid import GridCell, cells_of, is_numeric, varying_of
 from runmanager.results.figures.style import (
@@ -149,7 +150,7 @@ def _lines(axis: str, names: Sequence[str], measured: Sequence[tuple[GridCell, _
             values.setdefault(key, cell.value(axis))
             lines.setdefault(_label(cell, telling), {}).setdefault(key, []).append(side)
     places = list(values.values())
-    places.sort(key=None if is_numeric(places) else as_given)
+    places.sort(key=None if is_numeric(places) else spoken)
     return _Lines(axis, places, lines, mixed)
 
 
@@ -183,9 +184,9 @@ def _said(lines: _Lines) -> str:
         middles = lines.middles(label)
         (first, at_first), (last, at_last) = middles[0], middles[-1]
         best, at_best = max(middles, key=lambda each: each[1])
-        ends = f"{number(at_first)} samples per second at {lines.name}={as_given(first)}"
-        ends += f", {number(at_last)} at {as_given(last)}" if len(middles) > 1 else ""
-        ends += f", most at {as_given(best)} ({number(at_best)})" if best not in (first, last) else ""
+        ends = f"{number(at_first)} samples per second at {lines.name}={spoken(first)}"
+        ends += f", {number(at_last)} at {spoken(last)}" if len(middles) > 1 else ""
+        ends += f", most at {spoken(best)} ({number(at_best)})" if best not in (first, last) else ""
         said.append(f"{label}: {ends}" if label else ends)
     return f"{'; '.join(said)}."
 
@@ -219,7 +220,7 @@ def _draw(lines: _Lines) -> "Figure":
 
 def _set_places(axes: "Axes", places: Sequence[Any]) -> None:
     if not is_numeric(places):
-        ticks_at(axes, "x", range(len(places)), [wrapped(as_given(place), 12) for place in places])
+        ticks_at(axes, "x", range(len(places)), [wrapped(spoken(place), 12) for place in places])
         axes.set_xlim(-0.5, len(places) - 0.5)
         return
     numbers(axes, "x", log=evenly_spaced_logs(places))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from runmanager.results.columns import Table, as_given, prefers_larger, setting_name
+from runmanager.records.spoken import spoken
+from runmanager.results.columns import Table, prefers_larger, setting_name
 from runmanager.results.figures.drawn import Drawn
 from runmanager.results.figures.grid import GridCell, cells_of, is_numeric, varying_of
 from runmanager.results.figures.style import (
@@ -93,11 +94,11 @@ def _scale_of_setting(name: str, values: Sequence[Any]) -> _Scale:
         ordered = sorted(distinct)
         ends = _positions(ordered, log=evenly_spaced_logs(ordered))
     else:
-        ordered = sorted(distinct, key=as_given)
+        ordered = sorted(distinct, key=spoken)
         ends = [at / max(1, len(ordered) - 1) for at in range(len(ordered))]
     # Room for lines side by side.
     places = {frozen(value): (1 - _SPREAD) * at for value, at in zip(ordered, ends, strict=True)}
-    ticks = [(places[frozen(value)] + _SPREAD / 2, as_given(value)) for value in evenly(ordered, _MAX_TICKS)]
+    ticks = [(places[frozen(value)] + _SPREAD / 2, spoken(value)) for value in evenly(ordered, _MAX_TICKS)]
     return _Scale(name, places, ticks)
 
 
@@ -140,7 +141,7 @@ def _said(found: Sequence[tuple[GridCell, Sequence[float]]], settings: Sequence[
     best_cell, best_means = found[-1]
     leaders = [cell for cell, _ in found[-max(3, len(found) // 10) :]]
     shared = [
-        f"{setting_name(name)}={as_given(best_cell.value(name))}"
+        f"{setting_name(name)}={spoken(best_cell.value(name))}"
         for name in settings
         if len({frozen(cell.value(name)) for cell in leaders}) == 1
     ]

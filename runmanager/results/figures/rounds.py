@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runmanager.results.columns import as_given, setting_name
+from runmanager.records.spoken import spoken
+from runmanager.results.columns import setting_name
 from runmanager.results.figures.drawn import Drawn
 from runmanager.results.figures.style import GREY, look, new_figure, numbers, whole_numbers
 from runmanager.results.figures.words import number, numbered, plain
@@ -26,7 +27,7 @@ def rounds_figures(found: Sequence[Rounds]) -> list[Drawn]:
 
 
 def _figure(name: str, found: Rounds) -> Drawn:
-    where = ", ".join(f"{setting_name(name)}={as_given(value)}" for name, value in found.settings.items())
+    where = ", ".join(f"{setting_name(name)}={spoken(value)}" for name, value in found.settings.items())
     each = "each round" if found.count == len(found.ratios) else f"{found.count // len(found.ratios)} rounds at a time"
     beside = f"{found.labels[1]} beside {found.labels[0]}{f' at {where}' if where else ''}"
     caption = (

@@ -1,0 +1,116 @@
+"""Pictures of the terminal, from what commands truly showed in one: `python docs/terminal_pictures.py` makes them."""
+
+import io
+import itertools
+import os
+import re
+import runpy
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
+
+DOCS = Path(__file__).resolve().parent
+IMAGES = DOCS / "images"
+COLUMNS = 88
+ROWS = 30
+SWEEP = (
+    *("sweep", "batch_size=100,500", "lr=0.001,0.01", "device=cpu", "epochs=6", "dataset.size=1500", "name=first"),
+    "hydra.launcher.workers=2",
+)
+_Screen = runpy.run_path(str(DOCS.parent / "tests" / "app" / "screens.py"))["Screen"]
+_COMMAND = "import sys; from runmanager.cli.main import run_command; sys.exit(run_command(sys.argv[1:]))"
+_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # which a reader's browser would have to get from another host
+
+
+def live_table(folder: Path) -> None:
+    """terminal.svg: the table of a small sweep on the built-in digits, in its middle; the sweep is run in `folder`."""
+    screen = _begin(SWEEP, folder)
+    screen.wait_for(lambda now: _is_in_the_middle(now.lines), "a run that has ended beside two that run")
+    _draw(screen.cells, SWEEP, IMAGES / "terminal.svg")
+    assert screen.end() == 0, screen.shown
+
+
+def comparison(folder: Path) -> None:
+    """compare.svg: what `compare` says of the example sweep, which lies in `folder`."""
+    draw_command(("compare", "digits", "--axis", "batch_size"), folder, IMAGES / "compare.svg")
+
+
+def best(folder: Path) -> None:
+    """best.svg: what `best` says of the example sweep, which lies in `folder`."""
+    draw_command(("best", "digits"), folder, IMAGES / "best.svg")
+
+
+def _is_in_the_middle(lines: Sequence[str]) -> bool:
+    ended = sum(line.startswith("✓") for line in lines)
+    running = [line for line in lines if line.startswith(">") and "━━━" in line and "╌╌" in line]
+    return ended >= 1 and len(running) == 2
+
+
+def _begin(words: Sequence[str], folder: Path) -> Any:
+    environment = {**os.environ, "PYTHONPATH": str(DOCS.parent)}
+    command = [sys.executable, "-c", _COMMAND, *words]
+    return _Screen(command, folder=folder, environment=environment, columns=COLUMNS, rows=ROWS)
+
+
+def draw_command(words: Sequence[str], folder: Path, path: Path) -> None:
+    """Draw what a command shows that is given in `folder`, with the command above it."""
+    screen = _begin(words, folder)
+    assert screen.end() == 0, screen.shown
+    _draw(screen.cells, words, path)
+
+
+def _draw(cells: Sequence[Sequence[Any]], words: Sequence[str], path: Path) -> None:
+    """Write a screen as SVG, the command above it, without the empty lines at its end."""
+    lines = [_line(row) for row in cells]
+    while lines and not lines[-1].plain.strip():
+        lines.pop()
+    console = Console(width=COLUMNS, record=True, file=io.StringIO(), force_terminal=True, legacy_windows=False)
+    for line in (*_prompt(words), *lines):
+        console.print(line, no_wrap=True, crop=True)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(_FONTS.sub("", console.export_svg(title="", unique_id=path.stem)))
+
+
+def _prompt(words: Sequence[str]) -> list[Text]:
+    """The command as it was typed, on as many lines as it needs."""
+    typed = Text(f"$ runmanager {shlex.join(words)}", style="bold")
+    return list(typed.wrap(Console(width=COLUMNS), COLUMNS))
+
+
+def _line(row: Sequence[Any]) -> Text:
+    line = Text()
+    for style, cells in itertools.groupby(row, key=_style_of):
+        line.append("".join(cell.data for cell in cells), style)
+    line.rstrip()
+    return line
+
+
+def _style_of(cell: Any) -> Style:
+    colour = None if cell.fg == "default" else {"brown": "yellow"}.get(cell.fg, cell.fg)
+    return Style(color=colour, bold=cell.bold)
+
+
+def main() -> None:
+    """Make all of them, in a folder that is thrown away."""
+    write_example = runpy.run_path(str(DOCS / "example_sweep.py"))["write_example"]
+    folder = Path(tempfile.mkdtemp())
+    try:
+        write_example(folder / "outputs" / "digits")
+        for picture in (comparison, best, live_table):
+            picture(folder)
+    finally:
+        shutil.rmtree(folder)
+    for path in (IMAGES / name for name in ("terminal.svg", "compare.svg", "best.svg")):
+        print(f"{path.relative_to(DOCS.parent)}: {path.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""A folder that cannot be written, told in one line with the way out."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from runmanager.errors import UsageError
+
+__all__ = ["refused_unless_writable"]
+
+
+@contextmanager
+def refused_unless_writable(what: str, folder: Path, *, way_out: str) -> Iterator[None]:
+    """Raises `UsageError` where what is written below `folder` meanwhile cannot be: no place, no right, or no room."""
+    try:
+        yield
+    except OSError as error:
+        cause = error.strerror or str(error)
+        raise UsageError(f"{what} must be a folder that can be written, got '{folder}': {cause}; {way_out}.") from error

@@ -1,0 +1,45 @@
+"""The charts of TensorBoard's Custom Scalars tab."""
+
+import re
+
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+from tensorboard.compat.proto.types_pb2 import DT_STRING
+from tensorboard.plugins.custom_scalar.layout_pb2 import Category, Chart, Layout, MultilineChartContent
+
+__all__ = ["CHARTS", "scalar_layout"]
+
+CHARTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "Learning": {
+        "loss": ("train/loss", "val/loss"),
+        "accuracy": ("train/accuracy", "val/accuracy"),
+    },
+    "Speed": {
+        "seconds an epoch, by phase": (
+            *("time/data_seconds", "time/transfer_seconds", "time/compute_seconds", "time/eval_seconds"),
+        ),
+        "seconds an epoch": ("time/epoch_seconds",),
+        "samples a second": ("throughput/samples_per_second",),
+    },
+}
+"""The tags of each chart, by category and title."""
+
+
+def scalar_layout() -> Summary:
+    """The charts, as one layout. Every run's file has it, and of equal ones TensorBoard shows one."""
+    layout = Layout(
+        category=[
+            Category(title=category, chart=[_chart(title, tags) for title, tags in charts.items()])
+            for category, charts in CHARTS.items()
+        ]
+    )
+    metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="custom_scalars"))
+    tensor = TensorProto(dtype=DT_STRING, string_val=[layout.SerializeToString()], tensor_shape=TensorShapeProto())
+    return Summary(value=[Summary.Value(tag="custom_scalars__config__", tensor=tensor, metadata=metadata)])
+
+
+def _chart(title: str, tags: tuple[str, ...]) -> Chart:
+    # A tag is a pattern there, of which the beginning suffices.
+    exact = [f"^{re.escape(tag)}$" for tag in tags]
+    return Chart(title=title, multiline=MultilineChartContent(tag=exact))

@@ -1,0 +1,135 @@
+"""`runmanager tensorboard` in a real browser: each tab shows this project's runs."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from playwright.sync_api import Locator, Page, expect
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from runmanager import RunManager, expand_grid
+
+from .visiting import Visiting
+
+ROOT = Path(__file__).resolve().parents[2]
+SIZES = (4, 10, 20)
+RUNS = tuple(f"batch_size={size}" for size in SIZES)
+LIMIT_SECONDS = 60.0
+
+expect.set_options(timeout=LIMIT_SECONDS * 1000)
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three runs of two epochs on small images."""
+    folder = tmp_path_factory.mktemp("board") / "digits"
+    torch.manual_seed(0)
+    data = TensorDataset(torch.rand(40, 1, 8, 8), torch.randint(3, (40,)))
+    manager = RunManager(folder, console=False)
+    for params in expand_grid(batch_size=SIZES, lr=[0.1], device=["cpu"]):
+        network = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+        loader = DataLoader(data, batch_size=params.batch_size)
+        optimizer = torch.optim.SGD(network.parameters(), lr=params.lr)
+        with manager.run(params, network, loader, optimizer=optimizer) as run:
+            for epoch in run.epochs(2):
+                for images, labels in epoch.batches(loader):
+                    preds = network(images)
+                    loss = F.cross_entropy(preds, labels)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    epoch.track(loss, preds, labels)
+                with torch.no_grad():
+                    for images, labels in epoch.eval_batches(loader):
+                        preds = network(images)
+                        epoch.track_eval(F.cross_entropy(preds, labels), preds, labels)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(chromium: object, sweep: Path) -> Iterator[str]:
+    """Where the command serves the sweep, once all of it is there; the page itself asks only once."""
+    words = ["-c", "from runmanager.cli.main import main; main()", "tensorboard", str(sweep), "--port", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, *words], env=environment, stdout=subprocess.PIPE, text=True) as process:
+        end = threading.Timer(4 * LIMIT_SECONDS, process.kill)
+        end.start()
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://localhost:\d+/", process.stdout.readline())
+            assert found is not None
+            until = time.monotonic() + LIMIT_SECONDS
+            while not is_loaded(found[0]):
+                assert time.monotonic() < until
+            yield found[0]
+        finally:
+            process.terminate()
+            process.wait(LIMIT_SECONDS)
+            end.cancel()
+
+
+def is_loaded(address: str) -> bool:
+    with urllib.request.urlopen(f"{address}data/plugin/scalars/tags", timeout=LIMIT_SECONDS) as answer:
+        tags = json.load(answer)
+    return set(tags) == set(RUNS) and all("val/loss" in found for found in tags.values())
+
+
+def opened(page: Page, tab: str, dashboard: str) -> Locator:
+    page.get_by_role("tab").filter(has_text=re.compile(rf"^\s*{tab}\s*$", re.IGNORECASE)).click()
+    return page.locator(dashboard)
+
+
+def test_each_tab_shows_the_runs(address: str, visit: Visiting) -> None:
+    seen = visit(address)
+    page = seen.page
+    expect(page).to_have_title("digits")
+
+    scalars = opened(page, "Scalars", "tf-scalar-dashboard")
+    for run in RUNS:
+        expect(scalars.get_by_text(run, exact=True).first).to_be_visible()
+    for category in ("train", "val", "time", "throughput", "optim"):
+        expect(scalars.get_by_text(category, exact=True).first).to_be_visible()
+    expect(scalars.locator("vz-line-chart2").first).to_be_visible()
+
+    images = opened(page, "Images", "tf-image-dashboard")
+    for run in RUNS:
+        expect(images.locator("tf-image-loader").filter(has_text=run).locator("img").first).to_be_visible()
+
+    graphs = opened(page, "Graphs", "tf-graph-dashboard")
+    expect(graphs.locator("svg#svg")).to_contain_text(re.compile("Sequential|Linear"))
+
+    charts = opened(page, "Custom Scalars", "tf-custom-scalar-dashboard")
+    for title in ("loss", "accuracy", "samples a second"):
+        expect(charts.get_by_text(title, exact=True).first).to_be_visible()
+    expect(charts.get_by_text(f"Matches ({2 * len(RUNS)})")).to_have_count(2)  # training and validation of each run
+    assert not [error for error in seen.errors if "Three.js" not in error and "deprecated" not in error]
+
+
+def test_hparams_sorts_by_number_and_draws_its_columns(address: str, visit: Visiting) -> None:
+    page = visit(f"{address}#hparams").page
+    table = page.locator("tf-hparams-table-view")
+    for column in ("batch_size", "val accuracy", "val loss", "train loss", "samples/s"):
+        expect(table.get_by_text(column, exact=True).first).to_be_visible()
+    expect(table.get_by_text("lr", exact=True)).to_have_count(0)  # the same in all runs
+    named = table.get_by_text(re.compile("^batch_size="))
+    expect(named).to_have_text(["batch_size=10", "batch_size=20", "batch_size=4"])  # by name, before anybody sorts
+    choices = page.locator("tf-hparams-query-pane")
+    for menu, choice in (("Sort by", "batch_size"), ("Direction", "Ascending")):
+        choices.locator(f'paper-dropdown-menu[label="{menu}"]').click()
+        choices.locator("paper-item").get_by_text(choice, exact=True).click()
+    expect(named).to_have_text(list(RUNS))
+    page.get_by_text("Parallel Coordinates View").click()
+    plot = page.locator("tf-hparams-parallel-coords-plot svg")
+    expect(plot.locator("g.foreground path")).to_have_count(len(RUNS))
+    expect(plot.get_by_text("val accuracy")).to_be_visible()

@@ -1,0 +1,214 @@
+"""What a real kernel makes of it: the example notebook, a table that moves in a cell, and interrupts."""
+
+import json
+import queue
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from jupyter_client.manager import KernelManager
+
+from runmanager.records.ownership import claim_run
+from runmanager.records.paths import SweepPaths
+from runmanager.records.process import ProcessIdentity
+from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.records.states import Reason, Status
+from runmanager.records.store import RunFolder, read_record, read_sweep
+from runmanager.records.sweep import plan_cell, write_cells
+
+from .notebook import EXAMPLE, ROOT, executed, kernel_environment
+
+DEADLINE_SECONDS = 120
+COLOURS = re.compile(r"\x1b\[[\d;]*m")
+MAX_BYTES = 300_000
+
+
+def plain(output: dict[str, Any]) -> str:
+    """The text of an output, without its colours."""
+    return COLOURS.sub("", output.get("data", {}).get("text/plain", output.get("text", "")))
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> nbformat.NotebookNode:
+    return executed(tmp_path_factory.mktemp("example"))
+
+
+def test_the_example_notebook_runs_and_its_live_table_is_there_once(example: nbformat.NotebookNode) -> None:
+    code = [cell for cell in example.cells if cell.cell_type == "code"]
+    assert not [output for cell in code for output in cell.outputs if output.output_type in ("error", "stream")]
+    (table,) = code[0].outputs
+    lines = plain(table).splitlines()
+    assert lines[0].startswith("$ python -m runmanager -m lr=")
+    assert sum(line.startswith("✓ lr=") for line in lines) == 8 and "finished" in lines[-1]
+    assert "✓" in table.data["text/plain"] and "\x1b[32m" in table.data["text/plain"]
+
+
+def test_the_example_notebook_shows_answers_tables_and_figures(example: nbformat.NotebookNode) -> None:
+    outputs = [output for cell in example.cells for output in cell.get("outputs", ())]
+    kinds = [output.get("data", {}).keys() for output in outputs]
+    shown = "\n".join(map(plain, outputs))
+    assert sum("text/html" in each for each in kinds) >= 4, "the sweep and its frames"
+    assert sum("image/png" in each for each in kinds) == 2, "figures show themselves, though nobody imported pyplot"
+    assert "8 runs: 8 finished." in shown
+    assert "verdict" in shown and "samples_per_second_std" in shown
+
+
+def test_the_stored_example_is_an_execution_of_its_own_cells_and_small(example: nbformat.NotebookNode) -> None:
+    stored = nbformat.read(EXAMPLE, as_version=4)
+    nbformat.validate(stored)
+    assert [cell.source for cell in stored.cells] == [cell.source for cell in example.cells]
+    counts = [cell.execution_count for cell in stored.cells if cell.cell_type == "code"]
+    assert counts == list(range(1, len(counts) + 1)), "python -m tests.notebook writes the outputs anew"
+    assert all(cell.outputs for cell in stored.cells if cell.cell_type == "code")
+    assert EXAMPLE.stat().st_size < MAX_BYTES
+    text = json.dumps([cell.get("outputs", []) for cell in stored.cells])
+    assert not re.findall(rf"{re.escape(str(ROOT))}|/tmp/|/home/|/root/", text)
+
+
+@dataclass
+class Carried:
+    """What a cell came to: its reply, and everything that it had shown, in order."""
+
+    reply: dict[str, Any] = field(default_factory=dict)
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def first(self) -> list[dict[str, Any]]:
+        """The outputs that stand in the notebook, those that only replaced another left out."""
+        return [each for each in self.outputs if each["type"] != "update_display_data"]
+
+    @property
+    def last(self) -> str:
+        """What stands there at the end of the output that was shown anew."""
+        return plain([each for each in self.outputs if "display" in each["type"]][-1])
+
+
+class Kernel:
+    """A notebook's kernel, told to carry out cells."""
+
+    def __init__(self, folder: Path) -> None:
+        settings = folder / "settings"
+        settings.mkdir()
+        with kernel_environment(settings):
+            self.manager = KernelManager(kernel_name="python3")
+            self.manager.start_kernel(cwd=str(folder))
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=DEADLINE_SECONDS)
+
+    def carry_out(self, code: str, when_shown: Callable[[str], object] = lambda text: None) -> Carried:
+        """Execute a cell to its end; `when_shown` is called with the text of every output as it comes."""
+        asked = self.client.execute(code)
+        done = Carried()
+        until = time.monotonic() + DEADLINE_SECONDS
+        while True:
+            try:
+                message = self.client.get_iopub_msg(timeout=max(0.1, until - time.monotonic()))
+            except queue.Empty:
+                pytest.fail(f"the cell came to no end: {done.outputs[-3:]}")
+            kind, content = message["msg_type"], message["content"]
+            if message["parent_header"].get("msg_id") != asked:
+                continue
+            if kind == "status" and content["execution_state"] == "idle":
+                break
+            if kind in ("display_data", "update_display_data", "execute_result", "stream"):
+                done.outputs.append({"type": kind, **content})
+                when_shown(plain(content))
+        done.reply = self.client.get_shell_msg(timeout=DEADLINE_SECONDS)["content"]
+        return done
+
+    def close(self) -> None:
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    started = Kernel(tmp_path_factory.mktemp("kernel"))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> RunFolder:
+    """A sweep of two cells of which this process runs the first."""
+    sweep = SweepPaths(tmp_path / "grid")
+    owner = ProcessIdentity.current()
+    cells = [plan_cell(f"lr={number}", f"lr={number}-{number:08}", {"lr": number}) for number in (1, 2)]
+    write_cells(sweep, cells, axes={"lr": [1, 2]}, command=["sweep"], driver=owner)
+    record = RunRecord(
+        name=cells[0].run,
+        signature=cells[0].signature,
+        status=Status.RUNNING,
+        config={"lr": 1},
+        epochs_planned=3,
+        started_at="2026-11-01T10:00:00+00:00",
+        owner=owner,
+    )
+    return claim_run(sweep.run(cells[0].run), record)
+
+
+def test_a_watched_table_moves_in_one_output_and_an_interrupt_leaves_it_there(
+    kernel: Kernel, running: RunFolder
+) -> None:
+    seen = []
+
+    def act(text: str) -> None:
+        if "> lr=1" in text and "0/3" in text and not seen:
+            seen.append("begun")
+            running.append(EpochRecord(epoch=1, loss=0.25, epoch_seconds=0.5, samples=10))
+            running.close()
+        elif "1/3" in text and len(seen) == 1:
+            seen.append("advanced")
+            kernel.manager.interrupt_kernel()
+
+    sweep = running.paths.root.parent.parent
+    done = kernel.carry_out(f"from runmanager import watch_sweep\nw = watch_sweep({str(sweep)!r})", act)
+    assert done.reply["status"] == "ok" and seen == ["begun", "advanced"]
+    assert [each["type"] for each in done.first] == ["display_data"], "one output, shown anew in place"
+    lines = done.last.splitlines()
+    assert len([line for line in lines if "lr=1" in line]) == 1
+    assert "1/3" in next(line for line in lines if "lr=1" in line), "as it stood last"
+    assert lines[-1].startswith("No longer watched; the sweep goes on.")
+    assert read_record(running.paths).status is Status.RUNNING
+    assert "1 running" in plain(kernel.carry_out("w").outputs[0])
+
+
+def test_an_interrupt_ends_a_sweep_that_the_cell_runs(kernel: Kernel, tmp_path: Path) -> None:
+    settings = '"model=logistic", "batch_size=20", "epochs=999", "tensorboard.enabled=false"'
+    said: list[str] = []
+
+    def act(text: str) -> None:
+        if re.search(r" [1-9]\d*/999", text) and not said:
+            said.append(text)
+            kernel.manager.interrupt_kernel()
+
+    code = f"from runmanager import run_sweep\nrun_sweep({settings}, name='long', output_root={str(tmp_path)!r})"
+    done = kernel.carry_out(code, act)
+    assert done.reply["ename"] == "KeyboardInterrupt"
+    lines = done.last.splitlines()
+    assert "Stopping after this epoch; again stops at once." in lines
+    assert lines[-1] == "Interrupted; the same call goes on with what is left."
+    (run,) = read_sweep(SweepPaths(tmp_path / "long")).runs
+    assert (run.record.status, run.record.reason) == (Status.KILLED, Reason.INTERRUPTED)
+
+
+def test_a_refused_setting_is_one_line(kernel: Kernel, tmp_path: Path) -> None:
+    done = kernel.carry_out(f"run_sweep('lr=fast', name='x', output_root={str(tmp_path)!r})")
+    assert done.reply["ename"] == "UsageError"
+    assert done.reply["traceback"] == ["UsageError: `lr` must be a number, got 'fast'."]
+
+
+def test_a_cell_of_a_very_long_sweep_holds_its_first_lines_and_its_last(kernel: Kernel) -> None:
+    code = (
+        "from runmanager.app.cell_output import CellOutput\ncell = CellOutput()\n"
+        "for number in range(1000):\n    cell.console.print(f'line {number}')\ncell.draw()"
+    )
+    lines = kernel.carry_out(code).last.splitlines()
+    assert lines[0] == "line 0" and lines[-1] == "line 999"
+    assert len(lines) == 201 and lines[20] == "… 800 lines …"
