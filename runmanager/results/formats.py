@@ -17,7 +17,7 @@ from runmanager.results.statistics import median
 
 __all__ = [
     "Median",
-    "csv_field",
+    "csv_fields",
     "human",
     "human_columns",
     "human_effect",
@@ -32,6 +32,7 @@ __all__ = [
 
 _ACCURACIES = ("accuracy", "val_accuracy")
 _BYTES = "_bytes"
+_NESTED = (list, dict)
 _SHARE = "_share"
 _RATES = ("flop_per_step", "flop_per_second", "bytes_per_second", "operations_per_second")
 
@@ -41,15 +42,14 @@ def to_csv(table: Table) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.columns)
-    columns = table.columns
-    writer.writerows([csv_field(row[column]) for column in columns] for row in table.rows)
+    writer.writerows(csv_fields(row, table.columns) for row in table.rows)
     return text.getvalue()
 
 
-def csv_field(value: Any) -> Any:
-    """A value as the csv module is to write it."""
+def csv_fields(row: Mapping[str, Any], columns: Sequence[str]) -> list[Any]:
+    """A row's values as the csv module is to write them."""
     # The csv module writes floats by repr, which reads back as the same number, and None as an empty field.
-    return json.dumps(value) if isinstance(value, list | dict) else value
+    return [json.dumps(value) if isinstance(value := row[name], _NESTED) else value for name in columns]
 
 
 def to_json(table: Table) -> str:

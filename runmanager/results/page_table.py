@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from runmanager.results.columns import Table
-from runmanager.results.formats import csv_field, human_columns, human_field, is_number
+from runmanager.results.formats import csv_fields, human_columns, human_field, is_number
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -130,7 +130,7 @@ def _example(table: Table, column: str | None) -> str:
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Row]) -> str:
-    return _lines([csv_field(row[column]) for column in columns] for row in rows)
+    return _lines(csv_fields(row, columns) for row in rows)
 
 
 def _lines(rows: Iterable[Sequence[Any]]) -> str:
