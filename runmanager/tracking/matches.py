@@ -9,19 +9,21 @@ __all__ = ["MatchBuffer"]
 
 _ROOM = 1 << 16  # comparisons: a byte each
 _ROOM_FOR_SCORES = 1 << 18  # bytes: what a core's own cache holds
+_MOST_KEPT = 128  # batches of which scores are kept: more save nothing, and their places would take long to make
 
 
 class MatchBuffer:
     """Counts predictions that are as labelled. A step costs two operations on the device; only `total` waits for it.
 
     The scores of small batches are copied, and compared many steps at a time: a step of training leaves nothing in the
-    caches of what is done between two steps, which then takes several times as long.
+    caches of what is done between two steps, which then takes several times as long. Room for them is made where a
+    batch is of the same kind as the one before: where batches vary in size, each would want room of its own.
     """
 
     def __init__(self) -> None:
         self.num_predictions = 0
         self.num_samples = 0
-        self._kind: tuple[object, ...] = ()  # of the batches that `_kept` has places for
+        self._kind: tuple[object, ...] = ()  # of the last batch, and of those that `_kept` has places for
         self._kept: _Kept | None = None
         self._matches: torch.Tensor | None = None
         self._room = self._used = 0
@@ -36,7 +38,9 @@ class MatchBuffer:
         if kind != self._kind:
             _check(preds, labels)
             self._compare_kept()
-            self._kind, self._kept = kind, _Kept(preds, labels) if _is_small(preds) else None
+            self._kind, self._kept = kind, None
+        elif self._kept is None and _is_small(preds):
+            self._kept = _Kept(preds, labels)
         if self._kept is None:
             self._compare(preds, labels)
         elif self._kept.add(preds, labels):
@@ -85,7 +89,7 @@ class _Kept:
     """Copies of the scores (batch, classes) and labels (batch,) of some steps, all of one kind."""
 
     def __init__(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
-        room = _ROOM_FOR_SCORES // preds.nbytes
+        room = min(_MOST_KEPT, _ROOM_FOR_SCORES // preds.nbytes)
         self._scores = zeros(room, *preds.shape, dtype=preds.dtype, device=preds.device)
         self._labels = zeros(room, *labels.shape, dtype=labels.dtype, device=labels.device)
         self._places = list(zip(self._scores.unbind(), self._labels.unbind(), strict=True))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from runmanager.errors import TensorMismatchError
+from runmanager.tracking import matches
 from runmanager.tracking.meter import Averages, Meter
 
 
@@ -137,3 +138,18 @@ def test_what_does_not_belong_together_is_refused(preds: torch.Tensor, labels: t
 def test_a_loss_that_is_no_single_number_is_refused() -> None:
     with pytest.raises(TensorMismatchError, match=r"one number a step, got shape \(4,\); take its mean"):
         Meter().add_loss(torch.zeros(4), 4)
+
+
+def test_room_is_made_for_batches_of_one_size_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each batch is of another size, as of graphs or boxes, a step would else make hundreds of tensors."""
+    made = []
+    keep = matches._Kept.__init__
+    monkeypatch.setattr(matches._Kept, "__init__", lambda self, *batch: (made.append(self), keep(self, *batch))[1])
+    meter = Meter()
+    for count in (1, 2, 1, 2, 3):
+        meter.add_predictions(scores(*[1] * count), torch.tensor([1] * count))
+    assert made == []
+    for _ in range(1000):
+        meter.add_predictions(scores(1), torch.tensor([0]))
+    assert len(made) == 1 and len(made[0]._places) <= 128
+    assert meter.averages().accuracy == 9 / 1009
