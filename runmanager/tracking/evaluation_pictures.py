@@ -24,7 +24,7 @@ from runmanager.tracking.first_batch import images_of
 from runmanager.tracking.loader_samples import class_names, samples_at
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.prediction_grid import draw_predictions
-from runmanager.tracking.predictions import Prediction, confusion, least_believed
+from runmanager.tracking.predictions import Prediction, confusion, least_believed, num_known_and_right
 from runmanager.tracking.scores import Evaluation, Scores
 
 __all__ = ["EvaluationPictures"]
@@ -154,10 +154,10 @@ def _confusion_matrix(epoch: int, scores: Scores, evaluation: Evaluation) -> Ima
 
 def _account(scores: Scores) -> str:
     """Of which samples a picture is, and how many were predicted right."""
-    counts = confusion(scores)
-    right = f"{int(counts.trace()):,} of {int(counts.sum()):,} samples right"
-    left_out = scores.num_evaluated - len(scores.labels)
-    return f"{right}; {left_out:,} more are not looked at" if left_out else right
+    known, right = num_known_and_right(scores)  # not by the matrix, which is huge where there are many classes
+    said = f"{right:,} of {known:,} samples right"
+    left_out = scores.num_evaluated - known
+    return f"{said}; {left_out:,} more are not looked at" if left_out else said
 
 
 _KINDS: dict[str, tuple[Callable[[Scores, Evaluation], None], Callable[[int, Scores, Evaluation], Image.Image]]] = {

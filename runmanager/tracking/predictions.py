@@ -7,7 +7,7 @@ import torch
 
 from runmanager.tracking.scores import Scores
 
-__all__ = ["Prediction", "confusion", "least_believed"]
+__all__ = ["Prediction", "confusion", "least_believed", "num_known_and_right"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,13 @@ def confusion(scores: Scores) -> torch.Tensor:
     known = _known(scores)
     pairs = scores.labels[known] * num_classes + scores.scores[known].argmax(dim=1)
     return torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes)
+
+
+def num_known_and_right(scores: Scores) -> tuple[int, int]:
+    """How many samples have the number of a class as their label, and of how many of these that was predicted."""
+    known = _known(scores)
+    right = scores.scores[known].argmax(dim=1) == scores.labels[known]
+    return len(right), int(right.sum())
 
 
 def least_believed(scores: Scores, count: int) -> Sequence[Prediction]:

@@ -18,7 +18,8 @@ MAX_SCORES = 1 << 20
 class Scores:
     """The scores (samples, classes) of an evaluation's first samples, float32 on the CPU, and their labels (samples,).
 
-    `num_evaluated` is how many samples there were in all.
+    `num_evaluated` is how many samples there were in all. Those among the first of which nothing could be kept have
+    the label -1.
     """
 
     scores: torch.Tensor
@@ -59,7 +60,8 @@ class Evaluation:
                 return
             room = MAX_SCORES // max(1, preds.shape[1])
             self._scores = zeros(room, preds.shape[1], dtype=torch.float32, device=preds.device)
-            self._labels = zeros(room, dtype=torch.int64, device=preds.device)
+            # Of samples whose scores are not kept the label is that of no class.
+            self._labels = zeros(room, dtype=torch.int64, device=preds.device).fill_(-1)
         fitting = max(0, min(len(labels), len(self._scores) - begin))
         if fitting and preds.shape[1] == self._scores.shape[1]:
             self._scores[begin : begin + fitting].copy_(preds.detach()[:fitting])

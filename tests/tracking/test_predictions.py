@@ -4,7 +4,7 @@ import pytest
 import torch
 from sklearn.metrics import confusion_matrix
 
-from runmanager.tracking.predictions import confusion, least_believed
+from runmanager.tracking.predictions import confusion, least_believed, num_known_and_right
 from runmanager.tracking.scores import Scores
 
 
@@ -27,6 +27,12 @@ def test_labels_that_stand_for_no_class_are_left_out() -> None:
     scores = Scores(torch.eye(3)[[0, 1, 2, 2]], torch.tensor([0, -100, 1, 7]), 4)
     assert confusion(scores).tolist() == [[1, 0, 0], [0, 0, 1], [0, 0, 0]]
     assert [each.place for each in least_believed(scores, 9)] == [2, 0]
+    assert num_known_and_right(scores) == (2, 1)
+
+
+def test_to_count_the_right_ones_takes_no_matrix() -> None:
+    scores = Scores(torch.zeros(2, 1 << 20), torch.tensor([0, 5]), 2)  # of which a matrix would take 8 TiB
+    assert num_known_and_right(scores) == (2, 1)
 
 
 def test_the_least_believed_comes_first() -> None:

@@ -42,6 +42,15 @@ def test_no_more_is_kept_than_the_bound_says(monkeypatch: pytest.MonkeyPatch) ->
     assert len(kept.labels) == 10
 
 
+def test_samples_whose_scores_cannot_be_kept_have_no_class() -> None:
+    evaluation = Evaluation()
+    evaluation.add(torch.ones(2, 3), torch.tensor([1, 2]))
+    evaluation.add(torch.ones(2, 4), torch.tensor([0, 0]))  # scores of other classes
+    evaluation.add(torch.ones(1, 3), torch.tensor([0]))
+    kept = evaluation.scores()
+    assert kept is not None and kept.labels.tolist() == [1, 2, -1, -1, 0] and kept.num_evaluated == 5
+
+
 def test_bfloat16_within_inference_mode_is_kept_as_float32() -> None:
     evaluation = Evaluation()
     with torch.inference_mode():
