@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runmanager.records.spoken import spoken
-from runmanager.records.states import Status
+from runmanager.records.states import Reason, Status
 from runmanager.results.columns import Table, setting_name
 from runmanager.results.judging import CONTENDED, TOO_FEW_EPOCHS
 from runmanager.results.pairing import SEED
@@ -18,7 +18,7 @@ __all__ = ["next_steps"]
 _BAD = (Status.FAILED, Status.KILLED, Status.CRASHED)
 _LEAST_SEEDS = 3
 _LEAST_VALUES = 3  # of an axis: of two values the best is always at an end
-_SPEED_ONLY = ("num_workers", "eval_batch_size")
+_NO_WAY_ON = ("num_workers", "eval_batch_size", SEED)  # these change the speed alone, or nothing for the better
 
 
 def next_steps(
@@ -29,15 +29,17 @@ def next_steps(
     command: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
     causes: Sequence[str] = (),
+    is_attended: bool = True,
 ) -> list[str]:
     """Sentences with commands and settings in backticks.
 
     `sweep` is the sweep's folder and `command` what made it; `settings` are those of a run, by which it is seen which
-    can be given at all; `causes` say what bounds the compared runs and what to change first.
+    can be given at all; `causes` say what bounds the compared runs and what to change first. `is_attended` is whether
+    somebody is at the runs that have not begun.
     """
     known = settings or {}
     steps = [
-        *_unfinished(results, shlex.quote(sweep), command),
+        *_unfinished(results, shlex.quote(sweep), command, is_attended=is_attended),
         *_surer(results, comparison, known),
         *causes,
         *_at_the_edge(results),
@@ -48,10 +50,13 @@ def next_steps(
     return steps
 
 
-def _unfinished(results: Table, sweep: str, command: Sequence[str]) -> list[str]:
+def _unfinished(results: Table, sweep: str, command: Sequence[str], *, is_attended: bool) -> list[str]:
     counts = Counter(row["status"] for row in results.rows)
+    running, pending = counts[Status.RUNNING], counts[Status.PENDING]
+    interrupted = sum(row["reason"] == Reason.INTERRUPTED for row in results.rows)  # by people: nothing to mend
+    bad = sum(counts[each] for each in _BAD) - interrupted
     steps = []
-    bad, waiting = sum(counts[each] for each in _BAD), counts[Status.PENDING] + counts[Status.RUNNING]
+    waiting = running + pending if running or is_attended else 0
     if waiting:
         steps.append(f"Wait for {_runs(waiting)}: `runmanager watch {sweep}` follows them.")
     if bad and _resumes(command):
@@ -59,6 +64,11 @@ def _unfinished(results: Table, sweep: str, command: Sequence[str]) -> list[str]
         steps.append(f"Mend what ended {_runs(bad)} early (`runmanager show RUN` has the log and the error), {again}")
     elif bad:
         steps.append(f"See what ended {_runs(bad)} early: `runmanager show RUN` has the log and the error.")
+    left = interrupted + (0 if waiting else pending)
+    if left and not _resumes(command):
+        steps.append(f"{_runs(left)} did not come to an end, and nobody is at work; with a `name=…` one could go on.")
+    elif left and not bad:
+        steps.append(f"Give the same command again for the {_runs(left)} that it lacks: `{shlex.join(command)}`")
     if skipped := counts[Status.SKIPPED]:
         where = "Give the same command on a machine that has the device"
         steps.append(f"{where}: {_runs(skipped)} {'was' if skipped == 1 else 'were'} skipped for want of it.")
@@ -107,7 +117,7 @@ def _at_the_edge(results: Table) -> list[str]:
     steps = []
     for name in results.settings:
         values = [row[name] for row in results.rows]
-        if setting_name(name) in _SPEED_ONLY or not all(map(_is_number, values)) or len(set(values)) < _LEAST_VALUES:
+        if setting_name(name) in _NO_WAY_ON or not all(map(_is_number, values)) or len(set(values)) < _LEAST_VALUES:
             continue
         if best[name] in (min(values), max(values)):
             end, beyond = ("largest", "larger") if best[name] == max(values) else ("smallest", "smaller")

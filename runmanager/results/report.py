@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun, SweepContents
@@ -58,6 +59,7 @@ def report_page(
         command=plan.command if plan else (),
         settings=sweep.runs[0].record.settings if sweep.runs else None,
         causes=causes,
+        is_attended=_is_attended(plan),
     )
     shown = {
         "next": ("What to do next", steps),
@@ -94,6 +96,12 @@ def report_page(
         run_notes=_run_notes(sweep.runs),
         facts=_facts(sweep.runs, plan),
     )
+
+
+def _is_attended(plan: SweepRecord | None) -> bool:
+    """Whether somebody else may be at the sweep: a driver that writes its report has done what it would."""
+    others = [each for each in plan.drivers if each != ProcessIdentity.current()] if plan else []
+    return any(each.is_alive() is not False for each in others)
 
 
 def _certainty(sweep: SweepContents, plan: SweepRecord | None, results: Table) -> list[str]:

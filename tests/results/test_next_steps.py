@@ -45,6 +45,30 @@ def test_who_waits_is_told_how_to_follow_and_who_lacks_a_device_where_to_go(step
     ]
 
 
+def test_who_interrupted_a_sweep_has_nothing_to_wait_for_and_nothing_to_mend(steps):
+    runs = [
+        ({"lr": 0.1}, 2, {"status": Status.KILLED, "reason": Reason.INTERRUPTED}),
+        ({"lr": 0.2}, 0, {"status": Status.PENDING, "started_at": None}),
+    ]
+    again = "`python -m runmanager -m lr=0.1,0.2 'name=my sweep'`"
+    assert steps(*runs, is_attended=False) == [f"Give the same command again for the 2 runs that it lacks: {again}"]
+    (unnamed,) = steps(*runs, is_attended=False, command=("python", "train.py"))
+    assert "train.py" not in unnamed and "nobody is at work" in unnamed
+    attended = steps(*runs)
+    assert [line.split(":")[0] for line in attended] == [
+        "Wait for 1 run",
+        "Give the same command again for the 1 run that it lacks",
+    ]
+    failed = ({"lr": 0.3}, 2, {"status": Status.FAILED, "reason": Reason.EXCEPTION})
+    (mend,) = steps(*runs, failed, is_attended=False)
+    assert mend.startswith("Mend what ended 1 run early") and mend.endswith(again)
+
+
+def test_a_seed_is_no_axis_with_an_end(steps):
+    runs = [({"seed": seed, "lr": lr}, 2 + seed, {}) for seed, lr in ((0, 0.1), (1, 0.4), (2, 0.2))]
+    assert not [line for line in steps(*runs) if line.startswith("Try")]
+
+
 def test_too_few_epochs_or_seeds_or_a_busy_machine_are_said_with_a_cure(steps):
     loaded = {"environment": Environment(outside_cpu_share=0.9)}
     runs = [({"lr": 0.1, "device": device}, 3, loaded) for device in ("cpu", "cuda")]

@@ -3,12 +3,15 @@
 import dataclasses
 import html
 import html.parser
+import os
 import re
 
 import msgspec
 import pytest
 
+from runmanager.records.process import ProcessIdentity
 from runmanager.records.states import Reason, Status
+from runmanager.records.sweep import write_cells
 from runmanager.records.turns import Turn
 from runmanager.results.comparison import CompareOptions, compare, compare_matches
 from runmanager.results.formats import to_csv
@@ -70,6 +73,14 @@ def test_the_answer_stands_first_and_everything_is_on_the_page(filled):
     for fact in ("Zen 4", "torch 2.15.0", "0123456789abcdef", "samples per second", "validation accuracy"):
         assert fact in page
     assert page.index("1 run has no result: 1 exception.") < headings[0]
+
+
+def test_to_wait_is_said_only_where_somebody_is_at_the_runs(filled):
+    assert "Wait for" not in page_of(filled)
+    write_cells(filled.paths, (), axes={}, command=("a",), driver=ProcessIdentity.current())
+    assert "Wait for" not in page_of(filled)  # who writes a report has done what it would
+    write_cells(filled.paths, (), axes={}, command=("a",), driver=ProcessIdentity.of(os.getppid()))
+    assert "Wait for 1 run:" in page_of(filled)
 
 
 def test_the_page_is_whole_and_asks_for_nothing(filled):
