@@ -5,6 +5,7 @@ import re
 import xml.etree.ElementTree as ET
 
 import matplotlib
+import msgspec
 import pytest
 
 from runmanager.records.states import Reason, Status
@@ -215,6 +216,21 @@ def test_a_curve_is_the_mean_of_the_finished_seeds_within_their_range(contents, 
     best = max(axes.lines, key=lambda line: line.get_linewidth())
     assert best.get_label() == "lr=2"
     assert drawn.description.startswith("The best of 2 curves goes from 0.25 to 0.625")
+
+
+def test_the_best_curve_is_of_a_cell_that_finished_and_did_not_diverge(contents, timed):
+    killed = {"status": Status.KILLED, "reason": Reason.SIGNAL}
+    diverged = [msgspec.structs.replace(epoch, val_accuracy=math.nan) for epoch in timed([2.0] * 3)]
+    curves = figures_in(
+        contents(
+            ({"lr": 0.1}, diverged, {}),
+            ({"lr": 0.2}, timed([2.0] * 9), killed),
+            ({"lr": 0.3}, timed([2.0] * 3), {}),
+            ({"lr": 0.4}, timed([2.0] * 2), {}),
+        )
+    )["curves"]
+    assert re.search(r"best of 4 curves .* at epoch 3: lr=0\.3\.", curves.description)
+    assert curves.description.endswith("The worst ends at nan: lr=0.1.")
 
 
 def as_fields(epoch):

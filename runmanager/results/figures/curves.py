@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -44,12 +44,14 @@ class _Curve:
     lows: Sequence[float]
     highs: Sequence[float]
     num_seeds: int
+    is_finished: bool = True
 
     def thinned(self, most: int) -> "_Curve":
         """At most so many of its epochs, at even steps, the first and the last among them."""
         kept = evenly(range(len(self.epochs)), most)
         values, lows, highs = ([each[at] for at in kept] for each in (self.values, self.lows, self.highs))
-        return _Curve(self.label, [self.epochs[at] for at in kept], values, lows, highs, self.num_seeds)
+        epochs = [self.epochs[at] for at in kept]
+        return replace(self, epochs=epochs, values=values, lows=lows, highs=highs)
 
 
 def learning_curves(runs: Mapping[str, StoredRun], results: Table) -> list[Drawn]:
@@ -58,10 +60,17 @@ def learning_curves(runs: Mapping[str, StoredRun], results: Table) -> list[Drawn
     for metric, words in _METRICS:
         curves = [curve for cell in cells if (curve := _curve(cell, runs, metric)) is not None]
         if any(len(curve.epochs) > 1 for curve in curves):
-            curves.sort(key=lambda curve: curve.values[-1], reverse=metric.endswith("accuracy"))
+            curves.sort(key=partial(_rank, more_is_better=metric.endswith("accuracy")))
             drawing = partial(_draw, curves, words)
             return [Drawn("curves", "Learning curves", _caption(curves, words), _said(curves, words), drawing)]
     return []
+
+
+def _rank(curve: _Curve, *, more_is_better: bool) -> tuple[bool, bool, float]:
+    """The best first, of those that finished as in the answer; then those of runs that did not, then what diverged."""
+    last = curve.values[-1]
+    is_number = math.isfinite(last)
+    return not is_number, not curve.is_finished, (-last if more_is_better else last) if is_number else 0.0
 
 
 def _curve(cell: GridCell, runs: Mapping[str, StoredRun], metric: str) -> _Curve | None:
@@ -74,7 +83,8 @@ def _curve(cell: GridCell, runs: Mapping[str, StoredRun], metric: str) -> _Curve
         return None
     columns = [[found[epoch] for found in of_seeds] for epoch in epochs]
     means = [math.fsum(column) / len(column) for column in columns]
-    return _Curve(cell.label, epochs, means, list(map(min, columns)), list(map(max, columns)), len(of_seeds))
+    lows, highs = list(map(min, columns)), list(map(max, columns))
+    return _Curve(cell.label, epochs, means, lows, highs, len(of_seeds), bool(cell.finished))
 
 
 def _values(epochs: Sequence[EpochRecord], metric: str) -> dict[int, float]:
