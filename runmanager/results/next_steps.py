@@ -109,17 +109,18 @@ def _to_compare(results: Table, comparison: Table, sweep: str) -> list[str]:
 
 
 def _at_the_edge(results: Table) -> list[str]:
-    """Where the best cell lies at an end of an axis, better ones may lie beyond it."""
+    """Where the best cell, and all that are as good, lie at an end of an axis, better ones may lie beyond it."""
     found = best_row(results)
     if found is None:
         return []
     metric, best, results = found
+    as_good = [row for row in finished_cells(results) if row[metric] == best[metric]]
     steps = []
     for name in results.settings:
         values = [row[name] for row in results.rows]
         if setting_name(name) in _NO_WAY_ON or not all(map(_is_number, values)) or len(set(values)) < _LEAST_VALUES:
             continue
-        if best[name] in (min(values), max(values)):
+        if best[name] in (min(values), max(values)) and all(row[name] == best[name] for row in as_good):
             end, beyond = ("largest", "larger") if best[name] == max(values) else ("smallest", "smaller")
             said = f"Try a {beyond} `{setting_name(name)}`: the best {metric} is at the {end} tried"
             steps.append(f"{said}, {spoken(best[name])}.")

@@ -203,7 +203,8 @@ def _best_answer(results: Table) -> list[str]:
     metric, best, cells = found
     settings = told_settings(best, cells)
     ties = sum(row[metric] == best[metric] for row in finished_cells(cells)) - 1
-    also = f", and {ties} other run{'' if ties == 1 else 's'} reached the same" if ties else ""
+    others = f"{ties} other {'cell' if SEEDS in best else 'run'}{'' if ties == 1 else 's'}"
+    also = f", and {others} reached the same" if ties else ""
     said = f" with {settings}" if settings else ""
     over = f" over {best[SEEDS]} seeds" if best.get(SEEDS, 1) > 1 else ""
     return [f"The best {metric} is {human(best[metric], metric)}{over}{said}{also}."]

@@ -98,6 +98,8 @@ def test_three_seeds_are_enough_and_what_bounds_the_runs_is_said(steps):
         ((2, 3, 9), "larger `lr`: the best val_accuracy is at the largest tried, 0.4"),
         ((9, 3, 2), "smaller `lr`: the best val_accuracy is at the smallest tried, 0.1"),
         ((2, 9, 3), None),
+        ((9, 9, 9), None),
+        ((9, 2, 9), None),
     ],
 )
 def test_beyond_the_best_end_of_an_axis_there_may_be_better(steps, counts, said):

@@ -75,7 +75,7 @@ def test_the_answers_speak_of_means_and_count_the_runs(seeded):
     said = answers(result_rows(seeded, None), compare(seeded, None))
     assert (
         said[1]
-        == "The best val_accuracy is 0.8750 ± 0.0000 over 2 seeds with device=cuda, and 1 other run reached the same."
+        == "The best val_accuracy is 0.8750 ± 0.0000 over 2 seeds with device=cuda, and 1 other cell reached the same."
     )
     assert said[-1] == "6 runs: 5 finished, 1 failed."
 
