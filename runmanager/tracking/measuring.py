@@ -29,6 +29,7 @@ class Measuring:
     ```
     begin            the ceilings that are known, the weights' precision; peaks of memory begin anew
     count_work       the work of a step, on a first batch
+    memory_begins    peaks of memory once more, when the run has been drawn: a graph may take a copy of the model
     epoch_begins     the accelerator's energy; looks at its meters begin
     epoch_ends       energy, steps, time to the first batch
     ```
@@ -57,6 +58,10 @@ class Measuring:
             precision=precision or precision_of(network, self._device, environment),
             ceilings=known_ceilings(self._device, environment),
         )
+        self.memory_begins()
+
+    def memory_begins(self) -> None:
+        """Forget the device's peaks of memory so far: what follows is training."""
         reset_peak_memory(self._device)
 
     def count_work(

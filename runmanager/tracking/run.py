@@ -115,8 +115,7 @@ class ActiveRun:
         """
         if not isinstance(network, torch.nn.Module):
             raise UsageError(f"`network` must be a torch.nn.Module, got {type(network).__name__}.")
-        self._network = network.to(self.device)
-        self._optimizer, self._checkpointer = optimizer, checkpointer
+        self._network, self._optimizer, self._checkpointer = network.to(self.device), optimizer, checkpointer
         self.measuring.begin(self._network, self.record, precision=self._options.precision)
         if self.is_resumed:
             self._restore()
@@ -151,6 +150,7 @@ class ActiveRun:
         work_of = self.measuring.count_work
         self._notes.extend(work_of(self._network, batch, optimizer=self._optimizer, batch_size=batch_size))
         self._begin_sinks(batch)
+        self.measuring.memory_begins()
 
     def _begin_sinks(self, batch: Any | None) -> None:
         """Tell every sink, once, that the run begins, with a first batch where there is one."""

@@ -1,7 +1,7 @@
 """What is measured of a run stands in its record, whoever wrote the loop."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +23,7 @@ from runmanager.tracking.environment import capture_environment
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.measuring import Measuring, precision_of
 from runmanager.tracking.nvml import GpuLook
+from runmanager.tracking.sinks import EpochDetails, MemorySink, RunStart
 from runmanager.tracking.work import step_work
 
 from .conftest import Body, images
@@ -207,6 +208,26 @@ def test_a_gpus_meters_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.gpu_throttled_share == 0.0 and found.gpu_others_share == 1.0
     assert (found.peak_allocated_bytes, found.peak_reserved_bytes) == (3, 4)
     assert found.steps_per_epoch == 10
+
+
+def test_what_drawing_the_model_takes_is_no_memory_of_its_training(
+    tmp_path: Path, network: nn.Module, loader: DataLoader[Any], train: Body, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    class Telling(MemorySink):
+        def begin(self, start: RunStart) -> Sequence[str]:
+            told.append("drawn")
+            return ()
+
+        def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
+            told.append("epoch")
+            return ()
+
+    monkeypatch.setattr(measuring, "reset_peak_memory", lambda device: told.append("peaks begin"))
+    with RunManager(tmp_path / "sweep", console=False, sinks=[Telling()]).run({}, network, loader) as run:
+        train(run, network, loader)
+    assert told[:4] == ["peaks begin", "drawn", "peaks begin", "epoch"]
 
 
 def test_a_resumed_run_keeps_what_its_first_attempt_measured(network: nn.Module) -> None:
