@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from runmanager.records.states import Reason, Status
-from runmanager.results.comparison import compare
+from runmanager.results.comparison import CompareOptions, compare
 from runmanager.results.figures.gallery import figures_of
 from runmanager.results.figures.rendering import inline_svg, rendered
 from runmanager.results.statistics import typical_interval
@@ -80,6 +80,17 @@ def test_the_comparison_has_a_row_a_pair_with_its_verdict(grid):
     assert axes.get_xscale() == "log"
     bands = [(patch.get_x(), patch.get_x() + patch.get_width()) for patch in axes.patches]
     assert bands == [pytest.approx((0.9, 1.1))] * 2
+
+
+@pytest.mark.parametrize(
+    ("drift", "said"), [(0.1, "wholly outside the grey band."), (0.0, "wholly on one side of the line.")]
+)
+def test_where_an_interval_must_lie_is_said_as_it_is_drawn(contents, timed, drift, said):
+    cells = [({"lr": lr, "device": device}, 2.0) for lr in (1, 2) for device in ("cpu", "cuda")]
+    sweep = finished(contents, timed, cells)
+    tables = {"results": result_rows(sweep, None), "comparison": compare(sweep, None, CompareOptions(drift=drift))}
+    drawn = {figure.name: figure for figure in figures_of(sweep, **tables)}["speedups"]
+    assert drawn.caption.endswith(f"A difference is said where the interval lies {said}")
 
 
 def test_pairs_without_a_speedup_are_counted_and_a_single_one_is_no_figure(contents, timed):
@@ -166,7 +177,10 @@ def test_words_stand_side_by_side_without_a_line_between_them(contents, timed):
 
 def test_each_run_has_its_dot_and_the_seeds_of_a_cell_one_row(grid):
     drawn = grid["throughput"]
-    assert drawn.description.startswith("The fastest is batch_size=1000, device=cuda, at 5,000 samples per second")
+    assert drawn.description == (
+        "The fastest is batch_size=1000, device=cuda, at 5,000 samples per second; the slowest of 12 is "
+        "batch_size=100, device=cuda, at 245."
+    )
     rows = [text for text in texts_of(drawn) if text.startswith("batch_size")]
     assert len(rows) == 4
     dots = [line for line in drawn.draw().axes[0].lines if line.get_label() in ("cpu", "cuda")]

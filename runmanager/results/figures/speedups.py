@@ -38,12 +38,20 @@ def speedups_figure(comparison: Table) -> list[Drawn]:
     labels = [_label(row, comparison) for row in shown]
     others = len(comparison.rows) - len(measured)
     left_out = f" {others} pair{'' if others == 1 else 's'} could not be measured." if others else ""
+    leaves = _what_is_left([bool(row["tolerance"]) for row in shown])
     caption = (
         f"The {effect} of each pair{some_of(len(measured), MAX_ROWS)} with its 95% interval. A "
-        f"difference is said where the interval lies wholly outside the grey band.{left_out}"
+        f"difference is said where the interval lies wholly {leaves}.{left_out}"
     )
     title = f"{effect.capitalize()} of each pair"
     return [Drawn("speedups", title, caption, _said(shown, labels, measured), partial(_draw, shown, labels))]
+
+
+def _what_is_left(bands: Sequence[bool]) -> str:
+    """Where an interval must lie, of pairs some of which have a band."""
+    if all(bands):
+        return "outside the grey band"
+    return "outside the grey band, or beside the line where there is none" if any(bands) else "on one side of the line"
 
 
 def _label(row: Mapping[str, Any], comparison: Table) -> str:

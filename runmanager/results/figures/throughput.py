@@ -66,10 +66,11 @@ def _quartiles(run: StoredRun) -> _Quartiles:
 
 
 def _said(rows: Sequence[_Row]) -> str:
-    first, last = rows[0], rows[-1]
+    first, last = rows[0], min(rows, key=lambda row: row.runs[-1][1])
+    num_runs = sum(len(row.runs) for row in rows)
     said = f"The fastest is {first.label}, at {number(first.runs[0][1])} samples per second"
-    slowest = f"; the slowest of {len(rows)} is {last.label}, at {number(last.runs[0][1])}"
-    return said + (slowest if len(rows) > 1 else "") + "."
+    slowest = f"; the slowest of {num_runs} is {last.label}, at {number(last.runs[-1][1])}"
+    return said + (slowest if num_runs > 1 else "") + "."
 
 
 def _draw(rows: Sequence[_Row]) -> "Figure":
