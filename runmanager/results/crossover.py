@@ -18,6 +18,7 @@ from runmanager.results.statistics import median
 __all__ = [
     *("NUM_PARAMETERS", "Crossover"),
     *("crossing_answers", "crossover_lines", "crossovers", "crossovers_worth_saying"),
+    "unlooked_lines",
 ]
 
 NUM_PARAMETERS = "num_parameters"
@@ -66,6 +67,15 @@ def crossovers(matches: Matches, along: str, options: CompareOptions, *, most: i
     if matches.metric.effect == "difference":
         raise UsageError(f"`--crossover` must go with a metric of ratios, got {matches.metric.name}; leave one out.")
     names = _names(matches, along)
+    varying = [name for name in matches.cells.varying if name not in names]
+    groups = _groups(matches, along, options)[:most]
+    found = [_crossover(matches.metric.name, along, group, varying, options) for group in groups]
+    return [each for each in found if each is not None]
+
+
+def _groups(matches: Matches, along: str, options: CompareOptions) -> list[list[tuple[float, Match]]]:
+    """The matches of each pair of curves, with their places along the axis."""
+    names = _names(matches, along)
     groups: dict[str, list[tuple[float, Match]]] = {}
     for match in matches.pairs:
         others = {name: value for name, value in match.settings.items() if name not in names}
@@ -73,9 +83,7 @@ def crossovers(matches: Matches, along: str, options: CompareOptions, *, most: i
         if x is not None and not obstacles(match.sides, options):
             key = json.dumps([match.axis.name, match.values, others], sort_keys=True, default=str)
             groups.setdefault(key, []).append((x, match))
-    varying = [name for name in matches.cells.varying if name not in names]
-    found = [_crossover(matches.metric.name, along, group, varying, options) for group in list(groups.values())[:most]]
-    return [each for each in found if each is not None]
+    return list(groups.values())
 
 
 def crossovers_worth_saying(matches: Matches, options: CompareOptions) -> list[Crossover]:
@@ -85,7 +93,7 @@ def crossovers_worth_saying(matches: Matches, options: CompareOptions) -> list[C
     """
     if matches.metric.effect == "difference":
         return []
-    axes = [name for name in matches.names if name in matches.cells.varying and _is_numeric(matches, name)]
+    axes = _numeric_axes(matches)
     by_parameters = crossovers(matches, NUM_PARAMETERS, options, most=_MOST_UNASKED)
     # Where the parameters grow along an axis, both tell of the same crossing.
     said = _moved_by_parameters(matches) if by_parameters else frozenset[str]()
@@ -93,6 +101,23 @@ def crossovers_worth_saying(matches: Matches, options: CompareOptions) -> list[C
         each for name in axes if name not in said for each in crossovers(matches, name, options, most=_MOST_UNASKED)
     ]
     return [*by_parameters, *(each for each in others if each.at is not None and not each.is_too_close)]
+
+
+def unlooked_lines(matches: Matches, options: CompareOptions) -> list[str]:
+    """What `crossovers_worth_saying` did not look at, a sentence an axis: no crossing told is not none there."""
+    if matches.metric.effect == "difference":
+        return []
+    counts = {axis: len(_groups(matches, axis, options)) for axis in _numeric_axes(matches)}
+    return [
+        f"Crossings along {axis} were looked for in {_MOST_UNASKED} of {count} pairs of curves; "
+        f"`--crossover {axis}` looks at all."
+        for axis, count in counts.items()
+        if count > _MOST_UNASKED
+    ]
+
+
+def _numeric_axes(matches: Matches) -> list[str]:
+    return [name for name in matches.names if name in matches.cells.varying and _is_numeric(matches, name)]
 
 
 def crossing_answers(matches: Matches, along: str, options: CompareOptions) -> list[str]:

@@ -8,7 +8,7 @@ from runmanager.records.files import locked_folder, replace_file
 from runmanager.records.paths import SweepPaths
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.results.comparison import CompareOptions, compare_matches
-from runmanager.results.crossover import crossover_lines, crossovers_worth_saying
+from runmanager.results.crossover import crossover_lines, crossovers_worth_saying, unlooked_lines
 from runmanager.results.figures.drawn import Drawn
 from runmanager.results.figures.gallery import figures_of
 from runmanager.results.figures.rendering import Kind, rendered
@@ -43,6 +43,7 @@ def write_tables(
         options = options or CompareOptions()
         matches = match_sides(sweep, plan, options)
         comparison = compare_matches(sweep, matches, options)
+        comparison = dataclasses.replace(comparison, notes=(*comparison.notes, *unlooked_lines(matches, options)))
         crossings = crossovers_worth_saying(matches, options)
         noted = dataclasses.replace(comparison, notes=(*comparison.notes, *crossover_lines(crossings)))
         texts: dict[Path, Callable[[], str | Iterable[str]]] = {

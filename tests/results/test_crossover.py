@@ -171,6 +171,8 @@ def test_unasked_a_large_grid_is_looked_at_in_part(contents, timed):
     matches = match_sides(contents(*sizes), None, OPTIONS)
     assert [each.settings["lr"] for each in crossovers_worth_saying(matches, OPTIONS)] == list(range(1, 7))
     assert len(crossing_answers(matches, "batch_size", OPTIONS)) == 8
+    (line,) = unlooked_lines(matches, OPTIONS)
+    assert line.startswith("Crossings along batch_size were looked for in 6 of 8 pairs of curves")
 
 
 def test_the_report_and_the_markdown_have_the_line_and_the_figure(sweep, tower):
