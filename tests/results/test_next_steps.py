@@ -36,12 +36,25 @@ def test_a_failed_run_is_to_be_mended_and_the_same_command_given_again(steps):
     assert "`runmanager show RUN`" in unnamed
 
 
+def test_where_a_device_is_missing_it_is_named_and_what_else_can_be_compared_is_said(steps):
+    skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    loaded = {"environment": Environment(outside_cpu_share=0.9)}
+    runs = [({"lr": lr, "device": "cpu", "seed": seed}, 7, loaded) for lr in (1, 2) for seed in (1, 2, 3)]
+    runs += [({"lr": lr, "device": "cuda", "seed": 1}, 0, skipped) for lr in (1, 2)]
+    assert steps(*runs) == [
+        "Give the same command on a machine that has cuda: 2 runs were skipped for want of it.",
+        "Measure again when the machine is quiet: other load was on it.",  # cuda cannot take turns here
+        "`runmanager compare 'outputs/my sweep' --axis lr` compares what varies.",
+        "`runmanager best 'outputs/my sweep'` gives the command that makes the best cell again.",
+    ]
+
+
 def test_who_waits_is_told_how_to_follow_and_who_lacks_a_device_where_to_go(steps):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
-    said = steps(({"lr": 0.1}, 2, {"status": Status.PENDING, "started_at": None}), ({"lr": 0.2}, 0, skipped))
+    said = steps(({"lr": 0.1}, 2, {"status": Status.PENDING, "started_at": None}), ({"lr": 0.2, "device": "mps"}, 0, skipped))
     assert said == [
         "Wait for 1 run: `runmanager watch 'outputs/my sweep'` follows them.",
-        "Give the same command on a machine that has the device: 1 run was skipped for want of it.",
+        "Give the same command on a machine that has mps: 1 run was skipped for want of it.",
     ]
 
 
