@@ -130,6 +130,16 @@ def test_the_wide_interval_of_two_seeds_leaves_the_points_their_room(contents, t
     assert "beyond" not in figures_in(finished(contents, timed, calm))["throughput-by-batch_size"].caption
 
 
+def test_millions_are_written_out(contents, timed):
+    cells = [({"width": width}, 1000 / rate) for width, rate in ((1_500_000, 2e6), (3_000_001, 5e6))]
+    (axes,) = figures_in(finished(contents, timed, cells))["throughput-by-width"].draw().axes
+    axes.figure.canvas.draw()
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1,500,000", "3,000,001"]
+    said = [label.get_text() for label in axes.get_yticklabels()]
+    assert "2,000,000" in said
+    assert not [text for text in said if "e" in text]
+
+
 def test_where_much_else_varies_a_point_is_the_median_of_cells(contents, timed):
     cells = [({"lr": lr, "batch_size": size}, 2.0 / size * lr) for lr in range(10, 19) for size in (1, 2)]
     drawn = figures_in(finished(contents, timed, cells))["throughput-by-batch_size"]

@@ -246,4 +246,4 @@ def _set_places(axes: "Axes", places: Sequence[Any]) -> None:
         return
     numbers(axes, "x", log=evenly_spaced_logs(places))
     if len(places) <= _MAX_TICKS:
-        ticks_at(axes, "x", places, [f"{place:,g}" for place in places])
+        ticks_at(axes, "x", places, [f"{place:,.10g}" for place in places])
