@@ -18,6 +18,7 @@ __all__ = ["next_steps"]
 _BAD = (Status.FAILED, Status.KILLED, Status.CRASHED)
 _LEAST_SEEDS = 3
 _LEAST_VALUES = 3  # of an axis: of two values the best is always at an end
+_BEST_BY = "val_accuracy"  # what `runmanager best` goes by where no other metric is named
 _SPEED_ONLY = ("num_workers", "eval_batch_size")
 
 
@@ -44,7 +45,7 @@ def next_steps(
     ]
     if sum(row["status"] == Status.FINISHED for row in results.rows) > 1:
         steps += _to_compare(results, comparison, shlex.quote(sweep))
-        steps.append(f"`runmanager best {shlex.quote(sweep)}` gives the command that makes the best cell again.")
+        steps += _to_repeat(results, shlex.quote(sweep))
     return steps
 
 
@@ -104,6 +105,15 @@ def _to_compare(results: Table, comparison: Table, sweep: str) -> list[str]:
     if any(map(_has_both_sides, comparison.rows)) or not varying:
         return []
     return [f"`runmanager compare {sweep} --axis {varying[-1]}` compares what varies."]
+
+
+def _to_repeat(results: Table, sweep: str) -> list[str]:
+    """How the best cell is made again, best by the metric that the page's answer is about."""
+    found = best_row(results)
+    if found is None:
+        return []
+    by = "" if found[0] == _BEST_BY else f" --metric {found[0]}"
+    return [f"`runmanager best {sweep}{by}` gives the command that makes the best cell again."]
 
 
 def _at_the_edge(results: Table) -> list[str]:
