@@ -18,6 +18,7 @@ __all__ = ["next_steps"]
 _BAD = (Status.FAILED, Status.KILLED, Status.CRASHED)
 _LEAST_SEEDS = 3
 _LEAST_VALUES = 3  # of an axis: of two values the best is always at an end
+_BEST_BY = "val_accuracy"  # what `runmanager best` goes by where no other metric is named
 _NO_WAY_ON = ("num_workers", "eval_batch_size", SEED)  # these change the speed alone, or nothing for the better
 
 
@@ -46,7 +47,7 @@ def next_steps(
     ]
     if sum(row["status"] == Status.FINISHED for row in results.rows) > 1:
         steps += _to_compare(results, comparison, shlex.quote(sweep))
-        steps.append(f"`runmanager best {shlex.quote(sweep)}` gives the command that makes the best cell again.")
+        steps += _to_repeat(results, shlex.quote(sweep))
     return steps
 
 
@@ -70,7 +71,8 @@ def _unfinished(results: Table, sweep: str, command: Sequence[str], *, is_attend
     elif left and not bad:
         steps.append(f"Give the same command again for the {_runs(left)} that it lacks: `{shlex.join(command)}`")
     if skipped := counts[Status.SKIPPED]:
-        where = "Give the same command on a machine that has the device"
+        devices = {str(row["device"]) for row in results.rows if row["status"] == Status.SKIPPED and row["device"]}
+        where = f"Give the same command on a machine that has {' and '.join(sorted(devices)) or 'the device'}"
         steps.append(f"{where}: {_runs(skipped)} {'was' if skipped == 1 else 'were'} skipped for want of it.")
     return steps
 
@@ -89,7 +91,8 @@ def _surer(results: Table, comparison: Table, known: Mapping[str, Any]) -> list[
     steps = []
     reasons = [row["reason"] or "" for row in comparison.rows]
     if any(reason.startswith(CONTENDED) for reason in reasons):
-        turns = ", or with `measure=paired`, whose sides take turns" if "measure.name" in known else ""
+        can_pair = "measure.name" in known and any(map(_has_both_sides, comparison.rows))
+        turns = ", or with `measure=paired`, whose sides take turns" if can_pair else ""
         steps.append(f"Measure again when the machine is quiet{turns}: other load was on it.")
     if "epochs" in known and any(TOO_FEW_EPOCHS in reason for reason in reasons):
         steps.append("Train for more epochs, as in `epochs=7`: those that count were too few to compare.")
@@ -99,13 +102,28 @@ def _surer(results: Table, comparison: Table, known: Mapping[str, Any]) -> list[
     return steps
 
 
+def _has_both_sides(row: Mapping[str, Any]) -> bool:
+    """Whether runs of both sides gave a throughput: of a device that is not there none did."""
+    return None not in (row["baseline_samples_per_second"], row["candidate_samples_per_second"])
+
+
 def _to_compare(results: Table, comparison: Table, sweep: str) -> list[str]:
     """What can be compared where the devices cannot."""
-    varying = [setting_name(name) for name in results.settings if name in results.shown and name != SEED]
     finished = [row for row in results.rows if row["status"] == Status.FINISHED]
-    if comparison.rows or not varying or len(finished) < 2:
+    shown = [name for name in results.settings if name in results.shown and name != SEED]
+    varying = [setting_name(name) for name in shown if len({spoken(row[name]) for row in finished}) > 1]
+    if any(map(_has_both_sides, comparison.rows)) or not varying:
         return []
     return [f"`runmanager compare {sweep} --axis {varying[-1]}` compares what varies."]
+
+
+def _to_repeat(results: Table, sweep: str) -> list[str]:
+    """How the best cell is made again, best by the metric that the page's answer is about."""
+    found = best_row(results)
+    if found is None:
+        return []
+    by = "" if found[0] == _BEST_BY else f" --metric {found[0]}"
+    return [f"`runmanager best {sweep}{by}` gives the command that makes the best cell again."]
 
 
 def _at_the_edge(results: Table) -> list[str]:

@@ -180,6 +180,8 @@ def test_a_thousand_rows_are_filtered_sorted_and_downloaded(many: SweepPaths, vi
     assert 0 < len(column(page, "results", "lr")) <= 50
     field.fill("nothing like it")
     assert count.text_content() == "0 of 1,000 rows match"
+    field.fill("batchsize=1000 and lr<1")
+    assert count.text_content() == "0 of 1,000 rows match; there is no column batchsize"
     field.fill("")
     place.get_by_role("button", name="Show all 1,000").click()
     assert len(column(page, "results", "lr")) == 1000

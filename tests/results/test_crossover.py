@@ -7,7 +7,7 @@ import pytest
 from runmanager.errors import UsageError
 from runmanager.records.states import Reason, Status
 from runmanager.results.comparison import compare
-from runmanager.results.crossover import crossing_answers, crossovers, crossovers_worth_saying
+from runmanager.results.crossover import crossing_answers, crossovers, crossovers_worth_saying, unlooked_lines
 from runmanager.results.matching import match_sides
 from runmanager.results.options import CompareOptions
 from runmanager.results.reading import read_results

@@ -125,6 +125,33 @@ def test_throughput_along_an_axis_has_a_line_a_device_with_its_interval(grid):
     assert sorted(whisker[:, 1]) == pytest.approx([expected.low, expected.high])
 
 
+def test_the_wide_interval_of_two_seeds_leaves_the_points_their_room(contents, timed):
+    cells = [
+        ({"batch_size": size, "seed": seed}, 2000 / size * (1 + spread * seed))
+        for size, spread in ((1000, 0.5), (2000, 0.01))
+        for seed in (0, 1)
+    ]
+    drawn = figures_in(finished(contents, timed, cells))["throughput-by-batch_size"]
+    (axes,) = drawn.draw().axes
+    (line,) = axes.containers
+    most = max(line.lines[0].get_ydata())
+    assert max(segment[:, 1].max() for segment in line.lines[2][0].get_segments()) > 2 * most
+    assert axes.get_ylim() == (0, pytest.approx(2 * most))
+    assert "Whiskers without an upper end go beyond 1,9" in drawn.caption
+    calm = [(config, seconds) for config, seconds in cells if config["seed"] == 0]
+    assert "beyond" not in figures_in(finished(contents, timed, calm))["throughput-by-batch_size"].caption
+
+
+def test_millions_are_written_out(contents, timed):
+    cells = [({"width": width}, 1000 / rate) for width, rate in ((1_500_000, 2e6), (3_000_001, 5e6))]
+    (axes,) = figures_in(finished(contents, timed, cells))["throughput-by-width"].draw().axes
+    axes.figure.canvas.draw()
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1,500,000", "3,000,001"]
+    said = [label.get_text() for label in axes.get_yticklabels()]
+    assert "2,000,000" in said
+    assert not [text for text in said if "e" in text]
+
+
 def test_where_much_else_varies_a_point_is_the_median_of_cells(contents, timed):
     cells = [({"lr": lr, "batch_size": size}, 2.0 / size * lr) for lr in range(10, 19) for size in (1, 2)]
     drawn = figures_in(finished(contents, timed, cells))["throughput-by-batch_size"]

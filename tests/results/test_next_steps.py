@@ -1,5 +1,6 @@
 """What to do next, as the results suggest it."""
 
+import msgspec
 import pytest
 
 from runmanager.records.run import Environment
@@ -36,12 +37,27 @@ def test_a_failed_run_is_to_be_mended_and_the_same_command_given_again(steps):
     assert "`runmanager show RUN`" in unnamed
 
 
+def test_where_a_device_is_missing_it_is_named_and_what_else_can_be_compared_is_said(steps):
+    skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    loaded = {"environment": Environment(outside_cpu_share=0.9)}
+    runs = [({"lr": lr, "device": "cpu", "seed": seed}, 7, loaded) for lr in (1, 2) for seed in (1, 2, 3)]
+    runs += [({"lr": lr, "device": "cuda", "seed": 1}, 0, skipped) for lr in (1, 2)]
+    assert steps(*runs) == [
+        "Give the same command on a machine that has cuda: 2 runs were skipped for want of it.",
+        "Measure again when the machine is quiet: other load was on it.",  # cuda cannot take turns here
+        "`runmanager compare 'outputs/my sweep' --axis lr` compares what varies.",
+        "`runmanager best 'outputs/my sweep'` gives the command that makes the best cell again.",
+    ]
+
+
 def test_who_waits_is_told_how_to_follow_and_who_lacks_a_device_where_to_go(steps):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
-    said = steps(({"lr": 0.1}, 2, {"status": Status.PENDING, "started_at": None}), ({"lr": 0.2}, 0, skipped))
+    said = steps(
+        ({"lr": 0.1}, 2, {"status": Status.PENDING, "started_at": None}), ({"lr": 0.2, "device": "mps"}, 0, skipped)
+    )
     assert said == [
         "Wait for 1 run: `runmanager watch 'outputs/my sweep'` follows them.",
-        "Give the same command on a machine that has the device: 1 run was skipped for want of it.",
+        "Give the same command on a machine that has mps: 1 run was skipped for want of it.",
     ]
 
 
@@ -114,3 +130,12 @@ def test_beyond_the_best_end_of_an_axis_there_may_be_better(steps, counts, said)
 def test_an_axis_of_lists_has_no_end(steps):
     runs = [({"betas": [beta, 0.99], "num_workers": 0}, 2, {}) for beta in (0.7, 0.8, 0.9)]
     assert not [line for line in steps(*runs) if line.startswith("Try")]
+
+
+def test_the_best_cell_is_asked_for_by_a_metric_that_the_runs_have(contents, timed):
+    cases = ((["val_accuracy"], " --metric accuracy"), (["val_accuracy", "accuracy"], " --metric val_loss"))
+    for missing, by in cases:
+        epochs = [msgspec.structs.replace(epoch, **dict.fromkeys(missing)) for epoch in timed([9.0, 2.0])]
+        sweep = contents(*(({"lr": lr}, epochs, {}) for lr in (1, 2)))
+        *_, last = next_steps(result_rows(sweep, None), compare(sweep, None), sweep="mine")
+        assert last == f"`runmanager best mine{by}` gives the command that makes the best cell again."

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from runmanager.records.spoken import spoken
@@ -38,6 +38,7 @@ _MAX_WORDS = 10  # values of an axis that are no numbers, and stand side by side
 _MAX_TICKS = 6
 _WORTH = 1.1  # times from the slowest to the fastest along an axis: with less there is nothing to see
 _MIN_EPOCHS = 5  # as a comparison needs: the interval of fewer says little
+_ROOM = 2.0  # times the largest median: the interval of two runs can reach a hundred times further
 _DODGE = 0.08  # of the distance of two words
 
 _Side = list[list[float]]
@@ -82,6 +83,22 @@ class _Lines:
             return False
         # A single row of words is what the figure of the runs shows as well.
         return is_numeric(self.places) or (len(self.places) <= _MAX_WORDS and len(self.lines) > 1)
+
+    @cached_property
+    def top(self) -> float:
+        """Where a linear scale ends: above all whiskers, or where the points can still be told apart."""
+        points = [point for label in self.lines for point in self.points(label)]
+        return min(1.06 * max(point.high for point in points), _ROOM * max(point.middle for point in points))
+
+    @property
+    def is_log(self) -> bool:
+        middles = [middle for label in self.lines for _, middle in self.middles(label)]
+        return log_worth_it(min(middles), max(middles))
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a whisker leaves the picture."""
+        return not self.is_log and any(point.high > self.top for label in self.lines for point in self.points(label))
 
     def middles(self, label: str) -> list[tuple[Any, float]]:
         """The places that a line has, and its median there."""
@@ -174,7 +191,8 @@ def _figure(name: str, lines: _Lines) -> Drawn:
             "interval; of a single run the interval knows only the noise between epochs. Points of fewer than "
             f"{_MIN_EPOCHS} measured epochs have none."
         )
-    caption = f"Throughput by {lines.name}. {how} Seeds are taken together."
+    cut = f" Whiskers without an upper end go beyond {number(lines.top)}." if lines.is_cut else ""
+    caption = f"Throughput by {lines.name}. {how}{cut} Seeds are taken together."
     return Drawn(name, f"Throughput by {lines.name}", caption, _said(lines), partial(_draw, lines))
 
 
@@ -211,7 +229,10 @@ def _draw(lines: _Lines) -> "Figure":
             label=label,
         )
     _set_places(axes, lines.places)
-    _set_rates(axes, [point for points in of_lines for point in points])
+    if not lines.is_log:
+        axes.set_ylim(0, lines.top)
+    numbers(axes, "y", log=lines.is_log)
+    axes.set_ylabel("samples per second")
     axes.set_xlabel(plain(lines.name))
     if any(labels):
         legend_below(figure)
@@ -225,13 +246,4 @@ def _set_places(axes: "Axes", places: Sequence[Any]) -> None:
         return
     numbers(axes, "x", log=evenly_spaced_logs(places))
     if len(places) <= _MAX_TICKS:
-        ticks_at(axes, "x", places, [f"{place:,g}" for place in places])
-
-
-def _set_rates(axes: "Axes", points: Sequence[_Point]) -> None:
-    middles = [point.middle for point in points]
-    is_log = log_worth_it(min(middles), max(middles))
-    if not is_log:
-        axes.set_ylim(0, 1.06 * max(point.high for point in points))
-    numbers(axes, "y", log=is_log)
-    axes.set_ylabel("samples per second")
+        ticks_at(axes, "x", places, [f"{place:,.10g}" for place in places])

@@ -143,7 +143,7 @@ def numbers(axes: "Axes", which: Literal["x", "y"], *, log: bool = False) -> Non
         axis.set_minor_locator(NullLocator())
     elif which == "x":
         axis.set_major_locator(MaxNLocator(5))
-    axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
 
 
 def ticks_at(axes: "Axes", which: Literal["x", "y"], values: Sequence[float], labels: Sequence[str]) -> None:

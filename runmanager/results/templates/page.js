@@ -29,7 +29,8 @@ function enliven(box) {
     for (const entry of entries) entry.row.hidden = !shown.has(entry);
     find("all").hidden = shown.size === kept.length;
     find("all").textContent = `Show all ${kept.length.toLocaleString("en")}`;
-    find("count").textContent = counted(entries.length, kept.length, shown.size);
+    const unknown = kept.length ? [] : unknownColumns(find("filter")?.value ?? "", names);
+    find("count").textContent = [counted(entries.length, kept.length, shown.size), ...unknown].join("; ");
   }
 
   function sortBy(at) {
@@ -73,9 +74,18 @@ function readRow(row) {
 
 // Words must all stand in a row; `batch_size>=1000` asks one column, as `--where` of the command does.
 function readFilter(text, names) {
-  const words = text.toLowerCase().replace(/\s*([<>=!]=?)\s*/g, "$1").split(/\s+/);
-  const conditions = words.filter((word) => word && word !== "and").map((word) => readWord(word, names));
+  const conditions = wordsOf(text).map((word) => readWord(word, names));
   return (entry) => conditions.every((holds) => holds(entry));
+}
+
+function wordsOf(text) {
+  const words = text.toLowerCase().replace(/\s*([<>=!]=?)\s*/g, "$1").split(/\s+/);
+  return words.filter((word) => word && word !== "and");
+}
+
+function unknownColumns(text, names) {
+  const asked = wordsOf(text).map((word) => COMPARISON.exec(word)?.[1]).filter((name) => name && !names.includes(name));
+  return [...new Set(asked)].map((name) => `there is no column ${name}`);
 }
 
 function readWord(word, names) {
