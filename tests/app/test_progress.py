@@ -69,7 +69,10 @@ def test_the_table_moves_and_its_finished_rows_stay(
     begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path, columns: int, rows: int
 ) -> None:
     screen = begin(*halted_grid, columns=columns, rows=rows)
-    screen.wait_for(lambda now: " 1/2 " in row_of(now, "way=fine,seed=0"), "the first run's second epoch")
+    screen.wait_for(
+        lambda now: " 1/2 " in row_of(now, "way=fine,seed=0") and row_of(now, "so far"),
+        "the first run's second epoch, and all that stands below it",
+    )
     running = row_of(screen, "way=fine,seed=0")
     assert running.startswith("> ")
     assert "━━━━━╌╌╌╌╌" in running

@@ -16,6 +16,7 @@ from runmanager.results import formats
 from runmanager.results.columns import Table
 from runmanager.results.formats import human_field
 from runmanager.results.latex import to_latex
+from runmanager.results.page import to_html
 from runmanager.results.view import View
 
 
@@ -81,7 +82,7 @@ def test_settings_read_as_they_are_typed_and_only_what_was_measured_is_missing(
     assert read == [["null", "true", "N/A", "false"], ["8", "false", "N/A", "false"]]
     assert "| null | true | N/A | false |" in formats.to_markdown(table)
     assert r"null & true & N/A & false \\" in to_latex(table)
-    assert ">null</td>" in formats.to_html(table)
+    assert ">null</td>" in to_html(table)
     assert formats.to_csv(table).splitlines()[1:] == [",True,,False", "8,False,,False"]
 
 
