@@ -9,19 +9,21 @@ __all__ = ["MatchBuffer"]
 
 _ROOM = 1 << 16  # comparisons: a byte each
 _ROOM_FOR_SCORES = 1 << 18  # bytes: what a core's own cache holds
+_MAX_STEPS_KEPT = 128  # of the smallest batches: comparing these at a time is no longer felt a step
 
 
 class MatchBuffer:
     """Counts predictions that are as labelled. A step costs two operations on the device; only `total` waits for it.
 
     The scores of small batches are copied, and compared many steps at a time: a step of training leaves nothing in the
-    caches of what is done between two steps, which then takes several times as long.
+    caches of what is done between two steps, which then takes several times as long. Only a batch of the same kind as
+    the one before is kept: where every batch is of another size, room for many would be made at every step.
     """
 
     def __init__(self) -> None:
         self.num_predictions = 0
         self.num_samples = 0
-        self._kind: tuple[object, ...] = ()  # of the batches that `_kept` has places for
+        self._kind: tuple[object, ...] = ()  # of the last batch, and of those that `_kept` has places for
         self._kept: _Kept | None = None
         self._matches: torch.Tensor | None = None
         self._room = self._used = 0
@@ -36,7 +38,9 @@ class MatchBuffer:
         if kind != self._kind:
             _check(preds, labels)
             self._compare_kept()
-            self._kind, self._kept = kind, _Kept(preds, labels) if _is_small(preds) else None
+            self._kind, self._kept = kind, None
+        elif self._kept is None and _is_small(preds):
+            self._kept = _Kept(preds, labels)
         if self._kept is None:
             self._compare(preds, labels)
         elif self._kept.add(preds, labels):
@@ -85,19 +89,22 @@ class _Kept:
     """Copies of the scores (batch, classes) and labels (batch,) of some steps, all of one kind."""
 
     def __init__(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
-        room = _ROOM_FOR_SCORES // preds.nbytes
+        room = min(_MAX_STEPS_KEPT, _ROOM_FOR_SCORES // preds.nbytes)
         self._scores = zeros(room, *preds.shape, dtype=preds.dtype, device=preds.device)
         self._labels = zeros(room, *labels.shape, dtype=labels.dtype, device=labels.device)
-        self._places = list(zip(self._scores.unbind(), self._labels.unbind(), strict=True))
+        # Views, made when first used: there may be fewer steps of a kind than there is room for.
+        self._places: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._used = 0
 
     def add(self, preds: torch.Tensor, labels: torch.Tensor) -> bool:
         """Take them in, as the caller may write its next ones into the same memory; whether it is full now."""
+        if self._used == len(self._places):
+            self._places.append((self._scores[self._used], self._labels[self._used]))
         scores_place, labels_place = self._places[self._used]
         scores_place.copy_(preds.detach())
         labels_place.copy_(labels)
         self._used += 1
-        return self._used == len(self._places)
+        return self._used == len(self._scores)
 
     def taken(self) -> tuple[torch.Tensor, torch.Tensor]:
         """What was taken in since the last time, as scores (samples, classes) and labels (samples,)."""
