@@ -95,7 +95,7 @@ def _to_compare(results: Table, comparison: Table, sweep: str) -> list[str]:
     finished = [row for row in results.rows if row["status"] == Status.FINISHED]
     if comparison.rows or not varying or len(finished) < 2:
         return []
-    return [f"`runmanager compare {sweep} --axis {varying[-1]}` compares what varies."]
+    return [f"`runmanager compare {sweep} --axis {shlex.quote(varying[-1])}` compares what varies."]
 
 
 def _at_the_edge(results: Table) -> list[str]:
