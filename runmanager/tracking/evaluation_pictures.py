@@ -156,7 +156,7 @@ def _account(scores: Scores) -> str:
     """Of which samples a picture is, and how many were predicted right."""
     counts = confusion(scores)
     right = f"{int(counts.trace()):,} of {int(counts.sum()):,} samples right"
-    left_out = scores.num_evaluated - len(scores.labels)
+    left_out = scores.num_evaluated - int(counts.sum())
     return f"{right}; {left_out:,} more are not looked at" if left_out else right
 
 

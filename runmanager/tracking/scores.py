@@ -13,12 +13,15 @@ __all__ = ["MAX_SCORES", "Evaluation", "Scores"]
 MAX_SCORES = 1 << 20
 """Numbers that are kept of an evaluation: 4 MiB, or 100,000 samples of ten classes."""
 
+_NO_CLASS = -1
+
 
 @dataclass(frozen=True)
 class Scores:
     """The scores (samples, classes) of an evaluation's first samples, float32 on the CPU, and their labels (samples,).
 
-    `num_evaluated` is how many samples there were in all.
+    A sample whose scores could not be kept among the others has the label -1. `num_evaluated` is how many samples there
+    were in all.
     """
 
     scores: torch.Tensor
@@ -59,7 +62,8 @@ class Evaluation:
                 return
             room = MAX_SCORES // max(1, preds.shape[1])
             self._scores = zeros(room, preds.shape[1], dtype=torch.float32, device=preds.device)
-            self._labels = zeros(room, dtype=torch.int64, device=preds.device)
+            # The number of no class, for the places of batches that are not kept: nobody is to count these.
+            self._labels = zeros(room, dtype=torch.int64, device=preds.device).fill_(_NO_CLASS)
         fitting = max(0, min(len(labels), len(self._scores) - begin))
         if fitting and preds.shape[1] == self._scores.shape[1]:
             self._scores[begin : begin + fitting].copy_(preds.detach()[:fitting])
