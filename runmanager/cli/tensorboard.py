@@ -36,30 +36,39 @@ def tensorboard(
     paths = find_sweep(sweep)
     if importlib.util.find_spec("tensorboard") is None:
         raise UsageError("TensorBoard must be installed, got nothing of that name; pip install tensorboard.")
-    chosen = free_port(host, port)
+    free_port(host, port)  # before all that takes a while
     for ending in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ending) is not signal.SIG_IGN:  # as nohup asks
             signal.signal(ending, lambda number, _: sys.exit(128 + number))  # by way of the folder's removal
     with tempfile.TemporaryDirectory(prefix="runmanager-tensorboard-") as folder:
-        _serve(paths, Path(folder), host=host, port=chosen)
+        _serve(paths, Path(folder), host=host, port=port)
 
 
-def _serve(paths: SweepPaths, folder: Path, *, host: str, port: int) -> None:
-    from tensorboard import default, program  # late: it takes a second
-
+def _serve(paths: SweepPaths, folder: Path, *, host: str, port: int | None) -> None:
     from runmanager.tracking.served import ServedRuns
 
     runs = ServedRuns(paths, folder)
     runs.refresh()
-    server = program.TensorBoard(plugins=default.get_plugins())
-    server.configure(["tensorboard", *serving_options(runs.root, title=paths.name, host=host, port=port)])
-    server.launch()
-    print(f"TensorBoard of {paths.root}: http://{host}:{port}/ (Ctrl-C ends it)", flush=True)
+    taken = _launch(runs.root, title=paths.name, host=host, port=port)
+    print(f"TensorBoard of {paths.root}: http://{host}:{taken}/ (Ctrl-C ends it)", flush=True)
     while True:
         time.sleep(_REFRESH_SECONDS)
         # What cannot be read or written now may be in a moment; what is shown stays.
         with contextlib.suppress(OSError, RecordError):
             runs.refresh()
+
+
+def _launch(folder: Path, *, title: str, host: str, port: int | None) -> int:
+    """Start the server, and say at which port; one that another has taken since it was found free is passed over."""
+    from tensorboard import default, program  # late: it takes a second
+
+    while True:  # ends at the latest when no port is free
+        chosen = free_port(host, port)
+        server = program.TensorBoard(plugins=default.get_plugins())
+        server.configure(["tensorboard", *serving_options(folder, title=title, host=host, port=chosen)])
+        with contextlib.suppress(program.TensorBoardPortInUseError):
+            server.launch()
+            return chosen
 
 
 def serving_options(folder: Path, *, title: str, host: str, port: int) -> list[str]:

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["Outcome", "Reason", "Status"]
+__all__ = ["MAX_MESSAGE", "Outcome", "Reason", "Status"]
 
 
 class Status(StrEnum):
@@ -44,12 +44,22 @@ class Reason(StrEnum):
     DEVICE_UNAVAILABLE = "device_unavailable"
 
 
+MAX_MESSAGE = 1000
+"""Characters of an outcome's message, at most."""
+
+
 class Outcome(msgspec.Struct, frozen=True):
     """How a run ended: a value that explains itself.
 
-    `message` is one readable line for people, empty where status and reason say it all.
+    `message` is one readable line for people, empty where status and reason say it all. What is longer than a line
+    can be, as an error that quotes its data, is cut: error.txt has it whole, and the pages and tables stay small.
     """
 
     status: Status
     reason: Reason | None = None
     message: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.message) > MAX_MESSAGE:
+            tail = f"… (cut: {len(self.message):,} characters)"
+            msgspec.structs.force_setattr(self, "message", self.message[: MAX_MESSAGE - len(tail)] + tail)

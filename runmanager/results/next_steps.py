@@ -114,7 +114,7 @@ def _to_compare(results: Table, comparison: Table, sweep: str) -> list[str]:
     varying = [setting_name(name) for name in shown if len({spoken(row[name]) for row in finished}) > 1]
     if any(map(_has_both_sides, comparison.rows)) or not varying:
         return []
-    return [f"`runmanager compare {sweep} --axis {varying[-1]}` compares what varies."]
+    return [f"`runmanager compare {sweep} --axis {shlex.quote(varying[-1])}` compares what varies."]
 
 
 def _to_repeat(results: Table, sweep: str) -> list[str]:

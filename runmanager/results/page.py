@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runmanager.records.printable import printable
 from runmanager.results.columns import Table
 from runmanager.results.page_table import page_table
 
@@ -25,7 +26,7 @@ def to_html(table: Table, *, title: str = "Results") -> str:
 
 
 def render_template(template: str, **values: Any) -> str:
-    """A page or a part of one from `templates/`; every value is escaped.
+    """A page or a part of one from `templates/`; every value is escaped, and what steers text is written out.
 
     A page's policy lets the browser run the page's own script, known by its hash, and load nothing.
     """
@@ -42,6 +43,7 @@ def _environment() -> "jinja2.Environment":
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_legible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -52,11 +54,16 @@ def _environment() -> "jinja2.Environment":
     return environment
 
 
+def _legible(value: Any) -> Any:
+    """A text with what would turn its direction, or has no place in a page, written out; elements as they are."""
+    return printable(value) if type(value) is str else value
+
+
 def _said(text: str) -> str:
     """A sentence, its commands and settings in backticks set as such."""
     from markupsafe import Markup, escape
 
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(printable(text)))))
 
 
 def _verbatim(text: str) -> str:

@@ -53,7 +53,7 @@ def record_pass(
     # For all modules at once, as scripted ones take no hooks of their own; those of others are not looked at.
     handles = [
         register_module_forward_pre_hook(recorder.enter),
-        register_module_forward_hook(recorder.leave),
+        register_module_forward_hook(recorder.leave, always_call=True),  # by an error too, which others may catch
     ]
     try:
         for name, tensor in zip(names, tensors_in((args, kwargs)), strict=True):
@@ -69,8 +69,8 @@ def record_pass(
     return Recording(recorder.operations, is_whole=True)
 
 
-class _LimitError(Exception):
-    """There are more operations than are wanted."""
+class _LimitError(BaseException):
+    """There are more operations than are wanted; a network that catches what goes wrong in it is not to catch this."""
 
 
 class _Recorder(TorchFunctionMode):

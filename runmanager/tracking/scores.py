@@ -13,13 +13,15 @@ __all__ = ["MAX_SCORES", "Evaluation", "Scores"]
 MAX_SCORES = 1 << 20
 """Numbers that are kept of an evaluation: 4 MiB, or 100,000 samples of ten classes."""
 
+_NO_CLASS = -1
+
 
 @dataclass(frozen=True)
 class Scores:
     """The scores (samples, classes) of an evaluation's first samples, float32 on the CPU, and their labels (samples,).
 
-    `num_evaluated` is how many samples there were in all. Those among the first of which nothing could be kept have
-    the label -1.
+    A sample whose scores could not be kept among the others has the label -1. `num_evaluated` is how many samples there
+    were in all.
     """
 
     scores: torch.Tensor
@@ -60,8 +62,8 @@ class Evaluation:
                 return
             room = MAX_SCORES // max(1, preds.shape[1])
             self._scores = zeros(room, preds.shape[1], dtype=torch.float32, device=preds.device)
-            # Of samples whose scores are not kept the label is that of no class.
-            self._labels = zeros(room, dtype=torch.int64, device=preds.device).fill_(-1)
+            # The number of no class, for the places of batches that are not kept: nobody is to count these.
+            self._labels = zeros(room, dtype=torch.int64, device=preds.device).fill_(_NO_CLASS)
         fitting = max(0, min(len(labels), len(self._scores) - begin))
         if fitting and preds.shape[1] == self._scores.shape[1]:
             self._scores[begin : begin + fitting].copy_(preds.detach()[:fitting])

@@ -85,8 +85,9 @@ class ServedRuns:
         linked = self._linked.get(name)
         if linked is not None and linked.parent.name == run and linked.exists():
             return linked
-        self._linked.pop(name, None)
-        return self._sweep.run(run).events
+        if (events := self._sweep.run(run).events) is not None:
+            self._linked.pop(name, None)
+        return events
 
     def _beside(self, run: str, texts: Sequence[str]) -> list[Summary]:
         """What TensorBoard must read before the run's own file."""

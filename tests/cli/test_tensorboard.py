@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from runmanager.cli.tensorboard import free_port
+from runmanager.cli.tensorboard import _launch, free_port
 from runmanager.errors import UsageError
 from runmanager.records.paths import SweepPaths
 from runmanager.records.store import run_names
@@ -98,3 +99,23 @@ def test_host_elsewhere_is_refused() -> None:
 def test_sweep_that_is_not_there_is_refused_before_anything_starts(command: Callable, tmp_path: Path) -> None:
     done = command("tensorboard", str(tmp_path / "nothing"))
     assert (done.status, done.out) == (2, "")
+
+
+def test_a_port_that_another_takes_meanwhile_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TensorBoard's own copy of a library warns when it is imported
+        from tensorboard import default, program
+
+        default.get_plugins()
+    tried: list[int] = []
+
+    def launch(server: program.TensorBoard) -> None:
+        tried.append(server.flags.port)
+        if len(tried) == 1:
+            taker.bind(("localhost", tried[0]))
+            taker.listen()
+            raise program.TensorBoardPortInUseError("taken")
+
+    monkeypatch.setattr(program.TensorBoard, "launch", launch)
+    with socket.socket() as taker:
+        assert _launch(tmp_path, title="grid", host="localhost", port=None) == tried[1] != tried[0]

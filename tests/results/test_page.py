@@ -39,3 +39,11 @@ def test_numbers_are_there_in_full_and_what_is_missing_is_marked():
     assert '<td class="number" data-value="Infinity">inf</td>' in page
     assert 'data-header="lr,loss\n"' in page
     assert '<tr data-csv="0.1,0.123456789\n">' in page
+
+
+def test_what_steers_a_text_is_written_out_in_a_page_and_kept_in_its_csv():
+    row = {"name": "a\x00b\u202ec\x1b"}
+    page = to_html(Table(["name"], [row], shown=("name",), notes=("of a\x00b\u202ec\x1b",)), title="a\x00b\u202ec")
+    assert "<title>a\\x00b\\u202ec</title>" in page
+    assert "of a\\x00b\\u202ec\\x1b</p>" in page
+    assert '<tr data-csv="a\x00b\u202ec\x1b\n">' in page

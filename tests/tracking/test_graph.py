@@ -1,5 +1,6 @@
 """The model's graph: drawn of whatever can be called, without a trace on the model, the random states or the screen."""
 
+import contextlib
 import copy
 import random
 import warnings
@@ -233,3 +234,68 @@ def test_what_cannot_be_called_raises_and_leaves_the_random_states() -> None:
     with pytest.raises(RuntimeError, match="no way"):
         drawn(Impossible())
     assert states() == found
+
+
+class Catching(nn.Module):
+    """Goes on where a layer fails, and catches whatever else goes wrong."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(7, 3)
+        self.second = nn.Linear(64, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        flat = inputs.flatten(1)
+        with contextlib.suppress(RuntimeError):
+            self.first(flat)
+        for _ in range(20):
+            with contextlib.suppress(Exception):
+                flat = flat + 1
+        return self.second(flat)
+
+
+def test_what_follows_an_error_that_was_caught_lies_outside_the_layer_that_failed():
+    names = [*nodes(Catching())]
+    assert "Catching/add" in names
+    assert "Catching/Linear[second]/linear" in names
+    assert not any("[first]" in name for name in names)
+
+
+def test_the_bound_on_operations_is_not_for_the_model_to_catch(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(graph, "MAX_OPERATIONS", 10)
+    network = Catching()
+    calls = Counter[str]()
+    network.second.register_forward_pre_hook(lambda *_: calls.update(["second"]))
+    assert drawn(network).notes == ("graph: of the model's first 10 operations only",)
+    assert not calls
+
+
+class Knowing(nn.Module):
+    """Calls its layer by a function that a copy has too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(1)
+        self.call = lambda inputs: self.norm(inputs)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.call(inputs)
+
+
+class Single(Knowing):
+    """There is one of it only."""
+
+    def __deepcopy__(self, _memo: Any) -> "Single":
+        return self
+
+
+@pytest.mark.parametrize("kind", [Knowing, Single])
+def test_a_model_whose_copy_would_change_it_is_left_alone(kind: type[Knowing]):
+    network = kind()
+    before = copy.deepcopy(network.state_dict())
+    with pytest.raises(Exception, match="a copy of it"):
+        drawn(network)
+    assert network.training
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    network(BATCH[0])  # and may be called again
+    assert network.norm.num_batches_tracked == 1

@@ -1,9 +1,12 @@
 """The meter: means over samples, counted without a transfer, and words for what does not belong together."""
 
+import math
 import weakref
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from runmanager.errors import TensorMismatchError
 from runmanager.tracking import matches
@@ -109,8 +112,35 @@ def test_predictions_of_another_kind_are_counted_beside_the_ones_before() -> Non
         (torch.float32, torch.int64, 5),
     ):
         preds = torch.eye(classes, dtype=dtype)[[1, 2, 1, 0]]
-        meter.add_predictions(preds, torch.tensor([1, 2, 0, 0], dtype=labels_dtype))
-    assert meter.averages() == Averages(16, None, 12 / 16)
+        for _ in range(3):
+            meter.add_predictions(preds, torch.tensor([1, 2, 0, 0], dtype=labels_dtype))
+    assert meter.averages() == Averages(48, None, 36 / 48)
+
+
+def test_small_batches_that_are_each_of_another_size_cost_no_room_of_their_own() -> None:
+    made: list[int] = []
+
+    class Allocations(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func.overloadpacket is torch.ops.aten.zeros:
+                made.append(math.prod(args[0]))
+            return func(*args, **(kwargs or {}))
+
+    meter, sizes = Meter(), [1 + step % 7 for step in range(100)]
+    preds, labels = torch.eye(3)[[0] * 7], torch.zeros(7, dtype=torch.int64)
+    with Allocations():
+        for size in sizes:
+            meter.add_predictions(preds[:size], labels[:size])
+    assert meter.averages() == Averages(sum(sizes), None, 1.0)
+    assert len(made) == 1  # where the comparisons are marked, and no more a step
+
+
+def test_predictions_of_an_evaluation_and_after_it_are_counted_together() -> None:
+    meter, preds, labels = Meter(), torch.eye(3), torch.tensor([0, 1, 0])
+    for is_inference in (True, True, False, False):
+        with torch.inference_mode(is_inference):
+            meter.add_predictions(preds, labels)
+    assert meter.averages() == Averages(12, None, 8 / 12)
 
 
 def test_predictions_of_no_sample_have_no_accuracy() -> None:

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from runmanager.tracking import scores as module
+from runmanager.tracking.predictions import confusion
 from runmanager.tracking.scores import Evaluation
 
 
@@ -66,6 +67,18 @@ def test_a_prediction_for_each_pixel_is_not_kept() -> None:
     evaluation.add(torch.ones(2, 3, 4, 4), torch.zeros(2, 4, 4, dtype=torch.int64))
     assert evaluation.scores() is None
     assert Evaluation().scores() is None
+
+
+def test_samples_of_other_scores_than_the_first_batch_are_of_no_class() -> None:
+    evaluation = Evaluation()
+    evaluation.add(torch.eye(3), torch.tensor([0, 1, 2]))
+    evaluation.add(torch.eye(4)[:2], torch.tensor([1, 1]))
+    evaluation.add(torch.ones(2, 3, 4), torch.zeros(2, 4, dtype=torch.int64))
+    evaluation.add(torch.eye(3)[:1], torch.tensor([0]))
+    kept = evaluation.scores()
+    assert kept is not None and kept.num_evaluated == 8
+    assert kept.labels.tolist() == [0, 1, 2, -1, -1, -1, -1, 0]
+    assert torch.equal(confusion(kept), torch.diag(torch.tensor([2, 1, 1])))
 
 
 def test_the_loader_is_known_where_there_is_one() -> None:

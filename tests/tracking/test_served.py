@@ -1,6 +1,7 @@
 """The folder that TensorBoard is shown: read by its own loader, and asked as its HParams tab asks."""
 
 import re
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -195,3 +196,14 @@ def test_a_damaged_plan_leaves_what_is_shown(sweep: SweepPaths, served: ServedRu
     with pytest.raises(RecordError, match=re.escape(str(sweep.record))):
         served.refresh()
     assert Board(served.root).load() == ["lr=0.01", "lr=0.1"]
+
+
+def test_a_run_whose_folder_is_removed_is_shown_no_more(sweep: SweepPaths, served: ServedRuns) -> None:
+    begin(sweep, *CELLS)
+    served.refresh()
+    before = {folder.name for folder in served.root.iterdir()}
+    shutil.rmtree(sweep.run(run_names(sweep)[-1]).root)
+    served.refresh()
+    shown = {folder.name for folder in served.root.iterdir()}
+    assert len(before - shown) == 1
+    assert all(link.exists() for folder in served.root.iterdir() for link in folder.iterdir())
