@@ -14,7 +14,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 from tensorboard_pictures import write_tensorboard_pictures
-from terminal_pictures import best, comparison, live_table
+from terminal_pictures import comparison, live_table
 
 from runmanager.records.paths import SweepPaths
 from runmanager.results.write import write_tables
@@ -46,7 +46,7 @@ def tensorboard(browser: Browser, sweep: SweepPaths) -> None:
 
 def terminal(browser: Browser, sweep: SweepPaths) -> None:
     """What commands show: of the example, and of a sweep that is run for it."""
-    for picture in (comparison, best, live_table):
+    for picture in (comparison, live_table):
         picture(Path.cwd())
 
 

@@ -42,11 +42,6 @@ def comparison(folder: Path) -> None:
     draw_command(("compare", "digits", "--axis", "batch_size"), folder, IMAGES / "compare.svg")
 
 
-def best(folder: Path) -> None:
-    """best.svg: what `best` says of the example sweep, which lies in `folder`."""
-    draw_command(("best", "digits"), folder, IMAGES / "best.svg")
-
-
 def _is_in_the_middle(lines: Sequence[str]) -> bool:
     ended = sum(line.startswith("✓") for line in lines)
     running = [line for line in lines if line.startswith(">")]
