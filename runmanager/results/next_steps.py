@@ -104,11 +104,14 @@ def _at_the_edge(results: Table) -> list[str]:
     if found is None:
         return []
     metric, best, results = found
+    equal = [row for row in finished_cells(results) if row[metric] == best[metric]]
     steps = []
     for name in results.settings:
         values = [row[name] for row in results.rows]
         if setting_name(name) in _SPEED_ONLY or not all(map(_is_number, values)) or len(set(values)) < _LEAST_VALUES:
             continue
+        if any(row[name] != best[name] for row in equal):
+            continue  # as good a one lies elsewhere on this axis
         if best[name] in (min(values), max(values)):
             end, beyond = ("largest", "larger") if best[name] == max(values) else ("smallest", "smaller")
             said = f"Try a {beyond} `{setting_name(name)}`: the best {metric} is at the {end} tried"

@@ -74,6 +74,7 @@ def test_three_seeds_are_enough_and_what_bounds_the_runs_is_said(steps):
         ((2, 3, 9), "larger `lr`: the best val_accuracy is at the largest tried, 0.4"),
         ((9, 3, 2), "smaller `lr`: the best val_accuracy is at the smallest tried, 0.1"),
         ((2, 9, 3), None),
+        ((9, 9, 2), None),  # at the smallest, and as good elsewhere
     ],
 )
 def test_beyond_the_best_end_of_an_axis_there_may_be_better(steps, counts, said):
@@ -83,6 +84,11 @@ def test_beyond_the_best_end_of_an_axis_there_may_be_better(steps, counts, said)
     ]
     found = [line for line in steps(*runs) if line.startswith("Try")]
     assert found == ([] if said is None else [f"Try a {said}."])
+
+
+def test_an_axis_of_any_name_is_one_word_of_a_command(steps):
+    (said,) = [line for line in steps(({"a b;c": 1}, 2, {}), ({"a b;c": 2}, 2, {})) if "--axis" in line]
+    assert "--axis 'a b;c'`" in said
 
 
 def test_an_axis_of_lists_has_no_end(steps):
