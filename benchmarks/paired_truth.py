@@ -30,7 +30,7 @@ from runmanager.results.comparison import compare
 from runmanager.results.reading import read_results
 from runmanager.results.statistics import Estimate
 
-_SAME_SECONDS = 4.0  # of turns, so that a trial with its processes' start and its tables stays within ten seconds
+_SAME_SECONDS = 5.0  # of turns, so that a trial with its processes' start and its tables stays within ten seconds
 _SLOWED_SECONDS = 50.0  # and within a minute
 _SLOWDOWNS = {0.03: 0.005, 0.10: 0.02}  # each with the half width to stop at: small beside what is to be found
 _SETTINGS = (

@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/images/ from the example sweep: `python docs/screenshots.py`, or only those it names.
+"""Makes the pictures of docs/images/: `python docs/screenshots.py`, or only those it names.
 
 Needs Chromium and playwright, as the tests in tests/browser do. Each function of PICTURES writes the files of its name.
 """
@@ -14,6 +14,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 from tensorboard_pictures import write_tensorboard_pictures
+from terminal_pictures import best, comparison, live_table
 
 from runmanager.records.paths import SweepPaths
 from runmanager.results.write import write_tables
@@ -43,7 +44,13 @@ def tensorboard(browser: Browser, sweep: SweepPaths) -> None:
     write_tensorboard_pictures(browser, IMAGES)
 
 
-PICTURES: dict[str, Picture] = {"report": report, "tensorboard": tensorboard}
+def terminal(browser: Browser, sweep: SweepPaths) -> None:
+    """What commands show: of the example, and of a sweep that is run for it."""
+    for picture in (comparison, best, live_table):
+        picture(Path.cwd())
+
+
+PICTURES: dict[str, Picture] = {"report": report, "tensorboard": tensorboard, "terminal": terminal}
 
 
 def main(names: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Pictures of the terminal, from what commands truly showed in one: `python docs/terminal_pictures.py` makes them."""
+"""Pictures of the terminal, from what commands truly showed; `python docs/screenshots.py terminal` makes them."""
 
 import io
 import itertools
@@ -6,9 +6,7 @@ import os
 import re
 import runpy
 import shlex
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ SWEEP = (
     *("sweep", "batch_size=100,500", "lr=0.001,0.01", "device=cpu", "epochs=6", "dataset.size=1500", "name=first"),
     "hydra.launcher.workers=2",
 )
+_NUM_RUNS = 4
 _Screen = runpy.run_path(str(DOCS.parent / "tests" / "app" / "screens.py"))["Screen"]
 _COMMAND = "import sys; from runmanager.cli.main import run_command; sys.exit(run_command(sys.argv[1:]))"
 _FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # which a reader's browser would have to get from another host
@@ -50,8 +49,11 @@ def best(folder: Path) -> None:
 
 def _is_in_the_middle(lines: Sequence[str]) -> bool:
     ended = sum(line.startswith("✓") for line in lines)
-    running = [line for line in lines if line.startswith(">") and "━━━" in line and "╌╌" in line]
-    return ended >= 1 and len(running) == 2
+    running = [line for line in lines if line.startswith(">")]
+    to_come = next((int(found[1]) for line in lines if (found := re.search(r"running · (\d+) to come", line))), 0)
+    # A run that has just ended is for a moment in both parts of the table.
+    is_whole = ended + len(running) + to_come == _NUM_RUNS
+    return is_whole and ended >= 1 and any("━━━" in line and "╌╌" in line for line in running)
 
 
 def _begin(words: Sequence[str], folder: Path) -> Any:
@@ -96,21 +98,3 @@ def _line(row: Sequence[Any]) -> Text:
 def _style_of(cell: Any) -> Style:
     colour = None if cell.fg == "default" else {"brown": "yellow"}.get(cell.fg, cell.fg)
     return Style(color=colour, bold=cell.bold)
-
-
-def main() -> None:
-    """Make all of them, in a folder that is thrown away."""
-    write_example = runpy.run_path(str(DOCS / "example_sweep.py"))["write_example"]
-    folder = Path(tempfile.mkdtemp())
-    try:
-        write_example(folder / "outputs" / "digits")
-        for picture in (comparison, best, live_table):
-            picture(folder)
-    finally:
-        shutil.rmtree(folder)
-    for path in (IMAGES / name for name in ("terminal.svg", "compare.svg", "best.svg")):
-        print(f"{path.relative_to(DOCS.parent)}: {path.stat().st_size:,} bytes")
-
-
-if __name__ == "__main__":
-    main()
