@@ -23,6 +23,7 @@ from runmanager.records.store import read_epochs, read_record
 __all__ = ["MovingPart", "RunDisplay", "in_terminal"]
 
 _ERROR_LINES = 20
+_ERROR_WIDTH = 1000  # characters of such a line: an error may quote its data
 _LOOKS_PER_SECOND = 4  # each redraws the moving rows, which takes the driver a millisecond
 _OTHER_LINES = 4  # of the moving part beside its rows, and room for the cursor
 
@@ -259,7 +260,7 @@ class RunDisplay:
         if len(lines) > _ERROR_LINES:
             lines = ["…", *lines[-_ERROR_LINES:]]
         for line in lines:
-            self.say(f"  {line}")
+            self.say(f"  {line[:_ERROR_WIDTH]}{'…' if len(line) > _ERROR_WIDTH else ''}")
         self.say(f"  the whole error: {paths.error}")
 
     def dropped(self, paths: RunPaths) -> None:

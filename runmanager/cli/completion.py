@@ -1,6 +1,7 @@
 """What a shell offers to complete a word with: sweeps, runs, and a sweep's settings, metrics and columns."""
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from runmanager.records.spoken import spoken
 from runmanager.records.sweep import SweepRecord, read_sweep_record
 
 __all__ = ["axes_like", "baselines_like", "columns_like", "crossovers_like", "metrics_like", "runs_like", "sweeps_like"]
+
+_MORE_THAN_A_WORD = re.compile(r"""[\s\x00-\x1f\x7f;&|<>$`\\"'()!]""")
 
 
 def sweeps_like(incomplete: str) -> list[str]:
@@ -88,4 +91,5 @@ def _settings(plan: SweepRecord | None) -> list[str]:
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
-    return [name for name in names if name.startswith(incomplete)]
+    """The names that go on so; without those that a shell, which is given them as they are, would take for more."""
+    return [name for name in names if name.startswith(incomplete) and not _MORE_THAN_A_WORD.search(name)]

@@ -1,5 +1,6 @@
 """Tests of what a command shows while its runs run: plain lines in a pipe, a table that moves in a terminal."""
 
+import io
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -7,7 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from screens import Screen
+
+from runmanager.app.progress import RunDisplay
+from runmanager.records.paths import RunPaths
 
 Begin = Callable[..., Screen]
 
@@ -167,3 +172,15 @@ def test_many_cells_are_asked_about(begin: Begin, tmp_path: Path, tiny: tuple[st
     assert screen.end() == 2
     assert "error: Nothing was run." in screen.shown
     assert not (tmp_path / "outputs").exists()
+
+
+def test_an_error_that_quotes_its_data_does_not_fill_the_screen(tmp_path: Path) -> None:
+    run = RunPaths(tmp_path)
+    run.error.write_text(f"Traceback\n  raise\nValueError: {1_000_000 * 'x'}")
+    console = Console(file=io.StringIO(), width=80)
+    RunDisplay(console, num_runs=1).retrying(run, "again")
+    said = console.file.getvalue()
+    assert "ValueError: xxx" in said
+    assert "x…\n" in said
+    assert len(said) < 3000
+    assert "the whole error: " in said

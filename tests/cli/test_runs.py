@@ -2,12 +2,14 @@
 
 import importlib.util
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from runmanager.cli.completion import sweeps_like
 from runmanager.records.paths import SweepPaths
 from runmanager.records.run import RunRecord
 from runmanager.records.states import Status
@@ -185,3 +187,13 @@ def test_shell_script_for_completion_is_shown(command: Callable, monkeypatch: py
     done = command("--show-completion", "zsh")
     assert done.status == 0
     assert "#compdef runmanager" in done.out
+
+
+def test_a_shell_is_not_offered_a_name_that_it_would_take_for_more_than_a_word(
+    sweep: SweepPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(sweep.root.parents[1])
+    for name in ("two words", "a;$(touch b)", "new\nline", "größe=[1,2]"):
+        shutil.copytree(sweep.root, sweep.root.with_name(name))
+    assert sorted(sweeps_like("")) == ["grid", "größe=[1,2]"]
+    assert sorted(sweeps_like("outputs/")) == ["outputs/grid", "outputs/größe=[1,2]"]

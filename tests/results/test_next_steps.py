@@ -127,6 +127,11 @@ def test_beyond_the_best_end_of_an_axis_there_may_be_better(steps, counts, said)
     assert found == ([] if said is None else [f"Try a {said}."])
 
 
+def test_an_axis_of_any_name_is_one_word_of_a_command(steps):
+    (said,) = [line for line in steps(({"a b;c": 1}, 2, {}), ({"a b;c": 2}, 2, {})) if "--axis" in line]
+    assert "--axis 'a b;c'`" in said
+
+
 def test_an_axis_of_lists_has_no_end(steps):
     runs = [({"betas": [beta, 0.99], "num_workers": 0}, 2, {}) for beta in (0.7, 0.8, 0.9)]
     assert not [line for line in steps(*runs) if line.startswith("Try")]
