@@ -154,13 +154,37 @@ def _between(x: "Floats", ratios: "Floats", bends: "Floats") -> "tuple[Floats, F
     distance times a normal number from a factor of 16 on, and by the square of the log distance less below.
     """
     import numpy as np
-    from scipy.interpolate import CubicSpline
 
     grid = np.append(np.linspace(x[:-1], x[1:], _PIECES, endpoint=False).T.ravel(), x[-1])
     unit = np.eye(len(x))  # both ways of interpolating are linear in the points, so a matrix holds each
     straight = np.array([np.interp(grid, x, row) for row in unit])
-    spline = straight if len(x) == 2 else CubicSpline(x, unit, bc_type="natural")(grid).T
+    spline = _natural_spline(x, grid)
     piece = np.minimum(np.arange(len(grid)) // _PIECES, len(x) - 2)
     unsure = _UNSURE_SHARE * np.minimum(1.0, (np.diff(x)[piece] / _UNSURE_FROM) ** 2)
     curves: Floats = ratios @ spline + bends * (ratios @ ((straight - spline) * unsure))
     return grid, curves
+
+
+def _natural_spline(x: "Floats", grid: "Floats") -> "Floats":
+    """Natural cubic splines that are 1 at one of the points `x` and 0 at the others, a row each, at `grid` from x to x.
+
+    The second derivatives at the points solve a linear system (de Boor, chapter IV); at the ends they are 0. SciPy's
+    own would load half a second's worth of modules for it.
+    """
+    import numpy as np
+
+    wide = np.diff(x)
+    system, right = np.eye(len(x)), np.zeros((len(x), len(x)))
+    inner = np.arange(1, len(x) - 1)
+    system[inner, inner - 1], system[inner, inner + 1] = wide[:-1], wide[1:]
+    system[inner, inner] = 2 * (wide[:-1] + wide[1:])
+    right[1:-1] = 6 * np.diff(np.diff(np.eye(len(x)), axis=0) / wide[:, None], axis=0)
+    bend = np.linalg.solve(system, right)
+    piece = np.clip(np.searchsorted(x, grid, side="right") - 1, 0, len(x) - 2)
+    width = wide[piece]
+    after, before = (grid - x[piece]) / width, (x[piece + 1] - grid) / width
+    unit = np.eye(len(x))
+    values = unit[piece] * before[:, None] + unit[piece + 1] * after[:, None]
+    pull = bend[piece] * (before**3 - before)[:, None] + bend[piece + 1] * (after**3 - after)[:, None]
+    splines: Floats = (values + pull * (width**2 / 6)[:, None]).T
+    return splines

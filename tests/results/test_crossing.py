@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import interpolate, stats
 
 from runmanager.results.crossing import CurvePoint, find_crossing
 
@@ -42,6 +42,14 @@ def test_curves_that_bend_are_followed():
     found = find_crossing(points_of(xs, ratios))
     assert found.at == pytest.approx(100 / 49, rel=0.01)
     assert abs(math.exp(straight) / (100 / 49) - 1) > 0.03
+
+
+@pytest.mark.parametrize("ratios", [(-2.0, -1.5, 3.0), (-1.0, -0.9, 0.4, 0.5), (-3.0, -1.0, -0.2, 2.0, 2.1, 6.0)])
+def test_between_points_the_curve_is_the_natural_spline_that_scipy_draws(ratios):
+    xs = [3.0**at * (1 + 0.2 * (at % 2)) for at in range(len(ratios))]
+    spline = interpolate.CubicSpline(np.log(xs), ratios, bc_type="natural")
+    (root,) = spline.roots(extrapolate=False)
+    assert math.log(find_crossing(points_of(xs, ratios), resamples=20).at) == pytest.approx(root, abs=0.005)
 
 
 def test_who_is_ahead_throughout_is_said_without_a_crossing():
