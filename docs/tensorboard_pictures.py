@@ -19,7 +19,7 @@ expect.set_options(timeout=LIMIT_MILLISECONDS)
 
 
 def write_tensorboard_pictures(browser: Browser, images: Path) -> None:
-    """tensorboard-scalars.png, -custom-scalars.png, -hparams.png and -parallel.png, of runs that it makes anew."""
+    """tensorboard-custom-scalars.png, -hparams.png and -parallel.png, of runs that it makes anew."""
     program = [sys.executable, "-c", "from runmanager.cli.main import main; main()"]
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([*program, "sweep", *GRID, "device=cpu"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
@@ -29,7 +29,7 @@ def write_tensorboard_pictures(browser: Browser, images: Path) -> None:
                 assert server.stdout is not None
                 found = re.search(r"http://\S+/", server.stdout.readline())
                 assert found is not None
-                for name, tab in (("scalars", "scalars"), ("custom-scalars", "custom_scalars"), ("hparams", "hparams")):
+                for name, tab in (("custom-scalars", "custom_scalars"), ("hparams", "hparams")):
                     _write(browser, f"{found[0]}#{tab}", images, name)
             finally:
                 server.terminate()
@@ -50,10 +50,7 @@ def _write(browser: Browser, address: str, images: Path, name: str) -> None:
 
 def _await_runs(page: Page, name: str) -> None:
     """Wait until the tab shows all there is."""
-    if name == "scalars":
-        page.get_by_text("throughput", exact=True).first.wait_for()
-        expect(page.locator("vz-line-chart2").first).to_be_visible()
-    elif name == "hparams":
+    if name == "hparams":
         expect(page.locator("tf-hparams-table-view").get_by_text(re.compile("^lr=0"))).to_have_count(RUNS)
     else:
         expect(page.get_by_text(f"Matches ({2 * RUNS})")).to_have_count(2)
