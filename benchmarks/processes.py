@@ -55,7 +55,7 @@ def run_python(*words: str, folder: Path) -> Finished:
 def clean_environment() -> dict[str, str]:
     """This process's variables without those that would change what is measured; this checkout is imported first."""
     environment = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
-    beside = os.environ.get("PYTHONPATH", "").split(os.pathsep)  # where a bare machine has what it was lent
+    beside = os.environ.get("PYTHONPATH", "").split(os.pathsep)  # where a bare machine has the packages that it lacks
     return {**environment, "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, beside)])}
 
 
