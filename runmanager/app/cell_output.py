@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from rich.console import Console, RenderableType
@@ -86,6 +87,9 @@ class _MovingPart:
 
     def start(self) -> None:
         self.cell.begin_moving(self.shown)
+
+    def at_rest(self) -> AbstractContextManager[object]:
+        return nullcontext()  # nothing is drawn but by whoever prints
 
     def stop(self) -> None:
         self.cell.end_moving()

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
@@ -69,10 +70,21 @@ class MovingPart(Protocol):
         """Show it no more, or not anew."""
         ...
 
+    def at_rest(self) -> AbstractContextManager[object]:
+        """As long as it is entered, nothing but the caller draws."""
+        ...
+
+
+class _TerminalPart(Live):
+    """Redrawn by a thread, which rich lets print between another's look at what stands there and its own printing."""
+
+    def at_rest(self) -> AbstractContextManager[object]:
+        return self._lock
+
 
 def in_terminal(console: Console, shown: Callable[[], RenderableType]) -> MovingPart:
     """At the foot of a terminal, redrawn by a thread, and gone when it is stopped."""
-    return Live(console=console, transient=True, refresh_per_second=_LOOKS_PER_SECOND, get_renderable=shown)
+    return _TerminalPart(console=console, transient=True, refresh_per_second=_LOOKS_PER_SECOND, get_renderable=shown)
 
 
 class RunDisplay:
@@ -123,9 +135,10 @@ class RunDisplay:
         """Show a line and keep it."""
         self._print(Text(printable(line)))
 
-    def _print(self, line: Text) -> None:
+    def _print(self, line: RenderableType) -> None:
         # A terminal wraps at words; a log keeps a line a line.
-        self._console.print(line, soft_wrap=not self._console.is_terminal)
+        with self._live.at_rest():
+            self._console.print(line, soft_wrap=not self._console.is_terminal)
 
     def _fit(self) -> Layout:
         """The layout for the terminal as wide as it is now; where that has changed, headings come anew."""
@@ -242,7 +255,7 @@ class RunDisplay:
     def _explain(self, said: str, *, style: str) -> None:
         """Say something below a row."""
         if said:
-            self._console.print(Padding(Text(printable(said), style=style), (0, 0, 0, 2)))
+            self._print(Padding(Text(printable(said), style=style), (0, 0, 0, 2)))
 
     def retrying(self, paths: RunPaths, why: str) -> None:
         """A run ended badly and is begun again: one line that stays, and the error."""
