@@ -4,12 +4,12 @@ from pathlib import Path
 
 from runmanager.records.paths import SweepPaths
 
-__all__ = ["run_sweep"]
+__all__ = ["run_in_process"]
 
 _NAME = "sweep"
 
 
-def run_sweep(folder: Path, *words: str) -> SweepPaths:
+def run_in_process(folder: Path, *words: str) -> SweepPaths:
     """Carry out `runmanager sweep WORDS` with its files under `folder`, and return the sweep's.
 
     Called again from the same process it finds Hydra loaded and the server of its runs' processes at work: that is the

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.application import run_sweep
+from benchmarks.application import run_in_process
 from benchmarks.page import MEASUREMENT, described_machine, write_section
 from runmanager.records.paths import SweepPaths
 from runmanager.results.bottleneck import Bottleneck, find_bottleneck
@@ -61,7 +61,7 @@ CASES = (
 def hints(folder: Path, case: Case, *, device: str, runs: int) -> list[Bottleneck | None]:
     """What is said of so many runs of a case, each with a seed of its own."""
     seeds = ",".join(map(str, range(1, runs + 1)))
-    paths = run_sweep(folder, *_COMMON, *case.settings, f"device={device}", f"seed={seeds}")
+    paths = run_in_process(folder, *_COMMON, *case.settings, f"device={device}", f"seed={seeds}")
     return found_in(paths)
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.application import run_sweep
+from benchmarks.application import run_in_process
 from benchmarks.page import MEASUREMENT, described_machine, write_section
 from runmanager.results.comparison import compare
 from runmanager.results.reading import read_results
@@ -67,7 +67,7 @@ def run_trial(folder: Path, *, slowdown: float, max_seconds: float, half_width: 
     began = time.monotonic()
     sides = f"+model.slowdown=0,{slowdown}" if slowdown else "+model.side=1,2"
     limits = (f"measure.max_seconds={max_seconds}", f"measure.half_width={half_width}")
-    paths = run_sweep(folder, *_SETTINGS, sides, *limits, f"seed={seed}")
+    paths = run_in_process(folder, *_SETTINGS, sides, *limits, f"seed={seed}")
     seconds = time.monotonic() - began
     (row,) = compare(*read_results(paths)).rows
     known = row["speedup"] is not None

@@ -31,8 +31,8 @@ def groups_without_copies() -> Iterator[None]:
         found: list[str] = self.repository.get_group_options(group_name, results_filter)
         return found
 
-    ConfigLoaderImpl.get_group_options = get_group_options  # type: ignore[method-assign]
+    ConfigLoaderImpl.get_group_options = get_group_options  # type: ignore[method-assign]  # put back below
     try:
         yield
     finally:
-        ConfigLoaderImpl.get_group_options = own  # type: ignore[method-assign]
+        ConfigLoaderImpl.get_group_options = own  # type: ignore[method-assign]  # Hydra's again

@@ -58,7 +58,7 @@ def batch_size_of(loader: Any) -> int | None:
         return batch_size_of(loader.dl)
     if isinstance(loader, DataLoader) and loader.batch_sampler is not None:
         size = getattr(loader.batch_sampler, "batch_size", None)
-        return min(size, len(loader.dataset)) if isinstance(size, int) else None  # type: ignore[arg-type]  # was peeked
+        return min(size, len(loader.dataset)) if isinstance(size, int) else None  # type: ignore[arg-type]  # `peek` has measured it
     if hasattr(loader, "first_samples"):
         size, count = getattr(loader, "batch_size", None), getattr(loader, "num_samples", None)
         return min(size, count) if isinstance(size, int) and isinstance(count, int) else None

@@ -6,9 +6,9 @@ import warnings
 from collections.abc import Mapping
 from typing import Literal, get_args
 
+from runmanager.records.printable import printable
 from runmanager.results.figures.drawn import Drawn
 from runmanager.results.figures.style import PAGE, TEXT, house_style, shades, shades_on_dark
-from runmanager.results.figures.words import readable
 
 __all__ = ["KINDS", "Kind", "inline_svg", "rendered"]
 
@@ -39,7 +39,7 @@ def _with_shades(svg: str) -> str:
 
 def rendered(drawn: Drawn, kind: Kind) -> bytes:
     """The figure as a file that opens alone: near-black on white, its title and description in it."""
-    metadata = {"Title": readable(drawn.title), "Description": readable(drawn.description)}
+    metadata = {"Title": printable(drawn.title), "Description": printable(drawn.description)}
     return _saved(drawn, kind, metadata, transparent=False)
 
 

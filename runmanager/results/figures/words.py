@@ -2,9 +2,10 @@
 
 import re
 import textwrap
-import unicodedata
 from collections.abc import Sequence
 from typing import Any, TypeVar
+
+from runmanager.records.printable import printable
 
 __all__ = [
     "evenly",
@@ -14,7 +15,6 @@ __all__ = [
     "number",
     "numbered",
     "plain",
-    "readable",
     "shortened",
     "some_of",
     "wrapped",
@@ -26,17 +26,12 @@ _LINE_CHARACTERS = 30  # less than half the width
 _LABEL_CHARACTERS = 150
 
 
-def readable(text: str) -> str:
-    """Text without control characters, which no XML may have."""
-    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(each) in ("Cc", "Cs") else each for each in text)
-
-
 def plain(text: str) -> str:
-    """Readable text of bounded length, for a figure.
+    """Text of bounded length, for a figure: what would steer it is written out.
 
     A label that begins with an underscore would be hidden by matplotlib, so a space goes before it.
     """
-    kept = shortened(readable(text), _LABEL_CHARACTERS)
+    kept = shortened(printable(text).replace("\n", " "), _LABEL_CHARACTERS)
     return f" {kept}" if kept.startswith("_") else kept
 
 
