@@ -23,7 +23,7 @@ __all__ = ["measure"]
 _NUM_RUNS = 1000
 _NUM_EPOCHS = 10
 _LIMIT_SECONDS = 300.0
-_PATIENCE = Patience(min_rounds=3, max_rounds=5, max_seconds=240)
+_PATIENCE = Patience(min_rounds=3, max_rounds=3)
 _OURS = ("-c", "import sys; from runmanager.cli.main import main; sys.exit(main())", "tensorboard")
 _THEIRS = ("-m", "tensorboard.main", "--logdir")
 _FAST = "TensorBoard on the runs' folders, its fast server"

@@ -6,35 +6,39 @@
 #   WHEELS=DIR benchmarks/gpu.sh                   packages that the machine lacks, as wheels
 #   DEVICE=cpu SMALL=1 benchmarks/gpu.sh           a rehearsal: says so in its results, from which no page is written
 #   PARTS="facts data epoch" benchmarks/gpu.sh     these parts alone
-#   PYTHON=python3.12 SECONDS_IN_ALL=560           which Python; how long all of it may take
+#   PYTHON=python3.12 SECONDS_IN_ALL=570           which Python; how long all of it may take
+#   COMMIT=$(git rev-parse HEAD)                   where the machine has the files and not their history
 #
 # RESULTS then has summary.tsv (what ran, its seconds, how it ended) and gpu-results.tar.gz (tables, sweep folders
 # without checkpoints, what each part said). Both are written anew after each part: whatever ends the command, the parts
-# before it are there. `python -m benchmarks.gpu_page FOLDER` makes docs/results/gpu.md of what was unpacked.
+# before it are there. The archives of several commands are unpacked over one another, the oldest first; of a part the
+# last one counts. `python -m benchmarks.gpu_page FOLDER` makes docs/results/gpu.md of what was unpacked.
 #
 # The plan: the most seconds of each part, and what is expected on an H200 with 16 cores. The CNN's epoch is 73 GFLOP:
-# some 30 to 60 ms with a launch for each operation, a second on 16 cores; a tutorial's epoch 3 s, in its loader.
+# some 30 to 60 ms with a launch for each operation, a second on 16 cores; a tutorial's epoch 3 s, in its loader. A
+# process that trains on a GPU takes 2 to 3 s to begin, and a sweep's command 5.
 #
-#   facts       40   15   versions, device, driver, what `doctor` says; torch is imported for the first time
+#   facts       70   20   versions, device, driver, what `doctor` says; torch and CUDA start for the first time
 #   data        30    5   60,000 and 10,000 images in MNIST's format, 55 MB
 #   ceilings    45   15   2 s the GPU, 2 s the CPU with all its threads, and the matrices beforehand
-#   checks     150   90   tests/gpu: some 60 tests; two that compile take 15 s each
-#   epoch       70   35   9 runs of 30 epochs of 10 to 60 ms, 2 s each to begin, and one that compiles for 15 s
-#   devices    120   80   cuda_vs_cpu: 6 runs x 8 epochs x 1.2 s on the CPU, 6 x 3 s on the GPU
-#   tutorial    80   55   2 batch sizes, 6 rounds of 3 s of the tutorial's epoch, and 5 s to begin
+#   checks     150   75   tests/gpu: what times anything alone, then the rest at once where pytest-xdist is there
+#   epoch      110   60   8 runs of 20 epochs of 10 to 60 ms, and one that compiles for 15 to 60 s
+#   devices    120   80   cuda_vs_cpu: 6 runs x 7 epochs x 1.2 s on the CPU, 6 x 4 s on the GPU
+#   tutorial   100   65   2 batch sizes, 6 rounds of 3.5 s of the tutorial's epoch and the ceiling, 12 s to begin each
 #   crossover  110   70   7 + 14 runs x 2 s; 12 epochs of the largest, 1 TFLOP and 10 updates of 0.7 GB each, 1.5 s on CPU
-#   tracking    60   40   12 rounds of three turns of 2 epochs, 0.4 s each
-#   profile     40   20   torch.profiler over an epoch, eager and captured
-#   regions     50   30   8 runs of 12 epochs at batch sizes 100 to 60,000
-#   resnet18    90   60   12 runs of 7 epochs of 4.5 TFLOP (0.2 to 0.5 s), 3 s each to begin
+#   profile     60   25   torch.profiler over an epoch, eager and captured
+#   tracking   110   75   4 rows of 6 rounds of two turns of 1,000 steps (0.7 s), each a run; 15 s beside
+#   regions     60   35   8 runs of 12 epochs at batch sizes 100 to 60,000
+#   resnet18    90   60   12 runs of 7 epochs of 4.5 TFLOP (0.2 to 0.5 s)
 #
-# Together 515 s expected. What does not fit into the time that is left is cut off, and its tables are of what it reached.
+# Together 585 s expected: runs of the last part may be missing. What does not fit into the time that is left is cut off,
+# and its tables are of what it reached. Where more time is to be had, PARTS in two commands.
 set -u
 
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 RESULTS=$(mkdir -p "${1:-gpu-results}" && cd "${1:-gpu-results}" && pwd) || exit 2
-PYTHON=${PYTHON:-python3} DEVICE=${DEVICE:-cuda} SMALL=${SMALL:-} SECONDS_IN_ALL=${SECONDS_IN_ALL:-560}
-ALL_PARTS="facts data ceilings checks epoch devices tutorial crossover tracking profile regions resnet18"
+PYTHON=${PYTHON:-python3} DEVICE=${DEVICE:-cuda} SMALL=${SMALL:-} COMMIT=${COMMIT:-} SECONDS_IN_ALL=${SECONDS_IN_ALL:-570}
+ALL_PARTS="facts data ceilings checks epoch devices tutorial crossover profile tracking regions resnet18"
 PARTS=${PARTS:-$ALL_PARTS}
 for name in $PARTS; do
     [[ " $ALL_PARTS " == *" $name "* ]] || { echo "error: PARTS must be of $ALL_PARTS, got $name." >&2; exit 2; }
@@ -47,18 +51,18 @@ fi
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
 KEPT=$WORK/gpu-results
-mkdir -p "$KEPT"/{said,sweeps,tables} "$WORK/outputs"
-SUMMARY=$KEPT/summary.tsv
+mkdir -p "$KEPT"/{said,summaries,sweeps,tables} "$WORK/outputs"
+SUMMARY=$KEPT/summaries/$(date +%s).tsv
 printf 'part\tseconds\tended\n' >"$SUMMARY"
 echo "device: $DEVICE" >"$KEPT/device.txt"
 if [[ -n $SMALL ]]; then
     echo "This was a rehearsal on $DEVICE with little work: none of its figures is a GPU's." >"$KEPT/REHEARSAL"
 fi
 
-export PYTHONPATH=$REPO${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MPLBACKEND=Agg
+export PYTHONPATH=$REPO${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 MPLBACKEND=Agg
 export XDG_CACHE_HOME=$WORK/cache RUNMANAGER_DATA=$WORK/data
 if [[ -n ${WHEELS:-} ]]; then
-    "$PYTHON" -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$WORK/site" "$WHEELS"/*.whl ||
+    "$PYTHON" -m pip install -q --no-index --no-deps --no-cache-dir --target "$WORK/site" "$WHEELS"/*.whl ||
         { echo "error: the wheels in $WHEELS could not be unpacked." >&2; exit 2; }
     export PYTHONPATH=$REPO:$WORK/site${PYTHONPATH#"$REPO"}
 fi
@@ -137,19 +141,21 @@ else
 fi
 if [[ -n $SMALL ]]; then
     IMAGES=2000 BATCHES=500,1000 SIZES=200,1000 DEPTHS=2,4 WIDE=6 EPOCHS=7 LONG=7 COLOURED=64 COLOURED_BATCH=32
-    ROUNDS="--rounds 1 --seconds 1" CHECKED="loading or batches_on or bytes"
+    TUTORIAL="--rounds 1 --seconds 1" TRACKING=$TUTORIAL CHECKED="loading or batches_on or bytes or phases"
 else
-    IMAGES=60000 BATCHES=1000,10000,20000 SIZES=100,1000,10000,60000 DEPTHS=2,4,6,8,10,12 WIDE=14 EPOCHS=8 LONG=30
-    COLOURED=20000 COLOURED_BATCH=500 ROUNDS="--rounds 12 --seconds 30" CHECKED=
+    IMAGES=60000 BATCHES=1000,10000,20000 SIZES=100,1000,10000,60000 DEPTHS=2,4,6,8,10,12 WIDE=14 EPOCHS=7 LONG=20
+    COLOURED=20000 COLOURED_BATCH=500 TUTORIAL="--rounds 8 --seconds 18" TRACKING="--rounds 5" CHECKED=
 fi
 
 part_facts() {
+    date --iso-8601 | tee "$KEPT/day.txt"
+    { [[ -n $COMMIT ]] && echo "$COMMIT" || git -C "$REPO" rev-parse HEAD || echo unknown; } | tee "$KEPT/commit.txt"
+    df -h /dev/shm /tmp || true
+    g++ --version || echo "there is no C++ compiler"
     nvidia-smi || echo "nvidia-smi is not there"
     "$PYTHON" -c "
 from benchmarks.page import described_machine
 print(described_machine('$DEVICE'))" | tee "$KEPT/machine.txt"
-    date --iso-8601 | tee "$KEPT/day.txt"
-    { git -C "$REPO" rev-parse HEAD || echo unknown; } | tee "$KEPT/commit.txt"
     runmanager doctor
 }
 
@@ -165,14 +171,23 @@ part_ceilings() { runmanager doctor --calibrate --threads "$("$PYTHON" -c 'impor
 part_checks() {
     # Each test as it ends, so that what was cut off is known up to there; none takes the time of the others. A warning
     # that CUDA alone gives is listed at the end, and hides nothing.
-    RUNMANAGER_TEST_DEVICE=$DEVICE "$PYTHON" -m pytest tests/gpu -v --tb=short --durations=15 -p no:cacheprovider \
-        --timeout=90 --timeout-method=signal -W default -k "$CHECKED"
+    local at_once=
+    "$PYTHON" -c "import xdist" && at_once="-n 6"
+    tested tests/gpu/test_cuda_runs.py
+    # shellcheck disable=SC2086
+    OMP_NUM_THREADS=4 tested tests/gpu/test_built_in_job.py tests/gpu/test_sharing.py $at_once
+}
+
+tested() {
+    RUNMANAGER_TEST_DEVICE=$DEVICE "$PYTHON" -m pytest "$@" -v --tb=short --durations=10 -p no:cacheprovider \
+        --timeout=120 --timeout-method=signal -W default -k "$CHECKED"
 }
 
 part_epoch() {
     local cell="dataset=mnist batch_size=1000 eval_batch_size=10000 loader=resident device=$DEVICE epochs=$LONG $FAST"
     sweep epoch $cell "graphs=$GRAPHS" "precision=$EAGER_PRECISIONS"
-    sweep epoch $cell "graphs=$CAPTURED" compile=true
+    # On a machine that cannot compile the tables say so, and lack nothing else.
+    sweep epoch $cell "graphs=$CAPTURED" compile=true || echo "compile=true could not be measured"
     tables epoch "--axis graphs" "--axis precision" "--axis compile"
 }
 
@@ -183,7 +198,7 @@ part_devices() {
 }
 
 part_tutorial() {
-    "$PYTHON" -m benchmarks.tutorial_epoch --device "$DEVICE" $ROUNDS | tee "$KEPT/tables/tutorial.md"
+    "$PYTHON" -m benchmarks.tutorial_epoch --device "$DEVICE" $TUTORIAL | tee "$KEPT/tables/tutorial.md"
 }
 
 part_crossover() {
@@ -196,7 +211,7 @@ part_crossover() {
 }
 
 part_tracking() {
-    "$PYTHON" -m benchmarks.tracking_overhead --device "$DEVICE" $ROUNDS | tee "$KEPT/tables/tracking.md"
+    "$PYTHON" -m benchmarks.tracking_overhead --device "$DEVICE" $TRACKING | tee "$KEPT/tables/tracking.md"
 }
 
 part_profile() {
@@ -216,24 +231,23 @@ part_resnet18() {
     tables resnet18 "--axis precision" "--axis graphs" "--axis channels_last"
 }
 
-export -f runmanager sweep tables
+export -f runmanager sweep tables tested
 while read -r name; do export -f "${name?}"; done < <(compgen -A function part_)
-export REPO WORK KEPT PYTHON DEVICE FAST GRAPHS EAGER_PRECISIONS PRECISIONS PAIR CAPTURED ROUNDS CHECKED \
-    IMAGES BATCHES SIZES DEPTHS WIDE EPOCHS LONG COLOURED COLOURED_BATCH
+export REPO WORK KEPT PYTHON DEVICE FAST GRAPHS EAGER_PRECISIONS PRECISIONS PAIR CAPTURED TUTORIAL TRACKING CHECKED \
+    COMMIT IMAGES BATCHES SIZES DEPTHS WIDE EPOCHS LONG COLOURED COLOURED_BATCH
 
-part facts 40
+part facts 70
 part data 30
 part ceilings 45
 part checks 150
-part epoch 70
+part epoch 110
 part devices 120
-part tutorial 80
+part tutorial 100
 part crossover 110
-part tracking 60
-part profile 40
-part regions 50
+part profile 60
+part tracking 110
+part regions 60
 part resnet18 90
-printf 'all\t%d\t-\n' "$SECONDS" >>"$SUMMARY"
 keep
 cat "$SUMMARY"
 echo "in $RESULTS: summary.tsv, gpu-results.tar.gz"

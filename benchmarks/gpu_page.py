@@ -5,6 +5,7 @@ tar xzf gpu-results.tar.gz && python -m benchmarks.gpu_page gpu-results --write
 
 import argparse
 import csv
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,9 @@ _PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "gpu.md"
 _COMMITTED = ("sweep.json", "results.csv", "epochs.csv", "comparison.csv")
 _EPOCH_GOAL = Budget(0.010, words=as_seconds)
 _NONE = "-"
-_NOT_RUN = "not "  # not run, not begun
+_NOT_RUN, _CUT_OFF = "not ", "cut off"  # how ends begin: not run, not begun; cut off after 9 s
+_COUNTED = re.compile(r"^=* ?(\d+ (?:passed|failed|skipped)\b.* in [\d.]+s).*$", re.MULTILINE)
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/gpu/.+?)(?: - .*)?$", re.MULTILINE)
 
 _SECTIONS = {
     "devices": (
@@ -65,7 +68,7 @@ class Brought:
     folder: Path
 
     def __post_init__(self) -> None:
-        if not (self.folder / "summary.tsv").is_file():
+        if not self._summaries:
             way_out = "unpack gpu-results.tar.gz"
             raise UsageError(f"The folder must hold what benchmarks/gpu.sh wrote, got {self.folder}; {way_out}.")
 
@@ -75,10 +78,20 @@ class Brought:
         return self.text("REHEARSAL")
 
     @property
+    def _summaries(self) -> list[Path]:
+        """One a command, in their order: they are named by the second in which it began."""
+        return sorted((self.folder / "summaries").glob("*.tsv"))
+
+    @property
     def parts(self) -> dict[str, tuple[str, str]]:
-        """How long each part took, and how it ended."""
-        with (self.folder / "summary.tsv").open(newline="") as file:
-            return {row["part"]: (row["seconds"], row["ended"]) for row in csv.DictReader(file, delimiter="\t")}
+        """How long each part took and how it ended, the last time that it was begun."""
+        found: dict[str, tuple[str, str]] = {}
+        for path in self._summaries:
+            with path.open(newline="") as file:
+                for row in csv.DictReader(file, delimiter="\t"):
+                    if row["part"] not in found or not row["ended"].startswith(_NOT_RUN):
+                        found[row["part"]] = row["seconds"], row["ended"]
+        return found
 
     def text(self, name: str) -> str:
         """A file of it; empty where it is not there."""
@@ -135,28 +148,29 @@ def _goal_rows(brought: Brought) -> Iterator[Sequence[str]]:
         yield from ((row.what, row.ratio, row.budget, row.met) for row in rows)
         if not rows:
             yield _SECTIONS[part][0], "not measured", _NONE, _NONE
-    name = "the CNN's epoch at batch size 1,000, in fp32, steps captured"
-    found = [float(row["epoch_seconds"]) for row in brought.results("epoch") if _is_captured(row)]
+    name = "the CNN's epoch at batch size 1,000, steps captured"
+    found = [row for row in brought.results("epoch") if row.get("graphs") == "True" and row["epoch_seconds"]]
     if not found:
         yield name, "not measured", str(_EPOCH_GOAL), _NONE
-    for seconds in found:
-        yield name, as_seconds(seconds), str(_EPOCH_GOAL), _EPOCH_GOAL.verdict(seconds, seconds, seconds)
-
-
-def _is_captured(row: dict[str, str]) -> bool:
-    plain = row.get("precision", "fp32") == "fp32" and row.get("compile", "False") == "False"
-    return plain and row.get("graphs") == "True" and bool(row["epoch_seconds"])
+    for row in found:
+        how = f"{row.get('precision', 'fp32')}{', compiled' if row.get('compile') == 'True' else ''}"
+        seconds = float(row["epoch_seconds"])
+        yield f"{name}, {how}", as_seconds(seconds), str(_EPOCH_GOAL), _EPOCH_GOAL.verdict(seconds, seconds, seconds)
 
 
 def _crossings(brought: Brought) -> list[str]:
     lines = [line for text in brought.tables("crossover") for line in text.splitlines()]
-    return list(dict.fromkeys(line for line in lines if " overtakes " in line or line.startswith("No crossover")))
+    found = dict.fromkeys(line for line in lines if " overtakes " in line or line.startswith("No crossover"))
+    return ["Where the tutorial saw its GPU ahead from 700,000 parameters on:", *found] if found else []
 
 
 def _checks(brought: Brought) -> list[str]:
-    said = brought.text("said/checks.txt").splitlines()
-    counted = next((line.strip("= ") for line in reversed(said) if " passed" in line or " failed" in line), "")
-    return ["## Checks", "", f"`tests/gpu`: {counted or _ended(brought, 'checks')}.", ""]
+    said, ended = brought.text("said/checks.txt"), _ended(brought, "checks")
+    counted = _COUNTED.findall(said)
+    if ended.startswith(_CUT_OFF):
+        counted.append(f"{ended}, when {said.count(' PASSED')} had passed and {said.count(' FAILED')} had failed")
+    failed = [f"- {line}" for line in dict.fromkeys(_FAILED.findall(said))]
+    return ["## Checks", "", f"`tests/gpu`: {'; '.join(counted) or ended}.", "", *failed, *([""] if failed else [])]
 
 
 def _section(brought: Brought, part: str) -> list[str]:

@@ -61,6 +61,8 @@ def busy_seconds(spans: Iterable[Span]) -> float:
 
 def _profiled(words: Sequence[str], device: torch.device) -> _Profiled:
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
+    with profile(activities=activities):
+        pass  # its start takes its time; and what it is to see of a captured step, it must be there before the capture
     profiler = profile(activities=activities)
 
     def ended(record: EpochRecord, _: Sequence[float]) -> bool:

@@ -2,16 +2,20 @@
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 from runmanager.results.statistics import speedup_interval
 
-__all__ = ["Patience", "Ratio", "in_turns", "ratio_of", "timed"]
+__all__ = ["Patience", "Ratio", "in_small_turns", "in_turns", "ratio_of", "timed"]
 
 Contender = Callable[[], float]
 """Does its work once and returns what is compared, the seconds that it took."""
+
+Pausing = Callable[[], Iterator[bool]]
+"""Does its work once, and pauses after each part of it; says there whether that part counts."""
 
 
 @dataclass(frozen=True)
@@ -68,20 +72,63 @@ def in_turns(
     The ratios looked at are those of each contender to the first. `warm_up_rounds` come first and count nowhere.
     """
     order = random.Random(seed)
+    return _rounds(partial(_whole, contenders, order), patience, warm_up_rounds=warm_up_rounds, clock=clock)
+
+
+def in_small_turns(
+    contenders: Mapping[str, Pausing],
+    *,
+    patience: Patience,
+    seed: int = 0,
+    warm_up_rounds: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, list[float]]:
+    """As `in_turns`, but within a round each contender does a part at a time: the seconds of its parts that count.
+
+    Other load on a machine comes and goes within seconds. Parts that follow each other meet the same, where whole works
+    of some seconds do not, so that fewer rounds are enough.
+    """
+    order = random.Random(seed)
+    one = partial(_by_parts, contenders, order, clock)
+    return _rounds(one, patience, warm_up_rounds=warm_up_rounds, clock=clock)
+
+
+def _rounds(
+    one: Callable[[], dict[str, float]], patience: Patience, *, warm_up_rounds: int, clock: Callable[[], float]
+) -> dict[str, list[float]]:
     for _ in range(warm_up_rounds):
-        _round(contenders, order)
-    seen: dict[str, list[float]] = {name: [] for name in contenders}
+        one()
+    seen: dict[str, list[float]] = {}
     began = clock()
-    while not _is_enough(seen, patience, spent=clock() - began):
-        for name, seconds in _round(contenders, order).items():
-            seen[name].append(seconds)
+    while not seen or not _is_enough(seen, patience, spent=clock() - began):
+        for name, seconds in one().items():
+            seen.setdefault(name, []).append(seconds)
     return seen
 
 
-def _round(contenders: Mapping[str, Contender], order: random.Random) -> dict[str, float]:
-    names = list(contenders)
-    order.shuffle(names)
-    return {name: contenders[name]() for name in names}
+def _whole(contenders: Mapping[str, Contender], order: random.Random) -> dict[str, float]:
+    seconds = {name: contenders[name]() for name in _shuffled(contenders, order)}
+    return {name: seconds[name] for name in contenders}  # who takes the values relies on their order
+
+
+def _by_parts(contenders: Mapping[str, Pausing], order: random.Random, clock: Callable[[], float]) -> dict[str, float]:
+    spent = dict.fromkeys(contenders, 0.0)
+    going = {name: begin() for name, begin in contenders.items()}
+    while going:
+        for name in _shuffled(going, order):
+            begin = clock()
+            counts = next(going[name], None)
+            if counts is None:
+                del going[name]
+            elif counts:
+                spent[name] += clock() - begin
+    return spent
+
+
+def _shuffled(names: Iterable[str], order: random.Random) -> list[str]:
+    shuffled = list(names)
+    order.shuffle(shuffled)
+    return shuffled
 
 
 def _is_enough(seen: Mapping[str, Sequence[float]], patience: Patience, *, spent: float) -> bool:

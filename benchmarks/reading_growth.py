@@ -26,7 +26,7 @@ __all__ = ["measure"]
 
 _SIZES = (10, 100, 1000, 10_000)
 _NUM_EPOCHS = 10
-_PATIENCE = Patience(min_rounds=5, max_rounds=9, max_seconds=100)
+_PATIENCE = Patience(min_rounds=5, max_rounds=9, max_seconds=60)
 
 
 def measure(settings: Settings) -> list[Row]:

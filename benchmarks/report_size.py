@@ -15,7 +15,7 @@ __all__ = ["measure"]
 
 _NUM_RUNS = 1000
 _NUM_EPOCHS = 20
-_PATIENCE = Patience(min_rounds=5, max_rounds=7, max_seconds=120)
+_PATIENCE = Patience(min_rounds=5, max_rounds=7, max_seconds=60)
 _RATES = {
     "80 cells with 12 or 13 seeds each": (0.1, 0.03, 0.01, 0.003, 0.001),
     "1,000 cells": tuple(round(0.5 * 0.9**step, 6) for step in range(63)),

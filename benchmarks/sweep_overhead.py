@@ -23,6 +23,7 @@ from runmanager.records.store import read_sweep
 __all__ = ["NUM_CELLS", "measure"]
 
 NUM_CELLS = 200
+_SOMEBODYS_CELLS = 50  # there is no budget to meet
 _WARM_UP_CELLS = 4
 _FEW_ROUNDS = 3
 _BASIC = "basic"
@@ -44,26 +45,28 @@ _PATIENCE = Patience(min_rounds=5, max_rounds=8, max_seconds=240, half_width=0.0
 
 def measure(settings: Settings) -> list[Row]:
     """The rows of our application, and those of somebody else's."""
-    few = replace(settings.patience, min_rounds=_FEW_ROUNDS, max_rounds=_FEW_ROUNDS)  # there is no budget to meet
-    with tempfile.TemporaryDirectory() as folder:
-        ours = _measured(settings.seed, settings.patience, Path(folder), "instant_application", _OURS)
-        somebodys = _measured(settings.seed, few, Path(folder), "small_application", _SOMEBODYS)
+    few = replace(settings, patience=replace(settings.patience, min_rounds=_FEW_ROUNDS, max_rounds=_FEW_ROUNDS))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        ours = _measured(settings, folder, "instant_application", _OURS, num_cells=NUM_CELLS)
+        somebodys = _measured(few, folder, "small_application", _SOMEBODYS, num_cells=_SOMEBODYS_CELLS)
     rows = _rows(f"{_MARK}, our application", ours, _BUDGETS)
     if settings.writes:
         write_row(RELIABILITY, _MARK, _reliability_row(rows, settings.command))
-    return [*rows, *_rows("the same, somebody else's small application", somebodys, {})]
+    return [*rows, *_rows(f"{_SOMEBODYS_CELLS} such cells, somebody else's small application", somebodys, {})]
 
 
 def _measured(
-    seed: int, patience: Patience, folder: Path, application: str, variants: Mapping[str, tuple[str, ...]]
+    settings: Settings, folder: Path, application: str, variants: Mapping[str, tuple[str, ...]], *, num_cells: int
 ) -> dict[str, list[float]]:
     for words in variants.values():  # a few cells to find files and modules in the machine's memory afterwards
         _seconds(folder, application, words, num_cells=_WARM_UP_CELLS)
-    contenders = {name: partial(_seconds, folder, application, words) for name, words in variants.items()}
-    return in_turns(contenders, patience=patience, seed=seed, warm_up_rounds=0)
+    timed = partial(_seconds, folder, application, num_cells=num_cells)
+    contenders = {name: partial(timed, words) for name, words in variants.items()}
+    return in_turns(contenders, patience=settings.patience, seed=settings.seed, warm_up_rounds=0)
 
 
-def _seconds(folder: Path, application: str, words: tuple[str, ...], *, num_cells: int = NUM_CELLS) -> float:
+def _seconds(folder: Path, application: str, words: tuple[str, ...], *, num_cells: int) -> float:
     """One command in an empty folder. Raises `RuntimeError` where a cell did not come to its end."""
     here = Path(tempfile.mkdtemp(dir=folder))
     done = run_python("-m", f"benchmarks.{application}", "-m", f"seed=range(0,{num_cells})", *words, folder=here)

@@ -16,7 +16,7 @@ __all__ = ["measure"]
 
 _NUM_RUNS = 10_000
 _NUM_EPOCHS = 10
-_PATIENCE = Patience(min_rounds=7, max_rounds=15, max_seconds=90)
+_PATIENCE = Patience(min_rounds=7, max_rounds=15, max_seconds=60)
 # Prints the seconds that the table took, without the imports.
 _IN_PROCESS = """
 import sys, time

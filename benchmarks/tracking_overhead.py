@@ -1,92 +1,136 @@
 """What tracking adds to an epoch: the same steps on the same batches, tracked and with nothing tracked, in turns.
 
 Tracked is with per-phase times, loss and accuracy, scalars every step, images and graph, heartbeats, and a record that
-is on disk before the next epoch; and once more with histograms of all weights and gradients. A tracked turn begins a
-run of its own and ends it, untimed, so that beside the untracked one nothing of the package is at work. All is in one
-process: two would differ by where their memory lies. The batches lie ready, and nothing is waited for that could hide
-what tracking costs. Batches are of the default size; a row of its own says what small ones pay, of which a second
-holds many.
+is on disk before the next epoch. Other rows have histograms of all weights and gradients besides, small batches, of
+which a second holds many, and an evaluation, whose scores are kept. On a CPU the sides take turns step by step: what
+else runs on the machine comes and goes within seconds, and hits steps that follow each other alike. The run that is
+tracked is under way meanwhile, so what goes on beside its steps, a heartbeat a second, is in both sides' time; a row
+says what it takes. A run's beginning and end do not count. All is in one process: two would differ by where their
+memory lies. The batches lie ready, and nothing is waited for that could hide what tracking costs.
 """
 
+import math
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 
 import torch
 from torch.nn import functional as F
 
 from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience, in_turns
+from benchmarks.interleaving import Patience, in_small_turns
 from benchmarks.rows import Budget, Row, compared, measured
 from runmanager import RunManager
+from runmanager.results.write import write_tables
 from runmanager.tracking.devices import resolve_device, synchronize
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.training.models import build_model
 from runmanager.training.options import CnnOptions
 
-__all__ = ["Learner", "measure", "tracked_seconds", "untracked_seconds"]
+__all__ = ["Learner", "Once", "Work", "beside_seconds", "measure", "tracked_parts", "untracked_parts"]
 
 _IN_SHAPE, _NUM_CLASSES = (1, 28, 28), 10
-_BATCH_SIZE, _SMALL_BATCH_SIZE = 1000, 100
-_SAMPLES_ON_CPU, _SAMPLES_ELSEWHERE = 25_000, 200_000  # about a second: the end of an epoch shows
-_EPOCHS_A_TURN = 2
-_TRACKED = {"tracked": TensorBoardOptions(), "with histograms": TensorBoardOptions(histograms=True)}
-_WORDS = {"tracked": "scalars every step, images, graph", "with histograms": "the same with histograms"}
+# About a second, as the end of an epoch is to show: a CPU takes its time for the samples, a GPU for launching a step.
+_SAMPLES_ON_CPU, _STEPS_ELSEWHERE = 25_000, 1000
+_MOST_READY = 250  # batches; a longer epoch has them again
+_EVALUATED_SHARE = 0.4  # so many beside those of training: more than is usual, so that it shows
+_BESIDE_SECONDS = 5.0
 _ON_CPU, _ELSEWHERE = Budget(1.01), Budget(1.02)
-_PATIENCE = Patience(min_rounds=20, max_rounds=200, max_seconds=240, half_width=0.002)
-_SMALL_SHARE = 0.25  # of the time, for the small batches
+_PATIENCE = Patience(min_rounds=16, max_rounds=200, max_seconds=150, half_width=0.002)
+_FEW_ROUNDS = 7  # of a row without a budget
 
 Batches = Sequence[tuple[torch.Tensor, torch.Tensor]]
 
 
+@dataclass(frozen=True)
+class Work:
+    """What an epoch goes over: batches to learn from, and then those to be evaluated on."""
+
+    training: Batches
+    validation: Batches = ()
+
+
+@dataclass(frozen=True)
+class Once:
+    """The seconds of what a run does once, of each run: before its first epoch, and after its last."""
+
+    beginnings: list[float] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """A row: what is tracked, and of what batches."""
+
+    words: str
+    batch_size: int = 1000
+    has_histograms: bool = False
+    is_evaluated: bool = False
+    has_budget: bool = False
+
+
+_PLAIN = _Comparison("scalars every step, images, graph", has_budget=True)
+_HISTOGRAMS = _Comparison("the same with histograms", has_histograms=True)
+_SMALL = _Comparison(f"{_PLAIN.words}, batches of 100", batch_size=100)
+_EVALUATED = _Comparison(f"{_PLAIN.words}, and an evaluation", is_evaluated=True)
+
+
 def measure(settings: Settings) -> list[Row]:
-    """The rows of a tracked epoch, of one with histograms, and of a run's beginning, which is no part of an epoch."""
+    """A row for each comparison of epochs, and those of a run's beginning and end, which are no part of an epoch."""
     device = resolve_device(settings.device)
-    seconds, beginnings = _seconds(settings, device, _BATCH_SIZE, _TRACKED, share=1 - _SMALL_SHARE)
-    plain = {"tracked": _TRACKED["tracked"]}
-    small, _ = _seconds(settings, device, _SMALL_BATCH_SIZE, plain, share=_SMALL_SHARE)
-    budget = _ON_CPU if device.type == "cpu" else _ELSEWHERE
+    once = {comparison: Once() for comparison in (_PLAIN, _HISTOGRAMS, _SMALL, _EVALUATED)}
     return [
-        *(
-            _row(_WORDS[name], seconds[name], seconds["untracked"], budget if name == "tracked" else None)
-            for name in _TRACKED
-        ),
-        _row(f"{_WORDS['tracked']}, batches of {_SMALL_BATCH_SIZE}", small["tracked"], small["untracked"], None),
-        measured("beginning of a run, once: its folder, environment, images and graph", beginnings),
+        *(_row(settings, device, comparison, beside) for comparison, beside in once.items()),
+        # Of each but the first run, which loads what is loaded once.
+        measured("beginning of a run, once: its folder, environment, images and graph", once[_PLAIN].beginnings[1:]),
+        measured("end of a run, once: its record, pictures of its last evaluation, tables", once[_EVALUATED].ends[1:]),
+        measured("processor time of what goes on beside the steps, a second", _beside(device)),
     ]
 
 
-def _row(words: str, tracked: Sequence[float], untracked: Sequence[float], budget: Budget | None) -> Row:
+def _beside(device: torch.device) -> list[float]:
+    learner, work = Learner(device), Work(_batches(1000, 1000, device))
+    with tempfile.TemporaryDirectory() as folder:
+        return [beside_seconds(learner, work, Path(folder) / str(each), seconds=_BESIDE_SECONDS) for each in range(3)]
+
+
+def _row(settings: Settings, device: torch.device, comparison: _Comparison, once: Once) -> Row:
+    untracked, tracked = _seconds_an_epoch(settings, device, comparison, once)
+    budget = _ON_CPU if device.type == "cpu" else _ELSEWHERE
     return compared(
-        f"wall time of a tracked epoch ({words}) / the same loop untracked",
-        ours=[each / _EPOCHS_A_TURN for each in tracked],
-        other=[each / _EPOCHS_A_TURN for each in untracked],
-        budget=budget,
+        f"wall time of a tracked epoch ({comparison.words}) / the same loop untracked",
+        ours=tracked,
+        other=untracked,
+        budget=budget if comparison.has_budget else None,
     )[0]
 
 
-def _seconds(
-    settings: Settings,
-    device: torch.device,
-    batch_size: int,
-    tracked: Mapping[str, TensorBoardOptions],
-    *,
-    share: float,
-) -> tuple[dict[str, list[float]], list[float]]:
-    """The seconds of each side's turns, and of the beginnings of runs, within a share of the time."""
-    batches = _batches(_SAMPLES_ON_CPU if device.type == "cpu" else _SAMPLES_ELSEWHERE, batch_size, device)
-    patience = replace(settings.patience, max_seconds=share * settings.patience.max_seconds)
-    beginnings: list[float] = []
+def _seconds_an_epoch(
+    settings: Settings, device: torch.device, comparison: _Comparison, once: Once
+) -> tuple[list[float], list[float]]:
+    """The seconds of the untracked epochs, and of the tracked ones."""
+    patience, few = settings.patience, min(_FEW_ROUNDS, settings.patience.max_rounds)
+    if not comparison.has_budget:
+        patience = replace(patience, min_rounds=few, max_rounds=few)
+    on_cpu = device.type == "cpu"
+    epochs = 2 if on_cpu else 1
+    num_samples = _SAMPLES_ON_CPU if on_cpu else _STEPS_ELSEWHERE * comparison.batch_size
+    num_evaluated = round(_EVALUATED_SHARE * num_samples) if comparison.is_evaluated else 0
+    size = comparison.batch_size
+    work = Work(_batches(num_samples, size, device), _batches(num_evaluated, size, device))
+    tensorboard = TensorBoardOptions(histograms=comparison.has_histograms)
     with tempfile.TemporaryDirectory() as folder:
-        contenders = {"untracked": partial(untracked_seconds, Learner(device), batches, epochs=_EPOCHS_A_TURN)}
-        for name, options in tracked.items():
-            manager = RunManager(Path(folder) / name, console=False, tensorboard=options, owns_sweep=False)
-            turn = partial(tracked_seconds, Learner(device), batches, manager, beginnings=beginnings)
-            contenders[name] = partial(turn, epochs=_EPOCHS_A_TURN)
-        return in_turns(contenders, patience=patience, seed=settings.seed), beginnings
+        tracked = partial(tracked_parts, Learner(device), work, Path(folder), once=once)
+        contenders = {
+            "untracked": partial(untracked_parts, Learner(device), work, epochs=epochs),
+            "tracked": partial(tracked, epochs=epochs, tensorboard=tensorboard),
+        }
+        seconds = in_small_turns(contenders, patience=patience, seed=settings.seed)
+    return [each / epochs for each in seconds["untracked"]], [each / epochs for each in seconds["tracked"]]
 
 
 class Learner:
@@ -106,46 +150,83 @@ class Learner:
         self.optimizer.step()
         return loss, preds
 
+    @torch.no_grad()
+    def judge(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        preds = self.network(images)
+        return F.cross_entropy(preds, labels), preds
+
 
 def _batches(num_samples: int, batch_size: int, device: torch.device) -> Batches:
-    generator = torch.Generator().manual_seed(0)
-    images = torch.rand((num_samples, *_IN_SHAPE), generator=generator).to(device)
-    labels = torch.randint(_NUM_CLASSES, (num_samples,), generator=generator).to(device)
-    return list(zip(images.split(batch_size), labels.split(batch_size), strict=True))
+    generator, num_ready = torch.Generator().manual_seed(0), min(num_samples, _MOST_READY * batch_size)
+    images = torch.rand((num_ready, *_IN_SHAPE), generator=generator).to(device)
+    labels = torch.randint(_NUM_CLASSES, (num_ready,), generator=generator).to(device)
+    ready = list(zip(images.split(batch_size), labels.split(batch_size), strict=True)) if num_ready else []
+    return list(islice(cycle(ready), math.ceil(num_samples / batch_size)))
 
 
-def untracked_seconds(learner: Learner, batches: Batches, *, epochs: int) -> float:
-    """The time of so many epochs of which nothing is kept."""
+def untracked_parts(learner: Learner, work: Work, *, epochs: int) -> Iterator[bool]:
+    """So many epochs of which nothing is kept, part by part."""
     synchronize(learner.device)
-    begin = time.perf_counter()
+    yield False
     for _ in range(epochs):
         learner.network.train()
-        for images, labels in batches:
+        for images, labels in work.training:
             _loss, _preds = learner.step(images, labels)  # held for as long as the tracked loop holds them
+            yield from _pause(learner)
+        learner.network.eval()
+        for images, labels in work.validation:
+            _loss, _preds = learner.judge(images, labels)
+            yield from _pause(learner)
     synchronize(learner.device)
-    return time.perf_counter() - begin
+    yield True
 
 
-def tracked_seconds(
-    learner: Learner, batches: Batches, manager: RunManager, *, epochs: int, beginnings: list[float]
-) -> float:
-    """The time of so many tracked epochs of a new run, whose beginning is put down in `beginnings`, and is no part."""
-    settings = {"device": str(learner.device), "turn": len(beginnings)}
-    begin = time.perf_counter()
-    with manager.run(
-        settings, learner.network, batches, optimizer=learner.optimizer, options=RunOptions(log_every=1)
-    ) as run:
+def tracked_parts(
+    learner: Learner, work: Work, folder: Path, *, epochs: int, tensorboard: TensorBoardOptions, once: Once
+) -> Iterator[bool]:
+    """So many tracked epochs of a new run, in a new sweep in `folder`, part by part.
+
+    The run's beginning and end are put down in `once`, and do not count.
+    """
+    manager = RunManager(folder / str(len(once.ends)), console=False, tensorboard=tensorboard, owns_sweep=False)
+    settings, options = {"device": str(learner.device)}, RunOptions(log_every=1)
+    began = time.perf_counter()
+    with manager.run(settings, learner.network, work.training, optimizer=learner.optimizer, options=options) as run:
         synchronize(learner.device)
-        begun = time.perf_counter()
-        beginnings.append(begun - begin)
+        once.beginnings.append(time.perf_counter() - began)
+        yield False
         for epoch in run.epochs(epochs):
             learner.network.train()
-            for images, labels in epoch.batches(batches):
+            for images, labels in epoch.batches(work.training):
                 loss, preds = learner.step(images, labels)
                 epoch.track(loss, preds, labels)
-        seconds = time.perf_counter() - begun
+                yield from _pause(learner)
+            learner.network.eval()
+            if work.validation:
+                for images, labels in epoch.eval_batches(work.validation):
+                    epoch.track_eval(*learner.judge(images, labels), labels)
+                    yield from _pause(learner)
+        yield True
+        ended = time.perf_counter()
+    write_tables(manager.paths, report=False)  # as a manager does that owns its sweep
+    once.ends.append(time.perf_counter() - ended)
     assert len(run.history) == epochs
-    return seconds
+
+
+def _pause(learner: Learner) -> Iterator[bool]:
+    """After a step, on a CPU: to wait for an accelerator so often would cost more than what is measured."""
+    if learner.device.type == "cpu":
+        yield True
+
+
+def beside_seconds(learner: Learner, work: Work, folder: Path, *, seconds: float) -> float:
+    """The processor time that a run takes for each second in which no step is made, as its heartbeat does."""
+    manager = RunManager(folder, console=False, owns_sweep=False)
+    with manager.run({"device": str(learner.device)}, learner.network, work.training) as run:
+        next(run.epochs(1))
+        before = time.process_time()
+        time.sleep(seconds)
+        return (time.process_time() - before) / seconds
 
 
 if __name__ == "__main__":

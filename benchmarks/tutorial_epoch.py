@@ -20,7 +20,7 @@ __all__ = ["measure"]
 _ON_CPU = {1000: Budget(3, is_least=True), 10_000: Budget(4, is_least=True)}
 _ON_CUDA = dict.fromkeys(_ON_CPU, Budget(50, is_least=True))
 _SIDES = ("our-epoch", "tutorial-epoch", "ceiling")
-_PATIENCE = Patience(min_rounds=5, max_rounds=15, max_seconds=75, half_width=0.02)
+_PATIENCE = Patience(min_rounds=5, max_rounds=15, max_seconds=60, half_width=0.02)
 """For each batch size."""
 
 

@@ -22,7 +22,7 @@ from runmanager.results.write import write_tables
 DOCS = Path(__file__).resolve().parent
 IMAGES = DOCS / "images"
 WIDTH = 1400
-HEIGHT = 1150
+HEIGHT = 955
 MOST_BYTES = 200_000  # of a picture: it is downloaded with the page that shows it
 
 Picture = Callable[[Browser, SweepPaths], None]

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 GRID = ("lr=0.003,0.03", "batch_size=100,1000", "epochs=6", "dataset.size=3000", "name=digits")
 RUNS = 4
+TABS = {"custom-scalars": "custom_scalars", "hparams": "hparams", "images": "images&tagFilter=across_runs"}
 WIDTH = 1400
 HEIGHT = 700
 LIMIT_MILLISECONDS = 60_000
@@ -19,7 +20,7 @@ expect.set_options(timeout=LIMIT_MILLISECONDS)
 
 
 def write_tensorboard_pictures(browser: Browser, images: Path) -> None:
-    """tensorboard-custom-scalars.png, -hparams.png and -parallel.png, of runs that it makes anew."""
+    """tensorboard-custom-scalars.png, -hparams.png, -parallel.png and -images.png, of runs that it makes anew."""
     program = [sys.executable, "-c", "from runmanager.cli.main import main; main()"]
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([*program, "sweep", *GRID, "device=cpu"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
@@ -29,7 +30,7 @@ def write_tensorboard_pictures(browser: Browser, images: Path) -> None:
                 assert server.stdout is not None
                 found = re.search(r"http://\S+/", server.stdout.readline())
                 assert found is not None
-                for name, tab in (("custom-scalars", "custom_scalars"), ("hparams", "hparams")):
+                for name, tab in TABS.items():
                     _write(browser, f"{found[0]}#{tab}", images, name)
             finally:
                 server.terminate()
@@ -52,6 +53,8 @@ def _await_runs(page: Page, name: str) -> None:
     """Wait until the tab shows all there is."""
     if name == "hparams":
         expect(page.locator("tf-hparams-table-view").get_by_text(re.compile("^lr=0"))).to_have_count(RUNS)
+    elif name == "images":
+        expect(page.locator("tf-image-loader img").nth(2)).to_be_visible()
     else:
         expect(page.get_by_text(f"Matches ({2 * RUNS})")).to_have_count(2)
     page.wait_for_load_state("networkidle")

@@ -141,6 +141,18 @@ def test_constraints_pin_every_requirement_within_its_range() -> None:
     assert [name for name in pinned if name.startswith(("nvidia", "cuda", "triton"))] == []
 
 
+def test_lowest_versions_are_the_bounds_of_what_is_required() -> None:
+    lines = [Requirement(line) for line in (ROOT / "lowest.txt").read_text().splitlines() if not line.startswith("#")]
+    lowest = {line.name: str(line.specifier).removeprefix("==") for line in lines if str(line.specifier)[:2] == "=="}
+    required = {each.name: each.specifier for each in map(Requirement, PROJECT["dependencies"])}
+    bounds = {
+        name: next(str(each.version) for each in specifier if each.operator == ">=")
+        for name, specifier in required.items()
+        if specifier and name not in ("torch", "torchvision")
+    }
+    assert lowest == bounds
+
+
 def executable(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n")

@@ -17,6 +17,7 @@ from runmanager.records.grid import flatten, plain_settings
 from runmanager.records.process import usable_cores
 from runmanager.records.run import Environment, RunRecord
 from runmanager.records.signature import signature
+from runmanager.records.spoken import whole_command
 from runmanager.tracking.processor import cpu_model
 from runmanager.tracking.provenance import commit_of, library_versions
 
@@ -62,10 +63,7 @@ def reproduce(record: RunRecord, *, seeds: Sequence[Any] = ()) -> Reproduction:
         said = (
             "It was made by a loop of its own, so the command is the one that was given; its settings are the loop's."
         )
-        given = record.environment.command
-        # Python leaves itself out of what a script is told of its command.
-        program = ("python",) if given and given[0].endswith(".py") else ()
-        return Reproduction((*program, *given), False, (said,))
+        return Reproduction(whole_command(record.environment.command), False, (said,))
     if record.session is not None:
         said = "It took turns with other runs (measure=paired), so the command is that of all of them."
         return Reproduction(record.environment.command, False, (said,))

@@ -12,13 +12,14 @@ from rich.text import Text
 
 from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.paths import SweepPaths
+from runmanager.records.printable import printable
 
 __all__ = ["command_name", "show_duel", "show_results"]
 
 
 def show_results(sweep: SweepPaths, console: Console, *, observer: HeartbeatObserver | None = None) -> None:
     """Print the results, the comparison if there is one, and the answers; `observer` may have seen runs vanish."""
-    from runmanager.results.comparison import compare
+    from runmanager.results.comparison import compare_with_stand_in
     from runmanager.results.reading import read_results
     from runmanager.results.seeds import collapse_seeds
     from runmanager.results.sentences import answers
@@ -26,7 +27,7 @@ def show_results(sweep: SweepPaths, console: Console, *, observer: HeartbeatObse
     from runmanager.results.terminal import comparison_table, results_table
 
     contents, plan = read_results(sweep, observer=observer)
-    results, comparison = result_rows(contents, plan), compare(contents, plan)
+    results, comparison = result_rows(contents, plan), compare_with_stand_in(contents, plan)
     console.print()
     console.print(results_table(collapse_seeds(results), width=console.width))
     if comparison.rows:
@@ -59,7 +60,7 @@ def show_duel(sweep: SweepPaths, console: Console) -> None:
 def _print_lines(console: Console, lines: Sequence[str]) -> None:
     for line in lines:
         # A terminal wraps at words; a log keeps a line a line.
-        console.print(Text(line), soft_wrap=not console.is_terminal)
+        console.print(Text(printable(line)), soft_wrap=not console.is_terminal)
 
 
 def command_name() -> str:

@@ -1,7 +1,7 @@
 """`python -m runmanager.app.tied PID WORDS`: the application for a program that wants it to end with itself.
 
-A notebook's kernel that is restarted, or dies, would else leave a driver behind that nobody can reach. The runs end as
-by SIGTERM: each finishes its epoch, and the same command goes on with them.
+A notebook's kernel that is restarted, or dies, would else leave a driver behind that nobody can reach. Its runs end at
+once, as by Ctrl-C twice; the tables are written, and the same command goes on from the checkpoints.
 """
 
 import os
@@ -12,20 +12,22 @@ import time
 
 from runmanager.app.main import main
 
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 0.2
 
 
 def end_with(parent: int) -> None:
-    """Have this process told to end when its parent is no longer the process `parent`."""
+    """Have this process told to end at once when its parent is no longer the process `parent`."""
     threading.Thread(target=_wait_for_end_of, args=(parent,), daemon=True).start()
 
 
 def _wait_for_end_of(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_LOOK_SECONDS)
-    os.kill(os.getpid(), signal.SIGTERM)
+    for number in (signal.SIGINT, signal.SIGTERM):  # the first lets epochs end; two of one kind may count as one
+        os.kill(os.getpid(), number)
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a kernel may be deaf to it, and pass that on
     end_with(int(sys.argv[1]))
     sys.exit(main(sys.argv[2:]))

@@ -4,7 +4,6 @@ import contextlib
 import datetime
 import shlex
 import socket
-import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
@@ -27,11 +26,11 @@ from runmanager.records.paths import SweepPaths
 from runmanager.records.run import RunRecord
 from runmanager.records.states import Outcome, Status
 from runmanager.records.store import encode_record, read_record
+from runmanager.results.pace import Pace
 from runmanager.tracking.provenance import command_line
 
 __all__ = ["SweepWatcher", "command_name", "outcome_of_ending", "write_tables_alone"]
 
-_TABLES_SHARE = 0.05  # of the driver's time goes into tables while runs run, however many there are
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
 
 
@@ -68,7 +67,7 @@ class SweepWatcher(Listener):
         self._pids: dict[int, int] = {}
         self._went_well: dict[int, bool] = {}
         self.is_halted = False
-        self._tables_due = 0.0
+        self._pace = Pace()
         self.faults: list[str] = []
         self.error: BaseException | None = None
         shown = [*to_run, *self._elsewhere]
@@ -162,7 +161,7 @@ class SweepWatcher(Listener):
         self._display.ended(run.paths)
         if not is_recorded:
             self._display.say(f"  this time: {outcome.status} ({outcome.reason}): {outcome.message}")
-        if time.monotonic() >= self._tables_due:
+        if self._pace.is_due:
             self._write_tables_meanwhile()
 
     def follow_elsewhere(self) -> list[PlannedRun]:
@@ -215,10 +214,8 @@ class SweepWatcher(Listener):
     def _write_tables(self, *, report: bool) -> None:
         from runmanager.results.write import write_tables
 
-        began = time.monotonic()
-        write_tables(self._sweep, report=report)
-        ended = time.monotonic()
-        self._tables_due = ended + (ended - began) / _TABLES_SHARE
+        with self._pace.doing():
+            write_tables(self._sweep, report=report)
 
     def finish(self, *, interrupted: bool) -> int:
         """Show the tables, write them with the report, and return the command's exit status."""

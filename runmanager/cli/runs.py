@@ -85,12 +85,13 @@ def reproduce(run: RunName) -> None:
 def best(
     sweep: SweepName,
     metric: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="What is best: val_accuracy, time_to_accuracy=0.95, or what compare --metric takes.",
+            help="What is best: time_to_accuracy=0.95, or what compare --metric takes. Default: val_accuracy; where no "
+            "cell has one, accuracy, val_loss or loss.",
             autocompletion=metrics_like,
         ),
-    ] = "val_accuracy",
+    ] = None,
     where: Annotated[
         str | None,
         typer.Option(metavar="CONDITION", help="Among the runs for which it holds: 'device==cuda and lr<0.1'."),
@@ -102,7 +103,7 @@ def best(
     from runmanager.results.account import Section, as_text
     from runmanager.results.best import best_headline, best_sections, best_to_json, find_best
     from runmanager.results.reading import read_results
-    from runmanager.results.sorting import rank
+    from runmanager.results.sorting import in_order
     from runmanager.results.view import View
 
     view = View.read(where=where)
@@ -114,7 +115,7 @@ def best(
         raise UsageError(f"`--where` must hold for a run of {paths.name}, got none: {meant.notes[0]}")
     found = find_best(contents, plan, metric=metric, folders=folders)
     runs = [run.record for run, _ in found.winner.runs]
-    command = command_for(runs[0], seeds=sorted([run.config.get("seed") for run in runs], key=rank))
+    command = command_for(runs[0], seeds=in_order(run.config.get("seed") for run in runs))
     warn_of_damage([each.message for each in contents.damaged])
     if format_ is RunFormat.JSON:
         print_text(best_to_json(found, command=command.command))

@@ -169,7 +169,7 @@ def compare(
         str | None,
         typer.Option(
             help="The setting or group whose values are compared, several joined by +; any: each that varies. "
-            "Default: what the runs took turns for, else device.",
+            "Default: what the runs took turns for, else device, or what varies where no two devices can be compared.",
             autocompletion=axes_like,
         ),
     ] = None,
@@ -218,6 +218,8 @@ def compare(
     contents, plan = read_results(paths)
     options = comparison.CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift)
     matches = match_sides(contents, plan, options)
+    if format_ is not TableFormat.TEXT:
+        matches = matches.without_stand_in()
     pairs = comparison.compare_matches(contents, matches, options)
     explained = [
         *why(matches),

@@ -118,7 +118,8 @@ def tensorboard_check() -> Check:
             importlib.import_module("tensorboard.main")
         version = importlib.metadata.version("tensorboard")
     except Exception as error:
-        return Check("tensorboard", Level.ERROR, f"cannot be imported: {_first_line(error)}", "pip install tensorboard")
+        finding = f"cannot be imported: {_first_line(error)}"
+        return Check("tensorboard", Level.ERROR, finding, "pip install --upgrade tensorboard")
     return Check("tensorboard", Level.OK, version)
 
 

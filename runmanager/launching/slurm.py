@@ -32,7 +32,7 @@ from runmanager.launching.slurm_following import Submitted, follow, outcome_of_j
 from runmanager.launching.slurm_job import SlurmRequest
 from runmanager.launching.slurm_options import SlurmOptions
 from runmanager.launching.slurm_queue import SlurmQueue
-from runmanager.launching.slurm_submission import submit
+from runmanager.launching.slurm_submission import need_submitit, submit
 from runmanager.records.paths import SweepPaths
 
 __all__ = ["SlurmLauncher", "register_slurm"]
@@ -61,6 +61,7 @@ class SlurmLauncher(ProcessLauncher):
 
     def __init__(self, **settings: Any) -> None:
         self.options = SlurmOptions.checked(**settings)
+        need_submitit()  # now: nothing has been written yet
         self.listener = Listener()
         self.runs: Sequence[PlannedRun] | None = None
         self.when_ended: str | None = None

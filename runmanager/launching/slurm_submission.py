@@ -1,6 +1,7 @@
 """Handing cells to Slurm: one array of jobs, by way of submitit, which writes the script and ships the task."""
 
 import contextlib
+import importlib.util
 import io
 import os
 import re
@@ -9,14 +10,22 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from runmanager.errors import RunManagerError
+from runmanager.errors import RunManagerError, UsageError
 from runmanager.launching.slurm_job import SlurmRequest, run_slurm_job
 from runmanager.launching.slurm_options import SlurmOptions
 
-__all__ = ["submit"]
+__all__ = ["need_submitit", "submit"]
 
 # What submitit writes before it asks sbatch, and renames when a job has a number.
 _UNNUMBERED = re.compile(r"[0-9a-f]{32}\.pkl|\.submission_file_[0-9a-f]{32}\.sh")
+
+
+def need_submitit() -> None:
+    """Raises `UsageError`, with the way to install it, where submitit is missing."""
+    if importlib.util.find_spec("submitit") is None:
+        raise UsageError(
+            "`hydra/launcher=slurm` must find the package submitit, got none; pip install 'torch-runmanager[slurm]'."
+        )
 
 
 def submit(requests: Sequence[SlurmRequest], options: SlurmOptions, *, after: str | None) -> list[str]:

@@ -19,6 +19,9 @@ PHASES = ("data", "transfer", "compute", "eval", "tracking")
 """The parts of an epoch's wall time, in the order of their columns (`data_seconds`, …)."""
 
 
+_INFINITE = float("inf")
+
+
 class EpochRecord(msgspec.Struct, frozen=True, gc=False):
     """One epoch: metrics are means over its samples, accuracies fractions in [0, 1], times seconds.
 
@@ -44,10 +47,11 @@ class EpochRecord(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def samples_per_second(self) -> float | None:
-        """Throughput of the training part; None where there was none."""
-        if not self.samples or not self.epoch_seconds:
+        """Throughput of the training part; None where there was none, and where its clock cannot have been right."""
+        if self.samples <= 0 or self.epoch_seconds is None or self.epoch_seconds <= 0:
             return None
-        return self.samples / self.epoch_seconds
+        rate = self.samples / self.epoch_seconds
+        return rate if rate < _INFINITE else None
 
 
 class Environment(msgspec.Struct, frozen=True, gc=False):

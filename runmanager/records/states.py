@@ -4,7 +4,9 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["MAX_MESSAGE", "Outcome", "Reason", "Status"]
+from runmanager.records.lines import bounded
+
+__all__ = ["Outcome", "Reason", "Status"]
 
 
 class Status(StrEnum):
@@ -44,10 +46,6 @@ class Reason(StrEnum):
     DEVICE_UNAVAILABLE = "device_unavailable"
 
 
-MAX_MESSAGE = 1000
-"""Characters of an outcome's message, at most."""
-
-
 class Outcome(msgspec.Struct, frozen=True):
     """How a run ended: a value that explains itself.
 
@@ -60,6 +58,4 @@ class Outcome(msgspec.Struct, frozen=True):
     message: str = ""
 
     def __post_init__(self) -> None:
-        if len(self.message) > MAX_MESSAGE:
-            tail = f"… (cut: {len(self.message):,} characters)"
-            msgspec.structs.force_setattr(self, "message", self.message[: MAX_MESSAGE - len(tail)] + tail)
+        msgspec.structs.force_setattr(self, "message", bounded(self.message))

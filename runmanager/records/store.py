@@ -1,9 +1,8 @@
 """The run folder on disk: writing it as its one owner, reading it and whole sweeps as anybody."""
 
-import datetime
 import os
 import shutil
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -17,10 +16,11 @@ from runmanager.records.collecting import collector_at_rest
 from runmanager.records.files import LineAppender, content_of, replace_file, whole_lines
 from runmanager.records.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.paths import EPOCHS, RECORD, RunPaths, SweepPaths
-from runmanager.records.run import SCHEMA_VERSION, Attempt, EpochRecord, RunRecord
+from runmanager.records.run import SCHEMA_VERSION, EpochRecord, RunRecord
 from runmanager.records.sharing import PARTLY_DECODER, SharedParts
 from runmanager.records.states import Status
 from runmanager.records.turns import Turn, read_turns
+from runmanager.records.validity import refuse_name, refuse_times
 
 __all__ = [
     "Damage",
@@ -166,6 +166,7 @@ def read_record(paths: RunPaths, *, shared: SharedParts | None = None) -> RunRec
     `shared` is for those who read many.
     """
     path = f"{paths.root}/{RECORD}"
+    refuse_name(paths)
     if shared is None:
         record = decode_file(path, _RECORD_DECODER)
     else:
@@ -174,23 +175,8 @@ def read_record(paths: RunPaths, *, shared: SharedParts | None = None) -> RunRec
             record = shared.whole(partly)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise RecordError(f"{path} is damaged: {error}") from error
-    for time in (record.started_at, record.resumed_at, record.ended_at, *_times_of(record.earlier)):
-        if time is not None and not _is_time(time):
-            raise RecordError(f"{paths.record} is damaged: a time of day must be in ISO 8601, got {time!r}")
+    refuse_times(path, record)
     return record
-
-
-def _times_of(attempts: Sequence[Attempt]) -> Iterator[str]:
-    for attempt in attempts:
-        yield from (attempt.started_at, attempt.ended_at)
-
-
-def _is_time(text: str) -> bool:
-    try:
-        datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
 
 
 def read_epochs(paths: RunPaths) -> list[EpochRecord]:
@@ -205,7 +191,8 @@ def read_epochs(paths: RunPaths) -> list[EpochRecord]:
 class StoredRun:
     """A run as read: its record, states made true (see `RunRecord.observed`), its epochs and its turns in order.
 
-    `beat` is the last one of a run whose process has written no end.
+    `beat` is the last one of a run whose process has written no end. Where `is_damaged`, its epochs or its turns
+    cannot be read, and there are none of them here.
     """
 
     paths: RunPaths
@@ -213,10 +200,19 @@ class StoredRun:
     epochs: Sequence[EpochRecord] = ()
     beat: Beat | None = None
     turns: Sequence[Turn] = ()
+    is_damaged: bool = False
 
     @property
     def name(self) -> str:
         return self.record.name
+
+    @property
+    def folder(self) -> str:
+        return self.paths.name
+
+    @property
+    def status(self) -> str:
+        return self.record.status.value
 
     @property
     def signature(self) -> str:
@@ -224,6 +220,10 @@ class StoredRun:
 
     @property
     def settings(self) -> dict[str, Any]:
+        return self.record.settings
+
+    @property
+    def own_settings(self) -> dict[str, Any]:
         return self.record.settings
 
 
@@ -312,14 +312,16 @@ def read_tolerantly(
         return None
     epochs: Sequence[EpochRecord] = ()
     turns: Sequence[Turn] = ()
+    is_damaged = False
     if epochs_of(stored):
         try:
             epochs = read_epochs(run)
             turns = _turns_of(run, stored)
         except RecordError as error:
+            is_damaged = True
             damaged.append(Damage(run.root, str(error)))
     record = stored.observed() if observer is None else observer.observed(run, stored)
-    return StoredRun(run, record, epochs, _last_beat(run, stored), turns)
+    return StoredRun(run, record, epochs, _last_beat(run, stored), turns, is_damaged)
 
 
 def order_of_start(started_at: str | None, name: str) -> tuple[str, str]:
@@ -335,6 +337,13 @@ def run_names(paths: SweepPaths) -> list[str]:
     """The names of the folders under `runs/`, sorted; those that are just being claimed (`.new-…`) left out."""
     try:
         with os.scandir(paths.runs) as entries:
-            return sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
+            return sorted(entry.name for entry in entries if not entry.name.startswith(".") and _is_folder(entry))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False

@@ -9,7 +9,7 @@ from runmanager.errors import UsageError
 from runmanager.records.store import SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.cells import gather_cells
-from runmanager.results.columns import Table
+from runmanager.results.columns import Table, column_of
 from runmanager.results.formats import human_field, is_number
 from runmanager.results.pairing import frozen
 from runmanager.results.sorting import rank
@@ -69,7 +69,7 @@ class AskedTable:
 def _range_said(table: Table, column: str) -> str:
     """The values of a column in a few words; empty where there is no row."""
     a_row_each = {frozen(row[column]): row for row in table.rows}
-    ordered = sorted(a_row_each.values(), key=lambda row: (row[column] is None, rank(row[column])))
+    ordered = sorted(a_row_each.values(), key=lambda row: rank(row[column]))
     said = [human_field(table, row, column) for row in ordered]
     if len(said) <= _MAX_SAID:
         return " or ".join(said)
@@ -90,5 +90,10 @@ def ask(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, words: Se
 
 def ask_table(table: Table, words: Sequence[str], *, others: Sequence[str] = ()) -> AskedTable:
     """Any table, asked for its own columns; `others` are further names that it could have had."""
-    meant = {word: column for word in words for column in (f"{word}.name", word) if column in table.columns}
+    meant = {
+        word: column
+        for word in words
+        for column in (f"{word}.name", column_of(word), word)  # the last of them that there is
+        if column in table.columns
+    }
     return AskedTable(table, meant, list(dict.fromkeys([*table.columns, *others])))

@@ -1,7 +1,7 @@
 """The best cell of a sweep by a metric, over its seeds, and whether the next best one is truly behind it."""
 
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.account import Section
 from runmanager.results.cells import Cell, Cells, gather_cells
+from runmanager.results.columns import OUTCOMES
 from runmanager.results.contention import contention, exposure_of
 from runmanager.results.formats import human
 from runmanager.results.judging import DIFFERENT, NOT_MEASURED, judge
@@ -63,7 +64,8 @@ class Best:
 
     `verdict` and `reason` are those of a comparison of the two, winner as candidate: `not measured` where too few runs
     were made to tell. `num_ties` other cells have the winner's very mean, `num_left_out` have a finished run without a
-    value of the metric.
+    value of the metric. `instead_of` is the metric that it would be by if any finished run had it, where nobody asked
+    for one.
     """
 
     metric: Metric
@@ -74,6 +76,7 @@ class Best:
     num_cells: int
     num_ties: int
     num_left_out: int
+    instead_of: str | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -95,15 +98,20 @@ class Best:
         return "\n".join([headline[0].upper() + headline[1:], *self.sentences()])
 
     def sentences(self) -> list[str]:
-        """How sure it is that the winner is the best."""
+        """By what it is the best, where that is not what is usual, and how sure it is."""
+        said = []
+        if self.instead_of is not None:
+            said.append(
+                f"No cell has a {self.instead_of} in each of its finished runs, so this is by {self.metric.name}."
+            )
         if self.runner_up is None:
-            return ["It is the only cell with this metric: there is no other to be better than."]
+            return [*said, "It is the only cell with this metric: there is no other to be better than."]
         behind = _figure(self.runner_up, self.metric)
-        said = [f"Next is {self.runner_up.side.label} with {behind}."]
+        said.append(f"Next is {self.runner_up.side.label} with {behind}.")
         if self.verdict in DIFFERENT:
             said.append(f"The difference is outside the noise ({self.reason})." if self.reason else _OUTSIDE)
         elif self.verdict == NOT_MEASURED:
-            said.append(f"Whether that is truly behind is not known: {without_contention(self.reason or '')}.")
+            said.append(f"Whether it is truly behind is not known: {without_contention(self.reason or '')}.")
         else:
             said.append("That is within the noise: the two cannot be told apart.")
         if self.num_ties:
@@ -122,29 +130,35 @@ def find_best(
     sweep: SweepContents,
     plan: SweepRecord | None,
     *,
-    metric: str,
+    metric: str | None = None,
     folders: Collection[str] | None = None,
     options: CompareOptions | None = None,
 ) -> Best:
     """The cell that is best by the mean of `metric` over its seeds; `folders` names the runs that count (None: all).
 
+    Without a metric it is the first of `OUTCOMES` that a cell has; the answer says so where that is not the first.
     Only cells of which every finished run has the metric are in: those that never reach an accuracy have no time to it.
     Raises `UsageError` for an unknown metric, and where no finished run has it.
     """
-    asked = find_metric(metric)
     cells = gather_cells(sweep.runs, sweep.damaged, plan)
-    sides = _contenders(cells, asked, folders)
+
+    def sides_by(name: str) -> list[Contender]:
+        return _contenders(cells, find_metric(name), folders)
+
+    named = metric or next((name for name in OUTCOMES if _with_values(sides_by(name))), OUTCOMES[0])
+    asked, sides = find_metric(named), sides_by(named)
     contenders = _with_values(sides)
     if not contenders:
-        known = [name for name in PLAIN_METRICS if _with_values(_contenders(cells, find_metric(name), folders))]
-        raise UsageError(_why_none(metric, sides, known))
+        raise UsageError(_why_none(named, sides, [name for name in PLAIN_METRICS if _with_values(sides_by(name))]))
     sign = -1 if asked.more_is_better else 1
     winner, *others = sorted(contenders, key=lambda each: sign * float(each.spread))
     row: dict[str, Any] = {"verdict": NOT_MEASURED, "reason": None}
     if others:
         met = contention([exposure_of(run) for run in sweep.runs])
         shared_host = {run.paths.root: causes for run, causes in zip(sweep.runs, met, strict=True)}
-        row = judge(others[0].side, winner.side, shared_host, options or CompareOptions())
+        # By their places and not by their settings, which the reason would say again and again.
+        behind, ahead = replace(others[0].side, label="the next"), replace(winner.side, label="the best")
+        row = judge(behind, ahead, shared_host, options or CompareOptions())
     return Best(
         asked,
         winner,
@@ -154,6 +168,7 @@ def find_best(
         len(contenders),
         sum(float(each.spread) == float(winner.spread) for each in others),
         len([each for each in sides if each.side.finished]) - len(contenders),
+        OUTCOMES[0] if metric is None and named != OUTCOMES[0] else None,
     )
 
 

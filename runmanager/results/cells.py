@@ -83,8 +83,7 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
         waiting: list[tuple[PlannedCell, Mapping[str, Any]]] = [(cell, cell.settings) for cell in pending]
     else:
         known: dict[str, Mapping[str, Any]] = {name: {**shared, **cell.settings} for name, cell in planned.items()}
-        known |= {run.signature: run.settings for run in runs if run.signature not in known}
-        own = [known[run.signature] for run in runs]
+        own = [run.settings if run.signature not in planned else known[run.signature] for run in runs]
         waiting = [(cell, known[cell.signature]) for cell in pending]
         shared = {}
     cells = [CellWith(run.name, run.signature, settings, run) for run, settings in zip(runs, own, strict=True)]

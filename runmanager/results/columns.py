@@ -12,7 +12,9 @@ __all__ = [
     "EFFECTS",
     "MISSING",
     "NULLS",
+    "OUTCOMES",
     "PHASE_COLUMNS",
+    "STAND_IN",
     "Table",
     "column_of",
     "effect_of",
@@ -26,6 +28,9 @@ MISSING = "N/A"
 
 NULLS = "nulls"
 """The key under which a row names its settings that are set to nothing; others without a value it does not have."""
+
+STAND_IN = "stand_in"
+"""The key under which a row of a comparison says whether its axis stands in for one that gives no answer."""
 
 BASE_SETTINGS = ("lr", "batch_size", "num_workers", "device")
 """The tutorials' four axes: columns of every results table, whether they vary or not."""
@@ -46,11 +51,16 @@ COMPARISON_COLUMNS = (
     *("axis", "baseline", "candidate", "baseline_samples_per_second", "candidate_samples_per_second", "speedup"),
     *("ci_low", "ci_high", "verdict", "reason", "baseline_epochs", "candidate_epochs"),
 )
+OUTCOMES = ("val_accuracy", "accuracy", "val_loss", "loss")
+"""What the best is best by where nobody says: the first of these that was measured."""
+
 EFFECTS = ("speedup", "ratio", "difference")
 """What holds two sides against each other: which of these depends on the metric."""
 
 _MEASURED = {*RUN_COLUMNS, *RESULT_COLUMNS}
-_TAKEN = {*RUN_COLUMNS, *RESULT_COLUMNS, *EPOCH_COLUMNS, *COMPARISON_COLUMNS, *EFFECTS}
+_OF_OTHER_METRICS = ("metric", *(f"{side}_{what}" for side in ("baseline", "candidate") for what in ("value", "runs")))
+_BESIDE = (NULLS, "seeds", "note")  # what rows have for people, or for the making of other tables
+_TAKEN = {*RUN_COLUMNS, *RESULT_COLUMNS, *EPOCH_COLUMNS, *COMPARISON_COLUMNS, *EFFECTS, *_OF_OTHER_METRICS, *_BESIDE}
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,8 @@ class Table:
     `settings` are the columns that hold settings. `shown` are the columns that people are shown, most important
     first where room is short; files for programs hold them all. Those that are empty in every row are left out, unless
     `shows_empty`. `foreign` are columns of numbers that another program measured and named. `notes` are readable lines
-    about what the rows cannot say of themselves; `legend` says how to read them.
+    about what the rows cannot say of themselves; `legend` says how to read them. `num_unread` counts the runs that have
+    no row, as nobody can read their records.
     """
 
     columns: list[str]
@@ -71,6 +82,7 @@ class Table:
     notes: tuple[str, ...] = ()
     legend: str = ""
     shows_empty: bool = False
+    num_unread: int = 0
 
 
 def column_of(setting: str) -> str:

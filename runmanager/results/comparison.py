@@ -1,20 +1,21 @@
 """The comparison: one row a matched pair, with its effect, its interval, a verdict, and what stands against it."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from runmanager.records.store import SweepContents
 from runmanager.records.sweep import SweepRecord
-from runmanager.results.columns import MISSING, NULLS, Table, column_of
+from runmanager.results.columns import MISSING, NULLS, STAND_IN, Table, column_of
 from runmanager.results.contention import contention, exposure_of
 from runmanager.results.judging import Causes, judge
 from runmanager.results.matching import Match, Matches, match_sides
-from runmanager.results.metrics import THROUGHPUT, Metric
+from runmanager.results.metrics import THROUGHPUT
 from runmanager.results.options import CompareOptions
-from runmanager.results.pairing import varying_axes
+from runmanager.results.pairing import Axis, varying_axes
 from runmanager.results.table import damage_notes
 
-__all__ = ["CompareOptions", "compare", "compare_matches", "with_numbered_reasons"]
+__all__ = ["CompareOptions", "compare", "compare_matches", "compare_with_stand_in", "with_numbered_reasons"]
 
 
 def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None) -> Table:
@@ -23,21 +24,30 @@ def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOpti
     Speedup is candidate throughput / baseline throughput. Runs that differ in the seed alone are one side. A pair
     that cannot be compared is a row too: `not measured`, with its reason. By another metric than the throughput the
     columns are `Metric.columns`; along `any` axis the rows of one axis follow those of another, and a row has no value
-    for the setting that it compares.
+    for the setting that it compares. What nobody asked for stands in what people read, not in files: there are no rows
+    of an axis that stands in for another.
 
     Raises `UsageError` for an axis, a baseline or a metric that the sweep does not have, and for options that cannot
     be.
     """
     options = options or CompareOptions()
+    return compare_matches(sweep, match_sides(sweep, plan, options).without_stand_in(), options)
+
+
+def compare_with_stand_in(
+    sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None
+) -> Table:
+    """The rows that people read: those of `compare`, and of an axis that stands in where they give no answer."""
+    options = options or CompareOptions()
     return compare_matches(sweep, match_sides(sweep, plan, options), options)
 
 
 def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOptions) -> Table:
-    """The same rows of pairs that are matched already."""
+    """The same rows of pairs that are matched already; those of a stand-in are so under the key `STAND_IN`."""
     causes = contention([exposure_of(run) for run in sweep.runs])
     shared_host = {run.paths.root: of_run for run, of_run in zip(sweep.runs, causes, strict=True)}
     settings = {name: column_of(name) for name in matches.names}
-    rows = [_row(match, settings, matches.metric, shared_host, options) for match in matches.pairs]
+    rows = [_row(match, settings, matches, shared_host, options) for match in matches.pairs]
     varying = [column for name, column in settings.items() if name in matches.cells.varying]
     return Table(
         columns=[*settings.values(), *matches.metric.columns],
@@ -45,7 +55,7 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
         settings=tuple(settings.values()),
         shown=(*varying, *_shown(matches)),
         notes=(*_nothing_to_compare(matches), *damage_notes(sweep.damaged)),
-        legend=_legend(matches),
+        legend=" ".join([*_standing_in(matches), _legend(matches)]),
     )
 
 
@@ -67,12 +77,14 @@ def with_numbered_reasons(table: Table) -> Table:
 
 
 def _row(
-    match: Match, settings: dict[str, str], metric: Metric, shared_host: Causes, options: CompareOptions
+    match: Match, settings: dict[str, str], matches: Matches, shared_host: Causes, options: CompareOptions
 ) -> dict[str, Any]:
+    metric = matches.metric
     row = {column: match.settings.get(name) for name, column in settings.items()}
     row[NULLS] = tuple(settings[name] for name, value in match.settings.items() if value is None)
     row |= dict.fromkeys(metric.columns)
     row |= {"axis": match.axis.name, "baseline": match.values[0], "candidate": match.values[1]}
+    row[STAND_IN] = matches.is_stand_in(match)
     if metric != THROUGHPUT:
         row["metric"] = metric.name
     return row | judge(*match.sides, shared_host, options)
@@ -81,7 +93,7 @@ def _row(
 def _shown(matches: Matches) -> tuple[str, ...]:
     """The columns for people: the answer first, then what it rests on."""
     metric = matches.metric
-    axis = ("axis",) if len(matches.axes) > 1 else ()
+    axis = ("axis",) if len(matches.axes) > 1 or matches.instead_of is not None else ()  # it has to be told
     named = () if metric == THROUGHPUT else ("metric",)
     answer = ("candidate", "baseline", *named, metric.effect, "ci_low", "ci_high", "verdict")
     return (*axis, *answer, *metric.value_columns, "reason")
@@ -111,12 +123,34 @@ def _legend(matches: Matches) -> str:
     return f"The {metric.effect} is candidate {sign} baseline, {of} For {metric.name}, {better} is better."
 
 
+def _standing_in(matches: Matches) -> list[str]:
+    """Which axis is compared where no two devices can be, and how others are."""
+    if matches.instead_of is None:
+        return []
+    compared = matches.axes[-1]
+    name = f"{compared.name.removesuffix('.name')}, along which the medians differ most"
+    if len(matches.axes) > 1:
+        said = f"No two devices can be compared, so {name}, is compared as well"
+    else:
+        said = f"As {_only_value(matches.instead_of)}, what is compared is {name}"
+    told = (compared.name, matches.instead_of.name)
+    others = _options([axis for axis in varying_axes(matches.cells) if axis.name not in told])
+    return [f"{said}{f'; what else varies is compared with {others}' if others else ''}."]
+
+
 def _nothing_to_compare(matches: Matches) -> list[str]:
     if matches.pairs:
         return []
     if not matches.axes:
         return ["Nothing to compare: no setting but the seed varies."]
-    axis = matches.axes[0]
-    values = f"every run has {axis.name}={axis.values[0]}" if axis.values else "there are no runs"
-    others = " or ".join(f"`--axis {other.name}`" for other in varying_axes(matches.cells) if other.values)
-    return [f"Nothing to compare: {values}{f'; what varies is compared with {others}' if others else ''}."]
+    others = _options(varying_axes(matches.cells))
+    varies = f"; what varies is compared with {others}" if others else ""
+    return [f"Nothing to compare: {_only_value(matches.axes[0])}{varies}."]
+
+
+def _only_value(axis: Axis) -> str:
+    return f"every run has {axis.name}={axis.values[0]}" if axis.values else "there are no runs"
+
+
+def _options(axes: Sequence[Axis]) -> str:
+    return " or ".join(f"`--axis {axis.name}`" for axis in axes if axis.values)

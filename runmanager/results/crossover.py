@@ -10,6 +10,7 @@ from runmanager.errors import UsageError
 from runmanager.records.spoken import spoken
 from runmanager.results.columns import setting_name
 from runmanager.results.crossing import CurvePoint, find_crossing
+from runmanager.results.figures.words import number
 from runmanager.results.judging import obstacles, tolerance_of
 from runmanager.results.matching import Match, Matches
 from runmanager.results.options import CompareOptions
@@ -89,8 +90,10 @@ def _groups(matches: Matches, along: str, options: CompareOptions) -> list[list[
 def crossovers_worth_saying(matches: Matches, options: CompareOptions) -> list[Crossover]:
     """Without being asked: what there is along the number of parameters, and crossings along any other numeric axis.
 
-    Along each, the first `_MOST_UNASKED` choices of the other settings are looked at.
+    Along each, the first `_MOST_UNASKED` choices of the other settings are looked at. Of an axis that stands in for
+    another nothing is said: nobody asked who is ahead.
     """
+    matches = matches.without_stand_in()
     if matches.metric.effect == "difference":
         return []
     axes = _numeric_axes(matches)
@@ -105,6 +108,7 @@ def crossovers_worth_saying(matches: Matches, options: CompareOptions) -> list[C
 
 def unlooked_lines(matches: Matches, options: CompareOptions) -> list[str]:
     """What `crossovers_worth_saying` did not look at, a sentence an axis: no crossing told is not none there."""
+    matches = matches.without_stand_in()
     if matches.metric.effect == "difference":
         return []
     counts = {axis: len(_groups(matches, axis, options)) for axis in _numeric_axes(matches)}
@@ -122,7 +126,7 @@ def _numeric_axes(matches: Matches) -> list[str]:
 
 def crossing_answers(matches: Matches, along: str, options: CompareOptions) -> list[str]:
     """The sentences for an axis that was asked for, which never say nothing. Raises as `crossovers` does."""
-    found = crossovers(matches, along, options)
+    found = crossovers(matches.without_stand_in(), along, options)
     if not found:
         return [f"No crossover along {along}: no two sides were both measured at two of its values."]
     return crossover_lines(found)
@@ -192,7 +196,7 @@ def _crossover(
     first = group[0][1]
     baseline, candidate = (side.label for side in first.sides)
     curves = tuple(tuple(_typical(matches, at) for matches in by_x.values()) for at in (0, 1))
-    shown = {name: value for name in varying if (value := first.settings.get(name)) is not None}
+    shown = {name: first.settings[name] for name in varying if name in first.settings}
     return Crossover(
         along=along,
         metric=metric,
@@ -228,28 +232,22 @@ def _point(x: float, matches: Sequence[Match], options: CompareOptions) -> Curve
 def _line(found: Crossover) -> str:
     where = ", ".join(f"{setting_name(name)}={spoken(value)}" for name, value in found.settings.items())
     at = f" ({where})" if where else ""
-    first, last = _number(found.xs[0]), _number(found.xs[-1])
+    first, last = number(found.xs[0]), number(found.xs[-1])
     interval = f"[{_end(found.low, found)}, {_end(found.high, found)}]"
     measured = f"the measured range of {found.along}, {first} to {last}"
     if found.is_too_close:
         return f"{found.labels[1]} and {found.labels[0]}{at} are too close to tell which is ahead within {measured}."
     if found.at is not None:
-        said = f"{found.leader} overtakes {found.follower}{at} at {found.along} = {_number(found.at)} {interval}"
+        said = f"{found.leader} overtakes {found.follower}{at} at {found.along} = {number(found.at)} {interval}"
         return f"{said}, measured from {first} to {last}."
     line = f"No crossover of {found.labels[1]} and {found.labels[0]}{at} within {measured}: {found.leader} is ahead"
     if math.isinf(found.low) and math.isinf(found.high):
         return f"{line} throughout."
-    near = f"below {_number(found.high)}" if math.isinf(found.low) else f"above {_number(found.low)}"
+    near = f"below {number(found.high)}" if math.isinf(found.low) else f"above {number(found.low)}"
     return f"{line}, though {near} the two are too close to tell."
 
 
 def _end(value: float, found: Crossover) -> str:
     if math.isinf(value):
-        return f"below {_number(found.xs[0])}" if value < 0 else f"above {_number(found.xs[-1])}"
-    return _number(value)
-
-
-def _number(value: float) -> str:
-    """Three digits: an interval of a crossover is wider than that."""
-    rounded = float(f"{value:.3g}")
-    return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}"
+        return f"below {number(found.xs[0])}" if value < 0 else f"above {number(found.xs[-1])}"
+    return number(value)

@@ -47,7 +47,9 @@ def mark_of_run(run: StoredRun) -> str:
     record = run.record
     # Its times tell a run from one that was begun anew in a folder of the same name, whose numbers are other ones.
     lived = f"{record.started_at} {record.resumed_at} {record.ended_at}"
-    return f"{record.signature} attempt={record.attempt} status={record.status.value} epochs={len(run.epochs)} {lived}"
+    said = f" deviations={len(record.deviations)}" if record.deviations else ""
+    state = f"attempt={record.attempt} status={record.status.value} epochs={len(run.epochs)}"
+    return f"{record.signature} {state}{said} {lived}"
 
 
 def metrics_of(epoch: EpochRecord) -> dict[str, float]:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 
 from runmanager.records.printable import printable
 from runmanager.records.spoken import spoken
-from runmanager.results.columns import EFFECTS, MISSING, PHASE_COLUMNS, Table, effect_of
+from runmanager.results.columns import EFFECTS, MISSING, NULLS, PHASE_COLUMNS, Table, effect_of
 from runmanager.results.seeds import Spread
 from runmanager.results.statistics import median
 
@@ -22,6 +23,7 @@ __all__ = [
     "human_columns",
     "human_effect",
     "human_field",
+    "in_markdown",
     "is_number",
     "json_pieces",
     "to_csv",
@@ -78,19 +80,25 @@ def to_markdown(table: Table) -> str:
     """The columns for people, rounded, as a Markdown table with its legend and notes below."""
     columns = human_columns(table)
     lines = [
-        _markdown_line(columns),
+        _markdown_line([in_markdown(name) for name in columns]),
         _markdown_line(["---:" if is_number(table, name) else "---" for name in columns]),
     ]
-    lines += [_markdown_line([_escaped(human_field(table, row, name)) for name in columns]) for row in table.rows]
-    return "\n".join([*lines, "", *(f"{_escaped(note)}\n" for note in (table.legend, *table.notes))])
+    lines += [_markdown_line([in_markdown(human_field(table, row, name)) for name in columns]) for row in table.rows]
+    return "\n".join([*lines, "", *(f"{in_markdown(note)}\n" for note in (table.legend, *table.notes))])
 
 
 def _markdown_line(fields: Sequence[str]) -> str:
     return f"| {' | '.join(fields)} |"
 
 
-def _escaped(text: str) -> str:
-    return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").split())
+def in_markdown(text: str) -> str:
+    """A line of text that Markdown shows as it is, in a table or outside; but `code` stays that."""
+    line = " ".join(text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").split())
+    return "".join(part if part.startswith("`") else _EMPHASIS.sub(r"\\\g<0>", part) for part in _CODE.split(line))
+
+
+_CODE = re.compile("(`[^`]*`)")
+_EMPHASIS = re.compile(r"\*|(?<!\w)_|_(?!\w)")  # an underscore within a word is no more than itself
 
 
 def human_columns(table: Table) -> list[str]:
@@ -105,7 +113,7 @@ def human_columns(table: Table) -> list[str]:
 
 
 def human(value: Any, column: str = "") -> str:
-    """A value for people: four significant digits, accuracies with four decimals, bytes as MiB.
+    """A value for people: four significant digits, accuracies with four decimals, bytes as MiB; never a row of digits.
 
     None is what was not measured; a setting without a value is `spoken`.
     """
@@ -118,13 +126,13 @@ def human(value: Any, column: str = "") -> str:
     if isinstance(value, Median):
         return _median(value)
     if column.endswith(_BYTES):
-        return f"{value / 2**20:,.1f} MiB"
+        return f"{_decimals(value / 2**20, 1)} MiB"
     if column in _RATES:
         return with_prefix(value).strip()
     if column.endswith(_SHARE):
         return f"{value * 100:.3g}%" if value < 1 else f"{value:,.0%}"
     if isinstance(value, float) and column in _ACCURACIES:
-        return f"{value:.4f}"
+        return _decimals(value, 4)
     if isinstance(value, float) and (column in _MEASURED or column.startswith("time_to_accuracy")):
         return _four_digits(value)
     return printable(spoken(value))
@@ -152,11 +160,16 @@ def _median(value: Median) -> str:
 
 
 def human_field(table: Table, row: Mapping[str, Any], column: str) -> str:
-    """What stands in a row of a table, for people; of a foreign column nothing is known but that it was measured."""
+    """What stands in a row of a table, for people; of a foreign column nothing is known but that it was measured.
+
+    Nothing of a setting that the row does not have, which is no `null`.
+    """
     value = row[column]
     if column in table.foreign and isinstance(value, float):
         return _four_digits(value)
-    return spoken(value) if value is None and column in table.settings else human(value, column)
+    if value is None and column in table.settings:
+        return spoken(None) if column in row.get(NULLS, (column,)) else ""
+    return human(value, column)
 
 
 def with_prefix(value: float) -> str:
@@ -176,8 +189,8 @@ def _spread(value: Spread, column: str) -> str:
         return mean
     if column.endswith(_BYTES) or column in _ACCURACIES:
         return f"{mean} ± {human(value.deviation, column)}"
-    decimals = len(mean.partition(".")[2])
-    return f"{mean} ± {value.deviation:,.{decimals}f}"
+    decimals = len(mean.partition("e")[0].partition(".")[2])
+    return f"{mean} ± {_decimals(value.deviation, decimals)}"
 
 
 def human_effect(row: Mapping[str, Any], column: str) -> str:
@@ -194,6 +207,10 @@ _MEASURED = frozenset(
 
 
 _UNREADABLE = 1e12  # from here on nobody counts the digits, as of a loss that is about to be infinite
+
+
+def _decimals(value: float, decimals: int) -> str:
+    return f"{value:,.{decimals}f}" if abs(value) < _UNREADABLE else f"{value:.4g}"
 
 
 def _four_digits(value: float) -> str:

@@ -33,6 +33,7 @@ Causes = Mapping[Path, tuple[str, ...] | None]
 """What each run had to share its host with, by its folder."""
 
 _IN_TURNS = (0.25, 0.75)
+_LARGEST = 1e100  # the squares of larger ones are soon infinite
 
 
 def verdict(interval: Interval, *, tolerance: float) -> str:
@@ -121,7 +122,7 @@ def obstacles(sides: Sequence[Side], options: CompareOptions) -> list[str]:
     if unfinished := _unfinished(sides):
         return unfinished
     metric, counts = sides[0].metric, _counts(sides)
-    against = differences(sides, must_agree)
+    against = [*_senseless(sides), *differences(sides, must_agree)]
     if metric == MEMORY:
         against += differences(sides, memory_kind)
     if metric == RUN_TIME and any(side.paired for side in sides):
@@ -136,6 +137,17 @@ def obstacles(sides: Sequence[Side], options: CompareOptions) -> list[str]:
     elif min(counts) < options.min_seeds:
         against.append(f"too few runs: {said}, {options.min_seeds} needed; add seeds, as in seed=1,2,3")
     return against
+
+
+def _senseless(sides: Sequence[Side]) -> list[str]:
+    """Values that no run can have measured, or that reckoning with would leave what a float can hold."""
+    least = -_LARGEST if sides[0].metric.effect == "difference" else 1 / _LARGEST
+    found = {
+        side.label: value for side in sides for run in side.values for value in run if not least < value < _LARGEST
+    }
+    return [
+        f"{label}: {sides[0].metric.name} of {value:g} is no value to reckon with" for label, value in found.items()
+    ]
 
 
 def tolerance_of(sides: Sequence[Side], options: CompareOptions) -> tuple[float, list[str]]:
@@ -197,7 +209,27 @@ def _remarks(sides: Sequence[Side]) -> list[str]:
         for side in sides
         for difference in differences([side], lambda environment: {"device": environment.device_name})
     ]
-    return [*_deviations(sides), *differences(sides, should_agree), *devices, *uncommitted, *partial]
+    named = [*differences(sides, should_agree), *devices]
+    return [*_deviations(sides), *_unlike_products(sides), *named, *uncommitted, *partial]
+
+
+def _unlike_products(sides: Sequence[Side]) -> list[str]:
+    """What the products of each side were computed in, where all asked for the same and not all got it.
+
+    PyTorch's own default on GPUs rounds those of convolutions to TF32: in somebody's own loop, and in built-in runs of
+    versions that left it so.
+    """
+    runs = [run for side in sides for run in side.finished]
+    if len({run.record.config.get("precision", "fp32") for run in runs}) > 1:
+        return []
+    found = {
+        side.label: sorted({kind for run in side.finished if (kind := run.record.measurements.precision)})
+        for side in sides
+    }
+    if len({kind for kinds in found.values() for kind in kinds}) < 2:
+        return []
+    said = ", ".join(f"{' and '.join(kinds)} ({label})" for label, kinds in found.items() if kinds)
+    return [f"precision of products differs: {said}"]
 
 
 def _deviations(sides: Sequence[Side]) -> list[str]:

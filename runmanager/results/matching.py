@@ -1,21 +1,29 @@
 """The matched pairs of a sweep: along each asked axis, a candidate's runs beside the baseline's, all else equal."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.spoken import spoken
-from runmanager.records.store import SweepContents
+from runmanager.records.states import Status
+from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.cells import Cell, Cells, gather_cells
+from runmanager.results.judging import obstacles
 from runmanager.results.metrics import Metric, find_metric
 from runmanager.results.options import ANY_AXIS, CompareOptions
 from runmanager.results.pairing import JOINT, SEED, Axis, find_axis, pair_cells, usual_baseline, varying_axes
-from runmanager.results.sides import Side, label_of
+from runmanager.results.sides import Side, label_of, typical
+from runmanager.results.statistics import median
 
 __all__ = ["Match", "Matches", "match_sides"]
+
+_DEVICE = "device"
+_MOST_UNASKED = 200  # pairs along an axis that nobody asked for: nobody reads more, and each costs milliseconds
 
 
 @dataclass(frozen=True)
@@ -33,12 +41,17 @@ class Match:
 
 @dataclass(frozen=True)
 class Matches:
-    """All matched pairs of a sweep, axis after axis, in the order of its plan."""
+    """All matched pairs of a sweep, axis after axis, in the order of its plan.
+
+    Where `instead_of` is an axis, it gives no answer, and the last of `axes` stands in for it; the others are it alone,
+    where it has pairs.
+    """
 
     cells: Cells
     metric: Metric
     axes: Sequence[Axis]
     pairs: Sequence[Match]
+    instead_of: Axis | None = None
 
     @property
     def names(self) -> list[str]:
@@ -46,9 +59,43 @@ class Matches:
         compared: frozenset[str] = self.axes[0].members if len(self.axes) == 1 else frozenset()
         return [name for name in self.cells.columns if name not in compared and name != SEED]
 
+    def is_stand_in(self, match: Match) -> bool:
+        """Whether a pair is one along the axis that stands in for another."""
+        return self.instead_of is not None and match.axis != self.instead_of
+
+    def without_stand_in(self) -> "Matches":
+        """Those of the axis that was meant, whether it gives an answer or not."""
+        if self.instead_of is None:
+            return self
+        pairs = [match for match in self.pairs if not self.is_stand_in(match)]
+        return dataclasses.replace(self, axes=[self.instead_of], pairs=pairs, instead_of=None)
+
+    @property
+    def runs(self) -> dict[str, list[StoredRun]]:
+        """The finished runs of each side by its label; of a stand-in those of each device, for it may have many sides.
+
+        In the order of the pairs.
+        """
+        found: dict[str, dict[Path, StoredRun]] = {}
+        for match in self.pairs:
+            for side in match.sides:
+                for run in side.finished:
+                    label = _device_of(match, run) if self.is_stand_in(match) else side.label
+                    found.setdefault(label, {})[run.paths.root] = run
+        return {label: list(runs.values()) for label, runs in found.items()}
+
+
+def _device_of(match: Match, run: StoredRun) -> str:
+    """The device that was asked for; where that was left open, the one that was taken."""
+    device = spoken(match.settings[_DEVICE])
+    return (device == "auto" and run.record.environment.device_name) or device
+
 
 def match_sides(sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions) -> Matches:
     """The pairs that `options` ask for.
+
+    Where they leave the axis open and no two devices can be compared, those along another axis are there as well: of
+    the axes that have an answer the one whose sides are usually furthest apart.
 
     Raises `UsageError` for options that cannot be, and for an axis, a baseline or a metric that the sweep lacks.
     """
@@ -56,16 +103,58 @@ def match_sides(sweep: SweepContents, plan: SweepRecord | None, options: Compare
         raise UsageError("\n".join(faults))
     metric = find_metric(options.metric)
     cells = _in_order_of_plan(gather_cells(sweep.runs, sweep.damaged, plan), plan)
-    asked = options.axis or _measured_axis(cells)
-    axes = varying_axes(cells) if asked == ANY_AXIS else [find_axis(cells, asked)]
+    if options.axis == ANY_AXIS:
+        axes = varying_axes(cells)
+    else:
+        axes = [find_axis(cells, options.axis or _measured_axis(cells) or _DEVICE)]
     pairs = [match for axis in axes for match in _along(cells, axis, metric, options.baseline)]
-    return Matches(cells, metric, axes, pairs)
+    matches = Matches(cells, metric, axes, pairs)
+    is_open = options.axis is None and options.baseline is None and _measured_axis(cells) is None
+    return _with_stand_in(matches, options) if is_open and not any(map(_may_answer, matches.pairs)) else matches
 
 
-def _measured_axis(cells: Cells) -> str:
-    """What the runs took turns for, where that is one axis; else `device`."""
-    named = {cells.value(cell, "measure.axis") for cell in cells.cells}
-    return str(named.pop() or "device") if len(named) == 1 else "device"
+def _measured_axis(cells: Cells) -> str | None:
+    """What the runs took turns for, where that is one axis."""
+    named = _axes_of_turns(cells, cells.cells)
+    return next(iter(named)) or None if len(named) == 1 else None
+
+
+def _axes_of_turns(cells: Cells, members: Sequence[Cell]) -> set[str | None]:
+    """The axes that cells name for their turns; what is no name, as somebody's own setting may be, names none."""
+    asked = (cells.value(cell, "measure.axis") for cell in members)
+    return {name if isinstance(name, str) else None for name in asked}
+
+
+def _may_answer(match: Match) -> bool:
+    """Whether both sides have a finished run, or one that may still finish."""
+    states = ({cell.stored and cell.stored.record.status for cell in side.cells} for side in match.sides)
+    return all(any(not state or not state.is_ended or state is Status.FINISHED for state in side) for side in states)
+
+
+def _with_stand_in(matches: Matches, options: CompareOptions) -> Matches:
+    """The matches with those of another axis that has an answer, where there is one."""
+    (asked,) = matches.axes
+    found: list[tuple[float, Axis, list[Match]]] = []
+    for axis in varying_axes(matches.cells):
+        if axis.name == asked.name:
+            continue
+        pairs = list(islice(_along(matches.cells, axis, matches.metric, None), _MOST_UNASKED + 1))
+        known = [match for match in pairs if not obstacles(match.sides, options)]
+        if known and len(pairs) <= _MOST_UNASKED:
+            # Two sides neither of which has a result say nothing that the asked axis has not said.
+            telling = [match for match in pairs if any(side.finished for side in match.sides)]
+            found.append((median([_effect(match) for match in known]) or 0.0, axis, telling))
+    if not found:
+        return matches
+    _, axis, pairs = max(found, key=lambda each: each[0])
+    axes = [*([asked] if matches.pairs else []), axis]
+    return dataclasses.replace(matches, axes=axes, pairs=[*matches.pairs, *pairs], instead_of=asked)
+
+
+def _effect(match: Match) -> float:
+    """How far the two sides are apart, whichever is ahead: only for telling which axis has more to say."""
+    low, high = sorted(value for side in match.sides if (value := typical(side.values)) is not None)
+    return high - low if match.sides[0].metric.effect == "difference" else high / low
 
 
 def _in_order_of_plan(cells: Cells, plan: SweepRecord | None) -> Cells:
@@ -77,9 +166,8 @@ def _in_order_of_plan(cells: Cells, plan: SweepRecord | None) -> Cells:
     return dataclasses.replace(cells, cells=ordered)
 
 
-def _along(cells: Cells, axis: Axis, metric: Metric, asked: Any) -> list[Match]:
+def _along(cells: Cells, axis: Axis, metric: Metric, asked: Any) -> Iterator[Match]:
     at = _baseline(axis, asked)
-    matches = []
     for pair in pair_cells(cells, axis, at):
         values = _said(axis.values[at]), _said(pair.candidate)
         members = pair.baseline_cells, pair.candidate_cells
@@ -93,8 +181,7 @@ def _along(cells: Cells, axis: Axis, metric: Metric, asked: Any) -> list[Match]:
             )
             for value, of_side in zip(values, members, strict=True)
         )
-        matches.append(Match(axis, pair.settings, values, (baseline, candidate)))
-    return matches
+        yield Match(axis, pair.settings, values, (baseline, candidate))
 
 
 def _baseline(axis: Axis, asked: Any) -> int:
@@ -115,7 +202,7 @@ def _are_paired(cells: Cells, members: Sequence[Cell]) -> bool:
 
 def _are_in_turns(cells: Cells, members: Sequence[Cell], axis: str) -> bool:
     """Whether they took turns with what differs from them in this axis, and not in another one."""
-    named = {cells.value(cell, "measure.axis") for cell in members}
+    named = _axes_of_turns(cells, members)
     compared = _settings_of(axis)
     return _are_paired(cells, members) and all(name is None or _settings_of(name) == compared for name in named)
 

@@ -5,10 +5,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runmanager.records.spoken import spoken
+from runmanager.records.spoken import in_backticks, spoken, typed
 from runmanager.records.states import Reason, Status
-from runmanager.results.columns import Table, setting_name
-from runmanager.results.judging import CONTENDED, TOO_FEW_EPOCHS
+from runmanager.results.columns import STAND_IN, Table, setting_name
+from runmanager.results.judging import TOO_FEW_EPOCHS
+from runmanager.results.options import CompareOptions
 from runmanager.results.pairing import SEED
 from runmanager.results.seeds import SEEDS, collapse_seeds
 from runmanager.results.sentences import best_row, finished_cells
@@ -17,6 +18,7 @@ __all__ = ["next_steps"]
 
 _BAD = (Status.FAILED, Status.KILLED, Status.CRASHED)
 _LEAST_SEEDS = 3
+_EPOCHS_ENOUGH = 7  # of those asked for: the first is warm-up, and another may be
 _LEAST_VALUES = 3  # of an axis: of two values the best is always at an end
 _BEST_BY = "val_accuracy"  # what `runmanager best` goes by where no other metric is named
 _NO_WAY_ON = ("num_workers", "eval_batch_size", SEED)  # these change the speed alone, or nothing for the better
@@ -46,7 +48,7 @@ def next_steps(
         *_at_the_edge(results),
     ]
     if sum(row["status"] == Status.FINISHED for row in results.rows) > 1:
-        steps += _to_compare(results, comparison, shlex.quote(sweep))
+        steps += _other_device(results, known)
         steps += _to_repeat(results, shlex.quote(sweep))
     return steps
 
@@ -56,25 +58,32 @@ def _unfinished(results: Table, sweep: str, command: Sequence[str], *, is_attend
     running, pending = counts[Status.RUNNING], counts[Status.PENDING]
     interrupted = sum(row["reason"] == Reason.INTERRUPTED for row in results.rows)  # by people: nothing to mend
     bad = sum(counts[each] for each in _BAD) - interrupted
-    steps = []
+    steps, again = [], in_backticks(typed(command))
     waiting = running + pending if running or is_attended else 0
     if waiting:
-        steps.append(f"Wait for {_runs(waiting)}: `runmanager watch {sweep}` follows them.")
+        steps.append(f"Wait for {_runs(waiting)}: {in_backticks(f'runmanager watch {sweep}')} follows them.")
     if bad and _resumes(command):
-        again = f"then give the same command again, which does only what is missing: `{shlex.join(command)}`"
-        steps.append(f"Mend what ended {_runs(bad)} early (`runmanager show RUN` has the log and the error), {again}")
+        missing = f"then give the same command again, which does only what is missing: {again}"
+        steps.append(f"Mend what ended {_runs(bad)} early (`runmanager show RUN` has the log and the error), {missing}")
     elif bad:
         steps.append(f"See what ended {_runs(bad)} early: `runmanager show RUN` has the log and the error.")
     left = interrupted + (0 if waiting else pending)
     if left and not _resumes(command):
         steps.append(f"{_runs(left)} did not come to an end, and nobody is at work; with a `name=…` one could go on.")
     elif left and not bad:
-        steps.append(f"Give the same command again for the {_runs(left)} that it lacks: `{shlex.join(command)}`")
-    if skipped := counts[Status.SKIPPED]:
-        devices = {str(row["device"]) for row in results.rows if row["status"] == Status.SKIPPED and row["device"]}
-        where = f"Give the same command on a machine that has {' and '.join(sorted(devices)) or 'the device'}"
-        steps.append(f"{where}: {_runs(skipped)} {'was' if skipped == 1 else 'were'} skipped for want of it.")
-    return steps
+        steps.append(f"Give the same command again for the {_runs(left)} that it lacks: {again}")
+    return [*steps, *_skipped(results, command)]
+
+
+def _skipped(results: Table, command: Sequence[str]) -> list[str]:
+    """Where the runs could be made that lacked their device."""
+    skipped = [row for row in results.rows if row["status"] == Status.SKIPPED]
+    if not skipped:
+        return []
+    devices = " and ".join(sorted({str(row["device"]) for row in skipped if row["device"]})) or "the device"
+    said = f"{_runs(len(skipped))} {'was' if len(skipped) == 1 else 'were'} skipped for want of {devices}"
+    there = "give the same command where there is one"
+    return [f"{said}: {there}{f', {in_backticks(typed(command))}' if command else '.'}"]
 
 
 def _runs(count: int) -> str:
@@ -89,32 +98,45 @@ def _resumes(command: Sequence[str]) -> bool:
 def _surer(results: Table, comparison: Table, known: Mapping[str, Any]) -> list[str]:
     """What would make the answers surer, of the settings that the runs have."""
     steps = []
-    reasons = [row["reason"] or "" for row in comparison.rows]
-    if any(reason.startswith(CONTENDED) for reason in reasons):
-        can_pair = "measure.name" in known and any(map(_has_both_sides, comparison.rows))
+    finished = [row for row in results.rows if row["status"] == Status.FINISHED]
+    if met := sum(bool(row["contended"]) for row in finished):
+        can_pair = "measure.name" in known and any(map(_could_pair, comparison.rows))
         turns = ", or with `measure=paired`, whose sides take turns" if can_pair else ""
-        steps.append(f"Measure again when the machine is quiet{turns}: other load was on it.")
-    if "epochs" in known and any(TOO_FEW_EPOCHS in reason for reason in reasons):
-        steps.append("Train for more epochs, as in `epochs=7`: those that count were too few to compare.")
-    finished = finished_cells(collapse_seeds(results))
-    if "seed" in known and len(finished) > 1 and max(row.get(SEEDS, 1) for row in finished) < _LEAST_SEEDS:
+        of = f"{met} of {len(finished)} runs" if len(finished) > 1 else "the run"
+        steps.append(f"Measure again when the machine is quiet{turns}: other load was on it during {of}.")
+    steps += _more_epochs(comparison, finished, known)
+    cells = finished_cells(collapse_seeds(results))
+    if "seed" in known and len(cells) > 1 and max(row.get(SEEDS, 1) for row in cells) < _LEAST_SEEDS:
         steps.append("Run several seeds, as in `seed=0,1,2,3,4`: of fewer nobody knows which differences are chance.")
     return steps
 
 
-def _has_both_sides(row: Mapping[str, Any]) -> bool:
-    """Whether runs of both sides gave a throughput: of a device that is not there none did."""
-    return None not in (row["baseline_samples_per_second"], row["candidate_samples_per_second"])
+def _more_epochs(comparison: Table, finished: Sequence[Mapping[str, Any]], known: Mapping[str, Any]) -> list[str]:
+    """So many that each pair has enough: as many more than were asked for as the worst pair lacks."""
+    planned = known.get("epochs")
+    counted = ("baseline_epochs", "candidate_epochs")
+    found = [row[name] for row in comparison.rows if TOO_FEW_EPOCHS in (row["reason"] or "") for name in counted]
+    if not found or not isinstance(planned, int) or all(row["reason"] == Reason.EARLY_STOPPED for row in finished):
+        return []  # what stops early does so however many are asked for
+    wanted = max(_EPOCHS_ENOUGH, planned + CompareOptions.min_epochs - min(found))
+    return [f"Train for more epochs, as in `epochs={wanted}`: those that count were too few to compare."]
 
 
-def _to_compare(results: Table, comparison: Table, sweep: str) -> list[str]:
-    """What can be compared where the devices cannot."""
-    finished = [row for row in results.rows if row["status"] == Status.FINISHED]
-    shown = [name for name in results.settings if name in results.shown and name != SEED]
-    varying = [setting_name(name) for name in shown if len({spoken(row[name]) for row in finished}) > 1]
-    if any(map(_has_both_sides, comparison.rows)) or not varying:
+def _could_pair(row: Mapping[str, Any]) -> bool:
+    """Whether runs of both sides gave a throughput, of which a device that is not there gives none."""
+    return not row[STAND_IN] and None not in (row["baseline_samples_per_second"], row["candidate_samples_per_second"])
+
+
+def _other_device(results: Table, known: Mapping[str, Any]) -> list[str]:
+    """What would tell whether a GPU is worth it, where the runs are of one device."""
+    devices = {row["device"] for row in results.rows}
+    if "measure.name" not in known or len(devices) != 1:
         return []
-    return [f"`runmanager compare {sweep} --axis {shlex.quote(varying[-1])}` compares what varies."]
+    device = spoken(devices.pop())
+    other = "cuda" if device in ("cpu", "auto") else device
+    names = {row["device_name"] for row in results.rows} - {None}
+    where = f"was made on {names.pop()}" if len(names) == 1 else f"has `device={device}`"
+    return [f"Whether a GPU is worth it is not known, as every run {where}: `device=cpu,{other}` compares both."]
 
 
 def _to_repeat(results: Table, sweep: str) -> list[str]:
@@ -123,7 +145,7 @@ def _to_repeat(results: Table, sweep: str) -> list[str]:
     if found is None:
         return []
     by = "" if found[0] == _BEST_BY else f" --metric {found[0]}"
-    return [f"`runmanager best {sweep}{by}` gives the command that makes the best cell again."]
+    return [f"{in_backticks(f'runmanager best {sweep}{by}')} gives the command that makes the best cell again."]
 
 
 def _at_the_edge(results: Table) -> list[str]:
@@ -140,9 +162,16 @@ def _at_the_edge(results: Table) -> list[str]:
             continue
         if best[name] in (min(values), max(values)) and all(row[name] == best[name] for row in as_good):
             end, beyond = ("largest", "larger") if best[name] == max(values) else ("smallest", "smaller")
+            if beyond == "smaller" and _is_least(best[name]):
+                continue
             said = f"Try a {beyond} `{setting_name(name)}`: the best {metric} is at the {end} tried"
             steps.append(f"{said}, {spoken(best[name])}.")
     return steps
+
+
+def _is_least(value: float) -> bool:
+    """Whether nothing smaller is any use: rates and shares end at 0, sizes and counts at 1."""
+    return value == 0 or (isinstance(value, int) and value == 1)
 
 
 def _is_number(value: Any) -> bool:

@@ -13,11 +13,12 @@ class CompareOptions:
     """How runs are compared.
 
     `axis` is the compared setting or group, several joined by `+`, or `any` for each one that varies (None: what paired
-    runs took turns for, else `device`); `baseline` its value to compare against
-    (None: `cpu` for `device`, else the first given). `metric` is what they are compared by, a name of `METRIC_NAMES`.
-    `drift` is the share by which runs alone drift: with fewer than `min_runs` runs a side, or where one side ran after
-    the other, a ratio must exceed it; `paired_drift` is the same where both sides were measured interleaved. Below
-    `min_epochs` measured epochs a side nothing is said, nor below `min_seeds` runs where a run has but one value.
+    runs took turns for, else `device`, for which another one stands in where no two devices can be compared);
+    `baseline` its value to compare against (None: `cpu` for `device`, else the first given). `metric` is what they are
+    compared by, a name of `METRIC_NAMES`. `drift` is the share by which runs alone drift: with fewer than `min_runs`
+    runs a side, or where one side ran after the other, a ratio must exceed it; `paired_drift` is the same where both
+    sides were measured interleaved. Below `min_epochs` measured epochs a side nothing is said, nor below `min_seeds`
+    runs where a run has but one value.
     """
 
     axis: str | None = None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["render_template", "to_html"]
 
 _PIECES = 1000  # of a page put together at a time: a table of many rows has far more of them than it is long
+_APART = re.compile("(?<!`)(`+)(?!`)(.+?)(?<!`)\\1(?!`)", re.DOTALL)  # as Markdown reads it
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -60,10 +61,16 @@ def _legible(value: Any) -> Any:
 
 
 def _said(text: str) -> str:
-    """A sentence, its commands and settings in backticks set as such."""
+    """A sentence, what stands in backticks set apart (see `in_backticks`), a command word by word to break there."""
     from markupsafe import Markup, escape
 
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(printable(text)))))
+    return Markup(_APART.sub(_code, str(escape(printable(text)))))
+
+
+def _code(found: re.Match[str]) -> str:
+    whole = found[2].removeprefix(" ").removesuffix(" ") if "`" in found[2] else found[2]
+    words = whole.split(" ")
+    return f"<code>{whole if len(words) == 1 else ' '.join(word and f'<span>{word}</span>' for word in words)}</code>"
 
 
 def _verbatim(text: str) -> str:

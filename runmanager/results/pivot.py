@@ -11,7 +11,7 @@ from runmanager.results.asked import AskedTable
 from runmanager.results.columns import MISSING, Table
 from runmanager.results.formats import Median
 from runmanager.results.pairing import frozen
-from runmanager.results.sorting import rank
+from runmanager.results.sorting import in_order
 
 __all__ = ["parse_pivot", "pivot"]
 
@@ -76,8 +76,7 @@ def _headings(across: str, values: Sequence[Any]) -> dict[Hashable, str]:
 
 
 def _values(table: Table, column: str) -> list[Any]:
-    values = {frozen(row[column]): row[column] for row in table.rows}
-    return sorted(values.values(), key=lambda value: (value is None, rank(value)))
+    return in_order({frozen(row[column]): row[column] for row in table.rows}.values())
 
 
 def _row(

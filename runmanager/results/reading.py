@@ -1,7 +1,7 @@
 """A sweep's folder, read once for all of its tables."""
 
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 
 from runmanager.errors import RecordError
@@ -11,6 +11,7 @@ from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.sharing import SharedParts
 from runmanager.records.store import (
     Damage,
+    StoredRun,
     SweepContents,
     order_of_start,
     read_sweep,
@@ -18,10 +19,11 @@ from runmanager.records.store import (
     run_names,
 )
 from runmanager.records.sweep import SweepRecord, read_sweep_record
-from runmanager.results.keeping import KeptRun, is_settled, keep, kept_runs, marks_of
+from runmanager.results.copies import each_cell_once
+from runmanager.results.keeping import KeptRun, Marks, is_settled, keep, kept_runs, marks_of
 from runmanager.results.summary import RunSummary, SweepSummary, planned_signatures, summary_of
 
-__all__ = ["read_results", "read_summary"]
+__all__ = ["RepeatedReading", "read_results", "read_summary"]
 
 
 def read_results(
@@ -32,8 +34,51 @@ def read_results(
     `observer` is one that has watched runs of other hosts, and may know that they are gone.
     """
     sweep = read_sweep(paths, observer=observer)
-    plan, damage = _read_plan(paths)
-    return SweepContents(sweep.paths, sweep.runs, (*sweep.damaged, *damage)), plan
+    return _whole(paths, sweep.runs, sweep.damaged)
+
+
+def _whole(
+    paths: SweepPaths, read: Sequence[StoredRun], damaged: Sequence[Damage]
+) -> tuple[SweepContents, SweepRecord | None]:
+    runs, copies = each_cell_once(paths, read)
+    plan, no_plan = _read_plan(paths)
+    return SweepContents(paths, runs, (*damaged, *copies, *no_plan)), plan
+
+
+class RepeatedReading:
+    """A sweep's folder, read again and again by one process: what it has read of runs that have ended for good stays.
+
+    So who writes the tables whenever a run ends reads each run a few times, and not as often as runs follow it. `clock`
+    is the one that the files' times are of, in ns since 1970.
+    """
+
+    def __init__(self, paths: SweepPaths, *, clock: Callable[[], int] = time.time_ns) -> None:
+        self._paths = paths
+        self._clock = clock
+        self._kept: dict[str, tuple[Marks, StoredRun]] = {}
+        self._shared = SharedParts()
+
+    def read(self) -> tuple[SweepContents, SweepRecord | None]:
+        """What `read_results` gives, as the files are now."""
+        now_ns = self._clock()  # before the first look, so that what changes meanwhile is too young to be kept
+        damaged: list[Damage] = []
+        with collector_at_rest():
+            found = (self._read(name, damaged, now_ns=now_ns) for name in run_names(self._paths))
+            runs = [run for run in found if run is not None]
+        runs.sort(key=lambda run: order_of_start(run.record.started_at, run.record.name))
+        return _whole(self._paths, runs, damaged)
+
+    def _read(self, name: str, damaged: list[Damage], *, now_ns: int) -> StoredRun | None:
+        paths = self._paths.run(name)
+        marks = _marks_of(str(paths.root))
+        known = self._kept.get(name)
+        if known is not None and known[0] == marks:
+            return known[1]
+        num_damaged = len(damaged)
+        run = read_tolerantly(paths, damaged, shared=self._shared)
+        if run is not None and len(damaged) == num_damaged and is_settled(run, marks, now_ns=now_ns):
+            self._kept[name] = marks, run
+        return run
 
 
 def read_summary(
@@ -50,7 +95,8 @@ def read_summary(
     with collector_at_rest():
         runs = _summaries(paths, damaged, planned_signatures(plan), now_ns=now_ns)
     runs.sort(key=lambda run: order_of_start(run.started_at, run.name))
-    return SweepSummary(paths, runs, (*damaged, *no_plan)), plan
+    kept, copies = each_cell_once(paths, runs)
+    return SweepSummary(paths, kept, (*damaged, *copies, *no_plan)), plan
 
 
 def _read_plan(paths: SweepPaths) -> tuple[SweepRecord | None, list[Damage]]:
@@ -68,10 +114,7 @@ def _summaries(paths: SweepPaths, damaged: list[Damage], planned: Container[str]
     num_new = 0
     for name in run_names(paths):
         folder = f"{paths.runs}/{name}"
-        try:
-            marks = marks_of(folder)  # before reading: what is written in between is seen the next time
-        except OSError:
-            marks = (None, None)  # said when it is read
+        marks = _marks_of(folder)
         one = kept.get(name)
         if one is None or one.marks != marks or not _has_settings(one.summary, planned):
             num_damaged = len(damaged)
@@ -87,6 +130,14 @@ def _summaries(paths: SweepPaths, damaged: list[Damage], planned: Container[str]
         to_keep.append(one)
     keep(paths, to_keep, num_new=num_new)
     return runs
+
+
+def _marks_of(folder: str) -> Marks:
+    """To be asked for before a run is read: then what is written in between is seen the next time."""
+    try:
+        return marks_of(folder)
+    except OSError:
+        return None, None  # said when it is read
 
 
 def _has_settings(run: RunSummary, planned: Container[str]) -> bool:

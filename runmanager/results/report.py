@@ -1,35 +1,32 @@
 """The page for people: the answer first, then what it rests on."""
 
-import math
+import datetime
 import shlex
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from runmanager.errors import UsageError
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment
+from runmanager.records.spoken import in_backticks, typed
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
-from runmanager.results.best import find_best
-from runmanager.results.columns import Table
+from runmanager.results.columns import STAND_IN, Table
 from runmanager.results.comparison import with_numbered_reasons
 from runmanager.results.crossover import Crossover, crossover_lines
 from runmanager.results.facts import FACTS
 from runmanager.results.figures.gallery import figures_of
 from runmanager.results.figures.rendering import inline_svg
 from runmanager.results.formats import human
+from runmanager.results.headlines import headlines
 from runmanager.results.next_steps import next_steps
 from runmanager.results.page import render_template
 from runmanager.results.page_table import page_table
 from runmanager.results.rounds import Rounds
 from runmanager.results.seeds import collapse_seeds, seed_groups
-from runmanager.results.sentences import answers, best_row
 
 __all__ = ["report_page"]
-
-_MOST_CROSSINGS = 3  # among the answers; the comparison has them all
 
 
 def report_page(
@@ -42,16 +39,18 @@ def report_page(
     crossovers: Sequence[Crossover] = (),
     rounds: Sequence[Rounds] = (),
     work: Table | None = None,
+    now: datetime.datetime,
 ) -> str:
     """The whole of report.html. It asks for nothing from elsewhere: styles and figures are in it.
 
     `causes` are lines on what bounds the compared runs, `crossovers` get a line each, `rounds` a figure.
-    `work` are rows of what the runs achieve.
+    `work` are rows of what the runs achieve. `now` is said where runs are still to come, and nowhere else: the page of
+    a sweep that has ended is the same whenever it is made.
     """
-    first_sentence, *more = answers(results, comparison)
+    first_sentence, *more = headlines(sweep, plan, results=results, comparison=comparison, crossovers=crossovers)
     figures = figures_of(sweep, results=results, comparison=comparison, crossovers=crossovers, rounds=rounds)
-    crossed = [each for each in crossovers if each.at and math.isfinite(each.high - each.low)][:_MOST_CROSSINGS]
     failures = _failures(sweep)
+    is_attended = _is_attended(plan)
     steps = next_steps(
         results,
         comparison,
@@ -59,15 +58,15 @@ def report_page(
         command=plan.command if plan else (),
         settings=sweep.runs[0].record.settings if sweep.runs else None,
         causes=causes,
-        is_attended=_is_attended(plan),
+        is_attended=is_attended,
     )
     shown = {
         "next": ("What to do next", steps),
         "comparison": ("Comparison", comparison),
-        "work": ("What these runs achieve", work and work.rows),
         "figures": ("Figures", figures),
         "results": ("Results", results),
         "failures": ("Runs without a result", failures.rows),
+        "work": ("What these runs achieve", work and work.rows),
         "method": ("How it was measured", True),
     }
     groups = {runs[0]["run"]: runs for runs in seed_groups(results)}
@@ -75,14 +74,19 @@ def report_page(
         "report.html",
         title=sweep.paths.name,
         first_sentence=first_sentence,
-        sentences=[*more[:-1], *crossover_lines(crossed), *_certainty(sweep, plan, results), *more[-1:]],
+        sentences=more,
+        unfinished=_unfinished(results, str(sweep.paths.root), now, is_attended=is_attended),
         failed=_failed(failures),
         steps=steps,
         contents=[(place, heading) for place, (heading, content) in shown.items() if content],
         comparison=page_table(
-            with_numbered_reasons(comparison), title="Comparison", file="comparison.csv", whole=comparison
+            with_numbered_reasons(comparison),
+            title="Comparison",
+            # The file beside the page has no row that nobody asked for.
+            file="comparison_shown.csv" if any(row[STAND_IN] for row in comparison.rows) else "comparison.csv",
+            whole=comparison,
         ),
-        crossings=[line for line in crossover_lines(crossovers) if line not in crossover_lines(crossed)],
+        crossings=[line for line in crossover_lines(crossovers) if line not in more],
         work=page_table(work, title="What these runs achieve", file="work.csv") if work and work.rows else None,
         figures=[(figure, inline_svg(figure)) for figure in figures],
         results=page_table(
@@ -104,17 +108,19 @@ def _is_attended(plan: SweepRecord | None) -> bool:
     return any(each.is_alive() is not False for each in others)
 
 
-def _certainty(sweep: SweepContents, plan: SweepRecord | None, results: Table) -> list[str]:
-    """How sure it is that the best cell is the best, where there are others."""
-    found = best_row(results)
-    if found is None:
-        return []
-    try:
-        best = find_best(sweep, plan, metric=found[0])
-    except UsageError:  # in every cell a finished run is without the metric
-        return []
-    # Of ties the answer itself says how many there are.
-    return [" ".join(best.sentences())] if best.runner_up and not best.num_ties else []
+def _unfinished(results: Table, sweep: str, now: datetime.datetime, *, is_attended: bool) -> str:
+    """Of a sweep that has not ended: when the page was made, what it lacks, and how it is made anew; else nothing."""
+    counts = Counter(row["status"] for row in results.rows)
+    running, pending = counts[Status.RUNNING], counts[Status.PENDING]
+    if not running + pending:
+        return ""
+    lacks = [f"{running:,} {'was' if running == 1 else 'were'} still running"] if running else []
+    lacks += [f"{pending:,} had not begun"] if pending else []
+    made = f"Made at {now.astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC, before the end of the sweep"
+    said = f"{made}: of {len(results.rows):,} runs {' and '.join(lacks)}"
+    if running or is_attended:
+        return f"{said}. {in_backticks(shlex.join(('runmanager', 'report', sweep)))} makes the page anew."
+    return f"{said}, and nobody was at work."
 
 
 def _failures(sweep: SweepContents) -> Table:
@@ -156,7 +162,7 @@ def _facts(runs: Sequence[StoredRun], plan: SweepRecord | None) -> list[tuple[st
     facts = [(words, _values([getattr(environment, name) for environment in environments])) for name, words in FACTS]
     facts.append(("Libraries", _values([_libraries(environment) for environment in environments])))
     if plan is not None:
-        facts.append(("Command", shlex.join(plan.command)))
+        facts.append(("Command", typed(plan.command)))
         facts.append(("Created", plan.created))
     return [(words, values) for words, values in facts if values]
 

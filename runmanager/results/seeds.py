@@ -9,6 +9,7 @@ from typing import Any
 from runmanager.records.states import Status
 from runmanager.results.columns import RESULT_COLUMNS, Table
 from runmanager.results.pairing import SEED, frozen
+from runmanager.results.statistics import mean
 
 __all__ = ["SEEDS", "Spread", "collapse_seeds", "seed_groups"]
 
@@ -30,10 +31,10 @@ class Spread(float):
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
         """Of at least one value; that of one value has no deviation (NaN)."""
-        mean = math.fsum(values) / len(values)
-        spread = cls(mean)
+        middle = mean(values)
+        spread = cls(middle)
         spread.count = len(values)
-        distance = math.dist(values, [mean] * len(values))  # squares of its own would overflow for a huge loss
+        distance = math.dist(values, [middle] * len(values))  # squares of its own would overflow for a huge loss
         spread.deviation = distance / math.sqrt(len(values) - 1) if len(values) > 1 else math.nan
         return spread
 

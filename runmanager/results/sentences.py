@@ -7,7 +7,7 @@ from typing import Any
 
 from runmanager.records.spoken import spoken
 from runmanager.records.states import Status
-from runmanager.results.columns import NULLS, Table, effect_of, prefers_larger, setting_name
+from runmanager.results.columns import NULLS, OUTCOMES, STAND_IN, Table, effect_of, prefers_larger, setting_name
 from runmanager.results.formats import human, human_effect
 from runmanager.results.judging import CONTENDED, DIFFERENT, NOT_MEASURED
 from runmanager.results.matching import Matches
@@ -21,18 +21,21 @@ __all__ = [
 
 _MOST_CAUSES = 2
 _MOST_EXCEPTIONS = 2
-_OUTCOMES = ("val_accuracy", "accuracy", "val_loss", "loss")
 
 
-def answers(results: Table, comparison: Table) -> list[str]:
+def answers(results: Table, comparison: Table, *, of_the_best: Sequence[str] = ()) -> list[str]:
     """Readable sentences from a results table and a comparison, the same wherever they are said.
 
-    First what was found by measuring; then what could not be compared, and how the runs ended.
+    First what was found by measuring, along an axis that stands in for the device after the best settings; then what
+    could not be compared, and how the runs ended. `of_the_best` are sentences to follow that on the best settings.
     """
-    speeds = _speed_answers(comparison)
-    found = [said for said, is_measured in speeds if is_measured]
-    missing = [said for said, is_measured in speeds if not is_measured]
-    return [*found, *_best_answer(results), *missing, _count_answer(results)]
+    asked, stand_ins = ([row for row in comparison.rows if row[STAND_IN] is is_it] for is_it in (False, True))
+    found, missing = _speed_answers(asked, comparison)
+    best = _best_answer(results)
+    return [
+        *(*found, *best, *(of_the_best if best else ())),
+        *(*_stand_in_answer(stand_ins, comparison), *missing, _count_answer(results)),
+    ]
 
 
 def duel_answers(comparison: Table) -> list[str]:
@@ -62,16 +65,40 @@ def _duel_answer(row: dict[str, Any], comparison: Table) -> str:
     return f"{said}, after {row['candidate_epochs']} rounds side by side.{_caution([row])}"
 
 
-def _speed_answers(comparison: Table) -> list[tuple[str, bool]]:
-    """One sentence for each candidate, in the order of the rows, and whether any of its pairs was measured."""
+def _speed_answers(rows: Sequence[dict[str, Any]], comparison: Table) -> tuple[list[str], list[str]]:
+    """One sentence for each candidate, in the order of the rows: those of which any pair was measured, and the rest."""
+    found, missing = list[str](), list[str]()
+    for sides, pairs in _by_sides(rows).items():
+        is_measured = any(row["verdict"] != NOT_MEASURED for row in pairs)
+        (found if is_measured else missing).append(_speed_answer(pairs, *sides, comparison))
+    return found, missing
+
+
+def _stand_in_answer(rows: Sequence[dict[str, Any]], comparison: Table) -> list[str]:
+    """Of an axis that nobody asked about: the one candidate that differs most, or that none does."""
+    measured = [row for row in rows if row["verdict"] != NOT_MEASURED]
+    if not measured:
+        return []
+    different = [row for row in measured if row["verdict"] in DIFFERENT]
+    if not different:
+        what, axis = measured[0].get("metric", "speed"), setting_name(measured[0]["axis"])
+        said = f"There is no difference in {what} along {axis} beyond the noise{_of(measured)}."
+        return [said + _caution(measured)]
+    of_sides = _by_sides(rows)
+    sides = next(sides for sides, pairs in of_sides.items() if max(different, key=_size) in pairs)
+    others = len(of_sides) - 1
+    more = f" The comparison has {others} other value{'' if others == 1 else 's'}." if others else ""
+    chosen = " It is told because it differs most, which makes it look larger than it may be." if len(rows) > 1 else ""
+    return [_speed_answer(of_sides[sides], *sides, comparison) + chosen + more]
+
+
+def _by_sides(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """The rows of each candidate, by its label and the baseline's."""
     of_sides: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in comparison.rows:
+    for row in rows:
         sides = label_of(row["axis"], row["candidate"]), label_of(row["axis"], row["baseline"])
         of_sides.setdefault(sides, []).append(row)
-    return [
-        (_speed_answer(rows, *sides, comparison), any(row["verdict"] != NOT_MEASURED for row in rows))
-        for sides, rows in of_sides.items()
-    ]
+    return of_sides
 
 
 def _speed_answer(rows: Sequence[dict[str, Any]], candidate: str, baseline: str, comparison: Table) -> str:
@@ -126,7 +153,7 @@ def _size(row: dict[str, Any]) -> float:
 def _difference(row: dict[str, Any], candidate: str, baseline: str, where: str) -> str:
     """A clause. A speedup is always said of the faster side, with the interval of that ratio."""
     if row["verdict"] not in DIFFERENT:
-        return f"{where.removeprefix(' ')} there is no difference"
+        return f"{where.removeprefix(' ')} there is no difference beyond the noise"
     effect, low, high = effect_of(row), row["ci_low"], row["ci_high"]
     if effect != "speedup":
         interval = f"[{human_effect(row, 'ci_low')}, {human_effect(row, 'ci_high')}]"
@@ -184,7 +211,7 @@ def best_row(results: Table) -> tuple[str, dict[str, Any], Table] | None:
     """The metric by which a cell is best, the row of that cell, and the table of all cells, seeds together."""
     cells = collapse_seeds(results)
     finished = finished_cells(cells)
-    for metric in _OUTCOMES:
+    for metric in OUTCOMES:
         known = [row for row in finished if row[metric] is not None and math.isfinite(row[metric])]
         if known:
             return metric, (max if prefers_larger(metric) else min)(known, key=lambda row: row[metric]), cells
@@ -213,6 +240,8 @@ def _best_answer(results: Table) -> list[str]:
 def _count_answer(results: Table) -> str:
     counts = Counter(row["status"] for row in results.rows)
     order = sorted(Status, key=lambda status: (not status.is_ended, not status.is_success))
-    total = len(results.rows)
-    said = ", ".join(f"{counts[status]:,} {status.value}" for status in order if counts[status])
-    return f"{total:,} run{'' if total == 1 else 's'}: {said}." if total else "No runs yet."
+    total = len(results.rows) + results.num_unread
+    said = [f"{counts[status]:,} {status.value}" for status in order if counts[status]]
+    if results.num_unread:
+        said.append(f"{results.num_unread:,} not read")
+    return f"{total:,} run{'' if total == 1 else 's'}: {', '.join(said)}." if total else "No runs yet."

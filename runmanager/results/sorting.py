@@ -2,11 +2,13 @@
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from typing import Any
 
+from runmanager.records.spoken import spoken
 from runmanager.results.columns import Table, prefers_larger
 
-__all__ = ["rank", "sorted_by"]
+__all__ = ["in_order", "rank", "sorted_by"]
 
 
 def sorted_by(table: Table, column: str) -> Table:
@@ -26,8 +28,15 @@ def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def rank(value: Any) -> tuple[bool, int | float, str]:
-    """Numbers by size, then everything else by its text: one setting may be a number here and a word there."""
+def in_order(values: Iterable[Any]) -> list[Any]:
+    """The values of a setting as every table and figure has them side by side."""
+    return sorted(values, key=rank)
+
+
+def rank(value: Any) -> tuple[int, int | float, str]:
+    """Numbers by size, then words by their text, nothing last: one setting may be all of these, run by run."""
+    if value is None:
+        return 2, 0.0, ""
     if isinstance(value, int | float):
-        return False, value, ""
-    return True, 0.0, str(value)
+        return 0, value, ""
+    return 1, 0.0, spoken(value)

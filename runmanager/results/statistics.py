@@ -19,6 +19,7 @@ __all__ = [
     "Interval",
     "difference_interval",
     "iqr",
+    "mean",
     "median",
     "quantile",
     "speedup_interval",
@@ -51,13 +52,24 @@ class Estimate:
         return Interval(self.low, self.high)
 
 
+def mean(values: Sequence[float]) -> float:
+    """Of at least one value; sums that no float can hold, as of losses about to be infinite, do no harm."""
+    try:
+        return math.fsum(values) / len(values)
+    except OverflowError:
+        return math.fsum(value / len(values) for value in values)
+
+
 def median(values: Sequence[float]) -> float | None:
     """The middle value, the mean of the two middle ones for an even count; None of nothing."""
     if not values:
         return None
     ordered = sorted(values)
     half, odd = divmod(len(ordered), 2)
-    return ordered[half] if odd else (ordered[half - 1] + ordered[half]) / 2
+    if odd:
+        return ordered[half]
+    low, high = ordered[half - 1 : half + 1]
+    return (low + high) / 2 if math.isfinite(low + high) else low / 2 + high / 2
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

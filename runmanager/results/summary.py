@@ -58,11 +58,17 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.own_settings
 
     @property
+    def status(self) -> str:
+        status: str = self.values[_STATUS]
+        return status
+
+    @property
     def started_at(self) -> str | None:
         started: str | None = self.values[_STARTED_AT]
         return started
 
 
+_STATUS = SUMMARY_COLUMNS.index("status")
 _STARTED_AT = SUMMARY_COLUMNS.index("started_at")
 
 
@@ -114,7 +120,7 @@ def _values(run: StoredRun) -> tuple[Any, ...]:
     row: dict[str, Any] = _NOTHING | {
         "status": record.status.value,
         "reason": None if record.reason is None else record.reason.value,
-        "epochs": len(epochs) - (len(epochs) > 0 and epochs[0].epoch == 0),
+        "epochs": None if run.is_damaged and not epochs else len(epochs) - (len(epochs) > 0 and epochs[0].epoch == 0),
         "run_seconds": record.run_seconds,
         "peak_memory_bytes": record.peak_memory_bytes,
         "num_parameters": record.num_parameters,

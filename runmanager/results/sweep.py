@@ -4,29 +4,21 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from os import PathLike
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from runmanager.errors import UsageError
 from runmanager.records.location import find_sweep
-from runmanager.records.paths import SweepPaths
-from runmanager.records.store import SweepContents
-from runmanager.records.sweep import SweepRecord
 from runmanager.results.best import Best, find_best
-from runmanager.results.columns import Table
-from runmanager.results.comparison import CompareOptions, compare, compare_matches
-from runmanager.results.crossover import crossovers_worth_saying
+from runmanager.results.comparison import CompareOptions, compare
 from runmanager.results.formats import human_columns
 from runmanager.results.frames import frame
-from runmanager.results.matching import match_sides
+from runmanager.results.look import Look
 from runmanager.results.notebook import sweep_as_html, sweep_as_text
 from runmanager.results.plotting import choose_figure, drawn_in_notebook
-from runmanager.results.reading import read_results
-from runmanager.results.rounds import paired_rounds
 from runmanager.results.sentences import answers
-from runmanager.results.table import epoch_rows, result_rows
+from runmanager.results.table import epoch_rows
 from runmanager.results.view import View
 
 if TYPE_CHECKING:
@@ -49,11 +41,11 @@ class Sweep:
 
     def __init__(self, folder: str | PathLike[str]) -> None:
         self.paths = find_sweep(os.fspath(folder))
-        self._look = _Look(self.paths)
+        self._look = Look(self.paths)
 
     def refresh(self) -> "Sweep":
         """Look at the sweep anew, as it stands now; returns the sweep itself."""
-        self._look = _Look(self.paths)
+        self._look = Look(self.paths)
         return self
 
     @property
@@ -105,9 +97,10 @@ class Sweep:
         with _said_of_arguments():
             return frame(compare(*self._look.read, CompareOptions(axis=axis, baseline=baseline, metric=metric)))
 
-    def best(self, metric: str = "val_accuracy", *, where: str | None = None) -> Best:
+    def best(self, metric: str | None = None, *, where: str | None = None) -> Best:
         """The best cell by the mean of `metric` over its seeds, and whether the next one is truly behind it.
 
+        Without a metric by `val_accuracy`; where no cell has one, by accuracy, val_loss or loss, and it says so.
         `where` is a condition on the runs that count. `load_model(sweep.best().run)` is its best run's model.
         Raises `UsageError` for an unknown metric, and where no finished run has it.
         """
@@ -137,39 +130,6 @@ class Sweep:
         """Called by a notebook."""
         contents, _ = self._look.read
         return sweep_as_html(contents, self._look.results, self.answers)
-
-
-class _Look:
-    """What was to be seen of a sweep, read and computed when it is first asked for."""
-
-    def __init__(self, paths: SweepPaths) -> None:
-        self._paths = paths
-
-    @cached_property
-    def read(self) -> tuple[SweepContents, SweepRecord | None]:
-        return read_results(self._paths)
-
-    @cached_property
-    def results(self) -> Table:
-        return result_rows(*self.read)
-
-    @cached_property
-    def comparison(self) -> Table:
-        return compare(*self.read)
-
-    @cached_property
-    def figures(self) -> "list[Drawn]":
-        from runmanager.results.figures.gallery import figures_of
-
-        options = CompareOptions()
-        matches = match_sides(*self.read, options)
-        return figures_of(
-            self.read[0],
-            results=self.results,
-            comparison=compare_matches(self.read[0], matches, options),
-            crossovers=crossovers_worth_saying(matches, options),
-            rounds=paired_rounds(matches),
-        )
 
 
 @contextmanager

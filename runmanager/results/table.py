@@ -84,6 +84,7 @@ def result_rows(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *
             *damage_notes(summary.damaged),
         ),
         legend=LEGEND,
+        num_unread=_num_unread(summary),
     )
 
 
@@ -114,6 +115,12 @@ def epoch_rows(sweep: SweepContents, plan: SweepRecord | None = None) -> Table:
 def damage_notes(damaged: Iterable[Damage]) -> list[str]:
     """What could not be read, one line each."""
     return [f"Not read: {damage.message}" for damage in damaged]
+
+
+def _num_unread(summary: SweepSummary) -> int:
+    """How many runs are damaged so that they are not even among the rows; of others the epochs alone are."""
+    damaged = {damage.path.name for damage in summary.damaged if damage.path.parent == summary.paths.runs}
+    return len(damaged - {run.folder for run in summary.runs})
 
 
 _ABSENT = object()

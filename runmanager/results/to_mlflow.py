@@ -21,13 +21,15 @@ _STATES = {Status.FINISHED: "FINISHED", Status.FAILED: "FAILED", Status.CRASHED:
 _MOST_METRICS = 1000  # what one call of MLflow's takes
 _MOST_PARAMS = 100
 _LONGEST = 500  # characters of a setting's text that every store of MLflow's takes
+_LONGEST_TAG = 5000
 _PAGE = 1000
 
 
 def export_to_mlflow(sweep: SweepContents, *, uri: str = DEFAULT_URI) -> Exported:
     """Write the runs into the experiment of the sweep's name in the store `uri`.
 
-    A run's settings are params, its epochs metrics, its state, commit and folder tags. A run that is there as it is
+    A run's settings are params, its epochs metrics, its state, commit and folder tags, and what it did otherwise than
+    asked one too; with its notes that is its description. A run that is there as it is
     now is kept, one that has changed since is replaced. MLflow knows neither skipped nor crashed runs: these are
     KILLED and FAILED there, and the tag `runmanager.status` says what they are.
     Raises `UsageError` where MLflow is missing.
@@ -96,10 +98,12 @@ def _tags(run: StoredRun) -> dict[str, str]:
         "runmanager.reason": record.reason.value if record.reason else "",
         "runmanager.message": record.message,
         "runmanager.folder": str(run.paths.root.resolve()),
+        "runmanager.deviations": "\n".join(record.deviations),
+        "mlflow.note.content": "\n\n".join((*record.deviations, *record.notes)),
         "mlflow.source.git.commit": record.environment.commit or "",
         _MARK: mark_of_run(run),
     }
-    return {name: value for name, value in tags.items() if value}
+    return {name: value[:_LONGEST_TAG] for name, value in tags.items() if value}
 
 
 def _milliseconds(time_of_day: str | None) -> int:

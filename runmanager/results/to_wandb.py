@@ -19,7 +19,8 @@ _OFFLINE = "offline-run-"
 def export_to_wandb(sweep: SweepContents, *, folder: Path) -> Exported:
     """Write the runs below `folder`/wandb, one offline run each, in the project of the sweep's name.
 
-    A run's settings are its config, its epochs its history. A run that is there as it is now is kept, one that has
+    A run's settings are its config, its epochs its history, its notes, after what it did otherwise than asked, its
+    notes there. A run that is there as it is now is kept, one that has
     changed since is replaced. Nothing is sent.
     Raises `UsageError` where wandb is missing.
     """
@@ -54,7 +55,7 @@ def _write(wandb: Any, project: str, run: StoredRun, folder: Path) -> None:
         dir=str(folder),
         mode="offline",
         config=flatten(record.config),
-        notes="\n".join(record.notes) or None,
+        notes="\n".join((*record.deviations, *record.notes)) or None,
         reinit="create_new",
         settings=wandb.Settings(console="off", silent=True, save_code=False, disable_git=True, x_disable_stats=True),
     )
@@ -66,6 +67,7 @@ def _write(wandb: Any, project: str, run: StoredRun, folder: Path) -> None:
         "num_parameters": record.num_parameters,
         "peak_memory_bytes": record.peak_memory_bytes,
         "folder": str(run.paths.root.resolve()),
+        "deviations": "\n".join(record.deviations) or None,
     }
     made.summary.update({name: value for name, value in facts.items() if value is not None})
     stored = Path(made.dir).parent

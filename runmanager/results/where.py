@@ -99,6 +99,8 @@ def _unreadable(text: str, cause: str) -> UsageError:
 def _cause(text: str) -> str:
     if re.search(r"[^=<>!]=[^=]", text):
         return "equality is written =="
+    if re.search(r"&&|\|\||\b(AND|OR|NOT)\b", text):
+        return "conditions are joined by and, or, not"
     return (
         "it breaks off, a value like 'cuda:1' or '2026-11-01' lacks its quotes, or a name like `val loss` its backticks"
     )

@@ -1,7 +1,6 @@
 """Why the compared runs are as fast as they are: a line for each thing that bounds some of them."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from runmanager.records.store import StoredRun
 from runmanager.results.bottleneck import Bottleneck, find_bottleneck
@@ -17,11 +16,7 @@ def why(matches: Matches) -> list[str]:
     """
     if matches.metric.effect != "speedup":
         return []
-    runs: dict[str, dict[Path, StoredRun]] = {}
-    for match in matches.pairs:
-        for side in match.sides:
-            runs.setdefault(side.label, {}).update((run.paths.root, run) for run in side.finished)
-    return [line for label, of_side in runs.items() for line in _lines(label, list(of_side.values()))]
+    return [line for label, runs in matches.runs.items() for line in _lines(label, runs)]
 
 
 def _lines(label: str, runs: Sequence[StoredRun]) -> list[str]:

@@ -110,11 +110,7 @@ def work_lines(matches: Matches) -> list[str]:
     """What the runs of each compared side achieve in matrix products, a line a side; said of speed only."""
     if matches.metric.effect != "speedup":
         return []
-    runs: dict[str, dict[str, StoredRun]] = {}
-    for match in matches.pairs:
-        for side in match.sides:
-            runs.setdefault(side.label, {}).update((str(run.paths.root), run) for run in side.finished)
-    done = {label: list(map(_products, of_side.values())) for label, of_side in runs.items()}
+    done = {label: list(map(_products, runs)) for label, runs in matches.runs.items()}
     known = {label: [each for each in of_side if each is not None] for label, of_side in done.items()}
     lines = [_line(label, of_side) for label, of_side in known.items() if of_side]
     is_uncalibrated = any(each.best is None for of_side in known.values() for each in of_side)
@@ -174,6 +170,7 @@ _COLUMNS: dict[str, tuple[WorkKind, str]] = {
     "operations_per_second": ("launch", "per_second"),
     "operations_share": ("launch", "share"),
 }
+_SHOWN = (*_COLUMNS, "precision")  # of the weights' products, as measured: what was asked for is a setting
 _LEGEND = (
     "Work counted in a full batch, forward, backward and optimiser, over the time of the training part (medians). Each "
     "share is of what the device was measured to do at best: matrix products, copies, starting operations. Bytes are "
@@ -184,7 +181,7 @@ _LEGEND = (
 def work_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
     """A row for each run whose work was counted, the most FLOP a second first."""
     cells = gather_cells(sweep.runs, sweep.damaged, plan)
-    settings = {name: column_of(name) for name in cells.columns}
+    settings = {name: f"settings.{name}" if name in _SHOWN else column_of(name) for name in cells.columns}
     rows = []
     for cell in cells.cells:
         if cell.stored is None or not (work := work_of(cell.stored)):
@@ -196,9 +193,9 @@ def work_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
     rows.sort(key=lambda row: -(row["flop_per_second"] or 0.0))
     varying = [column for name, column in settings.items() if name in cells.varying]
     return Table(
-        columns=["run", *settings.values(), *_COLUMNS, "precision"],
+        columns=["run", *settings.values(), *_SHOWN],
         rows=rows,
         settings=tuple(settings.values()),
-        shown=(*(varying or ["run"]), *_COLUMNS, "precision"),
+        shown=(*(varying or ["run"]), *_SHOWN),
         legend=_LEGEND,
     )

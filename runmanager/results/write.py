@@ -1,12 +1,13 @@
 """Writing the tables of a sweep into its folder, each file whole."""
 
 import dataclasses
+import datetime
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from runmanager.records.files import locked_folder, replace_file
 from runmanager.records.paths import SweepPaths
-from runmanager.records.store import StoredRun, SweepContents
+from runmanager.records.store import StoredRun, SweepContents, run_names
 from runmanager.results.comparison import CompareOptions, compare_matches
 from runmanager.results.crossover import crossover_lines, crossovers_worth_saying, unlooked_lines
 from runmanager.results.figures.drawn import Drawn
@@ -14,14 +15,17 @@ from runmanager.results.figures.gallery import figures_of
 from runmanager.results.figures.rendering import Kind, rendered
 from runmanager.results.formats import json_pieces, to_csv, to_json, to_markdown
 from runmanager.results.matching import match_sides
+from runmanager.results.pace import Pace
 from runmanager.results.page import to_html
-from runmanager.results.reading import read_results
+from runmanager.results.reading import RepeatedReading, read_results
 from runmanager.results.rounds import paired_rounds
 from runmanager.results.table import epoch_rows, result_rows
 from runmanager.results.why import why
 from runmanager.results.work import work_rows
 
-__all__ = ["write_epochs_table", "write_tables"]
+__all__ = ["StandingTables", "write_epochs_table", "write_tables"]
+
+_FEW = 200  # runs, whose tables are written in a tenth of a second
 
 
 def write_tables(
@@ -30,30 +34,39 @@ def write_tables(
     report: bool = True,
     figures: Sequence[Kind] = (),
     options: CompareOptions | None = None,
+    now: datetime.datetime | None = None,
+    reading: RepeatedReading | None = None,
 ) -> list[Path]:
     """Rebuild a sweep's tables from its runs, and report.html with them where `report` says so.
 
     The report's figures are files of their own too, of each of the kinds that `figures` names; these are returned.
-    Processes that write at one time take turns, so that the last to write has read what the others ended.
+    `now` is the present unless it is given.
+    Processes that write at one time take turns, so that the last to write has read what the others ended. `reading` is
+    for those who write them again and again.
     Raises `UsageError` for comparison `options` that the sweep cannot follow.
     """
     with locked_folder(paths.root):
-        sweep, plan = read_results(paths)
+        sweep, plan = read_results(paths) if reading is None else reading.read()
         results = result_rows(sweep, plan)
         options = options or CompareOptions()
         matches = match_sides(sweep, plan, options)
         comparison = compare_matches(sweep, matches, options)
-        comparison = dataclasses.replace(comparison, notes=(*comparison.notes, *unlooked_lines(matches, options)))
+        unlooked = unlooked_lines(matches, options)
+        comparison = dataclasses.replace(comparison, notes=(*comparison.notes, *unlooked))
+        filed = comparison
+        if matches.instead_of is not None:
+            filed = compare_matches(sweep, matches.without_stand_in(), options)
+            filed = dataclasses.replace(filed, notes=(*filed.notes, *unlooked))
         crossings = crossovers_worth_saying(matches, options)
-        noted = dataclasses.replace(comparison, notes=(*comparison.notes, *crossover_lines(crossings)))
+        noted = dataclasses.replace(filed, notes=(*filed.notes, *crossover_lines(crossings)))
         texts: dict[Path, Callable[[], str | Iterable[str]]] = {
             paths.results("csv"): lambda: to_csv(results),
             paths.results("json"): lambda: json_pieces(results),
             paths.results("md"): lambda: to_markdown(results),
             paths.results("html"): lambda: to_html(results, title=f"Results of {paths.name}"),
             paths.epochs_csv: lambda: to_csv(epoch_rows(sweep, plan)),
-            paths.comparison("csv"): lambda: to_csv(comparison),
-            paths.comparison("json"): lambda: json_pieces(comparison),
+            paths.comparison("csv"): lambda: to_csv(filed),
+            paths.comparison("json"): lambda: json_pieces(filed),
             paths.comparison("md"): lambda: to_markdown(noted),
         }
         if report:
@@ -68,6 +81,7 @@ def write_tables(
                 crossovers=crossings,
                 rounds=paired_rounds(matches),
                 work=work_rows(sweep, plan),
+                now=now or datetime.datetime.now(datetime.UTC),
             )
         for path, text in texts.items():
             replace_file(path, text())  # one after the other: those of many runs would take much memory at once
@@ -77,6 +91,25 @@ def write_tables(
             sweep, results=results, comparison=comparison, crossovers=crossings, rounds=paired_rounds(matches)
         )
         return _write_figures(paths, shown, figures)
+
+
+class StandingTables:
+    """The tables of a sweep for the one process that runs it, run after run: kept up to date as its runs end.
+
+    Of a few hundred runs they are written each time. Of more that would take longer and longer: then they take a small
+    share of the time, and who ends the sweep writes them once more.
+    """
+
+    def __init__(self, paths: SweepPaths, *, pace: Pace | None = None) -> None:
+        self._paths = paths
+        self._reading = RepeatedReading(paths)
+        self._pace = pace or Pace()
+
+    def run_ended(self) -> None:
+        """Write them, if that is due."""
+        if self._pace.is_due or len(run_names(self._paths)) <= _FEW:
+            with self._pace.doing():
+                write_tables(self._paths, report=False, reading=self._reading)
 
 
 def _write_figures(paths: SweepPaths, shown: Sequence[Drawn], kinds: Sequence[Kind]) -> list[Path]:

@@ -39,7 +39,7 @@ class Epoch:
         self.number = number
         self.num_steps = steps_before
         self.first_batch_seconds: float | None = None  # from asking the first loader to its first batch
-        self.resolved_at = 0.0  # on the host's clock; what comes after, bringing home first, is tracking
+        self.resolved_at = 0.0  # on the host's clock; what comes after, summing up first, is tracking
         self._timer = timer
         self._device = device
         self._when_first_batch = when_first_batch
@@ -172,7 +172,7 @@ class Epoch:
         """
         self._timer.mark(self._last_phase())
         seconds = self._timer.resolve()
-        self.resolved_at = time.perf_counter()
+        self.resolved_at = self._timer.waited_until
         train, evaluated = self._train.averages(), self._eval.averages()
         record = _record(self.number, train, evaluated, seconds, seen=self._sees_training)
         return record, self._train.logged_losses()

@@ -6,17 +6,18 @@
 | `confusion_matrix` | the share of each true class that was taken for which, with class names; up to 100 classes |
 
 A picture takes longer to draw than an epoch of a second may spend on its tracking. So the last evaluation is drawn when
-the run has finished, which is on no epoch's clock; and on the way only the 1st, 2nd, 4th, 8th … epoch, where it took
-ten seconds or more.
+the epochs are over, which is on no epoch's clock, and before the run reads as finished, so that a kill takes no picture
+from a run that nobody will go on with; and on the way only the 1st, 2nd, 4th, 8th … epoch, where it took ten seconds or
+more.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 
 import torch
 from PIL import Image
 from tensorboard.compat.proto.summary_pb2 import Summary
 
+from runmanager.records.lines import error_line
 from runmanager.records.run import EpochRecord
 from runmanager.tracking.confusion_picture import MAX_CLASSES, draw_confusion
 from runmanager.tracking.drawing import as_png
@@ -32,43 +33,36 @@ __all__ = ["EvaluationPictures"]
 _SHOWN = 15
 _LONG_SECONDS = 10.0  # a picture takes some hundredths of a second, of which this is the thousandfold
 
-_log = logging.getLogger(__name__)
-
 
 class _CannotBeShownError(Exception):
     """Why there is a picture of no evaluation of this run."""
 
 
 class EvaluationPictures:
-    """Draws the evaluations of one run; what cannot be drawn is a note in its first evaluated epoch, and left."""
+    """Draws the evaluations of one run; what cannot be drawn is a note of its first evaluation, and left."""
 
     def __init__(self, options: TensorBoardOptions) -> None:
         self._chosen = {tag: kind for tag, kind in _KINDS.items() if getattr(options, tag)}
         self._is_tried = False
-        self._last: tuple[int, Evaluation] | None = None
 
     def epoch(self, record: EpochRecord, evaluation: Evaluation | None) -> tuple[Summary, Sequence[str]]:
         """What is to be shown of this epoch, empty for nothing, and notes on what could not be drawn."""
         if evaluation is None or not self._chosen:
             return Summary(), ()
         evaluation.scores()  # brought home now, so that the device's memory has none of it while it trains
-        notes = [] if self._is_tried else self._try(evaluation)
-        self._is_tried, self._last = True, (record.epoch, evaluation)
-        if not _is_worth_it(record):
-            return Summary(), notes
-        shown, failed = self._drawn(record.epoch, evaluation)
-        self._last = None
-        return shown, [*notes, *failed]
+        return self._shown(record.epoch, evaluation, is_due=_is_worth_it(record))
 
-    def at_end(self) -> tuple[Summary, int]:
-        """The last evaluation, unless it was shown already, and its epoch; what fails now is told to the log."""
-        if self._last is None:
-            return Summary(), 0
-        epoch, evaluation = self._last
+    def last(self, record: EpochRecord, evaluation: Evaluation) -> tuple[Summary, Sequence[str]]:
+        """What is to be shown of the last evaluation at the end, nothing where `epoch` showed it, and notes."""
+        return self._shown(record.epoch, evaluation, is_due=not _is_worth_it(record))
+
+    def _shown(self, epoch: int, evaluation: Evaluation, *, is_due: bool) -> tuple[Summary, Sequence[str]]:
+        notes = [] if self._is_tried else self._try(evaluation)
+        self._is_tried = True
+        if not is_due:
+            return Summary(), notes
         shown, failed = self._drawn(epoch, evaluation)
-        for line in failed:
-            _log.warning(line)
-        return shown, epoch
+        return shown, [*notes, *failed]
 
     def _drawn(self, epoch: int, evaluation: Evaluation) -> tuple[Summary, Sequence[str]]:
         summary, notes = Summary(), []
@@ -94,7 +88,7 @@ class EvaluationPictures:
 def _said(error: Exception) -> str:
     if isinstance(error, _CannotBeShownError):
         return str(error)
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return error_line(error)
 
 
 def _is_worth_it(record: EpochRecord) -> bool:

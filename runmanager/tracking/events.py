@@ -6,18 +6,24 @@ import struct
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 
 from runmanager.tracking.framing import framed, scalar_records
-from runmanager.tracking.losses import LoggedLosses
+
+if TYPE_CHECKING:  # what is served beside the runs is written without torch
+    from runmanager.tracking.losses import LoggedLosses
 
 __all__ = ["EventWriter", "cut_events"]
 
 
 class EventWriter:
-    """Writes events to the run folder's one event file, going on with the file that is there."""
+    """Writes events to the run folder's one event file, going on with the file that is there.
+
+    `existing` is that file, or one to be made under that name.
+    """
 
     def __init__(self, folder: Path, existing: Path | None = None) -> None:
         name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.0"
@@ -35,7 +41,7 @@ class EventWriter:
         """Add a number each under some tags, in one event."""
         self.summary(Summary(value=[Summary.Value(tag=tag, simple_value=values[tag]) for tag in values]), step)
 
-    def series(self, tag: str, logged: LoggedLosses) -> None:
+    def series(self, tag: str, logged: "LoggedLosses") -> None:
         """Add a number for each of many steps."""
         self._file.writelines(scalar_records(tag, logged.steps, logged.values, wall_time=time.time()))
 

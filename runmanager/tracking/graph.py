@@ -1,10 +1,6 @@
 """The model's graph for TensorBoard, drawn from a copy so that nothing about the model or the run changes."""
 
-import contextlib
-import io
-import threading
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,13 +9,11 @@ from tensorboard.compat.proto.graph_pb2 import GraphDef
 from tensorboard.compat.proto.node_def_pb2 import NodeDef
 from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboard.compat.proto.versions_pb2 import VersionDef
-from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils._pytree import tree_map_only
 
 from runmanager.tracking.network_call import NetworkCall
-from runmanager.tracking.randomness import preserved
 from runmanager.tracking.recording import Operation, Recording, record_pass, tensors_in
-from runmanager.tracking.twins import unwrapped, with_data, without_data
+from runmanager.tracking.twins import unnoticed, unwrapped, with_data, without_data
 
 __all__ = ["MAX_OPERATIONS", "DrawnGraph", "draw_graph"]
 
@@ -40,61 +34,28 @@ class DrawnGraph:
 def draw_graph(network: torch.nn.Module, call: NetworkCall, *, device: torch.device) -> DrawnGraph:
     """What `network`, which is on `device`, does in a call: its operations, in the boxes of its modules.
 
-    A copy makes the call, in eval mode, without gradients, with every random state, warning and line of output kept
-    back: first one without data, which costs neither memory nor arithmetic; where the model asks for the values in its
-    tensors, one with data. Nothing is traced or compiled, so that whatever can be called can be drawn.
+    A copy makes the call, in eval mode, without gradients, and unnoticed: first one without data, which costs neither
+    memory nor arithmetic; where the model asks for the values in its tensors, one with data. Nothing is traced or
+    compiled, so that whatever can be called can be drawn.
 
     Raises whatever the model raises, `MemoryError` where a copy with data would take more than 1 GiB, and
-    `_SharedError` where a copy shares with the model what a call would change.
+    `SharedError` where a copy shares with the model what a call would change.
     """
     model = unwrapped(network)
-    with preserved(), torch.no_grad(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        with _left_alone(model):
-            recording = _record(model, call, device)
+    with unnoticed(model), torch.no_grad():
+        recording = _record(model, call, device)
     notes = () if recording.is_whole else (f"graph: of the model's first {MAX_OPERATIONS:,} operations only",)
     nodes = [_node(each) for each in recording.operations]
     return DrawnGraph(GraphDef(node=nodes, versions=VersionDef(producer=_PRODUCER)).SerializeToString(), notes)
 
 
-class _SharedError(Exception):
-    """A copy of a model is not one throughout."""
-
-
-@contextlib.contextmanager
-def _left_alone(model: torch.nn.Module) -> Iterator[None]:
-    """Raises `_SharedError` where this thread calls a module of `model` that keeps something, as BatchNorm does.
-
-    A copy can do that by a function that knows the model itself, as `lambda x: self.norm(x)`.
-    """
-    keeping = {module for module in model.modules() if any(True for _ in module.buffers(recurse=False))}
-    thread = threading.get_ident()
-
-    def refuse(module: torch.nn.Module, _args: object) -> None:
-        if module in keeping and threading.get_ident() == thread:
-            raise _SharedError(f"a copy of it calls its own {type(module).__name__}, and would change what that keeps")
-
-    handle = register_module_forward_pre_hook(refuse)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
 def _record(model: torch.nn.Module, call: NetworkCall, device: torch.device) -> Recording:
     try:
-        return _recorded(_copied(without_data(model)[0], model), call, torch.device("meta"))
+        return _recorded(without_data(model)[0], call, torch.device("meta"))
     except Exception:  # whatever it is, it may come of what a copy without data cannot do
         if _num_bytes(model) > _MAX_COPIED_BYTES:
             raise MemoryError("it asks for values, and a copy of it would take more than 1 GiB") from None
-        return _recorded(_copied(with_data(model), model), call, device)
-
-
-def _copied(twin: torch.nn.Module, model: torch.nn.Module) -> torch.nn.Module:
-    """The twin; raises `_SharedError` where a module says of itself how it is copied, and is not."""
-    if shared := set(twin.modules()).intersection(model.modules()):
-        raise _SharedError(f"a copy of it has the same {type(next(iter(shared))).__name__}")
-    return twin
+        return _recorded(with_data(model), call, device)
 
 
 def _recorded(twin: torch.nn.Module, call: NetworkCall, device: torch.device) -> Recording:

@@ -22,8 +22,9 @@ from tensorboard.plugins.hparams.api_pb2 import (
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 
 from runmanager.records.grid import differing
+from runmanager.records.store import StoredRun
 
-__all__ = ["METRICS", "Metric", "experiment", "mixed", "session_end", "session_start"]
+__all__ = ["METRICS", "Metric", "experiment", "measured", "mixed", "session_end", "session_start"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,17 @@ def session_end(*, succeeded: bool) -> Summary:
     """The true end of a run: of several TensorBoard takes the first."""
     end = SessionEndInfo(status=STATUS_SUCCESS if succeeded else STATUS_FAILURE)
     return _summary("session_end_info", HParamsPluginData(session_end_info=end, version=0))
+
+
+def measured(runs: Iterable[StoredRun]) -> list[Metric]:
+    """The metrics that some run has that has ended; all where none has. Looks at no more runs than it must."""
+    found: set[Metric] = set()
+    for run in runs:
+        if run.record.status.is_ended:
+            found |= {each for each in METRICS if any(getattr(epoch, each.field) is not None for epoch in run.epochs)}
+        if len(found) == len(METRICS):
+            break
+    return [each for each in METRICS if each in found] or list(METRICS)
 
 
 def experiment(cells: Sequence[Mapping[str, Any]], metrics: Iterable[Metric] = METRICS) -> Summary:

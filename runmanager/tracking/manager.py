@@ -4,7 +4,7 @@ import datetime
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
@@ -30,6 +30,9 @@ from runmanager.tracking.provenance import command_line
 from runmanager.tracking.run import ActiveRun, IdleRun
 from runmanager.tracking.sinks import ConsoleSink, LogSink, Sink
 from runmanager.tracking.tensorboard import TensorBoardSink
+
+if TYPE_CHECKING:
+    from runmanager.results.write import StandingTables
 
 __all__ = ["RunManager"]
 
@@ -81,6 +84,7 @@ class RunManager:
         self._begun: list[RunPaths] = []
         self._active: ActiveRun | None = None
         self._epoch: Epoch | None = None
+        self._tables: StandingTables | None = None
         if owns_sweep:
             # The report draws figures, which takes a second: once, when the manager goes, not after every run.
             weakref.finalize(self, _write_tables_if_any, self.paths, self._begun)
@@ -211,9 +215,10 @@ class RunManager:
 
     def _write_tables(self) -> None:
         if self._owns_sweep:
-            from runmanager.results.write import write_tables
+            from runmanager.results.write import StandingTables
 
-            write_tables(self.paths, report=False)
+            self._tables = self._tables or StandingTables(self.paths)
+            self._tables.run_ended()
 
     def save(self, file_name: str | Path) -> None:
         """Write `file_name`.csv and .json: one row an epoch of this manager's runs, in order of start.

@@ -63,14 +63,19 @@ class MatchBuffer:
         chosen = preds.argmax(dim=1)  # of which no gradient can be taken: nothing holds on to the step's graph
         if chosen.ndim > 1:
             chosen, labels = chosen.reshape(-1), labels.reshape(-1)
-        torch.eq(chosen, labels, out=self._place(len(labels), preds.device))
+        place = self._place(len(labels), preds.device)
+        if place.device == preds.device:
+            torch.eq(chosen, labels, out=place)
+        else:
+            place.copy_(chosen == labels)
 
     def _place(self, count: int, device: torch.device) -> torch.Tensor:
-        """Room for `count` comparisons."""
+        """Room for `count` comparisons, on the device of the first ones."""
         if self._used + count > self._room:
             self._empty()
         if self._matches is None or count > self._room:
             self._room = max(_ROOM, count)
+            device = device if self._matches is None else self._matches.device
             self._matches = zeros(self._room, dtype=torch.bool, device=device)
         self._used += count
         return self._matches[self._used - count : self._used]

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import torch
 
+from runmanager.records.lines import error_line
 from runmanager.records.measurements import Measurements
 from runmanager.records.run import Environment, EpochRecord, RunRecord
 from runmanager.tracking.devices import peak_host_bytes, peak_memory_bytes, peak_reserved_bytes, reset_peak_memory
@@ -75,8 +76,7 @@ class Measuring:
         try:
             work = step_work(network, full, optimizer=optimizer)
         except Exception as error:  # any model may be impossible to follow, in any way; the run must not
-            first = (str(error).strip().splitlines() or [""])[0]
-            return [f"the work of a step is not known: it cannot be followed without data ({first})"]
+            return [f"the work of a step is not known: it cannot be followed without data ({error_line(error)})"]
         self._known = msgspec.structs.replace(
             self._known, flop_per_step=work.flop, operations_per_step=work.operations, bytes_per_step=work.bytes
         )

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from runmanager.records.lines import bounded, writable
 from runmanager.records.store import RunFolder
-from runmanager.tracking.outcomes import writable
 
 __all__ = ["RunNotes"]
 
@@ -21,8 +21,8 @@ class RunNotes:
 
     @property
     def said(self) -> tuple[str, ...]:
-        """Each line once, and such as a file can hold: some quote an exception."""
-        return tuple(dict.fromkeys(map(writable, self._lines)))
+        """Each line once, and such as a record keeps: some quote an exception."""
+        return tuple(dict.fromkeys(map(_kept, self._lines)))
 
     def note(self, line: str) -> None:
         """Gather a line and write it down at once."""
@@ -31,4 +31,8 @@ class RunNotes:
 
     def deviates(self, line: str) -> None:
         """Write down at once what is done otherwise than asked; tables name it."""
-        self._folder.write(deviations=tuple(dict.fromkeys((*self._folder.record.deviations, writable(line)))))
+        self._folder.write(deviations=tuple(dict.fromkeys((*self._folder.record.deviations, _kept(line)))))
+
+
+def _kept(line: str) -> str:
+    return bounded(writable(line))

@@ -1,15 +1,21 @@
 """What a run came to: from its epochs, or from the exception that ended it, to the outcome that says so."""
 
 import errno
+import logging
 import math
 import traceback
+from pathlib import Path
 
 import torch
 
+from runmanager.records.files import replace_file
+from runmanager.records.lines import error_line, first_line, writable
 from runmanager.records.run import EpochRecord
 from runmanager.records.states import Outcome, Reason, Status
 
-__all__ = ["divergence", "is_out_of_memory", "outcome_of", "outcome_of_epochs", "traceback_of", "writable"]
+__all__ = ["divergence", "is_out_of_memory", "keep_traceback", "outcome_of", "outcome_of_epochs"]
+
+_log = logging.getLogger(__name__)
 
 _OUT_OF_MEMORY_SIGNS = (
     "defaultcpuallocator: can't allocate memory",
@@ -48,17 +54,16 @@ def outcome_of(error: BaseException, *, batch_size: object = None, memory_bytes:
     if isinstance(error, KeyboardInterrupt):
         return Outcome(Status.KILLED, Reason.INTERRUPTED, "interrupted")
     if isinstance(error, SystemExit):
-        return Outcome(
-            Status.FAILED, Reason.EXIT, f"sys.exit({'' if error.code is None else writable(str(error.code))})"
-        )
+        code = "" if error.code is None else first_line(str(error.code))
+        return Outcome(Status.FAILED, Reason.EXIT, f"sys.exit({code})")
     if not is_out_of_memory(error):
-        return Outcome(Status.FAILED, Reason.EXCEPTION, _one_line(error))
+        return Outcome(Status.FAILED, Reason.EXCEPTION, error_line(error))
     facts = []
     if batch_size is not None:
         facts.append(f"batch_size={batch_size}")
     if memory_bytes is not None:
         facts.append(f"{memory_bytes / 2**30:.2f} GiB in use at most")
-    message = _one_line(error) + (f" ({', '.join(facts)})" if facts else "")
+    message = error_line(error) + (f" ({', '.join(facts)})" if facts else "")
     return Outcome(Status.FAILED, Reason.OUT_OF_MEMORY, message)
 
 
@@ -73,17 +78,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(sign in text for sign in _OUT_OF_MEMORY_SIGNS)
 
 
-def _one_line(error: BaseException) -> str:
-    text = writable(str(error)).strip()
-    first = text.splitlines()[0] if text else ""
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
-
-
-def traceback_of(error: BaseException) -> str:
-    """The whole traceback, as for error.txt."""
-    return writable("".join(traceback.format_exception(error)))
-
-
-def writable(text: str) -> str:
-    """A text that a file can hold: Python's own of files with odd names have characters that no encoding knows."""
-    return text.encode(errors="backslashreplace").decode()
+def keep_traceback(error: BaseException, path: Path) -> None:
+    """Write the whole traceback into error.txt, after the record, which has its first line: the disk may be full."""
+    try:
+        replace_file(path, writable("".join(traceback.format_exception(error))))
+    except OSError as fault:
+        _log.warning("%s could not be written: %s", path, fault)

@@ -9,7 +9,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["Operation", "Recording", "record_pass", "tensors_in"]
+__all__ = ["Operation", "Recording", "parts_of", "record_pass", "tensors_in"]
 
 _MAX_DEPTH = 8  # of containers in containers: objects may hold themselves
 
@@ -161,11 +161,12 @@ def tensors_in(value: Any, depth: int = _MAX_DEPTH) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif depth:
-        for part in _parts_of(value):
+        for part in parts_of(value):
             yield from tensors_in(part, depth - 1)
 
 
-def _parts_of(value: Any) -> Iterable[Any]:
+def parts_of(value: Any) -> Iterable[Any]:
+    """What a sequence, a mapping or a plain object holds."""
     if isinstance(value, Mapping):
         return value.values()
     if isinstance(value, list | tuple | set | frozenset):

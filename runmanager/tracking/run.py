@@ -12,26 +12,26 @@ import torch
 
 from runmanager.errors import RunBusyError, UsageError
 from runmanager.records.attempts import attempts_up_to, epochs_made_elsewhere
-from runmanager.records.files import replace_file
 from runmanager.records.run import EpochRecord, RunRecord
-from runmanager.records.states import Outcome, Reason, Status
+from runmanager.records.states import Outcome
 from runmanager.records.store import RunFolder
 from runmanager.tracking.devices import peak_memory_bytes
-from runmanager.tracking.early_stop import EarlyStop
+from runmanager.tracking.ending import Ending
 from runmanager.tracking.epoch import Epoch, with_walls, without_walls
 from runmanager.tracking.events import cut_events
 from runmanager.tracking.first_batch import batch_size_of, inputs_of, peek
 from runmanager.tracking.heartbeat import Heartbeat
 from runmanager.tracking.idle import IdleRun
+from runmanager.tracking.last_evaluation import LastEvaluation
 from runmanager.tracking.measuring import Measuring, num_parameters
 from runmanager.tracking.notes import RunNotes
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
-from runmanager.tracking.outcomes import divergence, outcome_of, outcome_of_epochs, traceback_of
-from runmanager.tracking.sinks import EpochDetails, RunStart, Sink, looks_at_scores
+from runmanager.tracking.outcomes import keep_traceback, outcome_of
+from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.tracking.timer import PhaseTimer, clock_for
 from runmanager.tracking.turns import turns_of
 from runmanager.tracking.unheard import children_unheard
-from runmanager.tracking.warmup import is_warmup
+from runmanager.tracking.warmup import Warmup
 
 __all__ = ["ActiveRun", "IdleRun"]
 
@@ -69,7 +69,6 @@ class ActiveRun:
         self.history: list[EpochRecord] = []
         self.num_steps = 0
         self._timer = PhaseTimer(clock_for(device))
-        self._earlier_steps: Sequence[float] = ()
         self._network: torch.nn.Module | None = None
         self._optimizer: torch.optim.Optimizer | None = None
         self._checkpointer: Checkpointer | None = None
@@ -79,16 +78,15 @@ class ActiveRun:
         self._begin_with = begin_with
         self._when_ended = when_ended
         self._planned: int | None = folder.record.epochs_planned
-        self._early_stop = EarlyStop(options.early_stop)
-        self._stop: Outcome | None = None
+        self._ending = Ending(options.early_stop)
         self._notes = RunNotes(folder)
-        self._epochs_here = 0
+        self._last_evaluation = LastEvaluation(sinks)
+        self._warmup = Warmup(options.warmup_epochs)
         self._seconds_before = 0.0
         self._learning_rate: float | None = None
         self._begun_at, self._epoch_begun_at = time.perf_counter(), 0.0
-        self._interruption: Outcome | None = None
         self.turns = turns_of(
-            options, folder.paths, is_cancelled=lambda: self._interruption is not None, interrupt=self.interrupt
+            options, folder.paths, is_cancelled=lambda: self._ending.is_interrupted, interrupt=self.interrupt
         )
         # Those with which it takes turns are no outside load: all of them are children of one process.
         self.measuring = Measuring(device, family=os.getppid() if self.turns else None)
@@ -136,9 +134,7 @@ class ActiveRun:
         self._seconds_before = progress.record.run_seconds or 0.0
         if (events := self.folder.paths.events) is not None:
             cut_events(events, progress.events_length)
-        for earlier in self.history[:-1]:
-            self._early_stop.reason(earlier)  # it went on after these, whatever was said
-        self._look_back(self.history[-1])
+        self._ending.restore(self.history)
 
     def _begin_with_whole_batch(self, batch: Any) -> None:
         inputs = inputs_of(batch)
@@ -168,7 +164,7 @@ class ActiveRun:
             self.folder.write(epochs_planned=num_epochs)
         for number in range(self._next_number(), num_epochs + 1):
             self._await_turn()
-            if self._stop is not None:
+            if self._ending.is_due:
                 return
             epoch = self.begin_epoch(number)
             try:
@@ -184,17 +180,29 @@ class ActiveRun:
         """Epoch 0, for an evaluation only; nothing where it was done before a break."""
         if not self.history:
             self._await_turn()
-            if self._stop is None:
+            if not self._ending.is_due:
                 yield (epoch := self.begin_epoch(0))
                 self.end_epoch(epoch)
 
     def _await_turn(self) -> None:
-        if self.turns is not None and self._stop is None:
+        if self.turns is not None and not self._ending.is_due:
             self.turns.wait()
 
     def unrecorded_epoch(self) -> Epoch:
         """An epoch for steps that only `turns` tell of."""
         return Epoch(self._next_number(), timer=self._timer, device=self.device, heartbeat=self._heartbeat)
+
+    def evaluation_again(self) -> Iterator[Epoch]:
+        """The last epoch once more, for an evaluation that is recorded nowhere, but that the sinks' pictures are of.
+
+        Nothing but where a break came between the last epoch and the end of a run that is to finish now.
+        """
+        if self._last_evaluation.is_lost(self.history) and self._outcome(None).status.is_success:
+            self._await_turn()
+            last, timer = self.history[-1], PhaseTimer(clock_for(self.device))
+            epoch = Epoch(last.epoch, timer=timer, device=self.device, heartbeat=self._heartbeat, keep_scores=True)
+            yield epoch
+            self._last_evaluation.keep(last, epoch.evaluation)
 
     def _next_number(self) -> int:
         return max(self.history[-1].epoch + 1, 1) if self.history else 1
@@ -216,7 +224,7 @@ class ActiveRun:
             steps_before=self.num_steps,
             heartbeat=self._heartbeat,
             when_first_batch=self._begin_with_whole_batch if self._begun_sinks is None else None,
-            keep_scores=any(map(looks_at_scores, self._sinks)),
+            keep_scores=self._last_evaluation.is_wanted,
         )
 
     def end_epoch(self, epoch: Epoch) -> EpochRecord:
@@ -227,13 +235,14 @@ class ActiveRun:
         if self.folder.is_lost():
             raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
         record, step_losses = epoch.close()
-        warmup = record.epoch == 0 or self._is_warmup()
+        warmup = self._warmup.look_at(record.epoch, self._timer.step_seconds, history=self.history)
         record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._run_seconds())
         self.measuring.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)
         self.num_steps = epoch.num_steps
         if self._begun_sinks is None:
             self._begin_sinks(None)
         assert self._network is not None
+        self._last_evaluation.keep(record, epoch.evaluation)
         details = EpochDetails(self._network, self._learning_rate, step_losses, epoch.evaluation)
         for sink in self._sinks:
             self._notes.extend(sink.epoch(without_walls(record), details))
@@ -245,22 +254,11 @@ class ActiveRun:
         record = self._with_walls(record, epoch.resolved_at)
         self.folder.append(record)
         self.history.append(record)
-        self._epochs_here += record.epoch > 0
-        self._earlier_steps = self._timer.step_seconds
-        if self._epochs_here == 1:
+        if self._warmup.num_epochs == 1:
             self.folder.write(measurements=self.measuring.measurements())  # a kill is not to take all of them
         self._heartbeat.progress += 1
-        self._look_back(record)
+        self._ending.look_at(record)
         return record
-
-    def _is_warmup(self) -> bool:
-        return is_warmup(
-            epochs_before=self._epochs_here,
-            least=self._options.warmup_epochs,
-            previous=bool(self.history) and self.history[-1].warmup,
-            step_seconds=self._timer.step_seconds,
-            earlier=self._earlier_steps,
-        )
 
     def _with_walls(self, record: EpochRecord, resolved_at: float) -> EpochRecord:
         begun_at, run_seconds = self._epoch_begun_at, self._run_seconds()
@@ -269,12 +267,6 @@ class ActiveRun:
     def _progress(self, record: EpochRecord) -> Progress:
         events = self.folder.paths.events
         return Progress(record, events.stat().st_size if events else 0, self.num_steps)
-
-    def _look_back(self, record: EpochRecord) -> None:
-        """Let this epoch be the last one, if it diverged or nothing gets better any more."""
-        self._stop = divergence(record) or self._stop
-        if (reason := self._early_stop.reason(record)) is not None:
-            self.stop_early(reason)
 
     def _run_seconds(self) -> float:
         waited = self.turns.waited_seconds if self.turns else 0.0
@@ -290,12 +282,11 @@ class ActiveRun:
 
     def stop_early(self, message: str) -> None:
         """Let this epoch be the last; the run is finished."""
-        self._stop = self._stop or Outcome(Status.FINISHED, Reason.EARLY_STOPPED, message)
+        self._ending.stop_early(message)
 
     def interrupt(self, message: str = "interrupted") -> None:
         """Let this epoch be the last; the run reads `killed`, and goes on from its checkpoint another time."""
-        self._interruption = Outcome(Status.KILLED, Reason.INTERRUPTED, message)
-        self._stop = self._stop or self._interruption
+        self._ending.interrupt(message)
 
     @children_unheard()
     def end(self, error: BaseException | None = None) -> RunRecord:
@@ -304,23 +295,30 @@ class ActiveRun:
             self._heartbeat.stop(keeps_file=True)
             self.folder.close()
             return self.record
-        if self._begun_sinks is None and self._network is not None:
-            self._begin_sinks(None)
-        outcome = self._outcome(error)
-        if error is not None:
-            replace_file(self.folder.paths.error, traceback_of(error))
+        outcome, run_seconds = self._outcome(error), self._run_seconds()  # before pictures are drawn
+        try:
+            if self._begun_sinks is None and self._network is not None:
+                self._begin_sinks(None)
+            if outcome.status.is_success:
+                # Before the record says so: with a kill after that nobody would go on with the run, and draw them.
+                self._notes.extend(self._last_evaluation.finish())
+        except BaseException as fault:
+            self.end(error or fault)
+            raise
         record = self.folder.write(
             status=outcome.status,
             reason=outcome.reason,
             message=outcome.message,
             ended_at=datetime.datetime.now(datetime.UTC).isoformat(),
-            run_seconds=self._run_seconds(),
+            run_seconds=run_seconds,
             num_parameters=None if self._network is None else num_parameters(self._network),
             peak_memory_bytes=peak_memory_bytes(self.device),
             environment=self.measuring.environment_at_end(self.record.environment),
             measurements=self.measuring.measurements(),
             notes=self._notes.said,
         )
+        if error is not None:
+            keep_traceback(error, self.folder.paths.error)
         self._heartbeat.stop()
         self.folder.close()
         for sink in self._begun_sinks or ():
@@ -333,9 +331,8 @@ class ActiveRun:
         if error is not None:
             batch_size, peak = self.record.config.get("batch_size"), peak_memory_bytes(self.device)
             return outcome_of(error, batch_size=batch_size, memory_bytes=peak)
-        if self._interruption is not None and self.turns is not None and not self.turns.is_over:
-            return self._interruption  # however many epochs it has, it is not measured yet
-        return outcome_of_epochs(self.history[-1].epoch if self.history else 0, planned=self._planned, stop=self._stop)
+        is_measured = self.turns is None or self.turns.is_over
+        return self._ending.outcome(self.history, planned=self._planned, is_measured=is_measured)
 
     def __enter__(self) -> Self:
         if self._begin_with is not None:

@@ -14,6 +14,7 @@ MAX_SCORES = 1 << 20
 """Numbers that are kept of an evaluation: 4 MiB, or 100,000 samples of ten classes."""
 
 _NO_CLASS = -1
+_PLACES = 32  # for the batches that follow, made at once: to find each its place would cost as much as the copies
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Scores:
 class Evaluation:
     """Keeps the scores of the samples that an epoch was evaluated on, in the order of the loader that gave them.
 
-    A batch costs two copies on the device, and nothing waits for it but `scores`, which is asked for when all of them
-    are there.
+    A batch costs two copies on the device, made at once, as the caller may write its next one into the same memory.
+    Nothing waits for the device but `scores`, which is asked for when all of them are there.
     """
 
     def __init__(self) -> None:
@@ -41,6 +42,8 @@ class Evaluation:
         self._scores: torch.Tensor | None = None
         self._labels: torch.Tensor | None = None
         self._num_samples = 0
+        self._shape: torch.Size | None = None  # of the last batch, and of those that there are places for
+        self._places: list[tuple[torch.Tensor, torch.Tensor]] = []  # the next one last
         self._at_home: Scores | None = None
 
     @property
@@ -55,19 +58,42 @@ class Evaluation:
     def add(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
         """Keep a batch: scores (batch, classes) and class numbers (batch,). Others are counted, and not kept."""
         begin, self._num_samples = self._num_samples, self._num_samples + len(labels)
-        if preds.ndim != 2 or preds.dtype.is_complex:
-            return
-        if self._scores is None or self._labels is None:
-            if begin:
-                return
+        if self._places and preds.shape == self._shape:
+            scores_place, labels_place = self._places.pop()
+            scores_place.copy_(preds.detach())
+            labels_place.copy_(labels)
+        else:
+            self._add_first(begin, preds, labels)
+
+    def _add_first(self, begin: int, preds: torch.Tensor, labels: torch.Tensor) -> None:
+        """Keep a batch for which there is no place yet, and make places for those that follow, if they are alike."""
+        are_scores = preds.ndim == 2 and not preds.dtype.is_complex
+        if not begin and are_scores:
             room = MAX_SCORES // max(1, preds.shape[1])
             self._scores = zeros(room, preds.shape[1], dtype=torch.float32, device=preds.device)
-            # The number of no class, for the places of batches that are not kept: nobody is to count these.
-            self._labels = zeros(room, dtype=torch.int64, device=preds.device).fill_(_NO_CLASS)
-        fitting = max(0, min(len(labels), len(self._scores) - begin))
-        if fitting and preds.shape[1] == self._scores.shape[1]:
-            self._scores[begin : begin + fitting].copy_(preds.detach()[:fitting])
-            self._labels[begin : begin + fitting].copy_(labels[:fitting])
+            self._labels = zeros(room, dtype=torch.int64, device=preds.device)
+        self._places = []
+        if self._scores is None or self._labels is None:
+            return
+        own = slice(begin, min(self._num_samples, len(self._scores)))
+        if own.start >= own.stop:
+            return
+        if not are_scores or preds.shape[1] != self._scores.shape[1]:
+            self._labels[own].fill_(_NO_CLASS)  # nobody is to count them
+            return
+        count = own.stop - own.start
+        self._scores[own].copy_(preds.detach()[:count])
+        self._labels[own].copy_(labels[:count])
+        self._shape, self._places = preds.shape, self._places_after(own.stop, count)
+
+    def _places_after(self, begin: int, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """For the batches of `count` samples that follow, those that are kept whole."""
+        assert self._scores is not None and self._labels is not None
+        number = min(_PLACES, (len(self._scores) - begin) // count)
+        following = slice(begin, begin + number * count)
+        with torch.inference_mode(False):  # or nobody could write there after it
+            scores, labels = self._scores[following].split(count), self._labels[following].split(count)
+        return list(zip(scores, labels, strict=True))[::-1] if number else []
 
     def scores(self) -> Scores | None:
         """What was kept, None where nothing could be; waits for the device, once, and leaves nothing there."""
@@ -75,4 +101,5 @@ class Evaluation:
             kept = slice(min(self._num_samples, len(self._scores)))
             self._at_home = Scores(self._scores[kept].cpu(), self._labels[kept].cpu(), self._num_samples)
             self._scores = self._labels = None
+            self._places = []
         return self._at_home

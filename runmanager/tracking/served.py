@@ -1,34 +1,30 @@
-"""The folder that TensorBoard is shown of a sweep: its runs under short names, and the columns of its HParams tab."""
+"""The folder that TensorBoard is shown of a sweep: its runs under short names."""
 
 import shutil
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 
 from runmanager.errors import RecordError
-from runmanager.records.paths import RunPaths, SweepPaths
+from runmanager.records.paths import SweepPaths
 from runmanager.records.short_names import short_names
-from runmanager.records.store import read_epochs, read_record, run_names
+from runmanager.records.store import read_record, run_names
 from runmanager.records.sweep import PlannedCell, SweepRecord, read_sweep_record
-from runmanager.tracking.framing import framed
-from runmanager.tracking.hparams import METRICS, Metric, experiment, mixed, session_start
+from runmanager.tracking.events import EventWriter
+from runmanager.tracking.hparams import mixed, session_start
 
 __all__ = ["ServedRuns"]
 
-_BESIDE = "events.out.tfevents.0000000000.sweep"
+_BESIDE = "events.out.tfevents.0000000000.beside"
 """A file beside the link to a run's own. It is read first, and of two equal tags TensorBoard keeps the first."""
 
 
 class ServedRuns:
     """Links to the event files of a sweep's runs, a folder each, which `refresh` keeps up to date.
 
-    The files stay where they are and are followed while they grow; those of earlier attempts are left out. One folder
-    declares the HParams tab's columns as well: that must be said once for all runs, and a folder of its own would be
-    listed as a run.
+    The files stay where they are and are followed while they grow; those of earlier attempts are left out.
     """
 
     def __init__(self, sweep: SweepPaths, folder: Path) -> None:
@@ -41,7 +37,16 @@ class ServedRuns:
         self._cells: dict[str, Mapping[str, Any]] = {}
         self._names: dict[str, str] = {}
         self._linked: dict[str, Path] = {}
-        self._declaring: str | None = None
+
+    @property
+    def cells(self) -> Sequence[Mapping[str, Any]]:
+        """The settings of all cells, begun or not, as the last `refresh` knew them."""
+        return list(self._cells.values())
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any run is shown."""
+        return bool(self._linked)
 
     def refresh(self) -> None:
         """Link what has begun since, and name all anew where the sweep has new cells that call for it.
@@ -57,9 +62,7 @@ class ServedRuns:
         fresh = {run: name for run, name in self._names.items() if name in found.keys() - self._linked.keys()}
         if not fresh:
             return
-        if self._declaring not in self._linked:
-            self._declaring = next(iter(fresh.values()))
-        texts = mixed(list(self._cells.values()))
+        texts = mixed(self.cells)
         for run, name in fresh.items():
             self._link(name, found[name], self._beside(run, texts))
 
@@ -89,34 +92,21 @@ class ServedRuns:
             self._linked.pop(name, None)
         return events
 
-    def _beside(self, run: str, texts: Sequence[str]) -> list[Summary]:
-        """What TensorBoard must read before the run's own file."""
-        said: list[Summary] = []
-        if self._names[run] == self._declaring:
-            said.append(experiment(list(self._cells.values()), self._measured()))
+    def _beside(self, run: str, texts: Sequence[str]) -> Summary | None:
+        """What TensorBoard must read before the run's own file: settings that have to be text in all runs."""
         settings = self._cells[run]
-        if any(settings.get(name) is not None for name in texts):
-            as_text = {name: str(settings[name]) for name in texts if settings.get(name) is not None}
-            said.append(session_start({**settings, **as_text}))
-        return said
+        as_text = {name: str(settings[name]) for name in texts if settings.get(name) is not None}
+        return session_start({**settings, **as_text}) if as_text else None
 
-    def _measured(self) -> list[Metric]:
-        """The metrics that some run has that has ended; all where none has ended yet."""
-        found: set[Metric] = set()
-        for run in self._cells:
-            found |= _metrics_of_ended(self._sweep.run(run))
-            if len(found) == len(METRICS):
-                break
-        return [each for each in METRICS if each in found] or list(METRICS)
-
-    def _link(self, name: str, events: Path, beside: Iterable[Summary]) -> None:
+    def _link(self, name: str, events: Path, beside: Summary | None) -> None:
         """Show a run's file under `name`; the folder appears whole."""
         shutil.rmtree(self._making, ignore_errors=True)
         shutil.rmtree(self.root / name, ignore_errors=True)  # of an attempt that has been put aside
         self._making.mkdir()
-        if said := [Event(wall_time=time.time(), summary=summary) for summary in beside]:
-            first = Event(wall_time=time.time(), file_version="brain.Event:2")
-            (self._making / _BESIDE).write_bytes(b"".join(framed(each.SerializeToString()) for each in [first, *said]))
+        if beside is not None:
+            writer = EventWriter(self._making, self._making / _BESIDE)
+            writer.summary(beside)
+            writer.close()
         (self._making / events.name).symlink_to(events.resolve())
         self._making.rename(self.root / name)
         self._linked[name] = events
@@ -126,14 +116,3 @@ def _axes_first(plan: SweepRecord, cell: PlannedCell) -> dict[str, Any]:
     """A cell's settings in the order in which people know them: names and columns keep it."""
     whole = {**plan.settings, **cell.settings}
     return {**{name: whole[name] for name in plan.axes if name in whole}, **whole}
-
-
-def _metrics_of_ended(run: RunPaths) -> set[Metric]:
-    """What a run has measured, nothing where it has not ended or cannot be read."""
-    try:
-        if not read_record(run).status.is_ended:
-            return set()
-        epochs = read_epochs(run)
-    except RecordError:
-        return set()
-    return {each for each in METRICS if any(getattr(epoch, each.field) is not None for epoch in epochs)}

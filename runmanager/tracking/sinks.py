@@ -1,9 +1,9 @@
 """Where metrics go: the seam every sink keeps, and the sinks that write lines or keep values in memory."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol, TextIO, runtime_checkable
 
 import torch
 
@@ -13,7 +13,19 @@ from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.tracking.losses import LoggedLosses
 from runmanager.tracking.scores import Evaluation
 
-__all__ = ["ConsoleSink", "EpochDetails", "LogSink", "MemorySink", "RunStart", "Sink", "epoch_line", "looks_at_scores"]
+__all__ = [
+    "ConsoleSink",
+    "EpochDetails",
+    "LogSink",
+    "MemorySink",
+    "RunStart",
+    "ScoreSink",
+    "Sink",
+    "epoch_line",
+    "score_sinks",
+]
+
+_UNREADABLE = 1e12  # from here on nobody counts the digits
 
 
 @dataclass(frozen=True)
@@ -45,11 +57,7 @@ class EpochDetails:
 
 
 class Sink(Protocol):
-    """Somewhere that metrics go. `begin` and `epoch` return readable notes on what they could not do.
-
-    One that has an attribute `looks_at_scores` that is true is told in `EpochDetails.evaluation` what evaluations said
-    of each sample; else nothing of that is kept.
-    """
+    """Somewhere that metrics go. `begin` and `epoch` return readable notes on what they could not do."""
 
     def begin(self, start: RunStart) -> Sequence[str]:
         """A run begins."""
@@ -64,9 +72,20 @@ class Sink(Protocol):
         ...
 
 
-def looks_at_scores(sink: Sink) -> bool:
-    """Whether what evaluations say of each sample is to be kept for this sink."""
-    return bool(getattr(sink, "looks_at_scores", False))
+@runtime_checkable
+class ScoreSink(Sink, Protocol):
+    """A sink that is told in `EpochDetails.evaluation` what evaluations said of each sample, where it looks at that."""
+
+    looks_at_scores: bool
+
+    def finish(self, record: EpochRecord, evaluation: Evaluation) -> Sequence[str]:
+        """The run is about to be recorded as finished, and this was its last evaluated epoch; returns notes as well."""
+        ...
+
+
+def score_sinks(sinks: Iterable[Sink]) -> list[ScoreSink]:
+    """The sinks for which what evaluations say of each sample is to be kept; for nobody else it is."""
+    return [each for each in sinks if isinstance(each, ScoreSink) and each.looks_at_scores]
 
 
 @dataclass
@@ -100,7 +119,7 @@ def epoch_line(record: EpochRecord, planned: int | None) -> str:
         ("val_accuracy", record.val_accuracy),
     ):
         if value is not None:
-            parts.append(f"{name} {value:.4f}")
+            parts.append(f"{name} {value:.4f}" if abs(value) < _UNREADABLE else f"{name} {value:.4g}")
     if record.epoch_seconds is not None:
         parts.append(f"{record.epoch_seconds:.3g} s")
     if record.samples_per_second is not None:

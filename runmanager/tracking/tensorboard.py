@@ -11,7 +11,7 @@
 | `images` | image | once: at most 64 images of a first batch, of 64 pixels on a side at most |
 | graph | graph | once: what the model does with one sample, in the boxes of its modules, of 5,000 operations at most |
 | `weights/<parameter>`, `gradients/<parameter>` | histogram | every epoch, where asked for: of 100 parameters, of 65,536 values each at most |
-| `predictions`, `confusion_matrix` | image | the last evaluation, at the end of a run that finished; and of epochs 1, 2, 4, 8 … that took ten seconds or more |
+| `predictions`, `confusion_matrix` | image | the last evaluation, before a run reads as finished; and of epochs 1, 2, 4, 8 … that took ten seconds or more |
 | `config/text_summary` | text | once: the settings |
 | `_hparams_/session_start_info`, `_hparams_/session_end_info` | HParams | at the start, at the true end |
 | `custom_scalars__config__` | layout | once: the charts of the Custom Scalars tab |
@@ -24,6 +24,7 @@ import torch
 from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
 from torch.utils.tensorboard import summary as protos
 
+from runmanager.records.lines import error_line
 from runmanager.records.run import PHASES, EpochRecord, RunRecord
 from runmanager.tracking.evaluation_pictures import EvaluationPictures
 from runmanager.tracking.events import EventWriter
@@ -34,6 +35,7 @@ from runmanager.tracking.hparams import session_end, session_start
 from runmanager.tracking.layout import scalar_layout
 from runmanager.tracking.network_call import call_of
 from runmanager.tracking.options import TensorBoardOptions
+from runmanager.tracking.scores import Evaluation
 from runmanager.tracking.sinks import EpochDetails, RunStart
 
 __all__ = ["TensorBoardSink"]
@@ -78,10 +80,15 @@ class TensorBoardSink:
         self._writer.flush()
         return [*notes, *said]
 
+    def finish(self, record: EpochRecord, evaluation: Evaluation) -> Sequence[str]:
+        assert self._writer is not None
+        shown, notes = self._pictures.last(record, evaluation)
+        self._add_pictures(shown, record.epoch)
+        self._writer.flush()  # before the record says finished: with a kill after that nobody would draw them anew
+        return notes
+
     def end(self, record: RunRecord) -> None:
         assert self._writer is not None
-        if record.status.is_success:
-            self._add_pictures(*self._pictures.at_end())
         self._writer.summary(session_end(succeeded=record.status.is_success))
         self._writer.close()
         self._writer = None
@@ -102,8 +109,7 @@ class TensorBoardSink:
         try:
             drawn = draw_graph(start.network, call, device=start.device)
         except Exception as error:  # any model may fail, in any way; the run must not
-            first = (str(error).strip().splitlines() or [""])[0]
-            return [f"no graph: the model could not be followed ({type(error).__name__}: {first})"]
+            return [f"no graph: the model could not be followed ({error_line(error)})"]
         self._writer.graph(drawn.graph)
         return drawn.notes
 

@@ -38,6 +38,10 @@ class Clock(Protocol):
         """The time between two passed marks."""
         ...
 
+    def let_go(self, mark: Any) -> None:
+        """Nobody reads `mark` any more: a later one may take its place."""
+        ...
+
 
 class HostClock:
     """The CPU's timeline: `time.perf_counter_ns`."""
@@ -54,20 +58,29 @@ class HostClock:
     def seconds(self, earlier: int, later: int) -> float:
         return (later - earlier) * 1e-9
 
+    def let_go(self, mark: int) -> None:
+        pass
+
 
 class EventClock:
-    """An accelerator's timeline: events in its current stream."""
+    """An accelerator's timeline: events in its current stream.
+
+    Each is used again: to make one costs as much as to record it, and a step of small kernels has three.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
+        self._unused: list[torch.Event] = []
 
     def synchronize(self) -> None:
         synchronize(self._device)
 
     def mark(self) -> torch.Event:
-        event = torch.Event(device=self._device, enable_timing=True)
-        # Without a stream the current device's is taken, which need not be this one.
-        event.record(torch.accelerator.current_stream(self._device))
+        event = self._unused.pop() if self._unused else torch.Event(device=self._device, enable_timing=True)
+        if self._device.index is None:
+            event.record()  # in the current device's stream, which is what such a name means
+        else:
+            event.record(torch.accelerator.current_stream(self._device))
         return event
 
     def has_passed(self, mark: torch.Event) -> bool:
@@ -75,6 +88,9 @@ class EventClock:
 
     def seconds(self, earlier: torch.Event, later: torch.Event) -> float:
         return float(earlier.elapsed_time(later)) * 1e-3
+
+    def let_go(self, mark: torch.Event) -> None:
+        self._unused.append(mark)
 
 
 def clock_for(device: torch.device) -> Clock:
@@ -87,7 +103,8 @@ class PhaseTimer:
 
     `mark(phase)` says that the time since the last mark was spent in `phase`. Nothing waits for the device but
     `start` and `resolve`. `step_seconds` has the length of each step: what lay between two marks of the phase
-    `compute`.
+    `compute`. `waited_until` is when the last mark had passed, on the host's `time.perf_counter`: to sum up hundreds of
+    marks takes a part of a short epoch, and is no part of a phase.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -98,10 +115,13 @@ class PhaseTimer:
         self._step = 0.0
         self._fold_at = _FOLD_AT
         self.step_seconds = array("d")  # eight bytes a step, which may be millions
+        self.waited_until = 0.0
 
     def start(self) -> None:
         """Begin anew, once the device has nothing left to do."""
         self._clock.synchronize()
+        if self._last is not None:
+            self._clock.let_go(self._last)
         self._pending.clear()
         self._seconds.clear()
         self.step_seconds = array("d")
@@ -120,6 +140,7 @@ class PhaseTimer:
     def resolve(self) -> dict[str, float]:
         """Seconds a phase since `start`, after waiting for the device once; phases never marked are not in it."""
         self._clock.synchronize()
+        self.waited_until = time.perf_counter()
         self._take(self._pending)
         self._pending.clear()
         return dict(self._seconds)
@@ -135,6 +156,7 @@ class PhaseTimer:
         for phase, moment in marks:
             seconds = self._clock.seconds(self._last, moment)
             self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
+            self._clock.let_go(self._last)
             self._last = moment
             if phase in ("data", "transfer", "compute"):
                 self._step += seconds

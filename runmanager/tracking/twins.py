@@ -1,16 +1,38 @@
-"""Deep copies of a network that are looked at in its place, so that nothing about it changes: with and without data."""
+"""Deep copies of a network that are called in its place, so that nothing about it changes: with and without data.
 
+```
+with unnoticed(network):
+    twin, _ = without_data(network)
+    twin(torch.empty(shape, device="meta"))
+```
+"""
+
+import contextlib
 import copy
+import io
+import threading
+import warnings
 from collections import defaultdict
+from collections.abc import Iterator
+from types import FunctionType
 from typing import Any
 
 import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
-__all__ = ["unwrapped", "with_data", "without_data"]
+from runmanager.tracking.hooks import has_hooks, held_back, left_out
+from runmanager.tracking.randomness import preserved
+from runmanager.tracking.recording import parts_of
+
+__all__ = ["SharedError", "unnoticed", "unwrapped", "with_data", "without_data"]
 
 _ON_META: dict[str, Any] = {"device": torch.device("meta")}  # an argument that torch's types for lazy buffers leave out
 _WRAPPERS = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
+
+
+class SharedError(Exception):
+    """A copy of a model is not one throughout."""
 
 
 def unwrapped(network: torch.nn.Module) -> torch.nn.Module:
@@ -20,32 +42,109 @@ def unwrapped(network: torch.nn.Module) -> torch.nn.Module:
     return inner if inner is network else unwrapped(inner)
 
 
+@contextlib.contextmanager
+def unnoticed(network: torch.nn.Module) -> Iterator[None]:
+    """The body may copy `network` and call the copies, and nobody learns of it.
+
+    Random states, warnings and lines of output are kept back, and the hooks that somebody hung on all modules. Raises
+    `SharedError` where this thread calls a module of `network` itself that keeps something, as BatchNorm does, or has
+    hooks: a copy can do that by a function that knows the network, as `lambda x: self.norm(x)`, or as one that was put
+    in the place of `self.norm.forward`.
+    """
+    noticing = {module for module in network.modules() if has_hooks(module) or _keeps_something(module)}
+    thread = threading.get_ident()
+
+    def refuse(module: torch.nn.Module, _args: object) -> None:
+        if (module in noticing or _is_called_by_a_function(module)) and threading.get_ident() == thread:
+            raise SharedError(f"a copy of it calls its own {type(module).__name__}, which would keep or tell something")
+
+    quiet = (preserved(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), held_back(), _modes())
+    with contextlib.ExitStack() as stack:
+        for each in quiet:
+            stack.enter_context(each)
+        warnings.simplefilter("ignore")
+        handle = register_module_forward_pre_hook(refuse)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+
+@contextlib.contextmanager
+def _modes() -> Iterator[None]:
+    """Put back what a `forward` may set for the whole process or thread: whether gradients are taken, and the dtype."""
+    takes_gradients, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
+    try:
+        yield
+    finally:
+        torch.set_grad_enabled(takes_gradients)
+        torch.set_default_dtype(dtype)
+
+
+def _keeps_something(module: torch.nn.Module) -> bool:
+    return any(True for _ in module.buffers(recurse=False))
+
+
+def _is_called_by_a_function(module: torch.nn.Module) -> bool:
+    """Whether somebody put a function in the place of its `forward`: it is copied as itself, with whom it calls."""
+    return isinstance(vars(module).get("forward"), FunctionType) and _keeps_something(module)
+
+
 def with_data(network: torch.nn.Module) -> torch.nn.Module:
-    """A deep copy on the same device, all wrappers within it taken off."""
-    memo: dict[int, Any] = {}
-    _take_off_wrappers(network, memo)
-    twin: torch.nn.Module = copy.deepcopy(network, memo)
+    """A deep copy on the same device, all wrappers within it taken off, without the hooks of others.
+
+    Raises `SharedError` where a module says of itself how it is copied, and is not.
+    """
+    memo: dict[int, Any] = {id(tensor): tensor.detach().clone() for tensor in _computed(network)}
+    twin: torch.nn.Module
+    (twin,) = _copied(network, (network,), memo)
     return twin
 
 
 def without_data(
     network: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None
 ) -> tuple[torch.nn.Module, torch.optim.Optimizer | None]:
-    """Deep copies on the `meta` device: parameters and buffers hold no data, and the optimiser has the copy's.
+    """Copies as by `with_data`, but on the `meta` device: parameters and buffers hold no data.
 
-    Wrappers within the network are taken off.
+    The optimiser has the copy's parameters, and no hooks either.
     """
-    memo: dict[int, Any] = {}
+    memo: dict[int, Any] = {id(tensor): torch.empty_like(tensor, **_ON_META) for tensor in _computed(network)}
     for parameter in network.parameters():
         memo[id(parameter)] = _parameter_without_data(parameter)
     for buffer in network.buffers():
         lazy = torch.nn.parameter.is_lazy(buffer)
         memo[id(buffer)] = UninitializedBuffer(**_ON_META) if lazy else torch.empty_like(buffer, **_ON_META)
-    _take_off_wrappers(network, memo)
     if optimizer is not None:
         memo[id(optimizer.state)] = defaultdict(dict)  # moments are as large as the model
-    twins: tuple[torch.nn.Module, torch.optim.Optimizer | None] = copy.deepcopy((network, optimizer), memo)
+    twin, twin_optimizer = _copied(network, (network, optimizer), memo)
+    return twin, twin_optimizer
+
+
+def _copied(network: torch.nn.Module, what: tuple[Any, ...], memo: dict[int, Any]) -> tuple[Any, ...]:
+    with left_out(network, memo):
+        _take_off_wrappers(network, memo)
+        twins = copy.deepcopy(what, memo)
+    if shared := set(twins[0].modules()).intersection(network.modules()):
+        raise SharedError(f"a copy of it has the same {type(next(iter(shared))).__name__}")
     return twins
+
+
+def _computed(network: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """What modules hold that was computed of weights, and PyTorch does not copy: other weights, or outputs.
+
+    Such weights are made by a hook before each call, as `weight_norm` does, or in `forward`.
+    """
+    seen: dict[int, Any] = {}  # held, so that no other gets its identity
+    left: list[Any] = [vars(module) for module in network.modules()]
+    while left:  # as deep as a copy goes, and each object once: they may hold one another in any number of ways
+        value = left.pop()
+        if isinstance(value, str | bytes | int | float) or id(value) in seen:
+            continue
+        seen[id(value)] = value
+        if not isinstance(value, torch.Tensor):
+            left.extend(parts_of(value))
+        elif not value.is_leaf:
+            yield value
 
 
 def _take_off_wrappers(network: torch.nn.Module, memo: dict[int, Any]) -> None:

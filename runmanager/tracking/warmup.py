@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from statistics import median
 
-__all__ = ["has_settled", "is_warmup"]
+from runmanager.records.run import EpochRecord
+
+__all__ = ["Warmup", "has_settled", "is_warmup"]
 
 _MIN_STEPS = 20  # fewer say nothing about a trend
 _STILL_FASTER = 0.95  # epochs of a settled run differ by two to four hundredths
@@ -32,3 +34,25 @@ def is_warmup(
     if not previous or has_settled(step_seconds):
         return False
     return len(earlier) < _MIN_STEPS or median(step_seconds) < _STILL_FASTER * median(earlier)
+
+
+class Warmup:
+    """Tells of each epoch of a run whether it is warm-up; the first `least` of this process always are."""
+
+    def __init__(self, least: int) -> None:
+        self.num_epochs = 0  # of training, in this process
+        self._least = least
+        self._earlier: Sequence[float] = ()
+
+    def look_at(self, number: int, step_seconds: Sequence[float], *, history: Sequence[EpochRecord]) -> bool:
+        """Whether epoch `number` is, which had steps of such lengths and came after `history`."""
+        found = number == 0 or is_warmup(
+            epochs_before=self.num_epochs,
+            least=self._least,
+            previous=bool(history) and history[-1].warmup,
+            step_seconds=step_seconds,
+            earlier=self._earlier,
+        )
+        self.num_epochs += number > 0
+        self._earlier = step_seconds
+        return found

@@ -1,8 +1,6 @@
 """The work of one training step, counted once on a copy that holds no data: FLOP, operators, bytes."""
 
 import contextlib
-import io
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from runmanager.tracking.randomness import preserved
-from runmanager.tracking.twins import unwrapped, without_data
+from runmanager.tracking.twins import unnoticed, unwrapped, without_data
 
 __all__ = ["StepWork", "step_work"]
 
@@ -42,11 +39,12 @@ def step_work(
     (the first one makes its state); an optimiser that cannot be followed is left out.
 
     FLOP are counted by `torch.utils.flop_counter`. Raises whatever the model raises: one that looks at the values in
-    its tensors, or names a device itself, cannot be followed.
+    its tensors, or names a device itself, cannot be followed; `SharedError` where a copy shares with the model what a
+    call would change.
     """
-    with preserved(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        twin, twin_optimizer = without_data(unwrapped(network), optimizer)
+    network = unwrapped(network)
+    with unnoticed(network):
+        twin, twin_optimizer = without_data(network, optimizer)
         twin.train()
         empty = torch.empty(inputs.shape, dtype=inputs.dtype, device=_META)
         if any(map(torch.nn.parameter.is_lazy, twin.parameters())):

@@ -14,7 +14,7 @@ precision), and the notes on `capturable` in `torch.optim`.
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Protocol
 
 import torch
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from runmanager.errors import ConfigurationError
 from runmanager.tracking.options import CAPTURING_DEVICES
+from runmanager.tracking.outcomes import is_out_of_memory
 from runmanager.training.faults import fault
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.step_options import AUTO, OutOfMemory
@@ -91,20 +92,37 @@ class CudaGraphs:
 
     def capture(self, work: Callable[[], Made]) -> tuple[Callable[[], None], Made]:
         graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
+        pool = torch.cuda.graph_pool_handle()
         failures: list[Exception] = []
         try:
             # Of this thread alone: a loader's thread may pin memory meanwhile.
-            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, pool=pool, stream=self._stream, capture_error_mode="thread_local"):
                 try:
                     made = work()
                 except Exception as error:
                     failures.append(error)
                     raise
-        except Exception as error:  # to end such a capture fails too, and says less of why
+        except Exception as error:  # to end such a capture may fail too, and says less of why
+            if error not in failures:
+                self._end_by_force(pool)
             raise (failures or [error])[0] from None
         finally:
             torch.cuda.set_stream(before)  # a capture that fails leaves its own stream the current one
         return graph.replay, made
+
+    def _end_by_force(self, pool: Any) -> None:
+        """Do what the end of a capture has left undone where it failed: PyTorch goes no further than its first error.
+
+        Its generator would refuse every random number from now on, as one that is captured and is not, and its
+        allocator would free nothing for a step that lacks memory. Where a version of PyTorch has it another way, the
+        steps are made as ever without this.
+        """
+        with suppress(Exception):
+            index = torch.cuda.current_device() if self._device.index is None else self._device.index
+            generator = torch.cuda.default_generators[index]
+            generator.graphsafe_set_state(generator.clone_state())
+            torch._C._cuda_endAllocateToPool(index, pool)
+            torch._C._cuda_releasePool(index, pool)
 
 
 class GraphedSteps:
@@ -112,7 +130,8 @@ class GraphedSteps:
 
     The update is captured too where `optimizer` is fused and nothing scales the gradients; else it follows each replay.
     The first `num_warmups` full batches are steps as ever. With `must` a step that cannot be captured raises
-    `ConfigurationError`; else it stays as it was, and `tell` hears of it.
+    `ConfigurationError`, one for which the memory does not suffice what says so; else it stays as it was, and `tell`
+    hears of it.
     """
 
     def __init__(
@@ -195,6 +214,8 @@ class GraphedSteps:
             with captured.rates_on_device():
                 captured.take(*self._device.capture(work))
         except Exception as error:  # whatever a model does that cannot be captured
+            if self._must and is_out_of_memory(error):
+                raise
             self._optimizer.zero_grad()
             self._give_up((str(error).strip().splitlines() or [type(error).__name__])[0], error)
             return

@@ -144,6 +144,8 @@ def _run_epochs(run: ActiveRun, options: TrainingOptions, parts: _Parts) -> None
         evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
         if scheduler.step_interval == "epoch":
             scheduler.step()
+    for epoch in run.evaluation_again():
+        evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
 
 
 def _fix_step(

@@ -8,15 +8,18 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from runmanager.tracking.outcomes import is_out_of_memory
-from runmanager.tracking.randomness import preserved, random_states, restore_random_states
-from runmanager.tracking.twins import without_data
+from runmanager.tracking.randomness import random_states, restore_random_states
+from runmanager.tracking.twins import unnoticed, without_data
 from runmanager.training.faults import fault
 from runmanager.training.step_options import OutOfMemory
 
 __all__ = ["MicroBatches", "fast_size", "needs_whole_batches", "piece_faults"]
 
-_FAST_BYTES = 16 * 2**20
-"""What the activations of a piece may take: about what stays in the last cache of a CPU, and is allocated once."""
+_FAST_BYTES = 40 * 2**20
+"""What the activations of a piece may take: somewhat more than a CPU's last cache, which is where an epoch is fastest.
+
+Smaller pieces pay more for each, and larger ones read their activations from memory.
+"""
 
 Work = Callable[[torch.Tensor, torch.Tensor, float], tuple[torch.Tensor, torch.Tensor]]
 """Does a piece (images, labels), which is a share of its batch; returns its mean loss and predictions (piece, …)."""
@@ -41,8 +44,8 @@ class MicroBatches:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The mean loss over the batch and all predictions in order.
 
-        A batch that is done anew finds random states and the buffers of the `network` as they were, and no gradients:
-        there must have been none.
+        A batch that is done anew finds random states, the buffers of the `network` and its gradients as they were. No
+        gradient may be changed in place: before a step there are none, and an evaluation leaves them alone.
         """
         if not self._halves:
             return _in_pieces(work, images, labels, self.size)
@@ -87,14 +90,15 @@ class _Before:
     """What a step that is made anew must find again."""
 
     def __init__(self, network: torch.nn.Module, device: torch.device) -> None:
-        self._network = network
         self._device = device
         self._random = random_states(device)
+        self._gradients = [(parameter, parameter.grad) for parameter in network.parameters()]
         self._buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
 
     @torch.no_grad()
     def restore(self) -> None:
-        self._network.zero_grad()
+        for parameter, gradient in self._gradients:
+            parameter.grad = gradient
         restore_random_states(self._random, self._device)
         for buffer, value in self._buffers:
             buffer.copy_(value)
@@ -113,13 +117,13 @@ def fast_size(network: torch.nn.Module, in_shape: tuple[int, ...]) -> int | None
         kept[storage._cdata] = storage
         return tensor
 
-    with preserved():
-        try:
+    try:
+        with unnoticed(network):
             twin, _ = without_data(network)
             with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
                 twin(torch.empty((2, *in_shape), device="meta"))
-        except Exception:  # any model may be impossible to follow, in any way
-            return None
+    except Exception:  # any model may be impossible to follow, in any way
+        return None
     own = {each.untyped_storage()._cdata for each in (*twin.parameters(), *twin.buffers())}
     sample_bytes = sum(storage.nbytes() for key, storage in kept.items() if key not in own) / 2
     return max(1, int(_FAST_BYTES / sample_bytes)) if sample_bytes else None

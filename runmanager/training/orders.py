@@ -34,7 +34,7 @@ class EpochBatches(Sampler[npt.NDArray[np.int64]]):
         self.epoch = 1
         self.batch_size = batch_size
         self.num_samples = num_samples
-        self._shuffle = shuffle
+        self.shuffles = shuffle
         self._seed = seed
 
     @property
@@ -48,8 +48,8 @@ class EpochBatches(Sampler[npt.NDArray[np.int64]]):
     def __iter__(self) -> Iterator[npt.NDArray[np.int64]]:
         return (indices.numpy() for indices in self.order().split(self.batch_size))
 
-    def order(self) -> Tensor:
-        """All samples (num_samples,), int64, on the CPU, in the order of the epoch that was set last."""
-        if not self._shuffle:
+    def order(self, *, epochs_ahead: int = 0) -> Tensor:
+        """All samples (num_samples,), int64, on the CPU, in the order of the epoch that was set last, or of a later."""
+        if not self.shuffles:
             return torch.arange(self.num_samples)
-        return epoch_order(self.num_samples, seed=self._seed, epoch=self.epoch)
+        return epoch_order(self.num_samples, seed=self._seed, epoch=self.epoch + epochs_ahead)

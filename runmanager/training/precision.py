@@ -88,7 +88,7 @@ class CountingScaler(torch.amp.GradScaler):
     def __init__(self, device: str) -> None:
         super().__init__(device)
         self._skipped_before = 0
-        self._skipped_here: torch.Tensor | None = None  # one tensor for all steps: a captured one adds to it, too
+        self._skipped_here: torch.Tensor | None = None  # read at the end only: to read waits
 
     @property
     def num_skipped(self) -> int:

@@ -33,6 +33,7 @@ class ResidentLoader:
         self._device = device
         self._samples = dataset.to(device) if isinstance(dataset, ArrayDataset) else _read(dataset, device)
         self._batches = EpochBatches(len(self._samples), batch_size, shuffle=shuffle, seed=seed)
+        self._next: tuple[int, Tensor] | None = None  # an epoch, and its order
         self.batch_size = batch_size
         self.num_samples = len(self._samples)
 
@@ -44,6 +45,9 @@ class ResidentLoader:
             stored, labels = self._samples.gather(chosen)
             for part, its_labels in zip(stored.split(self.batch_size), labels.split(self.batch_size), strict=True):
                 yield self._samples.unpack(part), its_labels
+        if self._batches.shuffles:
+            # Now, as an accelerator has steps left to do, which at the beginning of the next epoch it would wait for.
+            self._next = self._batches.epoch + 1, self._sent(self._batches.order(epochs_ahead=1))
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of epoch number `epoch`."""
@@ -64,8 +68,13 @@ class ResidentLoader:
         return self._samples
 
     def _order(self) -> Tensor:
-        """The epoch's order on the device, sent without waiting where it can be: steps before may not have ended."""
-        order = self._batches.order()
+        """The epoch's order on the device."""
+        if self._next is not None and self._next[0] == self._batches.epoch:
+            return self._next[1]
+        return self._sent(self._batches.order())
+
+    def _sent(self, order: Tensor) -> Tensor:
+        """An order on the device, sent without waiting where it can be: steps before may not have ended."""
         sent: Tensor = to_device(order.pin_memory() if self._device.type in PINNING_DEVICES else order, self._device)
         return sent
 

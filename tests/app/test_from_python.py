@@ -52,11 +52,16 @@ def test_what_is_no_sweep_cannot_be_watched(tmp_path: Path) -> None:
         watch_sweep(tmp_path)
 
 
-def test_a_program_says_lines_and_its_sweep_ends_with_it(
-    tmp_path: Path, mortal: Callable[[subprocess.Popen[Any]], subprocess.Popen[Any]]
+def test_a_program_says_lines_and_its_sweep_ends_at_once_with_it(
+    tmp_path: Path,
+    own_module: Path,
+    tiny: tuple[str, ...],
+    mortal: Callable[[subprocess.Popen[Any]], subprocess.Popen[Any]],
 ) -> None:
-    words = '"model=logistic", "batch_size=20", "epochs=99999", "tensorboard.enabled=false"'
-    program = f"from runmanager import run_sweep\nrun_sweep({words}, name='long', output_root='made here')"
+    (tmp_path / "gate").touch()  # the second epoch comes to no end
+    words = (*tiny, "model=custom", "model._target_=own.Net")
+    deaf = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"  # as a kernel is between two cells
+    program = f"{deaf}\nfrom runmanager import run_sweep\nrun_sweep(*{words}, name='long', output_root='made here')"
     process = mortal(
         subprocess.Popen(
             [sys.executable, "-c", program],
@@ -68,7 +73,7 @@ def test_a_program_says_lines_and_its_sweep_ends_with_it(
     )
     assert process.stdout is not None
     lines = [process.stdout.readline().rstrip() for _ in range(3)]
-    assert lines[0].startswith("$ python -m runmanager -m model=logistic batch_size=20 ")
+    assert lines[0].startswith("$ python -m runmanager -m dataset=fake dataset.size=64 ")
     assert lines[0].endswith(""" name=long 'output_root="made here"'""")
     assert re.fullmatch(r"made here/long: 1 cells: 1 (pending|running)", lines[1])
     assert re.fullmatch(r"\[1/1\] \S+ started", lines[2])
@@ -77,7 +82,7 @@ def test_a_program_says_lines_and_its_sweep_ends_with_it(
     assert plan is not None
     (driver,) = plan.drivers
     try:
-        until(lambda: any(run.epochs for run in read_sweep(sweep).runs), "an epoch")
+        until((tmp_path / "waiting").exists, "the second epoch")
         process.send_signal(signal.SIGKILL)
         process.wait(DEADLINE_SECONDS)
         until(lambda: driver.is_alive() is False, "the driver's end")
@@ -86,4 +91,6 @@ def test_a_program_says_lines_and_its_sweep_ends_with_it(
         if driver.is_alive():
             os.kill(driver.pid, signal.SIGKILL)
     (run,) = read_sweep(sweep).runs
-    assert (run.record.status, run.record.reason) == (Status.KILLED, Reason.INTERRUPTED)
+    state = (run.record.status, run.record.reason, run.record.message)
+    assert state == (Status.KILLED, Reason.INTERRUPTED, "stopped at once")
+    assert len(run.epochs) == 1 and run.paths.checkpoint.exists() and sweep.results("csv").exists()

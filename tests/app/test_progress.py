@@ -3,15 +3,18 @@
 import io
 import re
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyte
 import pytest
 from rich.console import Console
+from rich.text import Text
 from screens import Screen
 
-from runmanager.app.progress import RunDisplay
+from runmanager.app.progress import RunDisplay, in_terminal
 from runmanager.records.paths import RunPaths
 
 Begin = Callable[..., Screen]
@@ -184,3 +187,51 @@ def test_an_error_that_quotes_its_data_does_not_fill_the_screen(tmp_path: Path) 
     assert "x…\n" in said
     assert len(said) < 3000
     assert "the whole error: " in said
+
+
+class Halting(Console):
+    """Does something once, between its look at what stands on the terminal and its printing of a line there."""
+
+    halt: Callable[[], None] | None = None
+
+    def render(self, renderable: Any, options: Any = None) -> Any:
+        if self.halt is not None and isinstance(renderable, Text) and renderable.plain == "a line":
+            halt, self.halt = self.halt, None
+            halt()
+        return super().render(renderable, options)
+
+
+def test_the_table_is_not_redrawn_while_a_line_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    console = Halting(file=io.StringIO(), width=80, height=24, force_terminal=True)
+    parts: list[Any] = []
+
+    def moving_part(console: Console, shown: Callable[[], Any]) -> Any:
+        parts.append(in_terminal(console, shown))
+        return parts[0]
+
+    display = RunDisplay(console, num_runs=2, moving_part=moving_part)
+
+    def redraw_if_nobody_prints() -> None:
+        lock = parts[0].at_rest()
+        if lock.acquire(blocking=False):  # the thread that redraws it would wait for its turn
+            parts[0].refresh()
+            lock.release()
+
+    def grow() -> None:
+        display.started(RunPaths(tmp_path / "lr=0.2-00000002"), 2)
+        other = threading.Thread(target=redraw_if_nobody_prints)
+        other.start()
+        other.join(60)
+
+    with display:
+        display.started(RunPaths(tmp_path / "lr=0.1-00000001"), 2)
+        parts[0].refresh()
+        console.halt = grow
+        display.say("a line")
+        parts[0].refresh()
+        screen = pyte.Screen(80, 24)
+        pyte.Stream(screen).feed(console.file.getvalue().replace("\n", "\r\n"))
+    assert console.halt is None
+    lines = [line.split()[:2] for line in screen.display if line.strip()]
+    assert lines == [["a", "line"], ["run", "state"], [">", "lr=0.1"], [">", "lr=0.2"], ["2", "running"]]

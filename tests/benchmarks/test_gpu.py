@@ -25,8 +25,8 @@ def carried_out(results: Path, **variables: str) -> subprocess.CompletedProcess[
 
 def summary(results: Path) -> dict[str, str]:
     lines = [line.split("\t") for line in (results / "summary.tsv").read_text().splitlines()]
-    assert lines[0] == ["part", "seconds", "ended"] and lines[-1][0] == "all"
-    return {part: ended for part, _, ended in lines[1:-1]}
+    assert lines[0] == ["part", "seconds", "ended"]
+    return {part: ended for part, _, ended in lines[1:]}
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,8 @@ def test_each_part_is_said_and_kept(tmp_path: Path, variables: dict[str, str], s
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gpu-results.tar.gz", "summary.tsv"]
     with tarfile.open(tmp_path / "gpu-results.tar.gz") as archive:
         names = archive.getnames()
-    assert {"gpu-results/REHEARSAL", "gpu-results/summary.tsv"} <= set(names)
+    assert "gpu-results/REHEARSAL" in names
+    assert len([name for name in names if name.startswith("gpu-results/summaries/")]) == 1
     assert ("gpu-results/said/data.txt" in names) == ("SECONDS_IN_ALL" not in variables)
 
 
@@ -64,14 +65,19 @@ def test_what_cannot_be_is_refused_before_anything_runs(tmp_path: Path, variable
 
 @pytest.fixture
 def brought(tmp_path: Path) -> Path:
-    """What a run of the script may have brought home: two parts that ended, one that did not, the others not begun."""
+    """What two runs of the script may have brought home: parts that ended, the second time if not the first; one that
+    did not, and others that were not begun.
+    """
     folder = tmp_path / "gpu-results"
     (folder / "sweeps" / "epoch").mkdir(parents=True)
     (folder / "tables").mkdir()
     (folder / "said").mkdir()
-    (folder / "summary.tsv").write_text(
-        "part\tseconds\tended\nchecks\t9\tok\nepoch\t20\tok\ntutorial\t30\tok\ncrossover\t70\tcut off after 70 s\n"
-    )
+    (folder / "summaries").mkdir()
+    for begun_at, lines in {
+        1000: ("checks\t9\tok", "epoch\t20\tstatus 1", "tutorial\t30\tok"),
+        2000: ("epoch\t20\tok", "crossover\t70\tcut off after 70 s", "tutorial\t0\tnot begun: the time was over"),
+    }.items():
+        (folder / "summaries" / f"{begun_at}.tsv").write_text("\n".join(["part\tseconds\tended", *lines, ""]))
     (folder / "machine.txt").write_text("Some GPU, torch 2.11\n")
     (folder / "commit.txt").write_text("0123456789abcdef\n")
     (folder / "said" / "checks.txt").write_text("....\n5 passed, 1 skipped in 9.00s\n")
@@ -92,12 +98,50 @@ def test_the_page_says_goals_and_what_is_missing(brought: Path) -> None:
     text = page(Brought(brought))
     assert "on Some GPU, torch 2.11, on a day that is not named, from commit `0123456789ab`" in text
     assert "| the tutorial's / ours | 100 (98 to 102) | at least 50 | yes |" in text
-    assert "| the CNN's epoch at batch size 1,000, in fp32, steps captured | 12 ms | at most 10 ms | no |" in text
+    name = "the CNN's epoch at batch size 1,000, steps captured"
+    assert [line for line in text.splitlines() if line.startswith(f"| {name}")] == [
+        f"| {name}, fp32 | 12 ms | at most 10 ms | no |",
+        f"| {name}, bf16 | 1 ms | at most 10 ms | yes |",
+        f"| {name}, fp32, compiled | 2 ms | at most 10 ms | yes |",
+    ]
     assert "| What tracking adds | not measured | - | - |" in text
     assert "`tests/gpu`: 5 passed, 1 skipped in 9.00s." in text
     assert text.count("cuda overtakes cpu at num_parameters = 5 [4, 6].") == 2
+    assert text.count("This part ended early") == 1
     assert "This part ended early (cut off after 70 s)" in text and "This part was not run." in text
     assert "Rehearsal" not in text and "rehearsal" not in text
+
+
+@pytest.mark.parametrize(
+    ("ended", "said", "wanted"),
+    [
+        (
+            "ok",
+            "tests/gpu/test_a.py::test_one PASSED [50%]\n==== 31 passed in 20.00s ====\n"
+            "[gw1] [50%] FAILED tests/gpu/test_b.py::test_two\nFAILED tests/gpu/test_b.py::test_two - assert 1 == 2\n"
+            "== 1 failed, 27 passed, 2 warnings in 61.5s (0:01:01) ==\n",
+            [
+                "`tests/gpu`: 31 passed in 20.00s; 1 failed, 27 passed, 2 warnings in 61.5s.",
+                "- tests/gpu/test_b.py::test_two",
+            ],
+        ),
+        (
+            "cut off after 9 s",
+            "tests/gpu/test_a.py::test_one PASSED [50%]\ntests/gpu/test_a.py::test_two ",
+            ["`tests/gpu`: cut off after 9 s, when 1 had passed and 0 had failed."],
+        ),
+        ("not begun: the time was over", "", ["`tests/gpu`: not begun: the time was over."]),
+    ],
+)
+def test_the_page_counts_the_checks_and_names_what_failed(
+    brought: Path, ended: str, said: str, wanted: list[str]
+) -> None:
+    (brought / "summaries" / "3000.tsv").write_text(f"part\tseconds\tended\nchecks\t9\t{ended}\n")
+    (brought / "summaries" / "1000.tsv").unlink()
+    (brought / "said" / "checks.txt").write_text(said)
+    lines = page(Brought(brought)).splitlines()
+    begin = lines.index("## Checks") + 2
+    assert [line for line in lines[begin : lines.index("## The GPU beside the CPU")] if line] == wanted
 
 
 def test_a_rehearsal_is_never_taken_for_a_gpu(brought: Path, tmp_path: Path) -> None:

@@ -1,18 +1,19 @@
 """The measuring itself, on a clock that plays sides whose ratio is known."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from benchmarks.interleaving import Patience, in_turns, ratio_of, timed
+from benchmarks.interleaving import Patience, in_small_turns, in_turns, ratio_of, timed
 
 
 class Machine:
     """A clock that only work moves. It drifts, by the same factor for all that runs at one time."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, period: float = 600.0) -> None:
         self.now = 0.0
+        self._period = period
         self.order: list[str] = []
         self._noise = random.Random(seed)
 
@@ -21,7 +22,7 @@ class Machine:
 
     def work(self, name: str, seconds: float, noise: float = 0.03) -> Callable[[], float]:
         def once() -> None:
-            drift = 1 + 0.4 * (self.now % 600 > 300)  # the machine is slower every other while
+            drift = 1 + 0.4 * (self.now % self._period > self._period / 2)  # the machine is slower every other while
             self.now += seconds * drift * self._noise.lognormvariate(0, noise)
             self.order.append(name)
 
@@ -58,6 +59,11 @@ def test_each_round_has_every_side_once_in_an_order_that_the_seed_decides() -> N
     assert orders[0] == orders[1] != orders[2]
 
 
+def test_the_sides_stay_in_the_order_that_they_were_given_in() -> None:
+    for seed in range(8):  # whichever began the first round
+        assert [*measured(Machine(0), Patience(min_rounds=1, max_rounds=1), seed=seed)] == ["ours", "other"]
+
+
 def test_it_ends_when_the_interval_is_tight_or_the_time_is_spent() -> None:
     exact = Machine(0)
     sides = {"one": exact.work("one", 1.0, noise=0), "two": exact.work("two", 2.0, noise=0)}
@@ -76,3 +82,41 @@ def test_a_ratio_is_of_pairs() -> None:
     assert (ratio.value, ratio.low, ratio.high, ratio.rounds) == (2.0, 2.0, 2.0, 3)
     with pytest.raises(ValueError, match=r"longer|shorter"):
         ratio_of([1.0], [1.0, 2.0])
+
+
+def in_parts(machine: Machine, name: str, seconds: float, *, noise: float = 0.03) -> Callable[[], Iterator[bool]]:
+    work = machine.work(name, seconds / 20, noise)
+
+    def pausing() -> Iterator[bool]:
+        machine.now += 1000.0  # to get ready
+        yield False
+        for _ in range(20):
+            work()
+            yield True
+        machine.now += 1000.0  # to put away
+
+    return pausing
+
+
+def test_work_that_pauses_is_compared_part_by_part_and_only_the_parts_that_count() -> None:
+    machine = Machine(0)
+    sides = {"ours": in_parts(machine, "ours", 2.0, noise=0), "other": in_parts(machine, "other", 7.0, noise=0)}
+    seconds = in_small_turns(sides, patience=Patience(min_rounds=3, max_rounds=3), clock=machine.clock)
+    for ours, other in zip(seconds["ours"], seconds["other"], strict=True):
+        assert 2.0 <= ours <= 2.8 and 7.0 <= other <= 9.8
+    pairs = [tuple(machine.order[at : at + 2]) for at in range(0, len(machine.order), 2)]
+    assert len(pairs) == 4 * 20  # one round to warm up
+    assert set(pairs) == {("ours", "other"), ("other", "ours")}
+
+
+def test_parts_in_turn_are_hit_alike_by_what_comes_and_goes_within_a_round() -> None:
+    def widths(seed: int) -> tuple[float, float]:
+        machine, other = Machine(seed, period=11.0), Machine(seed, period=11.0)
+        patience = Patience(min_rounds=10, max_rounds=10)
+        whole = measured(machine, patience, seed=seed)
+        sides = {"ours": in_parts(other, "ours", 2.0), "other": in_parts(other, "other", 7.0)}
+        parts = in_small_turns(sides, patience=patience, seed=seed, clock=other.clock)
+        return tuple(ratio_of(each["other"], each["ours"]).half_width for each in (whole, parts))
+
+    found = [widths(seed) for seed in range(10)]
+    assert all(parts < whole / 2 for whole, parts in found), found

@@ -1,28 +1,54 @@
-"""The sides of the tracking benchmark do the same work, and beside the untracked one no run is alive."""
+"""The sides of the tracking benchmark do the same work, pause alike, and leave no run alive."""
 
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
 
-from benchmarks.tracking_overhead import Learner, tracked_seconds, untracked_seconds
-from runmanager import RunManager
+from benchmarks.interleaving import Patience, in_small_turns
+from benchmarks.tracking_overhead import Learner, Once, Work, beside_seconds, tracked_parts, untracked_parts
 from runmanager.records.paths import SweepPaths
 from runmanager.records.store import read_sweep
+from runmanager.tracking.options import TensorBoardOptions
 
 CPU = torch.device("cpu")
 BATCHES = [(torch.rand(4, 1, 28, 28), torch.tensor([0, 1, 2, 3])) for _ in range(3)]
 
 
-def test_both_sides_learn_the_same_and_the_run_is_over_when_the_turn_is(tmp_path: Path) -> None:
+def test_both_sides_learn_the_same_in_as_many_parts_and_no_run_is_left(tmp_path: Path) -> None:
     tracked, untracked = Learner(CPU), Learner(CPU)
-    manager = RunManager(tmp_path / "sweep", console=False, owns_sweep=False)
-    beginnings: list[float] = []
-    for _ in range(2):
-        assert tracked_seconds(tracked, BATCHES, manager, epochs=2, beginnings=beginnings) > 0
-        assert not [thread for thread in threading.enumerate() if thread.name.startswith("runmanager")]
-        assert untracked_seconds(untracked, BATCHES, epochs=2) > 0
+    work, once = Work(BATCHES, BATCHES[:2]), Once()
+    pauses: dict[str, list[bool]] = {"untracked": [], "tracked": []}
+
+    def heard(name: str, parts: Callable[[], Iterator[bool]]) -> Callable[[], Iterator[bool]]:
+        def begin() -> Iterator[bool]:
+            for counts in parts():
+                pauses[name].append(counts)
+                yield counts
+
+        return begin
+
+    def tracking() -> Iterator[bool]:
+        return tracked_parts(tracked, work, tmp_path, epochs=2, tensorboard=TensorBoardOptions(), once=once)
+
+    sides = {
+        "untracked": heard("untracked", lambda: untracked_parts(untracked, work, epochs=2)),
+        "tracked": heard("tracked", tracking),
+    }
+    seconds = in_small_turns(sides, patience=Patience(min_rounds=1, max_rounds=1))
+    assert all(each > 0 for (each,) in seconds.values())
+    assert pauses["tracked"] == pauses["untracked"] == [False, *[True] * 11] * 2  # 2 epochs of 5 steps, and their end
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("runmanager")]
     for one, other in zip(tracked.network.parameters(), untracked.network.parameters(), strict=True):
         assert torch.equal(one, other)
-    runs = read_sweep(SweepPaths(tmp_path / "sweep")).runs
-    assert len(runs) == len(beginnings) == 2 and all(len(run.epochs) == 2 for run in runs)
+    assert len(once.beginnings) == len(once.ends) == 2
+    for sweep in (SweepPaths(tmp_path / name) for name in ("0", "1")):
+        (run,) = read_sweep(sweep).runs
+        assert [each.val_accuracy is not None for each in run.epochs] == [True, True]
+        assert sweep.results("csv").exists()
+        assert b"confusion_matrix" in run.paths.events.read_bytes()
+
+
+def test_what_goes_on_beside_the_steps_is_a_share_of_the_time(tmp_path: Path) -> None:
+    assert beside_seconds(Learner(CPU), Work(BATCHES), tmp_path, seconds=0.01) >= 0

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -108,6 +109,16 @@ def test_report_is_readable_for_everybody(
     assert page.locator("nav").is_visible() == (width == 1400)
 
 
+def test_a_command_breaks_between_its_words_however_narrow_the_window(report: SweepPaths, visit: Visiting) -> None:
+    page = visit(report.report.as_uri(), width=400).page
+    words = page.locator("code span").filter(has_text=re.compile("^.{1,20}$"))
+    lines = "all => all.map(each => each.getBoundingClientRect().height / parseFloat(getComputedStyle(each).fontSize))"
+    for width in range(320, 441, 4):
+        page.set_viewport_size({"width": width, "height": 900})
+        heights = words.evaluate_all(lines)
+        assert len(heights) > 8 and max(heights) < 2, f"a word in two lines at {width} pixels"
+
+
 def test_rows_sort_as_numbers_by_the_keyboard_with_what_is_missing_last(report: SweepPaths, visit: Visiting) -> None:
     page = visit(report.report.as_uri()).page
     heading = page.locator("#results th", has_text="val_accuracy")
@@ -182,6 +193,16 @@ def test_a_thousand_rows_are_filtered_sorted_and_downloaded(many: SweepPaths, vi
     assert count.text_content() == "0 of 1,000 rows match"
     field.fill("batchsize=1000 and lr<1")
     assert count.text_content() == "0 of 1,000 rows match; there is no column batchsize"
+    field.fill("not device==cuda")
+    assert count.text_content() == "0 of 1,000 rows match; not, in and brackets are for runmanager table --where"
+    found = {}
+    for condition in ("batch_size==10000", "lr<0.001", "batch_size==10000 or lr<0.001", "batch_size==10000 or "):
+        field.fill(condition)
+        found[condition] = int((count.text_content() or "").partition(" of ")[0])
+    field.fill("batch_size==10000 and lr<0.001")
+    one, other, either, begun = found.values()
+    assert either == one + other - int((count.text_content() or "").partition(" of ")[0])
+    assert one == begun and one < either < 1000
     field.fill("")
     place.get_by_role("button", name="Show all 1,000").click()
     assert len(column(page, "results", "lr")) == 1000

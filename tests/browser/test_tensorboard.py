@@ -25,6 +25,7 @@ from .visiting import Visiting
 ROOT = Path(__file__).resolve().parents[2]
 SIZES = (4, 10, 20)
 RUNS = tuple(f"batch_size={size}" for size in SIZES)
+SWEEP = f"sweep of {len(SIZES)} runs"
 LIMIT_SECONDS = 60.0
 
 expect.set_options(timeout=LIMIT_SECONDS * 1000)
@@ -80,9 +81,16 @@ def address(chromium: object, sweep: Path) -> Iterator[str]:
 
 
 def is_loaded(address: str) -> bool:
-    with urllib.request.urlopen(f"{address}data/plugin/scalars/tags", timeout=LIMIT_SECONDS) as answer:
-        tags = json.load(answer)
-    return set(tags) == set(RUNS) and all("val/loss" in found for found in tags.values())
+    curves, texts = asked(address, "scalars"), asked(address, "text")
+    has_curves = set(curves) == set(RUNS) and all("val/loss" in found for found in curves.values())
+    return has_curves and "across_runs/results" in texts.get(SWEEP, ())
+
+
+def asked(address: str, plugin: str) -> dict[str, list[str]]:
+    """The tags of each run that has any of the kind."""
+    with urllib.request.urlopen(f"{address}data/plugin/{plugin}/tags", timeout=LIMIT_SECONDS) as answer:
+        tags: dict[str, list[str]] = json.load(answer)
+    return tags
 
 
 def opened(page: Page, tab: str, dashboard: str) -> Locator:
@@ -105,6 +113,12 @@ def test_each_tab_shows_the_runs(address: str, visit: Visiting) -> None:
     images = opened(page, "Images", "tf-image-dashboard")
     for run in RUNS:
         expect(images.locator("tf-image-loader").filter(has_text=run).locator("img").first).to_be_visible()
+    expect(images.locator("tf-image-loader").filter(has_text=SWEEP).locator("img").first).to_be_visible()
+
+    texts = opened(page, "Text", "tf-text-dashboard")
+    said = texts.locator("tf-text-loader").filter(has_text=SWEEP)
+    expect(said.filter(has_text="across_runs/answers").get_by_text("3 runs: 3 finished.")).to_be_visible()
+    expect(said.filter(has_text="across_runs/results").get_by_role("row")).to_have_count(1 + len(RUNS))
 
     graphs = opened(page, "Graphs", "tf-graph-dashboard")
     expect(graphs.locator("svg#svg")).to_contain_text(re.compile("Sequential|Linear"))

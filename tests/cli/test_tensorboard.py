@@ -11,15 +11,21 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from runmanager.cli.tensorboard import _launch, free_port
+from runmanager.cli.tensorboard import _keep_up, _launch, free_port
 from runmanager.errors import UsageError
+from runmanager.records.files import replace_file
 from runmanager.records.paths import SweepPaths
-from runmanager.records.store import run_names
+from runmanager.records.process import ProcessIdentity
+from runmanager.records.states import Status
+from runmanager.records.store import encode_record, read_record, run_names
+from runmanager.tracking.served import ServedRuns
+from runmanager.tracking.served_sweep import ServedSweep
 
 from .conftest import process_environment, process_words
 
@@ -72,6 +78,26 @@ def test_serves_the_runs_at_the_address_it_says_until_ctrl_c(
     assert shown(1) == {one: ["train/loss"]}
     write_scalar(sweep, second)  # a run that begins meanwhile
     assert shown(2) == {one: ["train/loss"], other: ["train/loss"]}
+
+    def runs_with(num_ended: str) -> list[str]:
+        """The runs, once the sweep is among them under that name, with its figures and tables."""
+        wanted, runs = f"sweep{num_ended}", list[str]()
+        give_up_at = time.monotonic() + 60
+        while time.monotonic() < give_up_at:
+            asked = []
+            for path in ("/data/runs", "/data/plugin/text/tags", "/data/plugin/images/tags"):
+                connection.request("GET", path)
+                asked.append(json.loads(connection.getresponse().read()))
+            runs, texts, images = asked
+            if "across_runs/answers" in texts.get(wanted, ()) and images.get(wanted):
+                break
+        return [run for run in runs if run.startswith("sweep")]
+
+    assert runs_with(" of 4 runs") == ["sweep of 4 runs"]
+    record = read_record(sweep.run(second))
+    going = msgspec.structs.replace(record, status=Status.RUNNING, owner=ProcessIdentity.current(), reason=None)
+    replace_file(sweep.run(second).record, encode_record(going))
+    assert runs_with(", 3 of 4 runs ended") == ["sweep, 3 of 4 runs ended"]
     connection.close()
     server.send_signal(signal.SIGINT)
     assert server.wait(60) == 130
@@ -89,6 +115,24 @@ def test_port_in_use_is_refused_and_passed_over() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"port {port} is not .*use --port 0"):
             free_port("localhost", port)
+
+
+def test_an_address_of_ipv6_is_one_to_listen_on() -> None:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
+            port = taken.getsockname()[1]
+            with pytest.raises(UsageError, match=f"port {port} is not .*use --port 0"):
+                free_port("::1", port)
+    except OSError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+    assert free_port("::1", 0) > 0
+
+
+def test_a_port_that_only_localhost_uses_is_passed_over_for_any_host() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # TensorBoard would refuse it
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"port {port} is not"):
+            free_port("127.0.0.2", port)
 
 
 def test_host_elsewhere_is_refused() -> None:
@@ -119,3 +163,17 @@ def test_a_port_that_another_takes_meanwhile_is_passed_over(tmp_path: Path, monk
     monkeypatch.setattr(program.TensorBoard, "launch", launch)
     with socket.socket() as taker:
         assert _launch(tmp_path, title="grid", host="localhost", port=None) == tried[1] != tried[0]
+
+
+def test_a_figure_that_fails_is_said_once_and_ends_nothing(
+    sweep: SweepPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_scalar(sweep, run_names(sweep)[0])
+    (tmp_path / "served").mkdir()
+    runs = ServedRuns(sweep, tmp_path / "served")
+    monkeypatch.setattr("runmanager.results.figures.gallery.speedups_figure", lambda comparison: 1 // 0)
+    shown, faults = ServedSweep(sweep, runs, clock=iter(range(0, 10**6, 1000)).__next__), set[str]()
+    for _ in range(2):
+        _keep_up(runs, shown, faults)
+    assert capsys.readouterr().err.count("could not be drawn (ZeroDivisionError: ") == 1
+    assert len(list(runs.root.iterdir())) == 1

@@ -21,9 +21,9 @@ pytestmark = [
 ]
 
 EXACT, ROUNDED = 1e-2, 8e-2  # of some forty steps, each of which makes an error of the last digit larger
-# With a last, smaller batch in each epoch.
+# With a last, smaller batch in each epoch. At twice this learning rate an error of the fifth digit becomes one of 2%.
 CELL = (
-    *("dataset=digits", "dataset.size=2050", "dataset.val_size=500", "model=cnn", "optimizer=adam", "lr=0.005"),
+    *("dataset=digits", "dataset.size=2050", "dataset.val_size=500", "model=cnn", "optimizer=adam", "lr=0.002"),
     *("batch_size=100", "epochs=2", "tensorboard.enabled=false"),
 )
 UNFUSED = ("graphs=true", "optimizer.fused=false")

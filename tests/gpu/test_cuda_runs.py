@@ -13,7 +13,9 @@ from runmanager import RunManager
 from runmanager.errors import ConfigurationError
 from runmanager.records.store import read_run
 from runmanager.tracking.calibration import calibrate
+from runmanager.tracking.matches import MatchBuffer
 from runmanager.tracking.prefetch import SecondStream, sent_ahead
+from runmanager.tracking.scores import Evaluation
 from runmanager.tracking.timer import PhaseTimer, clock_for
 from runmanager.tracking.transfer import to_device
 from runmanager.training.arrays import as_floats
@@ -49,6 +51,20 @@ def build(lr: float = 0.1) -> tuple[nn.Module, torch.optim.Optimizer, DataLoader
     # Pinned: a batch of pageable memory is waited for, and rightly so.
     loader = DataLoader(dataset, batch_size=20, shuffle=True, pin_memory=IS_CUDA)
     return network, torch.optim.Adam(network.parameters(), lr=lr), loader
+
+
+def test_predictions_of_several_devices_are_counted_and_kept_together() -> None:
+    torch.manual_seed(0)
+    matches, evaluation = MatchBuffer(), Evaluation()
+    given = [(torch.randn(size, 3), torch.randint(3, (size,))) for size in (4, 4, 4, 70_000, 5)]
+    for place, (preds, labels) in enumerate(given):
+        where = torch.device("cpu") if place % 2 else DEVICE
+        matches.add(preds.to(where), labels.to(where))
+        evaluation.add(preds.to(where), labels.to(where))
+    scores, labels = (torch.cat(parts) for parts in zip(*given, strict=True))
+    assert matches.total() == int((scores.argmax(dim=1) == labels).sum())
+    kept = evaluation.scores()
+    assert kept is not None and torch.equal(kept.scores, scores) and torch.equal(kept.labels, labels)
 
 
 def test_the_loop_of_an_epoch_never_waits(tmp_path: Path, waiting_is_an_error: Any) -> None:
@@ -136,7 +152,11 @@ def test_batches_on_the_gpu_are_those_of_the_cpu(options: Any) -> None:
     def batches(device: torch.device) -> list[Any]:
         sizes = {"batch_size": 20, "eval_batch_size": 16, "num_workers": 0}
         loader = build_loaders(options, data, device=device, seed=0, tell=print, **sizes).train
-        return [to_device(batch, device) for batch in loader]
+        found = []
+        for number in (1, 2, 4):
+            loader.set_epoch(number)
+            found += [to_device(batch, device) for batch in loader]
+        return found
 
     for (images, labels), (expected, its_labels) in zip(batches(DEVICE), batches(torch.device("cpu")), strict=True):
         assert images.device.type == DEVICE.type
@@ -281,17 +301,78 @@ def test_a_step_that_waits_is_not_captured() -> None:
 
 
 @needs_cuda
-def test_a_step_that_fails_while_it_is_captured_is_made_as_ever() -> None:
-    class Synchronizing(nn.Linear):
-        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-            torch.cuda.synchronize()  # which the watched step does not tell of, and a capture does not allow
-            return super().forward(inputs)
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.FP16])
+def test_a_captured_step_draws_the_random_numbers_that_others_draw(precision: Precision) -> None:
+    """Else a run would be another one with captured steps, or after a resume; each replay must draw new ones, too."""
+    losses, states = [], []
+    images = torch.rand(64, 1, 8, 8, device=DEVICE)
+    labels = torch.arange(64, device=DEVICE) % 3
+    for is_graphed in (False, True):
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 3)).to(
+            DEVICE
+        )
+        optimizer = build_optimizer(AdamOptions(), network.parameters(), lr=0.0001)
+        stepper = Stepper(Forward(network, precision=precision), optimizer, scaler=scaler_for(precision, DEVICE))
+        if is_graphed:
+            stepper.replay_on(CudaGraphs(DEVICE), num_warmups=2, must=True, tell=print)
+        losses.append(torch.stack([stepper.train(images, labels)[0] for _ in range(12)]))
+        states.append(torch.cuda.get_rng_state(DEVICE))
+    assert torch.allclose(*losses, rtol=1e-3)
+    assert torch.equal(*states)
+    assert len(set(losses[1].tolist())) == 12
 
-    network, told = Synchronizing(4, 3).to(DEVICE), []
-    stepper = Stepper(Forward(network), build_optimizer(AdamOptions(), network.parameters(), lr=0.05))
+
+class Synchronizing(nn.Module):
+    """Waits for the GPU in a way that a watched step does not tell of, and a capture does not allow; and draws."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.dropout = nn.Linear(4, 3), nn.Dropout(0.1)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        inputs = self.dropout(inputs)
+        torch.cuda.synchronize()
+        scores: torch.Tensor = self.layer(inputs)
+        return scores
+
+
+@needs_cuda
+def test_a_step_that_fails_while_it_is_captured_is_made_as_ever_and_spoils_no_other() -> None:
+    network, told = Synchronizing().to(DEVICE), []
+    stepper = Stepper(Forward(network), build_optimizer(AdamOptions(), network.parameters(), lr=0.5))
     stepper.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=False, tell=told.append)
     batch = torch.rand(5, 4, device=DEVICE), torch.zeros(5, dtype=torch.int64, device=DEVICE)
     before = torch.cuda.current_stream(DEVICE)
-    losses = [stepper.train(*batch)[0].item() for _ in range(5)]
+    losses = [stepper.train(*batch)[0].item() for _ in range(8)]
     assert len(told) == 1 and torch.cuda.current_stream(DEVICE) == before
-    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] < losses[0]
+    torch.cuda.empty_cache()
+    sound, _, _ = build()
+    another = Stepper(Forward(sound), build_optimizer(AdamOptions(), sound.parameters(), lr=0.05))
+    another.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=True, tell=print)
+    images, labels = torch.rand(20, 1, 8, 8, device=DEVICE), torch.arange(20, device=DEVICE) % 3
+    assert all(another.train(images, labels)[0].isfinite() for _ in range(4))
+
+
+@needs_cuda
+def test_a_step_that_does_not_fit_beside_the_captured_one_is_out_of_memory() -> None:
+    class Larger(nn.Linear):
+        """Wants more than there is as soon as it is captured."""
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            if torch.cuda.is_current_stream_capturing():
+                torch.empty(2**50, dtype=torch.uint8, device=inputs.device)
+            return super().forward(inputs)
+
+    batch = torch.rand(5, 4, device=DEVICE), torch.zeros(5, dtype=torch.int64, device=DEVICE)
+    for must in (False, True):
+        network, told = Larger(4, 3).to(DEVICE), []
+        stepper = Stepper(Forward(network), build_optimizer(AdamOptions(), network.parameters(), lr=0.05))
+        stepper.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=must, tell=told.append)
+        if must:
+            with pytest.raises(torch.OutOfMemoryError):
+                stepper.train(*batch)
+        else:
+            losses = [stepper.train(*batch)[0].item() for _ in range(5)]
+            assert "out of memory" in told[0] and losses == sorted(losses, reverse=True)

@@ -70,7 +70,8 @@ def test_the_gpu_has_meters() -> None:
 
 @needs_cuda
 def test_a_sweep_of_both_devices_is_compared(tmp_path: Path) -> None:
-    found = rows(tmp_path, "device=cuda,cpu", "dataset.size=2000", "batch_size=500")
+    # The last word for a setting counts; fewer than five measured epochs would not be compared.
+    found = rows(tmp_path, "device=cuda,cpu", "epochs=7", "dataset.size=2000", "batch_size=500")
     assert {row["device"]: row["status"] for row in found} == {"cuda": "finished", "cpu": "finished"}
     with (tmp_path / "cells" / "comparison.csv").open(newline="") as file:
         (pair,) = csv.DictReader(file)

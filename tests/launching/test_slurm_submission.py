@@ -1,11 +1,13 @@
 """Submitting to Slurm, where Slurm says no."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
 
-from runmanager.errors import RunManagerError
+from runmanager.errors import RunManagerError, UsageError
 from runmanager.launching.limits import Limits
+from runmanager.launching.slurm import SlurmLauncher
 from runmanager.launching.slurm_job import SlurmRequest
 from runmanager.launching.slurm_options import SlurmOptions
 from runmanager.launching.slurm_submission import submit
@@ -44,3 +46,9 @@ def test_what_is_refused_leaves_nothing(num_cells: int, tmp_path: Path, no_room:
     with pytest.raises(RunManagerError, match="Slurm must take the jobs, got: sbatch: error: no room"):
         submit([request] * num_cells, SlurmOptions(), after=None)
     assert list(sweep.slurm.iterdir()) == [kept]
+
+
+def test_a_launcher_without_submitit_says_which_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"find the package submitit, got none; pip install .torch-runmanager\[sl"):
+        SlurmLauncher()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runmanager.records.spoken import spoken
+from runmanager.records.spoken import in_backticks, spoken, typed
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,23 @@ from runmanager.records.spoken import spoken
 )
 def test_a_value_reads_as_it_is_typed(value: Any, said: str) -> None:
     assert spoken(value) == said
+
+
+@pytest.mark.parametrize(
+    ("stored", "line"),
+    [
+        (("train.py", "--lr", "1"), "python train.py --lr 1"),
+        (("python", "-m", "runmanager", "name=a b"), "python -m runmanager 'name=a b'"),
+        ((), ""),
+    ],
+)
+def test_a_stored_command_is_said_as_it_was_typed(stored: tuple[str, ...], line: str) -> None:
+    assert typed(stored) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "set_apart"),
+    [("lr=1", "`lr=1`"), ("a`b", "``a`b``"), ("a``", "``` a`` ```"), ("`a`b``c", "``` `a`b``c ```")],
+)
+def test_backticks_within_what_is_set_apart_take_more_around_it(text: str, set_apart: str) -> None:
+    assert in_backticks(text) == set_apart

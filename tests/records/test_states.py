@@ -1,6 +1,7 @@
 """The words for how a run stands, as other programs read them."""
 
-from runmanager.records.states import MAX_MESSAGE, Outcome, Reason, Status
+from runmanager.records.lines import MAX_LINE
+from runmanager.records.states import Outcome, Reason, Status
 
 
 def test_the_words_are_those_of_the_contract() -> None:
@@ -22,7 +23,7 @@ def test_an_outcome_without_a_word_says_it_all() -> None:
 
 def test_a_message_far_longer_than_a_line_is_cut_once() -> None:
     outcome = Outcome(Status.FAILED, Reason.EXCEPTION, "ValueError: " + 10_000_000 * "x")
-    assert len(outcome.message) == MAX_MESSAGE
+    assert len(outcome.message) == MAX_LINE
     assert outcome.message.startswith("ValueError: xxx")
     assert outcome.message.endswith("xxx… (cut: 10,000,012 characters)")
     assert Outcome(outcome.status, outcome.reason, outcome.message) == outcome

@@ -204,6 +204,23 @@ def test_no_damage_ends_the_reading(
     shutil.rmtree(root)
 
 
+def test_folders_that_no_table_can_name_and_links_in_a_circle_end_no_reading(
+    tmp_path: Path, record: MakeRecord
+) -> None:
+    sweep = SweepPaths(tmp_path)
+    left_by(sweep.run("good"), record())
+    left_by(sweep.run("odd"), record())
+    try:
+        os.rename(os.fsencode(sweep.runs / "odd"), os.fsencode(sweep.runs) + b"/caf\xe9")
+    except OSError:
+        pytest.skip("this file system takes names in UTF-8 alone")
+    (sweep.runs / "circle").symlink_to("circle")
+    contents = read_sweep(sweep)
+    assert [run.folder for run in contents.runs] == ["good"]
+    (damage,) = contents.damaged
+    assert damage.message == rf"{sweep.runs}/caf\udce9 must have a name in UTF-8, got another one; rename the folder."
+
+
 def test_a_folder_in_a_files_place_is_damage(tmp_path: Path, record: MakeRecord) -> None:
     sweep = SweepPaths(tmp_path)
     left_by(sweep.run("a"), record())

@@ -68,7 +68,7 @@ def test_one_run_a_cell_is_no_certainty(seeds: Callable[..., SweepContents]) -> 
     found = find_best(seeds(one=[0.99], two=[0.10]), None, **OPTIONS)
     assert found.verdict == "not measured"
     said = " ".join(found.sentences())
-    assert "not known: too few runs" in said
+    assert "not known: too few runs: 1 of the next, 1 of the best, 3 needed" in said
     assert "add seeds" in said
 
 
@@ -142,6 +142,28 @@ def test_a_metric_that_no_run_has_is_refused_with_those_there_are(contents: Call
     epochs = [EpochRecord(epoch=number, accuracy=0.5, loss=1.0, samples=1, warmup=number == 1) for number in (1, 2)]
     with pytest.raises(UsageError, match=r"got 'val_accuracy' and a run without it.*; there is .*accuracy, loss"):
         find_best(contents(({"lr": 1}, epochs, {})), None, **OPTIONS)
+
+
+def test_without_a_metric_the_best_is_by_what_there_is_and_says_so(contents: Callable[..., SweepContents]) -> None:
+    def epochs(**last: float) -> list[EpochRecord]:
+        return [EpochRecord(epoch=number, samples=1, warmup=number == 1, **last) for number in (1, 2)]
+
+    def found(*lasts: dict[str, float], metric: str | None = None) -> Any:
+        return find_best(
+            contents(*(({"lr": at}, epochs(**last), {}) for at, last in enumerate(lasts))), None, metric=metric
+        )
+
+    whole, without = found({"val_accuracy": 0.5}, {"val_accuracy": 0.6}), found({"accuracy": 0.9}, {"accuracy": 0.8})
+    assert (whole.metric.name, whole.settings, whole.instead_of) == ("val_accuracy", {"lr": 1}, None)
+    assert (without.metric.name, without.settings) == ("accuracy", {"lr": 0})
+    assert without.sentences()[0] == "No cell has a val_accuracy in each of its finished runs, so this is by accuracy."
+    by_loss = found({"loss": 0.9}, {"loss": 0.8})
+    assert (by_loss.metric.name, by_loss.settings) == ("loss", {"lr": 1})
+    assert "No cell" not in " ".join(found({"loss": 1.0}, {"loss": 2.0}, metric="loss").sentences())  # it was asked for
+    with pytest.raises(UsageError, match=r"got 'val_accuracy' and a run without it in every cell; there is"):
+        found({"accuracy": 0.9}, metric="val_accuracy")
+    with pytest.raises(UsageError, match=r"got 'val_accuracy' and a run without it in every.*; there is run_seconds"):
+        found({})
 
 
 def test_unknown_metric_is_refused(seeds: Callable[..., SweepContents]) -> None:

@@ -166,3 +166,7 @@ def test_the_lines_are_of_the_compared_runs_and_alike_ones_share_one(contents, t
         "cuda, 1 of 2 runs (input): 38% of the epoch waits for data: `loader=resident`; at most 1.6 times faster.",
     ]
     assert why(match_sides(contents(*runs), None, CompareOptions(metric="val_accuracy"))) == []
+    on_cpu = [run for run in runs if run[0]["device"] == "cpu"]  # however many sides a stand-in has
+    assert why(match_sides(contents(*on_cpu), None, CompareOptions())) == lines[:1]
+    left_open = [(config | {"device": "auto"}, *others) for config, *others in on_cpu]
+    assert why(match_sides(contents(*left_open), None, CompareOptions())) == [lines[0].replace("cpu", "Zen 4")]

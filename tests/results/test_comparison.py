@@ -4,9 +4,10 @@ import msgspec
 import pytest
 
 from runmanager.errors import UsageError
+from runmanager.records.measurements import Measurements
 from runmanager.records.run import Environment
 from runmanager.records.states import Reason, Status
-from runmanager.results.comparison import CompareOptions, compare
+from runmanager.results.comparison import CompareOptions, compare, compare_with_stand_in
 from runmanager.results.formats import to_csv
 from runmanager.results.reading import read_results
 
@@ -116,6 +117,30 @@ def test_what_a_reader_must_know_is_named_and_measured(contents, host, steady, c
     assert outcome(sweep) == ("faster", f"{FEW_RUNS}; {said}")
 
 
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        (("fp32", "tf32"), "precision of products differs: fp32 (cpu), tf32 (cuda)"),
+        (("fp32", "fp32"), ""),
+        (("fp32", None), ""),
+    ],
+)
+def test_products_that_were_rounded_on_one_side_are_named(contents, steady, kinds, said):
+    """As those of convolutions are on a GPU unless somebody forbids it, and were in runs of earlier versions."""
+    cpu, cuda = ({"measurements": Measurements(precision=kind)} for kind in kinds)
+    sweep = contents((CPU, steady(1.0), cpu), (CUDA, steady(0.5), cuda))
+    assert outcome(sweep) == ("faster", "; ".join([FEW_RUNS, said] if said else [FEW_RUNS]))
+
+
+def test_products_of_a_precision_that_was_asked_for_are_no_news(contents, steady):
+    sides = [
+        (CUDA | {"precision": kind}, steady(seconds), {"measurements": Measurements(precision=kind)})
+        for kind, seconds in (("fp32", 1.0), ("tf32", 0.5))
+    ]
+    row = only_row(contents(*sides), axis="precision")
+    assert row["verdict"] == "faster" and "products" not in row["reason"]
+
+
 def test_two_devices_in_one_side_are_named(contents, host, steady):
     first, second = ({"environment": msgspec.structs.replace(host, device_name=name)} for name in ("H200", "L4"))
     sweep = contents(
@@ -177,6 +202,71 @@ def test_one_value_of_the_axis_leaves_nothing_to_compare(contents, steady):
     assert table.rows == []
     assert table.notes == ("Nothing to compare: every run has device=cpu.",)
     assert compare(contents(), None).notes == ("Nothing to compare: there are no runs.",)
+
+
+@pytest.fixture
+def on_one_device(contents, steady):
+    """Runs of two learning rates and two batch sizes; the batch size makes twice the speed, a learning rate nothing."""
+
+    def make(*others, device="cpu", count=5, **fields):
+        cells = [CPU | {"lr": lr, "batch_size": size, "device": device} for lr in (0.1, 0.2) for size in (100, 200)]
+        runs = [(cell, steady(200 / cell["batch_size"], count=count), fields) for cell in cells]
+        return contents(*runs, *others)
+
+    return make
+
+
+def test_where_every_run_has_one_device_the_axis_with_the_largest_effect_is_compared(on_one_device):
+    asked = compare(on_one_device(), None, CompareOptions(axis="batch_size"))
+    table = compare_with_stand_in(on_one_device(), None)
+    assert compare(on_one_device(), None).rows == []  # nobody asked for it: files do not have it
+    assert to_csv(table) == to_csv(asked)
+    assert [row["axis"] for row in table.rows] == ["batch_size", "batch_size"]
+    assert "axis" in table.shown and "axis" not in asked.shown  # people are told what they did not ask for
+    assert table.legend == (
+        "As every run has device=cpu, what is compared is batch_size, along which the medians differ most; what else "
+        f"varies is compared with `--axis lr`. {asked.legend}"
+    )
+
+
+def test_where_a_device_is_missing_what_can_be_compared_stands_below(on_one_device):
+    skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    missing = [(CUDA | {"lr": lr, "batch_size": size}, [], skipped) for lr in (0.1, 0.2) for size in (100, 200)]
+    table, filed = (each(on_one_device(*missing), None) for each in (compare_with_stand_in, compare))
+    assert to_csv(filed) == to_csv(compare(on_one_device(*missing), None, CompareOptions(axis="device")))
+    rows = [(row["axis"], row["lr"], row["batch_size"], row["device"], row["verdict"]) for row in table.rows]
+    assert rows == [
+        *(("device", lr, size, None, "not measured") for lr in (0.1, 0.2) for size in (100, 200)),
+        *(("batch_size", lr, None, "cpu", "faster") for lr in (0.1, 0.2)),
+    ]
+    assert table.legend.startswith(
+        "No two devices can be compared, so batch_size, along which the medians differ most, is compared as well; "
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "status", "options"),
+    [
+        (4, Status.SKIPPED, {}),  # too few epochs along any axis
+        (5, Status.RUNNING, {}),  # the other device may still come
+        (5, Status.FINISHED, {}),
+        (5, Status.SKIPPED, {"axis": "device"}),
+        (5, Status.SKIPPED, {"baseline": "cpu"}),
+    ],
+)
+def test_nothing_stands_in_for_an_axis_that_was_asked_for_or_may_answer(on_one_device, steady, count, status, options):
+    other = (CUDA | {"lr": 0.1, "batch_size": 100}, steady(1.0), {"status": status})
+    table = compare_with_stand_in(on_one_device(other, count=count), None, CompareOptions(**options))
+    assert {row["axis"] for row in table.rows} == {"device"}
+    assert table.legend.startswith("The speedup is")
+
+
+def test_an_axis_of_very_many_values_stands_in_for_nothing(contents, steady):
+    runs = [(CPU | {"lr": lr}, steady(1.0), {}) for lr in range(202)]
+    assert len(compare_with_stand_in(contents(*runs[:201]), None).rows) == 200
+    table = compare_with_stand_in(contents(*runs), None)
+    assert table.rows == []
+    assert table.notes == ("Nothing to compare: every run has device=cpu; what varies is compared with `--axis lr`.",)
 
 
 def test_the_matched_settings_are_those_of_the_results_but_axis_and_seed(contents, steady):

@@ -116,6 +116,14 @@ def test_other_settings_are_held_equal_and_told(towers, tower):
     assert " (lr=2) " in crossing_answers(match_sides(sweep, None, OPTIONS), "num_parameters", OPTIONS)[1]
 
 
+def test_a_setting_that_is_set_to_nothing_tells_curves_apart_as_any_other(towers, tower):
+    others = [tower(depth, device, micro_batch=None) for depth in (2, 3, 5, 6) for device in ("cpu", "cuda")]
+    sweep = towers(*others, micro_batch=8)
+    assert [each.settings for each in found_in(sweep)] == [{"micro_batch": 8}, {"micro_batch": None}]
+    lines = crossing_answers(match_sides(sweep, None, OPTIONS), "num_parameters", OPTIONS)
+    assert " (micro_batch=8) " in lines[0] and " (micro_batch=null) " in lines[1]
+
+
 def test_what_was_not_measured_is_no_point(towers, tower):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
     config, _, fields = tower(7, "cuda")

@@ -29,7 +29,9 @@ def needs(*packages: str) -> pytest.MarkDecorator:
 @pytest.fixture
 def stored(sweep: Any, timed: Callable[..., list[EpochRecord]]) -> SweepPaths:
     """One finished run, one that failed, and a setting of several types."""
-    sweep.run({"lr": 0.1, "hidden": [3, 4], "model": {"name": "cnn"}}, timed([9.0, 2.0, 2.0]), num_parameters=7)
+    otherwise = {"deviations": ("it went in halves",), "notes": ("a note", "n" * 9000)}
+    settings = {"lr": 0.1, "hidden": [3, 4], "model": {"name": "cnn"}}
+    sweep.run(settings, timed([9.0, 2.0, 2.0]), num_parameters=7, **otherwise)
     failed = {"status": Status.FAILED, "reason": Reason.DIVERGED, "message": "the loss was nan"}
     sweep.run({"lr": "auto", "hidden": None, "model": {"name": "mlp"}}, timed([9.0]), **failed)
     return sweep.paths
@@ -85,6 +87,9 @@ def test_mlflow_has_a_run_for_each_run_once(stored: SweepPaths, tmp_path: Path) 
     assert (of_name["cnn"].info.status, of_name["mlp"].info.status) == ("FINISHED", "FAILED")
     assert of_name["mlp"].data.tags["runmanager.reason"] == "diverged"
     assert of_name["cnn"].data.metrics["num_parameters"] == 7
+    assert of_name["cnn"].data.tags["runmanager.deviations"] == "it went in halves"
+    assert of_name["cnn"].data.tags["mlflow.note.content"].startswith("it went in halves\n\na note\n\nnnn")
+    assert "runmanager.deviations" not in of_name["mlp"].data.tags
     history = client.get_metric_history(of_name["cnn"].info.run_id, "epoch_seconds")
     assert [(each.step, each.value) for each in history] == [(1, 9.0), (2, 2.0), (3, 2.0)]
 
@@ -110,6 +115,17 @@ def test_a_run_made_anew_has_another_mark(sweep: Any, timed: Callable[..., list[
     marks = set()
     for _ in range(2):  # somebody deletes its folder and runs the same cell again: as many epochs, other numbers
         name = sweep.run({"lr": 0.1}, timed([9.0, 2.0]))
+        (run,) = read_results(sweep.paths)[0].runs
+        marks.add(mark_of_run(run))
+        shutil.rmtree(sweep.paths.run(name).root)
+    assert len(marks) == 2
+
+
+def test_an_export_that_lacks_what_was_done_otherwise_is_made_anew(sweep: Any) -> None:
+    plain, otherwise = ({"minute": 0, "deviations": said} for said in ((), ("it went in halves",)))
+    marks = set()
+    for fields in (plain, otherwise):
+        name = sweep.run({"lr": 0.1}, **fields)
         (run,) = read_results(sweep.paths)[0].runs
         marks.add(mark_of_run(run))
         shutil.rmtree(sweep.paths.run(name).root)

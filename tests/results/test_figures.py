@@ -119,10 +119,43 @@ def test_throughput_along_an_axis_has_a_line_a_device_with_its_interval(grid):
     assert [label.get_text() for label in axes.get_xticklabels()] == ["100", "1,000"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("batch_size", "samples per second")
     cuda = next(line for line in axes.containers if line.get_label() == "cuda")
-    (whisker,) = [segment for segment in cuda.lines[2][0].get_segments() if segment[0][0] == 1000]
+    whisker = max(cuda.lines[2][0].get_segments(), key=lambda segment: segment[0][0])
     rates = [[1000 / (0.2 * (1 + 0.01 * seed))] * 6 for seed in (0, 1, 2)]
     expected = typical_interval(rates)
     assert sorted(whisker[:, 1]) == pytest.approx([expected.low, expected.high])
+
+
+@pytest.mark.parametrize("values", [(100, 200, 300), (1, 10, 1000), ("one", "two")])
+def test_whiskers_of_several_lines_stand_beside_each_other_about_their_place(contents, timed, values):
+    """On a linear scale, on a log scale, and of words: seen on the page, in pixels."""
+    cells = [
+        ({"size": value, "optimizer": {"name": name}, "seed": seed}, seconds + 0.1 * seed)
+        for value, seconds in zip(values, (1.0, 2.0, 3.0), strict=False)
+        for name in ("a", "b", "c")
+        for seed in (0, 1, 2)
+    ]
+    drawn = figures_in(finished(contents, timed, cells))["throughput-by-size"]
+    assert "Lines stand a little beside each other" in drawn.caption
+    axes = drawn.draw().axes[0]
+    axes.figure.canvas.draw()
+    lines = [line.lines[2][0].get_segments() for line in axes.containers]
+    for at, place in enumerate(range(len(values)) if "one" in values else values):
+        left, middle, right = (axes.transData.transform(segments[at])[0][0] for segments in lines)
+        assert middle == pytest.approx(axes.transData.transform((place, 100))[0])
+        assert right - middle == pytest.approx(middle - left)
+        assert middle - left >= 2 * 3 * axes.figure.dpi / 72  # a whisker's end reaches three points to either side
+
+
+def test_lines_at_places_close_together_stand_nearer_to_theirs_than_to_another(contents, timed):
+    cells = [
+        ({"size": size, "optimizer": {"name": name}}, 1.0 + at * size / 100)
+        for size in (*range(100, 120), 1000)
+        for at, name in enumerate("ab")
+    ]
+    axes = figures_in(finished(contents, timed, cells))["throughput-by-size"].draw().axes[0]
+    xs = [list(line.lines[0].get_xdata()) for line in axes.containers]
+    assert all(abs(x - round(x)) < 0.25 for line in xs for x in line)
+    assert xs[0] != xs[1]
 
 
 def test_the_wide_interval_of_two_seeds_leaves_the_points_their_room(contents, timed):
@@ -173,6 +206,20 @@ def test_a_setting_that_is_set_to_nothing_has_its_place(contents, timed):
     assert "cpu: 1,000 samples per second at micro_batch=64, 250 at null" in drawn.description
 
 
+def test_numbers_beside_nothing_are_ordered_as_numbers(contents, timed):
+    cells = [
+        ({"micro_batch": value, "device": device}, seconds)
+        for value, seconds in ((None, 4.0), (1000, 2.0), (64, 1.0), (200, 8.0))
+        for device in ("cpu", "cuda")
+    ]
+    found = figures_in(finished(contents, timed, cells))
+    (axes,) = found["throughput-by-micro_batch"].draw().axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["64", "200", "1000", "null"]
+    (glance,) = found["parallel"].draw().axes
+    places = {text.get_text(): text.get_position()[1] for text in glance.texts}
+    assert sorted(("64", "200", "1000", "null"), key=places.__getitem__) == ["64", "200", "1000", "null"]
+
+
 def test_an_axis_of_lists_is_one_of_words(contents, timed):
     cells = [
         ({"betas": betas, "batch_size": size}, seconds)
@@ -205,14 +252,29 @@ def test_words_stand_side_by_side_without_a_line_between_them(contents, timed):
 def test_each_run_has_its_dot_and_the_seeds_of_a_cell_one_row(grid):
     drawn = grid["throughput"]
     assert drawn.description == (
-        "The fastest is batch_size=1000, device=cuda, at 5,000 samples per second; the slowest of 12 is "
-        "batch_size=100, device=cuda, at 245."
+        "The fastest is batch_size=1000, device=cuda, at 4,950 samples per second, the mean of its seeds; the slowest "
+        "of 4 is batch_size=100, device=cuda, at 248."
     )
     rows = [text for text in texts_of(drawn) if text.startswith("batch_size")]
     assert len(rows) == 4
     dots = [line for line in drawn.draw().axes[0].lines if line.get_label() in ("cpu", "cuda")]
     assert sorted(len(line.get_xdata()) for line in dots) == [6, 6]
     assert len({line.get_marker() for line in dots}) == 2  # colour is not alone in telling them apart
+
+
+def test_cells_are_ordered_by_their_mean_and_not_by_a_lucky_seed(contents, timed):
+    seconds = {"lucky": (0.5, 8.0), "steady": (1.0, 1.0)}
+    cells = [({"lr": lr, "seed": seed}, each) for lr, of_lr in seconds.items() for seed, each in enumerate(of_lr)]
+    drawn = figures_in(finished(contents, timed, cells))["throughput"]
+    assert drawn.description == (
+        "The fastest is lr=lucky, at 1,060 samples per second, the mean of its seeds; the slowest of 2 is lr=steady, "
+        "at 1,000."
+    )
+    seconds["lucky"] = (0.55, 8.0)
+    cells = [({"lr": lr, "seed": seed}, each) for lr, of_lr in seconds.items() for seed, each in enumerate(of_lr)]
+    drawn = figures_in(finished(contents, timed, cells))["throughput"]
+    assert drawn.description.startswith("The fastest is lr=steady, at 1,000 samples per second, the mean of its seeds;")
+    assert [text for text in texts_of(drawn) if text.startswith("lr=")] == ["lr=steady", "lr=lucky"]
 
 
 def test_phases_stand_in_their_order_and_the_rest_is_said_not_to_be_measured(contents, timed):
@@ -237,6 +299,18 @@ def test_phases_of_epochs_that_differ_much_in_length_are_shares(contents, timed)
     assert axes.get_xlim() == (0, 1)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["lr=1 (0.4 s)", "lr=2 (30.5 s)"]
     assert "not measured" not in drawn.caption + drawn.description
+
+
+def test_the_longest_epoch_is_told_by_all_of_its_phases(contents, timed):
+    """lr=1 trains faster, and is evaluated for so long that its epochs are the longer ones."""
+    rest = dict.fromkeys(("data_seconds", "transfer_seconds", "tracking_seconds"), 0.0)
+    cells = [
+        ({"lr": lr}, timed([9.0] + [seconds] * 6, **rest, compute_seconds=seconds, eval_seconds=evaluated), {})
+        for lr, seconds, evaluated in ((1, 1.0, 4.0), (2, 2.0, 0.5))
+    ]
+    drawn = figures_in(contents(*cells))["phases"]
+    said = re.search(r"shortest epoch, of lr=2, takes 2\.5 .* longest, of lr=1, takes 5 ", drawn.description)
+    assert said and "fastest training first" in drawn.caption
 
 
 def test_a_curve_is_the_mean_of_the_finished_seeds_within_their_range(contents, timed):
@@ -276,6 +350,17 @@ def test_the_best_curve_is_of_a_cell_that_finished_and_did_not_diverge(contents,
 
 def as_fields(epoch):
     return {name: getattr(epoch, name) for name in epoch.__struct_fields__}
+
+
+def test_a_seed_that_stopped_early_does_not_make_another_cell_the_best_one(contents, timed):
+    """By epoch 2, where its shortest seed ends, lr=0.1 is no better than lr=0.2; by what its seeds came to it is."""
+    counts = {(0.1, 1): 2, (0.1, 2): 20, (0.2, 1): 3, (0.2, 2): 3}
+    sweep = contents(*(({"lr": lr, "seed": seed}, timed([1.0] * count), {}) for (lr, seed), count in counts.items()))
+    curves = figures_in(sweep)["curves"]
+    assert re.search(r"The best of 2 curves .* at epoch 2: lr=0\.1\.", curves.description)
+    assert "It ends with the shortest of them" in curves.caption
+    whole = contents(*(({"lr": 0.1, "seed": seed}, timed([1.0] * 3), {}) for seed in (1, 2)))
+    assert "shortest" not in figures_in(whole)["curves"].caption
 
 
 def test_the_sweep_at_a_glance_has_an_axis_a_setting_and_the_better_above(contents, timed):
@@ -347,7 +432,8 @@ def test_names_that_mean_something_to_others_are_shown_as_they_are(contents, tim
     for name, drawn in found.items():
         file = file_of(drawn)  # with a control character in it, it would be no XML
         said = "\n".join(texts_in(file))
-        whole = [*EVIL[1:5], r"a\x00b\x1bc"] if name != "parallel" else []  # it has room for a few
+        # Of these the one has room for a few, the other has pairs.
+        whole = [] if name in ("parallel", "speedups") else [*EVIL[1:5], r"a\x00b\x1bc"]
         assert [text for text in whole if text not in said] == []
         assert all(map(math.isfinite, numbers_in(file)))
     assert "<script>" not in inline_svg(found["throughput"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runmanager.results.columns import Table
-from runmanager.results.formats import human, human_columns, to_csv, to_json, to_markdown
+from runmanager.results.formats import human, human_columns, in_markdown, to_csv, to_json, to_markdown
 
 ROW = {"lr": 1e-05, "hidden": [8, 4], "status": "finished", "reason": None, "accuracy": 0.98765, "loss": None}
 TABLE = Table(
@@ -58,6 +58,11 @@ def test_json_is_a_list_of_rows_with_null_for_what_is_no_number():
         ([32, 16], "model.hidden", "[32, 16]"),
         (20000, "batch_size", "20000"),
         (float("inf"), "loss", "inf"),
+        (1e300, "loss", "1e+300"),
+        (1e308, "val_accuracy", "1e+308"),
+        (-1.5, "accuracy", "-1.5000"),
+        (float("nan"), "accuracy", "nan"),
+        (10**300, "peak_memory_bytes", "9.537e+293 MiB"),
     ],
 )
 def test_values_for_people(value, column, said):
@@ -70,6 +75,23 @@ def test_people_see_no_column_that_is_empty_and_contention_only_where_there_is_s
     table.rows[0]["contended"] = True
     assert human_columns(table) == ["a", "contended"]
     assert human_columns(TABLE) == ["lr", "status", "accuracy"]
+
+
+def test_a_setting_whose_name_would_end_a_markdown_column_is_written_out():
+    assert to_markdown(Table(["a|b"], [{"a|b": 1}], shown=("a|b",))).startswith("| a\\|b |\n| ---: |\n| 1 |\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("batch_size=10 [0.9, 1.1]", "batch_size=10 [0.9, 1.1]"),
+        ("model._target_=a.B", r"model.\_target\_=a.B"),
+        ("2 * 3 * 4", r"2 \* 3 \* 4"),
+        ("say `x_ * _y`\nand _z_", r"say `x_ * _y` and \_z\_"),
+    ],
+)
+def test_markdown_shows_a_line_as_it_is(text, escaped):
+    assert in_markdown(text) == escaped
 
 
 def test_markdown_is_a_table_with_its_legend_and_notes():

@@ -154,3 +154,24 @@ def test_no_more_than_one_false_verdict_in_twenty(contents, timed):
                 runs.append((config | {"seed": seed}, timed([9.0, *seconds]), {}))
         false += outcome(contents(*runs))[0] != "no difference"
     assert false <= 5
+
+
+def test_values_that_no_run_can_have_measured_spoil_their_own_row_alone(contents, timed):
+    def epochs(seconds, accuracy=0.5):
+        taken = timed([9.0] + [2.0] * 5)
+        return [msgspec.structs.replace(each, epoch_seconds=seconds, val_accuracy=accuracy) for each in taken]
+
+    odd = {1: epochs(-2.0), 2: epochs(5e-324), 3: epochs(2.0, accuracy=1e308), 4: epochs(2.0)}
+    cells = [(lr, device, seed) for lr in odd for device in ("cpu", "cuda") for seed in (0, 1)]
+    sweep = contents(*(({"lr": lr, "device": device, "seed": seed}, odd[lr], {}) for lr, device, seed in cells))
+
+    def reasons(metric):
+        rows = compare(sweep, None, CompareOptions(metric=metric, min_seeds=2)).rows
+        return {row["lr"]: "" if row["verdict"] != "not measured" else row["reason"] for row in rows}
+
+    by_rate, by_time, by_accuracy = (reasons(name) for name in ("samples_per_second", "epoch_seconds", "val_accuracy"))
+    assert [lr for lr, why in by_rate.items() if "too few epochs: 0 of cpu, 0 of cuda" in why] == [1, 2]
+    assert [lr for lr, why in by_time.items() if "is no value to reckon with" in why] == [1, 2]
+    assert "cpu: epoch_seconds of -2 is no value to reckon with" in by_time[1]
+    assert [lr for lr, why in by_accuracy.items() if "val_accuracy of 1e+308 is no value" in why] == [3]
+    assert by_rate[4] == by_time[4] == by_accuracy[4] == ""

@@ -79,6 +79,14 @@ def test_along_another_axis_than_that_of_their_turns_runs_are_compared_by_their_
     assert "bootstrap" in compare(sweep, None, CompareOptions(axis="batch_size")).legend
 
 
+@pytest.mark.parametrize("odd", [1e308, ["device"], {}, True])
+def test_an_axis_of_turns_that_is_no_name_is_none(contents, timed, odd):
+    models = [{"lr": lr, "measure": {"name": "paired", "axis": odd}} for lr in (0.1, 0.2)]
+    sweep = contents(*((config, timed([9.0] + [1.0] * 6), {}) for config in models))
+    assert len(compare(sweep, None, CompareOptions(axis="lr")).rows) == 1
+    assert not compare(sweep, None).rows  # the device, as where nobody names an axis
+
+
 @pytest.mark.parametrize("named", ["model", "model.name"])
 def test_a_group_by_either_of_its_names_is_one_axis(contents, timed, named):
     models = [{"model": {"name": name}, "measure": {"name": "paired", "axis": "model"}} for name in ("mlp", "cnn")]

@@ -18,7 +18,7 @@ from runmanager.records.states import Status
 from runmanager.records.store import Damage, StoredRun, encode_record, read_record
 from runmanager.results import keeping, reading
 from runmanager.results.columns import Table
-from runmanager.results.reading import read_results, read_summary
+from runmanager.results.reading import RepeatedReading, read_results, read_summary
 from runmanager.results.table import result_rows
 
 NUM_RUNS = 101
@@ -115,9 +115,29 @@ CHANGES: dict[str, Callable[[RunPaths], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_run_that_changed_is_shown_as_it_is(sweep: SweepPaths, change: Callable[[RunPaths], object]) -> None:
+    reading = RepeatedReading(sweep, clock=later)
     before = table(sweep)
+    assert reading.read() == read_results(sweep)
     change(first(sweep))
     assert table(sweep) == whole(sweep) != before
+    assert reading.read() == read_results(sweep)
+
+
+def test_who_reads_again_and_again_reads_once_what_has_ended_and_lain_still(
+    sweep: SweepPaths, read_again: list[str]
+) -> None:
+    go_on(first(sweep))
+    reading = RepeatedReading(sweep, clock=later)
+    reading.read()
+    assert len(read_again) == NUM_RUNS
+    del read_again[:]
+    assert reading.read() == read_results(sweep)
+    assert read_again == [first(sweep).name]
+    young = RepeatedReading(sweep, clock=lambda: 0)  # by which no file is old
+    young.read()
+    del read_again[:]
+    assert young.read() == read_results(sweep)
+    assert len(read_again) == NUM_RUNS
 
 
 def test_only_what_has_ended_and_lain_still_is_kept(sweep: SweepPaths, read_again: list[str]) -> None:

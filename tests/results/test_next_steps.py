@@ -11,6 +11,7 @@ from runmanager.results.table import result_rows
 
 SETTINGS = {"epochs": 3, "seed": 0, "measure.name": "single"}
 COMMAND = ("python", "-m", "runmanager", "-m", "lr=0.1,0.2", "name=my sweep")
+TYPED = "python -m runmanager -m lr=0.1,0.2 'name=my sweep'"
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def test_a_failed_run_is_to_be_mended_and_the_same_command_given_again(steps):
     (first,) = steps(({"lr": 0.1}, 2, failed))
     assert first == (
         "Mend what ended 1 run early (`runmanager show RUN` has the log and the error), then give the same command "
-        "again, which does only what is missing: `python -m runmanager -m lr=0.1,0.2 'name=my sweep'`"
+        f"again, which does only what is missing: `{TYPED}`"
     )
     (unnamed,) = steps(({"lr": 0.1}, 2, failed), command=("python", "train.py"))
     assert "train.py" not in unnamed  # would begin another sweep
@@ -43,9 +44,8 @@ def test_where_a_device_is_missing_it_is_named_and_what_else_can_be_compared_is_
     runs = [({"lr": lr, "device": "cpu", "seed": seed}, 7, loaded) for lr in (1, 2) for seed in (1, 2, 3)]
     runs += [({"lr": lr, "device": "cuda", "seed": 1}, 0, skipped) for lr in (1, 2)]
     assert steps(*runs) == [
-        "Give the same command on a machine that has cuda: 2 runs were skipped for want of it.",
-        "Measure again when the machine is quiet: other load was on it.",  # cuda cannot take turns here
-        "`runmanager compare 'outputs/my sweep' --axis lr` compares what varies.",
+        f"2 runs were skipped for want of cuda: give the same command where there is one, `{TYPED}`",
+        "Measure again when the machine is quiet: other load was on it during 6 of 6 runs.",  # cuda cannot take turns
         "`runmanager best 'outputs/my sweep'` gives the command that makes the best cell again.",
     ]
 
@@ -57,7 +57,7 @@ def test_who_waits_is_told_how_to_follow_and_who_lacks_a_device_where_to_go(step
     )
     assert said == [
         "Wait for 1 run: `runmanager watch 'outputs/my sweep'` follows them.",
-        "Give the same command on a machine that has mps: 1 run was skipped for want of it.",
+        f"1 run was skipped for want of mps: give the same command where there is one, `{TYPED}`",
     ]
 
 
@@ -66,7 +66,7 @@ def test_who_interrupted_a_sweep_has_nothing_to_wait_for_and_nothing_to_mend(ste
         ({"lr": 0.1}, 2, {"status": Status.KILLED, "reason": Reason.INTERRUPTED}),
         ({"lr": 0.2}, 0, {"status": Status.PENDING, "started_at": None}),
     ]
-    again = "`python -m runmanager -m lr=0.1,0.2 'name=my sweep'`"
+    again = f"`{TYPED}`"
     assert steps(*runs, is_attended=False) == [f"Give the same command again for the 2 runs that it lacks: {again}"]
     (unnamed,) = steps(*runs, is_attended=False, command=("python", "train.py"))
     assert "train.py" not in unnamed and "nobody is at work" in unnamed
@@ -98,11 +98,33 @@ def test_too_few_epochs_or_seeds_or_a_busy_machine_are_said_with_a_cure(steps):
     assert [line.partition(":")[0] for line in elsewhere[:-1]] == ["Measure again when the machine is quiet"]
 
 
+@pytest.mark.parametrize(
+    ("planned", "count", "wanted"),
+    [(3, 3, 7), (8, 4, 10), (50, 3, 53)],
+)
+def test_more_epochs_are_more_than_there_were(steps, planned, count, wanted):
+    runs = [({"device": device}, count, {}) for device in ("cpu", "cuda")]
+    asked = {**SETTINGS, "epochs": planned}
+    (said,) = [line for line in steps(*runs, settings=asked) if "more epochs" in line]
+    assert f"`epochs={wanted}`" in said
+    stopped = [(config, count, {"reason": Reason.EARLY_STOPPED}) for config, count, _ in runs]
+    assert not [line for line in steps(*stopped, settings=asked) if "more epochs" in line]
+
+
+@pytest.mark.parametrize(
+    ("values", "is_said"),
+    [((0.0, 0.1, 0.2), False), ((0, 5, 9), False), ((1, 2, 4), False), ((2, 4, 8), True), ((1.0, 2.0, 4.0), True)],
+)
+def test_nothing_smaller_than_none_or_one_is_to_be_tried(steps, values, is_said):
+    runs = [({"width": value}, count, {}) for value, count in zip(values, (9, 3, 2), strict=True)]
+    assert any("Try a smaller `width`" in line for line in steps(*runs)) is is_said
+
+
 def test_three_seeds_are_enough_and_what_bounds_the_runs_is_said(steps):
     runs = [({"lr": lr, "seed": seed}, 7, {}) for lr in (1, 2) for seed in (1, 2, 3)]
     assert steps(*runs, causes=["cpu (input): `loader=resident`."]) == [
         "cpu (input): `loader=resident`.",
-        "`runmanager compare 'outputs/my sweep' --axis lr` compares what varies.",
+        "Whether a GPU is worth it is not known, as every run was made on Zen 4: `device=cpu,cuda` compares both.",
         "`runmanager best 'outputs/my sweep'` gives the command that makes the best cell again.",
     ]
     assert any("several seeds" in line for line in steps(*runs[1:2], *runs[4:]))
@@ -127,9 +149,36 @@ def test_beyond_the_best_end_of_an_axis_there_may_be_better(steps, counts, said)
     assert found == ([] if said is None else [f"Try a {said}."])
 
 
-def test_an_axis_of_any_name_is_one_word_of_a_command(steps):
-    (said,) = [line for line in steps(({"a b;c": 1}, 2, {}), ({"a b;c": 2}, 2, {})) if "--axis" in line]
-    assert "--axis 'a b;c'`" in said
+def test_a_busy_machine_is_said_where_there_is_nothing_to_compare_too(steps):
+    loaded = {"environment": Environment(outside_cpu_share=0.9)}
+    said = "Measure again when the machine is quiet: other load was on it during"
+    assert f"{said} the run." in steps(({"lr": 1}, 7, loaded))
+    quiet = {"environment": Environment(outside_cpu_share=0.0)}
+    assert f"{said} 1 of 2 runs." in steps(({"seed": 1}, 7, loaded), ({"seed": 2}, 7, quiet))
+    died = loaded | {"status": Status.FAILED, "reason": Reason.EXCEPTION}
+    assert not [line for line in steps(({"lr": 1}, 7, died), ({"lr": 2}, 7, quiet)) if "quiet" in line]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("train.py", "a`b"), "``python train.py 'a`b'``"),
+        (("train.py", "`"), "``python train.py '`'``"),
+        (("mine", "$(reboot)"), "`mine '$(reboot)'`"),
+    ],
+)
+def test_a_command_is_one_that_can_be_copied_whatever_its_words_hold(steps, command, said):
+    skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    (step,) = steps(({"lr": 0.1, "device": "mps"}, 0, skipped), command=command)
+    assert step.endswith(f", {said}")
+    (step,) = steps(({"lr": 0.1, "device": "mps"}, 0, skipped), command=())
+    assert step == "1 run was skipped for want of mps: give the same command where there is one."
+
+
+def test_a_loop_of_somebody_s_own_is_not_told_of_settings_that_it_has_not(steps):
+    runs = [({"lr": lr}, 7, {}) for lr in (1, 2)]
+    assert any("Whether a GPU is worth it" in line for line in steps(*runs))
+    assert not any("Whether a GPU is worth it" in line for line in steps(*runs, settings={"lr": 0.1}))
 
 
 def test_an_axis_of_lists_has_no_end(steps):

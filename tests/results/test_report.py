@@ -1,6 +1,7 @@
 """The page for people."""
 
 import dataclasses
+import datetime
 import html
 import html.parser
 import os
@@ -13,20 +14,22 @@ from runmanager.records.process import ProcessIdentity
 from runmanager.records.states import Reason, Status
 from runmanager.records.sweep import write_cells
 from runmanager.records.turns import Turn
-from runmanager.results.comparison import CompareOptions, compare, compare_matches
+from runmanager.results.comparison import CompareOptions, compare_matches, compare_with_stand_in
 from runmanager.results.formats import to_csv
 from runmanager.results.matching import match_sides
 from runmanager.results.reading import read_results
 from runmanager.results.report import report_page
 from runmanager.results.rounds import paired_rounds
 from runmanager.results.table import result_rows
+from runmanager.results.write import write_tables
 
+NOON = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC)
 EVIL = "<script>alert('x')</script>"
 
 
 def page_of(sweep):
     stored = read_results(sweep.paths)
-    return report_page(*stored, results=result_rows(*stored), comparison=compare(*stored))
+    return report_page(*stored, results=result_rows(*stored), comparison=compare_with_stand_in(*stored), now=NOON)
 
 
 class Checker(html.parser.HTMLParser):
@@ -81,6 +84,52 @@ def test_to_wait_is_said_only_where_somebody_is_at_the_runs(filled):
     assert "Wait for" not in page_of(filled)  # who writes a report has done what it would
     write_cells(filled.paths, (), axes={}, command=("a",), driver=ProcessIdentity.of(os.getppid()))
     assert "Wait for 1 run:" in page_of(filled)
+
+
+def test_a_page_made_before_the_end_says_when_and_what_it_lacks_before_all_else(filled, timed):
+    lacks = "Made at 2026-11-21 12:00 UTC, before the end of the sweep: of 5 runs 1 had not begun"
+    assert f"{lacks}, and nobody was at work." in page_of(filled)
+    write_cells(filled.paths, (), axes={}, command=("a",), driver=ProcessIdentity.of(os.getppid()))
+    filled.run({"lr": 0.3, "device": "cpu"}, timed([9.0]), status=Status.RUNNING)
+    page = page_of(filled)
+    said = html.unescape(re.sub("<[^>]*>", "", page[: page.index('class="answer"')]))
+    lacks = "of 6 runs 1 was still running and 1 had not begun"
+    assert f"{lacks}. runmanager report {filled.paths.root} makes the page anew." in said
+
+
+def test_a_page_of_what_has_ended_is_the_same_whenever_it_is_made(sweep):
+    sweep.run({"lr": 0.1})
+    write_tables(sweep.paths, now=NOON)
+    first = sweep.paths.report.read_text()
+    write_tables(sweep.paths)
+    assert sweep.paths.report.read_text() == first
+    assert "Made at" not in first
+
+
+def test_where_no_two_devices_can_be_compared_the_axis_that_can_be_is(sweep, timed):
+    """The best settings first, for nobody asked how fast a learning rate is."""
+    for lr, size, seconds in ((0.1, 1, 4.0), (0.1, 2, 2.0), (0.2, 1, 5.0), (0.2, 2, 2.0)):
+        more = [seconds] * (lr == 0.2 and size == 2)
+        sweep.run({"lr": lr, "batch_size": size, "device": "cpu"}, timed([9.0] + [seconds] * 6 + more))
+    page = page_of(sweep)
+    said = (
+        *("The best val_accuracy is", "Next is", "batch_size=2 is 2.5 times faster than batch_size=1 at lr=0.2"),
+        *(">Comparison</h2>", "As every run has device=cpu, what is compared is batch_size, along"),
+    )
+    places = [page.index(words) for words in said]
+    assert places == sorted(places)
+    assert "what else varies is compared with <code><span>--axis</span> <span>lr</span></code>." in page
+    assert "Speedup of each pair" in page
+
+
+def test_a_row_says_nothing_of_the_setting_that_it_compares(sweep, timed):
+    skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    for size in (1, 2):
+        sweep.run({"batch_size": size, "device": "cpu", "clip": None}, timed([9.0] + [4.0 / size] * 6))
+        sweep.run({"batch_size": size, "device": "cuda", "clip": 0.5}, [], **skipped)
+    table = page_of(sweep).partition('id="comparison"')[2].partition("</table>")[0]
+    last = re.findall(r"<td[^>]*>(.*?)</td>", table.rpartition("<tr")[2])
+    assert last[:4] == ["", "cpu", "null", "batch_size"]  # a setting that is set to nothing is one that it has
 
 
 def test_the_page_is_whole_and_asks_for_nothing(filled):
@@ -185,7 +234,7 @@ def test_the_rounds_of_a_pair_are_drawn_with_the_speedup_and_its_interval(
     assert (found.labels, found.count) == (("cpu", "cuda"), num_rounds)
     assert sorted(found.ratios)[:num_dots] == pytest.approx([2.0] * num_dots)
     comparison = compare_matches(sweep, matches, options)
-    page = report_page(sweep, None, results=result_rows(sweep, None), comparison=comparison, rounds=[found])
+    page = report_page(sweep, None, results=result_rows(sweep, None), comparison=comparison, rounds=[found], now=NOON)
     assert f"cuda beside cpu: the ratio of their samples per second in {said} in order." in page
     assert page.count("<svg") == 1  # one epoch makes no learning curve
 

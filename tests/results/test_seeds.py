@@ -35,6 +35,9 @@ def test_mean_and_deviation_are_those_of_the_hand():
         ([6, 6], "epochs", "6"),
         ([4, 6], "epochs", "5 ± 1.4"),
         ([0.95], "val_accuracy", "0.9500"),
+        ([1e308, 1.5e308], "val_accuracy", "1.25e+308 ± 3.536e+307"),
+        ([1e300, 1.0], "loss", "5e+299 ± 7.071e+299"),
+        ([0.5, 1e300, 0.5], "val_loss", "3.333e+299 ± 5.774e+299"),
     ],
 )
 def test_both_are_said_to_the_same_digit(values, column, said):

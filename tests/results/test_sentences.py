@@ -8,11 +8,14 @@ import pytest
 from runmanager.records.run import Environment
 from runmanager.records.states import Reason, Status
 from runmanager.records.turns import Turn
-from runmanager.results.comparison import CompareOptions, compare
+from runmanager.results.comparison import CompareOptions, compare, compare_with_stand_in
+from runmanager.results.formats import to_markdown
+from runmanager.results.reading import read_results
 from runmanager.results.sentences import answers, duel_answers
 from runmanager.results.table import result_rows
 
 CPU, CUDA = {"lr": 0.1, "device": "cpu"}, {"lr": 0.1, "device": "cuda"}
+RATES = (("cpu", 8.0), ("cuda", 1.0))
 
 
 @pytest.fixture
@@ -21,7 +24,7 @@ def said(contents, timed):
 
     def say(*runs):
         sweep = contents(*((config, timed([9.0] + [s] * 5), fields) for config, s, fields in runs))
-        return answers(result_rows(sweep, None), compare(sweep, None))
+        return answers(result_rows(sweep, None), compare_with_stand_in(sweep, None))
 
     return say
 
@@ -37,7 +40,9 @@ def test_the_answer_names_both_sides_the_ratio_and_its_interval(said):
 def test_the_faster_side_is_named_first_and_where_it_is_so(said):
     other = {"batch_size": 7}
     first = said((CPU, 1.0, {}), (CUDA, 4.0, {}), (CPU | other, 1.0, {}), (CUDA | other, 1.0, {}))[0]
-    assert first == ("cpu is 4.0 times faster than cuda [4.0, 4.0]; at batch_size=7 there is no difference.")
+    assert first == (
+        "cpu is 4.0 times faster than cuda [4.0, 4.0]; at batch_size=7 there is no difference beyond the noise."
+    )
 
 
 def test_several_pairs_say_where_the_largest_difference_is(said):
@@ -58,7 +63,7 @@ def test_of_many_pairs_the_exceptions_are_said_and_all_are_counted(said):
         for side, seconds in ((CPU, 8.0), (CUDA, fast))
     ]
     assert said(*pairs)[0] == (
-        "cuda is 8.0 times faster than cpu at lr=2 [8.0, 8.0]; at lr=3 there is no difference; "
+        "cuda is 8.0 times faster than cpu at lr=2 [8.0, 8.0]; at lr=3 there is no difference beyond the noise; "
         "cpu is 2.0 times faster than cuda at lr=4 [2.0, 2.0]. "
         "Of 4 measured pairs: 2 faster, 1 slower, 1 no difference; speedups 0.50 to 8.0."
     )
@@ -129,12 +134,58 @@ def test_an_interval_has_the_decimals_of_its_lower_end(contents, timed):
     assert first == "cuda is 2.20 times faster than cpu [1.60, 2.40]."
 
 
+def test_of_an_axis_that_nobody_asked_about_one_candidate_is_said_after_the_best(said):
+    runs = [({"batch_size": size, "device": "cpu"}, seconds, {}) for size, seconds in ((1, 4.0), (2, 2.0), (3, 1.0))]
+    assert said(*runs) == [
+        "The best val_accuracy is 0.8750 with batch_size=3, and 2 other runs reached the same.",
+        "batch_size=3 is 4.0 times faster than batch_size=1 [4.0, 4.0]. It is told because it differs most, which "
+        "makes it look larger than it may be. The comparison has 1 other value.",
+        "3 runs: 3 finished.",
+    ]
+    skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    assert said(*runs, *(({**config, "device": "cuda"}, 1.0, skipped) for config, _, _ in runs))[1:3] == [
+        "batch_size=3 is 4.0 times faster than batch_size=1 at device=cpu [4.0, 4.0]. It is told because it differs "
+        "most, which makes it look larger than it may be. The comparison has 1 other value.",
+        "cuda and cpu could not be compared: cuda: skipped (device_unavailable).",
+    ]
+    assert said(*(({"lr": lr}, 1.0, {}) for lr in range(9)))[1] == (
+        "There is no difference in speed along lr beyond the noise in 8 pairs."
+    )
+
+
 def test_one_device_needs_no_comparison(said):
     assert said((CPU, 1.0, {})) == ["The best val_accuracy is 0.8750.", "1 run: 1 finished."]
 
 
 def test_without_runs_that_is_the_answer(said):
     assert said() == ["No runs yet."]
+
+
+def test_runs_that_cannot_be_read_are_counted_too(sweep):
+    for lr in (1, 2, 3):
+        name = sweep.run({"lr": lr})
+        if lr == 1:
+            sweep.paths.run(name).record.write_text("{")
+        if lr == 2:
+            sweep.paths.run(name).epochs.write_text("{\n")  # its record is whole
+    read = read_results(sweep.paths)
+    results = result_rows(*read)
+    assert answers(results, compare(*read))[-1] == "3 runs: 2 finished, 1 not read."
+    assert [(row["lr"], row["epochs"]) for row in results.rows] == [(3, 7), (2, None)]  # nobody knows how many it had
+    sweep.paths.record.write_text("{")  # it is no run
+    assert result_rows(*read_results(sweep.paths)).num_unread == 1
+
+
+def test_a_setting_may_be_called_as_columns_of_other_tables_are(contents, timed):
+    """`metric` says in a comparison what it is by; `nulls` what of a row is set to nothing."""
+    names = ("metric", "nulls", "seeds", "note", "baseline_value")
+    runs = [({"device": device, **dict.fromkeys(names, "f1")}, timed([9.0] + [s] * 5), {}) for device, s in RATES]
+    runs += [({"device": device, **dict.fromkeys(names, 3)}, timed([9.0] + [s] * 5), {}) for device, s in RATES]
+    sweep = contents(*runs)
+    results, comparison = result_rows(sweep, None), compare(sweep, None)
+    assert {row[f"settings.{name}"] for row in results.rows for name in names} == {"f1", 3}
+    assert answers(results, comparison)[0].startswith("cuda is 8.0 times faster than cpu at metric=f1, nulls=f1,")
+    assert "settings.metric" in to_markdown(comparison)
 
 
 def test_a_duel_is_answered_with_ratio_interval_verdict_and_rounds(contents):

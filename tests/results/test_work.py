@@ -1,6 +1,7 @@
 """What runs achieve: rates from counted work and throughput, and shares of ceilings that are their own."""
 
 import dataclasses
+import datetime
 import io
 
 import msgspec
@@ -115,6 +116,11 @@ def test_runs_of_one_side_share_a_line_and_a_unit(contents, timed):
     ]
 
 
+def page_with(table, stored):
+    tables = {"results": result_rows(stored, None), "comparison": compare(stored, None), "work": table}
+    return report_page(stored, None, **tables, now=datetime.datetime.now(datetime.UTC))
+
+
 def test_the_table_has_a_row_a_run_the_fastest_first_in_every_form(sweep):
     stored = sweep(FACTS, FACTS)
     table = work_rows(stored, None)
@@ -125,7 +131,7 @@ def test_the_table_has_a_row_a_run_the_fastest_first_in_every_form(sweep):
     console.print(results_table(table))
     assert max(map(len, console.file.getvalue().splitlines())) <= 80
     assert "10 G" in console.file.getvalue() and "25%" in console.file.getvalue()
-    page = report_page(stored, None, results=result_rows(stored, None), comparison=compare(stored, None), work=table)
+    page = page_with(table, stored)
     assert "What these runs achieve" in page and "of what the device was measured to do at best" in page
 
 
@@ -133,5 +139,5 @@ def test_runs_whose_work_was_not_counted_have_no_rows(sweep):
     stored = sweep(Measurements())
     table = work_rows(stored, None)
     assert table.rows == []
-    page = report_page(stored, None, results=result_rows(stored, None), comparison=compare(stored, None), work=table)
+    page = page_with(table, stored)
     assert "What these runs achieve" not in page

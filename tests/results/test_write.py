@@ -2,6 +2,7 @@
 
 import csv
 import fcntl
+import itertools
 import json
 import os
 import subprocess
@@ -13,8 +14,9 @@ from runmanager.errors import UsageError
 from runmanager.records.store import read_sweep
 from runmanager.results import write
 from runmanager.results.comparison import CompareOptions
+from runmanager.results.pace import Pace
 from runmanager.results.reading import read_results
-from runmanager.results.write import write_epochs_table, write_tables
+from runmanager.results.write import StandingTables, write_epochs_table, write_tables
 
 TABLES = {
     *("results.csv", "results.json", "results.md", "results.html", "epochs.csv"),
@@ -96,6 +98,18 @@ def test_options_that_cannot_be_followed_leave_every_file_as_it_was(sweep):
 def test_an_empty_sweep_has_its_tables(sweep):
     write_tables(sweep.paths)
     assert files(sweep) == {*TABLES, "report.html"}
+
+
+def test_tables_of_many_runs_are_written_as_often_as_their_share_of_the_time_allows(sweep, monkeypatch):
+    monkeypatch.setattr(write, "_FEW", 2)
+    seconds = itertools.count(1)
+    tables = StandingTables(sweep.paths, pace=Pace(0.25, clock=lambda: next(seconds)))  # a second passes at each look
+    written = []
+    for lr in range(1, 9):
+        sweep.run({"lr": lr})
+        tables.run_ended()
+        written.append(sweep.paths.results("csv").read_text().count("\n") - 1)
+    assert written == [1, 2, 2, 2, 2, 6, 6, 6]  # four seconds of rest after the one that the second writing took
 
 
 def test_writers_take_turns(sweep, monkeypatch):

@@ -18,7 +18,7 @@ from runmanager import RunManager
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Status
-from runmanager.tracking.drawing import INK, PAPER, WRONG, in_percent
+from runmanager.tracking.drawing import INK, PAPER, WRONG, as_png, in_percent
 from runmanager.tracking.evaluation_pictures import EvaluationPictures
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.scores import Evaluation
@@ -97,6 +97,25 @@ def test_the_last_evaluation_is_shown_once(tmp_path: Path, train: Body) -> None:
     assert (badge == WRONG).all(axis=2).any() and (badge == PAPER).all(axis=2).sum() > 30
     last = np.asarray(grid)[TOP + 4 * TILE[1] :, LEFT + 2 * TILE[0] :]  # which is right: no vermilion at all
     assert not (last == WRONG).all(axis=2).any() and (last == INK).all(axis=2).any()
+
+
+def test_pictures_are_in_the_file_when_the_run_reads_as_finished(
+    tmp_path: Path, train: Body, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill may come before the sinks are told of the end, which closes the file; small pictures fit its buffer."""
+    seen: list[tuple[Status, list[str]]] = []
+    end = TensorBoardSink.end
+
+    def look_before(sink: TensorBoardSink, record: RunRecord) -> None:
+        (stored,) = stored_runs(tmp_path / "sweep")
+        seen.append((stored.record.status, sorted(shown(stored.paths))))
+        end(sink, record)
+
+    monkeypatch.setattr(TensorBoardSink, "end", look_before)
+    small = "runmanager.tracking.evaluation_pictures.as_png"
+    monkeypatch.setattr(small, lambda picture: as_png(picture.resize((1, 1))))
+    carried_out(tmp_path / "sweep", train, DataLoader(told(40), batch_size=16))
+    assert seen == [(Status.FINISHED, sorted(TAGS))]
 
 
 def test_the_matrix_is_dark_where_samples_are(tmp_path: Path, train: Body) -> None:
@@ -184,7 +203,7 @@ def test_what_has_no_picture_is_said_once() -> None:
         "no confusion_matrix: 101 classes are more than the 100 that a picture has room for",
     ]
     assert not pictures.epoch(epoch(2, 100.0), evaluated(101, points))[1]
-    assert not pictures.at_end()[0].value
+    assert not pictures.last(epoch(3, 1.0), evaluated(101, points))[0].value
     _, notes = EvaluationPictures(TensorBoardOptions(predictions=False)).epoch(epoch(1, 1.0), Evaluation())
     assert list(notes) == ["no confusion_matrix: the evaluation's predictions are no scores (batch, classes)"]
 
@@ -193,37 +212,36 @@ def test_long_epochs_are_shown_at_powers_of_two_and_the_last_one_at_the_end() ->
     pictures = EvaluationPictures(TensorBoardOptions(predictions=False))
     when = [number for number in range(10) if pictures.epoch(epoch(number, 20.0), evaluated(3))[0].value]
     assert when == [1, 2, 4, 8]
-    summary, step = pictures.at_end()
-    assert [value.tag for value in summary.value] == ["confusion_matrix"] and step == 9
-    pictures = EvaluationPictures(TensorBoardOptions(predictions=False))
+    summary, _ = pictures.last(epoch(9, 20.0), evaluated(3))
+    assert [value.tag for value in summary.value] == ["confusion_matrix"]
+    assert not pictures.last(epoch(8, 20.0), evaluated(3))[0].value  # it is shown already
     assert not any(pictures.epoch(epoch(number, 8.0), evaluated(3))[0].value for number in (1, 2, 3, 4))
-    assert pictures.at_end()[1] == 4
-    assert pictures.epoch(epoch(8, 20.0), evaluated(3))[0].value
-    assert not pictures.at_end()[0].value  # it is shown already
+    assert pictures.last(epoch(4, 8.0), evaluated(3))[0].value
 
 
 def test_up_to_a_hundred_classes_have_a_matrix() -> None:
     sizes = {}
     for classes in (2, 20, 21, 100):
         pictures = EvaluationPictures(TensorBoardOptions(predictions=False))
-        pictures.epoch(epoch(1, 1.0), evaluated(classes))
-        (value,) = pictures.at_end()[0].value
+        (value,) = pictures.last(epoch(1, 1.0), evaluated(classes))[0].value
         sizes[classes] = (value.image.width, value.image.height)
     assert all(300 <= width < 1500 and height < 1500 for width, height in sizes.values())
 
 
-def test_what_fails_at_the_end_leaves_the_run_as_it_was(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_drawn_at_the_end_is_a_note(tmp_path: Path) -> None:
     paths = RunPaths(tmp_path)
     record = RunRecord(name="a", signature="b" * 64, status=Status.RUNNING, config={})
     network, loader = Told(), list(DataLoader(told(CLASSES), batch_size=CLASSES))
     loader[0][1].copy_(torch.arange(CLASSES))
     sink = TensorBoardSink(TensorBoardOptions(graph=False, images=False))
     assert not sink.begin(RunStart(record, paths, network, torch.device("cpu")))
-    assert not sink.epoch(epoch(1, 1.0), EpochDetails(network, evaluation=evaluated(CLASSES, loader)))
+    evaluation = evaluated(CLASSES, loader)
+    assert not sink.epoch(epoch(1, 1.0), EpochDetails(network, evaluation=evaluation))
     loader.clear()  # somebody's data are gone
+    (note,) = sink.finish(epoch(1, 1.0), evaluation)
+    assert note == "no predictions of epoch 1: the evaluation's loader shuffles, or cannot be looked into"
     sink.end(msgspec.structs.replace(record, status=Status.FINISHED))
     assert list(shown(paths)) == ["confusion_matrix"]
-    assert "no predictions of epoch 1: the evaluation's loader shuffles, or cannot be looked into" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from runmanager.tracking import graph
 from runmanager.tracking.graph import DrawnGraph, draw_graph
 from runmanager.tracking.network_call import call_of
 
-from .conftest import Noticing
+from .conftest import Knowing, Noticing
 
 BATCH = (torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0)), torch.zeros(2, dtype=torch.int64))
 
@@ -268,18 +268,6 @@ def test_the_bound_on_operations_is_not_for_the_model_to_catch(monkeypatch: pyte
     network.second.register_forward_pre_hook(lambda *_: calls.update(["second"]))
     assert drawn(network).notes == ("graph: of the model's first 10 operations only",)
     assert not calls
-
-
-class Knowing(nn.Module):
-    """Calls its layer by a function that a copy has too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm = nn.BatchNorm2d(1)
-        self.call = lambda inputs: self.norm(inputs)
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return self.call(inputs)
 
 
 class Single(Knowing):

@@ -24,8 +24,9 @@ def beating(tmp_path: Path) -> Iterator[Heartbeat]:
 
 @pytest.fixture(autouse=True)
 def nobody_elses() -> None:
-    """Runs that other tests dropped beat until they are collected."""
+    """Runs that other tests dropped beat until they are collected; if by their own thread, that has yet to end."""
     gc.collect()
+    wait_for(lambda: not threads())
 
 
 def wait_for(condition: Callable[[], object]) -> None:

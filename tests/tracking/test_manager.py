@@ -22,11 +22,12 @@ from runmanager import RunManager, expand_grid
 from runmanager.errors import DeviceUnavailableError, RunBusyError, RunExistsError, UsageError
 from runmanager.records.files import replace_file
 from runmanager.records.heartbeat import HeartbeatObserver
-from runmanager.records.paths import SweepPaths
+from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun, encode_record
 from runmanager.records.sweep import read_sweep_record
+from runmanager.results import keeping, reading
 from runmanager.tracking import manager as manager_module
 from runmanager.tracking.early_stop import EarlyStopOptions
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
@@ -272,6 +273,39 @@ def test_a_sink_that_cannot_begin_fails_the_run(
         pytest.fail("the body must not run")
     assert only_run().record.status == "failed"
     assert len(memory.ends) == 1, "a sink that has begun is ended"
+
+
+def test_a_record_stays_small_however_much_an_error_quotes(
+    tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
+) -> None:
+    run = RunManager(tmp_path / "sweep", sinks=[]).run({}, network, loader)
+    with pytest.raises(ValueError, match="zzz"), run:
+        run.note("x" * 10_000_000)
+        run.deviates("y" * 10_000_000)
+        raise ValueError("z" * 10_000_000)
+    paths = only_run().paths
+    assert paths.record.stat().st_size < 10_000 < 10_000_000 < paths.error.stat().st_size
+    assert all(each in paths.record.read_text() for each in ("xxx… (cut: ", "yyy… (cut: ", "zzz… (cut: "))
+
+
+def test_the_end_is_in_the_record_whatever_becomes_of_the_traceback_and_the_sinks(
+    tmp_path: Path,
+    network: nn.Module,
+    loader: Any,
+    only_run: Callable[[], StoredRun],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(MemorySink):
+        def begin(self, start: Any) -> Any:
+            raise OSError("disk full")
+
+    run = RunManager(tmp_path / "sweep", sinks=[Broken()]).run({})
+    with pytest.raises(OSError, match="disk full"), run:
+        run.begin(network, iter(loader))  # which shows no batch yet, so sinks wait for it
+        run.folder.paths.error.mkdir()  # so that no error.txt can be written
+        raise ValueError("that the run is about")
+    assert (only_run().record.status, only_run().record.message) == ("failed", "ValueError: that the run is about")
+    assert "error.txt could not be written" in caplog.text
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -615,6 +649,29 @@ def test_compiled_models_and_dict_outputs_do_not_end_a_run(tmp_path: Path, loade
                 epoch.track(F.cross_entropy(preds, labels), preds, labels)
     assert run.record.status == "finished" and run.record.notes == ()
     assert b"layer" in event_files(stored_runs(tmp_path / "sweep")[0].paths)[0].read_bytes()
+
+
+def test_the_tables_of_many_runs_read_each_of_them_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loader: Any, train: Body
+) -> None:
+    monkeypatch.setattr(keeping, "_SETTLED_NS", 0)  # nobody changes these runs, however young they are
+    read: list[str] = []
+    read_run = reading.read_tolerantly
+
+    def told(run: RunPaths, *given: Any, **options: Any) -> StoredRun | None:
+        read.append(run.name)
+        return read_run(run, *given, **options)
+
+    monkeypatch.setattr(reading, "read_tolerantly", told)
+    manager = RunManager(tmp_path / "sweep", console=False, tensorboard=TensorBoardOptions(enabled=False))
+    for number in range(1, 6):
+        network = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+        with manager.run({"lr": number}, network, loader) as run:
+            train(run, network, loader)
+        rows = list(csv.DictReader((tmp_path / "sweep" / "results.csv").read_text().splitlines()))
+        assert sorted(row["lr"] for row in rows) == [str(each) for each in range(1, number + 1)]
+        assert {row["status"] for row in rows} == {"finished"}
+    assert sorted(read) == sorted(path.name for path in (tmp_path / "sweep" / "runs").iterdir())
 
 
 def test_save_lists_what_this_manager_has_begun(tmp_path: Path, network: nn.Module, loader: Any, train: Body) -> None:

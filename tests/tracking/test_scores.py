@@ -32,6 +32,18 @@ def test_all_that_is_evaluated_is_kept_in_its_order() -> None:
     assert evaluation.scores() is kept
 
 
+def test_batches_of_any_sizes_are_kept_in_their_order() -> None:
+    evaluation = Evaluation()
+    given = [*batches(70, 3), *batches(1, 2), *batches(2, 3), *batches(1, 5), *batches(1, 0), *batches(2, 5)]
+    for place, (preds, labels) in enumerate(given):
+        with torch.inference_mode(place % 2 == 0):
+            evaluation.add(preds, labels)
+    kept = evaluation.scores()
+    assert kept is not None and kept.num_evaluated == len(kept.labels) == 70 * 3 + 2 + 6 + 15
+    assert torch.equal(kept.scores, torch.cat([preds for preds, _ in given]))
+    assert torch.equal(kept.labels, torch.cat([labels for _, labels in given]))
+
+
 def test_no_more_is_kept_than_the_bound_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_SCORES", 31)
     evaluation = Evaluation()

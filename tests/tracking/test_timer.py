@@ -1,5 +1,6 @@
 """The phase timer: sums that are right on any clock, and no waiting between its start and its end."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,9 @@ class FakeClock:
         # What has not passed cannot be read: the rule of an accelerator's events.
         assert self._has_waited or (self._is_past(earlier) and self._is_past(later))
         return self.marks[later] - self.marks[earlier]
+
+    def let_go(self, mark: int) -> None:
+        pass
 
 
 def play(timer: PhaseTimer, clock: FakeClock, stretches: list[tuple[str, float]]) -> None:
@@ -118,6 +122,24 @@ def test_folding_lets_go_of_the_marks_that_have_passed() -> None:
     assert timer.resolve() == {"compute": 20_000.0}
 
 
+def test_what_summing_up_takes_comes_after_the_last_phase() -> None:
+    class Clock(FakeClock):
+        asked_first_at: float | None = None
+
+        def seconds(self, earlier: int, later: int) -> float:
+            self.asked_first_at = self.asked_first_at or time.perf_counter()
+            return super().seconds(earlier, later)
+
+    clock = Clock()
+    timer = PhaseTimer(clock)
+    timer.start()
+    play(timer, clock, STEP)
+    last_mark_at = time.perf_counter()
+    timer.resolve()
+    assert clock.asked_first_at is not None
+    assert last_mark_at <= timer.waited_until <= clock.asked_first_at
+
+
 def test_the_clock_of_the_cpu_is_the_hosts() -> None:
     clock = clock_for(torch.device("cpu"))
     assert isinstance(clock, HostClock)
@@ -127,14 +149,16 @@ def test_the_clock_of_the_cpu_is_the_hosts() -> None:
     assert clock.seconds(earlier, earlier + 1_500_000_000) == 1.5
 
 
-def test_an_accelerators_clock_records_events_and_waits_for_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was asked of events and of the device, where there is none."""
     calls: list[Any] = []
 
     class Event:
         def __init__(self, *, device: torch.device, enable_timing: bool) -> None:
             calls.append(("event", device.type, enable_timing))
 
-        def record(self, stream: str) -> None:
+        def record(self, stream: str = "the current stream") -> None:
             calls.append(f"recorded in {stream}")
 
         def query(self) -> bool:
@@ -147,6 +171,10 @@ def test_an_accelerators_clock_records_events_and_waits_for_its_device(monkeypat
     monkeypatch.setattr(torch, "Event", Event)
     monkeypatch.setattr(torch.accelerator, "synchronize", synchronize)
     monkeypatch.setattr(torch.accelerator, "current_stream", lambda device: f"the stream of {device}")
+    return calls
+
+
+def test_an_accelerators_clock_records_events_and_waits_for_its_device(calls: list[Any]) -> None:
     clock = clock_for(torch.device("cuda:1"))
     assert isinstance(clock, EventClock)
     earlier, later = clock.mark(), clock.mark()
@@ -154,3 +182,14 @@ def test_an_accelerators_clock_records_events_and_waits_for_its_device(monkeypat
     assert not clock.has_passed(later) and clock.seconds(earlier, later) == 0.25
     clock.synchronize()
     assert calls[-1] == ("wait", "cuda")
+
+
+def test_events_are_used_again_once_they_were_read(calls: list[Any]) -> None:
+    timer = PhaseTimer(clock_for(torch.device("cuda")))
+    for _ in range(3):
+        timer.start()
+        for _ in range(50):
+            timer.mark("compute")
+        assert timer.resolve() == {"compute": 50 * 0.25}
+        assert calls.count(("event", "cuda", True)) == 51
+    assert calls.count("recorded in the current stream") == 3 * 51, "as `cuda` means the current device's"

@@ -64,6 +64,9 @@ class SteadyClock:
     def seconds(self, earlier: float, later: float) -> float:
         return later - earlier
 
+    def let_go(self, mark: float) -> None:
+        pass
+
 
 def endless() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     while True:

@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from runmanager.tracking.twins import SharedError
 from runmanager.tracking.work import StepWork, step_work
 
-from .conftest import Noticing
+from .conftest import Knowing, Noticing
 
 IMAGES = torch.rand(20, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 
@@ -204,3 +205,10 @@ def test_a_model_that_looks_at_its_values_raises_and_is_left_as_it_was() -> None
     with pytest.raises((RuntimeError, NotImplementedError)):
         step_work(network, inputs)
     assert torch.equal(torch.get_rng_state(), random)
+
+
+def test_a_model_whose_copy_would_change_it_raises() -> None:
+    network = Knowing()
+    with pytest.raises(SharedError, match="a copy of it calls its own BatchNorm2d"):
+        step_work(network, IMAGES)
+    assert network.norm.num_batches_tracked == 0

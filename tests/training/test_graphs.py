@@ -30,7 +30,7 @@ BATCH, LAST = 8, 3
 class StandIn:
     """Captures on the CPU."""
 
-    def __init__(self, stepper: Stepper, *, waits: list[str] | None = None, refuses: bool = False) -> None:
+    def __init__(self, stepper: Stepper, *, waits: list[str] | None = None, refuses: Exception | None = None) -> None:
         self.captures = self.replays = self.beside_steps = 0
         self._network, self._optimizer = stepper.network, stepper._optimizer
         self._waits = waits or []
@@ -48,8 +48,8 @@ class StandIn:
         waits += self._waits
 
     def capture(self, work: Callable[[], tuple[torch.Tensor, torch.Tensor]]):
-        if self._refuses:
-            raise RuntimeError("operation not permitted when stream is capturing\nmore of it")
+        if self._refuses is not None:
+            raise self._refuses
         self.captures += 1
         groups = self._optimizer.param_groups
         said = [{key: value for key, value in group.items() if key != "params"} for group in groups]
@@ -197,11 +197,14 @@ def test_it_is_captured_with_the_last_of_the_warm_up_steps():
     assert graphed.device.replays == 1
 
 
+REFUSAL = RuntimeError("operation not permitted when stream is capturing\nmore of it")
+
+
 @pytest.mark.parametrize(
     ("how", "why"),
     [
         ({"waits": ["called a synchronizing CUDA operation"]}, "the host waits for the device in it"),
-        ({"refuses": True}, "cannot be captured: operation not permitted when stream is capturing"),
+        ({"refuses": REFUSAL}, "cannot be captured: operation not permitted when stream is capturing"),
     ],
 )
 def test_a_step_that_cannot_be_captured_is_made_as_ever_or_refused(how, why):
@@ -212,6 +215,15 @@ def test_a_step_that_cannot_be_captured_is_made_as_ever_or_refused(how, why):
     assert line.startswith("graphs: steps are not replayed") and why in line
     with pytest.raises(ConfigurationError, match=r"`graphs` must be auto or false for this model, got true; its step"):
         Training().replaying(must=True, **how).run()
+
+
+def test_memory_that_does_not_suffice_for_a_captured_step_is_a_result_where_it_must_be_captured():
+    lacking = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+    graphed = Training().replaying(refuses=lacking).run()
+    assert torch.equal(graphed.numbers(), Training().run().numbers())
+    assert "cannot be captured: CUDA out of memory" in graphed.told[0]
+    with pytest.raises(torch.OutOfMemoryError):
+        Training().replaying(must=True, refuses=lacking).run()
 
 
 @pytest.mark.parametrize(
@@ -235,40 +247,70 @@ def test_which_runs_capture_their_steps(monkeypatch, changes, device, captures):
     assert (graph_device(options, torch.device(device)) is not None) is captures
 
 
+class DeviceError(RuntimeError):
+    """What the device itself refuses."""
+
+
 class FakeCapture:
-    """`torch.cuda.graph` where there is no GPU: its stream is the current one meanwhile, and a failed capture's too."""
+    """`torch.cuda.graph` where there is no GPU: its stream is the current one meanwhile, and a failed capture's too.
+
+    An error of the device ends the capture, whose own end then fails; one of the host alone does not.
+    """
 
     current: object = "the run's"
 
-    def __init__(self, graph: object, *, stream: object, capture_error_mode: str) -> None:
+    def __init__(self, graph: object, *, pool: object, stream: object, capture_error_mode: str) -> None:
+        assert pool == (0, 1)
         self._stream = stream
 
     def __enter__(self) -> None:
         FakeCapture.current = self._stream
 
     def __exit__(self, *error: object) -> None:
-        if error[0] is not None:
+        if isinstance(error[1], DeviceError):
             raise RuntimeError("operation failed due to a previous error during capture")
         FakeCapture.current = "the run's"
 
 
-def test_a_capture_that_fails_says_why_and_leaves_the_stream_as_it_was(monkeypatch):
-    monkeypatch.setattr(FakeCapture, "current", "the run's")
+@pytest.fixture
+def forced(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What was done by force, on CUDA where there is none."""
+    done: list[object] = []
+    generator = SimpleNamespace(clone_state=lambda: "a new state", graphsafe_set_state=done.append)
     fakes = {
         "Stream": lambda device: "the second",
         "CUDAGraph": lambda: SimpleNamespace(replay=lambda: None),
         "graph": FakeCapture,
+        "graph_pool_handle": lambda: (0, 1),
+        "current_device": lambda: 0,
+        "default_generators": [generator],
         "current_stream": lambda device: FakeCapture.current,
         "set_stream": lambda stream: setattr(FakeCapture, "current", stream),
     }
+    monkeypatch.setattr(FakeCapture, "current", "the run's")
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
+    for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
+        monkeypatch.setattr(torch._C, name, lambda *given, name=name: done.append((name, *given)), raising=False)
+    return done
 
+
+ALL_BY_FORCE = ["a new state", ("_cuda_endAllocateToPool", 0, (0, 1)), ("_cuda_releasePool", 0, (0, 1))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [(DeviceError, ALL_BY_FORCE), (RuntimeError, [])],
+    ids=["of the device's", "of the host's"],
+)
+def test_a_capture_that_fails_says_why_and_leaves_all_as_it_was(forced, kind, wanted):
     def unable() -> tuple[torch.Tensor, torch.Tensor]:
-        raise RuntimeError("a value was asked for")
+        raise kind("a value was asked for")
 
-    with pytest.raises(RuntimeError, match="a value was asked for"):
+    with pytest.raises(kind, match="a value was asked for"):
         CudaGraphs(torch.device("cuda")).capture(unable)
     assert FakeCapture.current == "the run's"
+    assert forced == wanted
     made = torch.ones(()), torch.ones(2, 3)
     assert CudaGraphs(torch.device("cuda")).capture(lambda: made)[1] is made
+    assert forced == wanted

@@ -269,6 +269,37 @@ def test_a_line_that_is_missing_is_put_back_from_the_checkpoint(job, monkeypatch
     assert_equal(job("broken"), whole)
 
 
+def test_a_break_before_the_pictures_of_the_end_does_not_lose_them(job, monkeypatch):
+    plain = {"model": LogisticOptions(), "epochs": 2}
+    whole = job("whole", **plain)
+    seen = []
+
+    def torn(self, record, evaluation):
+        seen.append(job.stored("broken").record.status)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(TensorBoardSink, "finish", torn)
+        job("broken", **plain)
+    stopped = job.stored("broken")
+    assert seen == ["running"] and stopped.record.status == "killed" and len(stopped.epochs) == 2
+    resumed = job("broken", **plain)
+    assert_equal(resumed, whole)
+    assert not job.memory.epochs, "no epoch is run or recorded again"
+
+
+def test_what_fails_to_be_written_at_the_end_is_no_finished_run(job, monkeypatch):
+    def full(self, record, evaluation):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr(TensorBoardSink, "finish", full)
+        job("broken", epochs=1)
+    stopped = job.stored("broken").record
+    assert (stopped.status, stopped.reason) == ("failed", "exception") and "No space left" in stopped.message
+    assert job("broken", epochs=1).record.status == "finished"
+
+
 def test_with_fewer_checkpoints_the_epochs_since_the_last_one_are_run_again(job):
     every = CheckpointOptions(every=3)
     whole = job("whole", checkpoint=every, epochs=5)

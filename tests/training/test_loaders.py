@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, Subset
 from runmanager.errors import ConfigurationError, DatasetError, UsageError
 from runmanager.tracking.loader_samples import class_names
 from runmanager.tracking.transfer import Packed, to_device
+from runmanager.training import orders
 from runmanager.training.arrays import ArrayDataset, subset
 from runmanager.training.dataset_options import FakeOptions
 from runmanager.training.datasets import Data, load_dataset
@@ -99,6 +100,29 @@ def test_gathering_many_batches_at_once_changes_none(data, monkeypatch):
     expected = epoch(build(ResidentOptions(), data).train)
     monkeypatch.setattr(ResidentLoader, "_batches_a_chunk", lambda _: 4)  # as on an accelerator
     assert same(epoch(build(ResidentOptions(), data).train), expected)
+
+
+def test_the_order_of_the_next_epoch_is_drawn_before_it_begins(data, monkeypatch):
+    """An accelerator has steps left to do then; at the beginning of an epoch it would wait."""
+    expected = [epoch(build(ResidentOptions(), data).train, number) for number in (1, 2, 4, 4, 3)]
+    drawn = []
+
+    def draw(num_samples, *, seed, epoch):
+        drawn.append(epoch)
+        return epoch_order(num_samples, seed=seed, epoch=epoch)
+
+    monkeypatch.setattr(orders, "epoch_order", draw)
+    loader = build(ResidentOptions(), data).train
+    loader.set_epoch(1)
+    batches = iter(loader)
+    next(batches)
+    assert drawn == [1]
+    list(batches)
+    assert drawn == [1, 2]
+    assert same(epoch(loader, 2), expected[1]) and drawn == [1, 2, 3]
+    # Whatever epoch is asked for, it is the one that comes.
+    for number, batches in zip((4, 4, 3), expected[2:], strict=True):
+        assert same(epoch(loader, number), batches)
 
 
 class Gathering(TorchDispatchMode):

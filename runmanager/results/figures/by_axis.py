@@ -11,22 +11,15 @@ from runmanager.records.store import StoredRun
 from runmanager.results.columns import Table, setting_name
 from runmanager.results.figures.drawn import Drawn
 from runmanager.results.figures.grid import GridCell, cells_of, is_numeric, varying_of
-from runmanager.results.figures.style import (
-    evenly_spaced_logs,
-    legend_below,
-    log_worth_it,
-    look,
-    new_figure,
-    numbers,
-    ticks_at,
-)
+from runmanager.results.figures.places import Places
+from runmanager.results.figures.style import legend_below, log_worth_it, look, new_figure, numbers
 from runmanager.results.figures.words import listed, number, plain, wrapped
 from runmanager.results.pairing import frozen
 from runmanager.results.sides import label_of, typical
+from runmanager.results.sorting import in_order
 from runmanager.results.statistics import quantile, typical_interval
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["throughput_by_axis"]
@@ -35,11 +28,9 @@ _MAX_FIGURES = 3
 _MAX_LINES = 6
 _MAX_PLACES = 40
 _MAX_WORDS = 10  # values of an axis that are no numbers, and stand side by side
-_MAX_TICKS = 6
 _WORTH = 1.1  # times from the slowest to the fastest along an axis: with less there is nothing to see
 _MIN_EPOCHS = 5  # as a comparison needs: the interval of fewer says little
 _ROOM = 2.0  # times the largest median: the interval of two runs can reach a hundred times further
-_DODGE = 0.08  # of the distance of two words
 
 _Side = list[list[float]]
 """The samples a second of a cell: of each run, of each of its measured epochs."""
@@ -166,9 +157,7 @@ def _lines(axis: str, names: Sequence[str], measured: Sequence[tuple[GridCell, _
             key = frozen(cell.value(axis))
             values.setdefault(key, cell.value(axis))
             lines.setdefault(_label(cell, telling), {}).setdefault(key, []).append(side)
-    places = list(values.values())
-    places.sort(key=None if is_numeric(places) else spoken)
-    return _Lines(axis, places, lines, mixed)
+    return _Lines(axis, in_order(values.values()), lines, mixed)
 
 
 def _label(cell: GridCell, names: Sequence[str]) -> str:
@@ -191,8 +180,9 @@ def _figure(name: str, lines: _Lines) -> Drawn:
             "interval; of a single run the interval knows only the noise between epochs. Points of fewer than "
             f"{_MIN_EPOCHS} measured epochs have none."
         )
+    beside = " Lines stand a little beside each other, so that each can be read." if len(lines.lines) > 1 else ""
     cut = f" Whiskers without an upper end go beyond {number(lines.top)}." if lines.is_cut else ""
-    caption = f"Throughput by {lines.name}. {how}{cut} Seeds are taken together."
+    caption = f"Throughput by {lines.name}. {how}{beside}{cut} Seeds are taken together."
     return Drawn(name, f"Throughput by {lines.name}", caption, _said(lines), partial(_draw, lines))
 
 
@@ -212,23 +202,21 @@ def _said(lines: _Lines) -> str:
 def _draw(lines: _Lines) -> "Figure":
     labels = [wrapped(label) for label in lines.lines]
     of_lines = [lines.points(label) for label in lines.lines]
+    places = Places(lines.places, len(labels))
     figure, axes = new_figure(height=3.3, legend=labels)
-    joined = is_numeric(lines.places)
     for at, (points, label) in enumerate(zip(of_lines, labels, strict=True)):
-        shift = 0.0 if joined else (at - (len(labels) - 1) / 2) * _DODGE
-        xs = [point.at if joined else lines.places.index(point.at) + shift for point in points]
         whiskers = [[point.middle - point.low for point in points], [point.high - point.middle for point in points]]
         axes.errorbar(
-            xs,
+            places.xs(at, [point.at for point in points]),
             [point.middle for point in points],
             yerr=whiskers,
             fmt=look(at).marker,
-            linestyle="solid" if joined else "none",
+            linestyle="solid" if places.are_numbers else "none",
             color=look(at).colour,
             capsize=3,
             label=label,
         )
-    _set_places(axes, lines.places)
+    places.set_ticks(axes)
     if not lines.is_log:
         axes.set_ylim(0, lines.top)
     numbers(axes, "y", log=lines.is_log)
@@ -237,13 +225,3 @@ def _draw(lines: _Lines) -> "Figure":
     if any(labels):
         legend_below(figure)
     return figure
-
-
-def _set_places(axes: "Axes", places: Sequence[Any]) -> None:
-    if not is_numeric(places):
-        ticks_at(axes, "x", range(len(places)), [wrapped(spoken(place), 12) for place in places])
-        axes.set_xlim(-0.5, len(places) - 0.5)
-        return
-    numbers(axes, "x", log=evenly_spaced_logs(places))
-    if len(places) <= _MAX_TICKS:
-        ticks_at(axes, "x", places, [f"{place:,.10g}" for place in places])

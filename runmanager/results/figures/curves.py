@@ -11,9 +11,10 @@ from runmanager.records.run import EpochRecord
 from runmanager.records.store import StoredRun
 from runmanager.results.columns import Table
 from runmanager.results.figures.drawn import Drawn
-from runmanager.results.figures.grid import GridCell, cells_of
+from runmanager.results.figures.grid import GridCell, can_be_drawn, cells_of
 from runmanager.results.figures.style import GREY, legend_below, look, new_figure, numbers, whole_numbers
 from runmanager.results.figures.words import evenly, few_of, number, wrapped
+from runmanager.results.statistics import mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +37,11 @@ _METRICS = (
 
 @dataclass(frozen=True)
 class _Curve:
-    """A metric of a cell by epoch: the mean over its seeds, and from the lowest to the highest of them."""
+    """A metric of a cell by epoch: the mean over its seeds, and from the lowest to the highest of them.
+
+    `outcome` is what the cell came to by the results table, which the curve does not reach where `is_cut`: a seed that
+    stopped early ends it for all.
+    """
 
     label: str
     epochs: Sequence[int]
@@ -44,6 +49,8 @@ class _Curve:
     lows: Sequence[float]
     highs: Sequence[float]
     num_seeds: int
+    outcome: float
+    is_cut: bool
     is_finished: bool = True
 
     def thinned(self, most: int) -> "_Curve":
@@ -68,9 +75,9 @@ def learning_curves(runs: Mapping[str, StoredRun], results: Table) -> list[Drawn
 
 def _rank(curve: _Curve, *, more_is_better: bool) -> tuple[bool, bool, float]:
     """The best first, of those that finished as in the answer; then those of runs that did not, then what diverged."""
-    last = curve.values[-1]
-    is_number = math.isfinite(last)
-    return not is_number, not curve.is_finished, (-last if more_is_better else last) if is_number else 0.0
+    outcome = curve.outcome
+    is_number = math.isfinite(outcome) and math.isfinite(curve.values[-1])
+    return not is_number, not curve.is_finished, (-outcome if more_is_better else outcome) if is_number else 0.0
 
 
 def _curve(cell: GridCell, runs: Mapping[str, StoredRun], metric: str) -> _Curve | None:
@@ -82,23 +89,30 @@ def _curve(cell: GridCell, runs: Mapping[str, StoredRun], metric: str) -> _Curve
     if not epochs:
         return None
     columns = [[found[epoch] for found in of_seeds] for epoch in epochs]
-    means = [math.fsum(column) / len(column) for column in columns]
+    means = list(map(mean, columns))
     lows, highs = list(map(min, columns)), list(map(max, columns))
-    return _Curve(cell.label, epochs, means, lows, highs, len(of_seeds), bool(cell.finished))
+    came_to = cell.mean(metric)
+    outcome = means[-1] if came_to is None else came_to
+    is_cut = any(max(each) > epochs[-1] for each in of_seeds)
+    return _Curve(cell.label, epochs, means, lows, highs, len(of_seeds), outcome, is_cut, bool(cell.finished))
 
 
 def _values(epochs: Sequence[EpochRecord], metric: str) -> dict[int, float]:
-    return {epoch.epoch: value for epoch in epochs if (value := getattr(epoch, metric)) is not None}
+    known = {epoch.epoch: value for epoch in epochs if (value := getattr(epoch, metric)) is not None}
+    return {epoch: value if can_be_drawn(value) else math.nan for epoch, value in known.items()}
 
 
 def _caption(curves: Sequence[_Curve], metric: str) -> str:
     seeds = any(curve.num_seeds > 1 for curve in curves)
     band = " A curve is the mean over seeds, its band reaches from the lowest to the highest of them." if seeds else ""
+    is_cut = any(curve.is_cut for curve in curves)
+    cut = " It ends with the shortest of them, but ranks by what each came to." if is_cut else ""
     grey = len(curves) - _MAX_CURVES
     left_out = f" Of the others, {_MAX_GREY} at even steps are drawn in grey." if grey > _MAX_GREY else ""
     shown = few_of(len(curves), _MAX_CURVES, "best", "in colour")
     return (
-        f"Learning curves: {metric} by epoch{shown}. The best is the thick one, with a star at its end.{band}{left_out}"
+        f"Learning curves: {metric} by epoch{shown}. The best is the thick one, with a star at its end."
+        f"{band}{cut}{left_out}"
     )
 
 

@@ -10,8 +10,11 @@ from runmanager.results.columns import NULLS, Table
 from runmanager.results.pairing import SEED
 from runmanager.results.seeds import seed_groups
 from runmanager.results.sentences import told_settings
+from runmanager.results.statistics import mean
 
-__all__ = ["GridCell", "cells_of", "is_numeric", "varying_of"]
+__all__ = ["GridCell", "can_be_drawn", "cells_of", "is_numeric", "varying_of"]
+
+_LARGEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class GridCell:
     def mean(self, column: str) -> float | None:
         """Of a measured column, over the finished runs that have it."""
         known = [row[column] for row in self.finished if row[column] is not None]
-        return math.fsum(known) / len(known) if known else None
+        return mean(known) if known else None
 
     def has(self, setting: str) -> bool:
         """Whether its runs have the setting, if it is set to nothing."""
@@ -54,6 +57,11 @@ def _label(rows: Sequence[Mapping[str, Any]], results: Table) -> str:
     """What tells a cell from the others; one without others is known by its run, or by how many seeds it has."""
     settings = told_settings(rows[0], results, without=(SEED,))
     return settings or (str(rows[0]["run"]) if len(rows) == 1 else f"{len(rows)} seeds")
+
+
+def can_be_drawn(value: float) -> bool:
+    """Whether a measured value is one to draw; a scale for the largest that a float can hold is none for the others."""
+    return abs(value) < _LARGEST
 
 
 def is_numeric(values: Sequence[Any]) -> bool:

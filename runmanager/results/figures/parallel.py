@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runmanager.records.spoken import spoken
-from runmanager.results.columns import Table, prefers_larger, setting_name
+from runmanager.results.columns import OUTCOMES, Table, prefers_larger, setting_name
 from runmanager.results.figures.drawn import Drawn
-from runmanager.results.figures.grid import GridCell, cells_of, is_numeric, varying_of
+from runmanager.results.figures.grid import GridCell, can_be_drawn, cells_of, is_numeric, varying_of
 from runmanager.results.figures.style import (
     PAGE,
     TEXT,
@@ -21,6 +21,7 @@ from runmanager.results.figures.style import (
 )
 from runmanager.results.figures.words import evenly, listed, name_lines, number, plain, shortened, some_of
 from runmanager.results.pairing import frozen
+from runmanager.results.sorting import in_order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +35,6 @@ _MAX_SETTINGS = 5
 _MAX_LINES = 300
 _MAX_TICKS = 6
 _SPREAD = 0.05  # of an axis' height: lines through one value lie beside each other, in the order of their outcome
-_METRICS = ("val_accuracy", "accuracy", "val_loss", "loss")
 _THROUGHPUT = "samples_per_second"
 
 
@@ -77,7 +77,7 @@ def parallel_figure(results: Table) -> list[Drawn]:
 
 def _outcomes(results: Table) -> list[str]:
     """Throughput, then the metric by which the best is said; those that were measured."""
-    metric = next((name for name in _METRICS if any(row[name] is not None for row in results.rows)), None)
+    metric = next((name for name in OUTCOMES if any(row[name] is not None for row in results.rows)), None)
     fast = [_THROUGHPUT] if any(row[_THROUGHPUT] is not None for row in results.rows) else []
     return fast + ([metric] if metric else [])
 
@@ -85,16 +85,14 @@ def _outcomes(results: Table) -> list[str]:
 def _means(cell: GridCell, outcomes: Sequence[str]) -> list[float] | None:
     """The means over its finished runs; None where one of the outcomes is missing."""
     means = [mean for name in outcomes if (mean := cell.mean(name)) is not None]
-    return means if len(means) == len(outcomes) and all(map(math.isfinite, means)) else None
+    return means if len(means) == len(outcomes) and all(map(can_be_drawn, means)) else None
 
 
 def _scale_of_setting(name: str, values: Sequence[Any]) -> _Scale:
-    distinct = list({frozen(value): value for value in values}.values())
-    if is_numeric(distinct) and len(distinct) > 1:
-        ordered = sorted(distinct)
+    ordered = in_order({frozen(value): value for value in values}.values())
+    if is_numeric(ordered) and len(ordered) > 1:
         ends = _positions(ordered, log=evenly_spaced_logs(ordered))
     else:
-        ordered = sorted(distinct, key=spoken)
         ends = [at / max(1, len(ordered) - 1) for at in range(len(ordered))]
     # Room for lines side by side.
     places = {frozen(value): (1 - _SPREAD) * at for value, at in zip(ordered, ends, strict=True)}

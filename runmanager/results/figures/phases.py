@@ -58,10 +58,10 @@ def phases_figure(results: Table) -> list[Drawn]:
     shares = " Bars are shares, as the epochs differ too much in length; the seconds stand beside the labels."
     caption = (
         f"Where an epoch's time goes{some_of(len(bars), MAX_ROWS)}: medians over measured epochs"
-        f"{of_seeds}, fastest epoch first.{shares if in_shares else ''}{_unmeasured(shown)}"
+        f"{of_seeds}, fastest training first.{shares if in_shares else ''}{_unmeasured(shown)}"
     )
     drawing = partial(_draw, shown, in_shares=in_shares)
-    return [Drawn("phases", "Phases of an epoch", caption, _said(shown), drawing)]
+    return [Drawn("phases", "Phases of an epoch", caption, _said(bars), drawing)]
 
 
 def _bar(cell: GridCell) -> _Bar | None:
@@ -84,9 +84,9 @@ def _unmeasured(bars: Sequence[_Bar]) -> str:
 
 
 def _said(bars: Sequence[_Bar]) -> str:
-    first, last = bars[0], bars[-1]
-    said = f"The shortest epoch, of {first.label}, takes {_shares(first)}"
-    return f"{said}. The longest, of {last.label}, takes {_shares(last)}." if len(bars) > 1 else f"{said}."
+    shortest, longest = (choose(bars, key=lambda bar: bar.total) for choose in (min, max))
+    said = f"The shortest epoch, of {shortest.label}, takes {_shares(shortest)}"
+    return f"{said}. The longest, of {longest.label}, takes {_shares(longest)}." if len(bars) > 1 else f"{said}."
 
 
 def _shares(bar: _Bar) -> str:

@@ -37,13 +37,18 @@ def _with_shades(svg: str) -> str:
     return f"<style>@media screen and (prefers-color-scheme: dark) {{ svg {{ {dark} }} }}</style>{svg}"
 
 
-def rendered(drawn: Drawn, kind: Kind) -> bytes:
-    """The figure as a file that opens alone: near-black on white, its title and description in it."""
+def rendered(drawn: Drawn, kind: Kind, *, dots_per_inch: int = _DOTS_PER_INCH) -> bytes:
+    """The figure as a file that opens alone: near-black on white, its title and description in it.
+
+    `dots_per_inch` are those of a PNG; a figure is 5.4 inches wide.
+    """
     metadata = {"Title": printable(drawn.title), "Description": printable(drawn.description)}
-    return _saved(drawn, kind, metadata, transparent=False)
+    return _saved(drawn, kind, metadata, transparent=False, dots_per_inch=dots_per_inch)
 
 
-def _saved(drawn: Drawn, kind: Kind, metadata: Mapping[str, str], *, transparent: bool) -> bytes:
+def _saved(
+    drawn: Drawn, kind: Kind, metadata: Mapping[str, str], *, transparent: bool, dots_per_inch: int = _DOTS_PER_INCH
+) -> bytes:
     import matplotlib
 
     figure = drawn.draw()
@@ -59,7 +64,7 @@ def _saved(drawn: Drawn, kind: Kind, metadata: Mapping[str, str], *, transparent
             content,
             format=kind,
             transparent=transparent,
-            dpi=_DOTS_PER_INCH if kind == "png" else "figure",
+            dpi=dots_per_inch if kind == "png" else "figure",
             metadata={**metadata, **unsaid},
         )
     return content.getvalue()

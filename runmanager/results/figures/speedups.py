@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["speedups_figure"]
 
+_LABEL_CHARACTERS = 40  # what is written below a frame that the rows' labels have made narrow
+
 # A verdict's mark points to the side on which its interval lies, and its colour is not alone in saying so.
 _MARKS = {
     **dict.fromkeys(("faster", "better"), (look(0).colour, ">")),
@@ -35,7 +37,8 @@ def speedups_figure(comparison: Table) -> list[Drawn]:
         return []
     measured.sort(key=lambda row: -float(row[effect]))
     shown = evenly(measured, MAX_ROWS)
-    labels = [_label(row, comparison) for row in shown]
+    are_alike = len(set(map(_sides, measured))) == 1
+    labels = [_label(row, comparison, with_sides=not are_alike) for row in shown]
     others = len(comparison.rows) - len(measured)
     left_out = f" {others} pair{'' if others == 1 else 's'} could not be measured." if others else ""
     leaves = _what_is_left([bool(row["tolerance"]) for row in shown])
@@ -54,10 +57,10 @@ def _what_is_left(bands: Sequence[bool]) -> str:
     return "outside the grey band, or beside the line where there is none" if any(bands) else "on one side of the line"
 
 
-def _label(row: Mapping[str, Any], comparison: Table) -> str:
+def _label(row: Mapping[str, Any], comparison: Table, *, with_sides: bool) -> str:
     """What tells a pair from the others: its settings, and its sides where they are not the same throughout."""
     settings = told_settings(row, comparison)
-    if settings and len(set(map(_sides, comparison.rows))) == 1:
+    if settings and not with_sides:
         return settings
     candidate, baseline = _sides(row)
     return f"{candidate} / {baseline}{f' at {settings}' if settings else ''}"
@@ -95,7 +98,7 @@ def _draw(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> "Figure":
     all_sides = {_sides(row) for row in rows}
     candidate, baseline = all_sides.pop() if len(all_sides) == 1 else ("candidate", "baseline")
     by = "-" if is_difference else "/"
-    axes.set_xlabel(wrapped(f"{effect}: {candidate} {by} {baseline}, {str(of).replace('_', ' ')}", 60))
+    axes.set_xlabel(wrapped(f"{effect}: {candidate} {by} {baseline}, {str(of).replace('_', ' ')}", _LABEL_CHARACTERS))
     legend_below(figure, columns=3)
     return figure
 

@@ -24,6 +24,7 @@ _T = TypeVar("_T")
 
 _LINE_CHARACTERS = 30  # less than half the width
 _LABEL_CHARACTERS = 150
+_UNREADABLE = 1e12  # from here on nobody counts the digits
 
 
 def plain(text: str) -> str:
@@ -79,7 +80,7 @@ def evenly(ordered: Sequence[_T], most: int) -> Sequence[_T]:
 def number(value: float) -> str:
     """Three digits, for a description."""
     rounded = float(f"{value:.3g}")
-    return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:g}"
+    return f"{rounded:,.0f}" if 100 <= abs(rounded) < _UNREADABLE else f"{rounded:g}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -29,8 +29,8 @@ function enliven(box) {
     for (const entry of entries) entry.row.hidden = !shown.has(entry);
     find("all").hidden = shown.size === kept.length;
     find("all").textContent = `Show all ${kept.length.toLocaleString("en")}`;
-    const unknown = kept.length ? [] : unknownColumns(find("filter")?.value ?? "", names);
-    find("count").textContent = [counted(entries.length, kept.length, shown.size), ...unknown].join("; ");
+    const causes = kept.length ? [] : causesOfNothing(find("filter")?.value ?? "", names);
+    find("count").textContent = [counted(entries.length, kept.length, shown.size), ...causes].join("; ");
   }
 
   function sortBy(at) {
@@ -72,10 +72,11 @@ function readRow(row) {
   return { row, fields, text: fields.map((field) => field.text).join("\n").toLowerCase() };
 }
 
-// Words must all stand in a row; `batch_size>=1000` asks one column, as `--where` of the command does.
+// Words of one side of `or` must all stand in a row; `batch_size>=1000` asks one column, as `--where` of the command does.
 function readFilter(text, names) {
-  const conditions = wordsOf(text).map((word) => readWord(word, names));
-  return (entry) => conditions.every((holds) => holds(entry));
+  const sides = text.split(/(?:^|\s)or(?=\s|$)/i).map((side) => wordsOf(side).map((word) => readWord(word, names)));
+  const asked = sides.filter((conditions) => conditions.length); // a side may still have to be typed
+  return (entry) => !asked.length || asked.some((conditions) => conditions.every((holds) => holds(entry)));
 }
 
 function wordsOf(text) {
@@ -83,9 +84,11 @@ function wordsOf(text) {
   return words.filter((word) => word && word !== "and");
 }
 
-function unknownColumns(text, names) {
-  const asked = wordsOf(text).map((word) => COMPARISON.exec(word)?.[1]).filter((name) => name && !names.includes(name));
-  return [...new Set(asked)].map((name) => `there is no column ${name}`);
+function causesOfNothing(text, names) {
+  const words = wordsOf(text), asked = new Set(words.map((word) => COMPARISON.exec(word)?.[1] ?? names[0]));
+  const unknown = [...asked].filter((name) => !names.includes(name)).map((name) => `there is no column ${name}`);
+  const foreign = words.some((word) => /^(not|in)$|^\(/.test(word));
+  return foreign ? [...unknown, "not, in and brackets are for runmanager table --where"] : unknown;
 }
 
 function readWord(word, names) {

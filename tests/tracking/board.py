@@ -1,0 +1,76 @@
+"""TensorBoard on a folder, asked as its tabs ask, and runs for it to show."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
+from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+from tensorboard.plugins.base_plugin import TBContext
+from werkzeug.test import Client
+
+from runmanager import RunManager
+from runmanager.records.paths import SweepPaths
+
+CELLS: tuple[dict[str, Any], ...] = (
+    {"lr": 0.1, "batch_size": 1000, "model": {"width": None}, "chunk": "auto", "amp": True, "betas": [0.9, 0.999]},
+    {"lr": 0.02, "batch_size": 200, "model": {"width": 64}, "chunk": 100, "amp": False, "betas": [0.8, 0.9]},
+    {"lr": 0.003, "batch_size": 10000, "model": {"width": 8}, "chunk": 20, "amp": False, "betas": [0.8, 0.9]},
+)
+LOADER = [torch.zeros(1, 1)]
+
+_STATES = ["STATUS_UNKNOWN", "STATUS_SUCCESS", "STATUS_FAILURE", "STATUS_RUNNING"]
+
+
+def begin(sweep: SweepPaths, *cells: dict[str, Any], validates: bool = True) -> None:
+    """A run of one epoch for each cell."""
+    manager = RunManager(sweep.root, console=False)
+    for at, cell in enumerate(cells):
+        with manager.run({**cell, "device": "cpu"}, torch.nn.Linear(1, 1), LOADER) as run:
+            for epoch in run.epochs(1):
+                for _ in epoch.batches(LOADER):
+                    epoch.track(torch.tensor(float(at)), samples=1)
+                if validates:
+                    epoch.track_eval(torch.tensor(10.0 * at), samples=1)
+
+
+class Board:
+    """TensorBoard on a folder: its own loader and the HParams tab's own answers, without a server."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+        self._runs = EventMultiplexer()
+        provider = MultiplexerDataProvider(self._runs, self._folder)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # TensorBoard's own copy of a library warns when it is imported
+            from tensorboard.plugins.hparams.hparams_plugin import HParamsPlugin
+        self._routes = HParamsPlugin(TBContext(logdir=self._folder, data_provider=provider)).get_plugin_apps()
+
+    def load(self) -> list[str]:
+        """The runs that it shows."""
+        return sorted(self._runs.AddRunsFromDirectory(self._folder).Reload().Runs())
+
+    def hparams(self) -> dict[str, Any]:
+        """The columns of settings, by name."""
+        return {info["name"]: info for info in self._ask("/experiment")["hparamInfos"]}
+
+    def metrics(self) -> list[str]:
+        """The tags of the columns of metrics, in order."""
+        return [info["name"]["tag"] for info in self._ask("/experiment")["metricInfos"]]
+
+    def rows(self) -> list[str]:
+        """The runs that have a row."""
+        found = self._ask("/session_groups", colParams=[], allowedStatuses=_STATES, startIndex=0, sliceSize=100)
+        return sorted(session["name"] for group in found["sessionGroups"] for session in group["sessions"])
+
+    def sorted_by(self, hparam: str) -> list[Any]:
+        """The values of a setting in the order of the rows, when somebody sorts by it."""
+        column = {"hparam": hparam, "order": "ORDER_ASC", "includeInResult": True}
+        found = self._ask("/session_groups", colParams=[column], allowedStatuses=_STATES, startIndex=0, sliceSize=100)
+        return [group["hparams"].get(hparam) for group in found["sessionGroups"]]
+
+    def _ask(self, route: str, **asked: Any) -> Any:
+        answer = Client(self._routes[route]).post(route, json={"experimentName": "", "includeMetrics": True, **asked})
+        assert answer.status_code == 200, answer.text
+        return answer.json
