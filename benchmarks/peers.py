@@ -66,7 +66,7 @@ def _tracker_rows(settings: Settings, folder: Path, work: str) -> list[Row]:
     beside = [UNTRACKED] if work == "epochs" else []
     words = ("-m", "benchmarks.tracker_sides", "--device", settings.device, work)
     sides = {name: (*words, name) for name in (OURS, *beside, *there)}
-    seconds = _in_turns(settings, folder, sides)
+    seconds = _in_turns(settings, folder, sides, parts=tracker_sides.PARTS[work])
     rows = []
     for name in (*beside, *PEERS):
         version = f" {versions[name]}" if versions.get(name) else ""
@@ -78,8 +78,10 @@ def _tracker_rows(settings: Settings, folder: Path, work: str) -> list[Row]:
     return rows
 
 
-def _in_turns(settings: Settings, folder: Path, sides: Mapping[str, tuple[str, ...]]) -> dict[str, list[float]]:
-    return sides_in_turns(sides, folder=folder, patience=settings.patience, seed=settings.seed)
+def _in_turns(
+    settings: Settings, folder: Path, sides: Mapping[str, tuple[str, ...]], *, parts: int = 1
+) -> dict[str, list[float]]:
+    return sides_in_turns(sides, folder=folder, patience=settings.patience, seed=settings.seed, parts=parts)
 
 
 def _missing(what: str, distribution: str) -> Row:

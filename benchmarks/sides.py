@@ -11,12 +11,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchmarks.interleaving import Patience, in_turns
+from benchmarks.interleaving import Patience, in_small_turns, in_turns
 from benchmarks.processes import clean_environment
 
 __all__ = ["Side", "Turns", "sides_in_turns"]
@@ -90,12 +91,25 @@ class Side:
 
 
 def sides_in_turns(
-    sides: Mapping[str, Sequence[str]], *, folder: Path, patience: Patience, seed: int
+    sides: Mapping[str, Sequence[str]], *, folder: Path, patience: Patience, seed: int, parts: int = 1
 ) -> dict[str, list[float]]:
-    """`in_turns` of sides, each given by the words after `python`; all live at a time, and end at the end."""
+    """`in_turns` of sides, each given by the words after `python`; all live at a time, and end at the end.
+
+    Where a turn is one of several `parts` of a side's work, a round has as many, between those of the others. Their
+    seconds, as seen from here, are added up.
+    """
     with contextlib.ExitStack() as stack:
         contenders = {name: stack.enter_context(Side(*words, folder=folder)) for name, words in sides.items()}
-        return in_turns(contenders, patience=patience, seed=seed)
+        if parts == 1:
+            return in_turns(contenders, patience=patience, seed=seed)
+        pausing = {name: partial(_parts, side, parts) for name, side in contenders.items()}
+        return in_small_turns(pausing, patience=patience, seed=seed)
+
+
+def _parts(side: Side, count: int) -> Iterator[bool]:
+    for _ in range(count):
+        side()
+        yield True
 
 
 class Turns:

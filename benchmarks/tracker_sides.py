@@ -1,4 +1,4 @@
-"""A tracker's side, in a process that takes turns: epochs that do nothing but track, or that train as well.
+"""A tracker's side, in a process that takes turns: epochs that do nothing but track, or parts of such that train too.
 
 python -m benchmarks.tracker_sides steps "W&B offline"
 """
@@ -6,7 +6,8 @@ python -m benchmarks.tracker_sides steps "W&B offline"
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,13 @@ from benchmarks.trackers import OURS, PEERS, UNTRACKED, Tracker, begin_tracker
 from benchmarks.tutorial import LEARNING_RATE, TutorialNetwork
 from runmanager.tracking.timer import clock_for
 
-__all__ = ["BATCH_SIZE", "NUM_STEPS"]
+__all__ = ["BATCH_SIZE", "NUM_STEPS", "PARTS"]
 
 NUM_STEPS, BATCH_SIZE = 100, 100
 """Of an epoch, which takes about a second where it trains."""
+
+PARTS = {"steps": 1, "epochs": 10}
+"""The turns of an epoch: other load on a machine comes and goes within a second."""
 
 
 def _steps(tracker: Tracker, network: torch.nn.Module, device: torch.device) -> Callable[[], float]:
@@ -42,26 +46,31 @@ def _steps(tracker: Tracker, network: torch.nn.Module, device: torch.device) -> 
 
 
 def _epochs(tracker: Tracker, network: torch.nn.Module, device: torch.device) -> Callable[[], float]:
-    """Epochs of training, with images that lie in memory; told are seconds an epoch."""
+    """Epochs of training, with images that lie in memory; told are seconds a part."""
     optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
     count = NUM_STEPS * BATCH_SIZE
     dataset = TensorDataset(torch.rand(count, 1, 28, 28), torch.randint(10, (count,)))
     loader: DataLoader[Any] = DataLoader(dataset, batch_size=BATCH_SIZE)
 
-    def epoch() -> float:
-        begin = time.perf_counter()
-        with tracker.epoch() as tracked:
-            for images, labels in tracked.batches(loader):
-                optimizer.zero_grad()
-                preds = network(images)
-                loss = F.cross_entropy(preds, labels)
-                loss.backward()
-                optimizer.step()
-                tracked.track(loss, preds, labels)
-        clock_for(device).synchronize()
-        return time.perf_counter() - begin
+    def parts() -> Iterator[float]:
+        while True:
+            begin = time.perf_counter()
+            with tracker.epoch() as tracked:
+                for step, (images, labels) in enumerate(tracked.batches(loader), 1):
+                    optimizer.zero_grad()
+                    preds = network(images)
+                    loss = F.cross_entropy(preds, labels)
+                    loss.backward()
+                    optimizer.step()
+                    tracked.track(loss, preds, labels)
+                    if step % (NUM_STEPS // PARTS["epochs"]) == 0 and step < NUM_STEPS:  # the last ends with its epoch
+                        clock_for(device).synchronize()
+                        yield time.perf_counter() - begin
+                        begin = time.perf_counter()
+            clock_for(device).synchronize()
+            yield time.perf_counter() - begin
 
-    return epoch
+    return partial(next, parts())
 
 
 _WORK = {"steps": _steps, "epochs": _epochs}

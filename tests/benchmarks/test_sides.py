@@ -31,6 +31,15 @@ def test_sides_work_in_their_turns_and_end_at_the_end(tmp_path: Path) -> None:
     assert [path.read_text() for path in ends.values()] == ["4", "4"]
 
 
+def test_a_round_has_a_turn_for_each_part_of_a_sides_work(tmp_path: Path) -> None:
+    ends = {name: tmp_path / name for name in ("one", "two")}
+    sides = {name: ("-c", COUNTS, "1", str(end)) for name, end in ends.items()}
+    patience = Patience(min_rounds=3, max_rounds=3)
+    seconds = sides_in_turns(sides, folder=tmp_path, patience=patience, seed=0, parts=5)
+    assert [len(each) for each in seconds.values()] == [3, 3]
+    assert [path.read_text() for path in ends.values()] == ["20", "20"]  # with the round that warmed up
+
+
 def test_a_side_that_dies_says_why(tmp_path: Path) -> None:
     with Side("-c", DIES, folder=tmp_path) as side:
         for _ in range(2):

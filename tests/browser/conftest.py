@@ -1,9 +1,12 @@
 """A real headless Chromium for the tests that look at pages; where there is none they skip, and say so."""
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Literal
 
+import psutil
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
@@ -13,16 +16,42 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable
 _LIMIT_MILLISECONDS = 60_000  # of every wait for the browser: it shares two cores with other tests
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """The browser of this machine, driven by Playwright; one for all tests of a process."""
+    """The browser of this machine, driven by Playwright; each file of tests has its own, which ends with it."""
     found = next((path for name in _NAMES if (path := shutil.which(name))), None)
     if found is None:
         pytest.skip(f"no browser: none of {', '.join(_NAMES)} is installed (Debian and Ubuntu: apt install chromium)")
-    with sync_playwright() as playwright:
+    others = psutil.Process().children()
+    playwright = sync_playwright().start()
+    driver = [each for each in psutil.Process().children() if each not in others]
+    with _made_to_end(driver, playwright.stop):
         browser = playwright.chromium.launch(executable_path=found)
-        yield browser
-        browser.close()
+        with _made_to_end(driver[0].children(recursive=True), browser.close):
+            yield browser
+
+
+@contextmanager
+def _made_to_end(processes: list[psutil.Process], end: Callable[[], None]) -> Iterator[None]:
+    """Afterwards calls `end`, and kills the processes where it has not ended them in time.
+
+    Playwright waits without limit for the browser and for its driver. A browser now and then does not go, and the
+    driver stays for as long as any process has its end of their pipe, as one that a test forked and forgot has.
+    """
+    try:
+        yield
+    finally:
+        late = threading.Timer(_LIMIT_MILLISECONDS / 1000, _kill, [processes])
+        late.daemon = True
+        late.start()
+        end()
+        late.cancel()
+
+
+def _kill(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 @pytest.fixture

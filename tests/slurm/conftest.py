@@ -39,9 +39,9 @@ TINY = (
 SLURM = ("hydra/launcher=slurm", "hydra.launcher.poll_seconds=0.3", "hydra.launcher.time=10")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    """A Slurm for all tests."""
+    """A Slurm for the tests of a file."""
     lacking = what_lacks()
     if lacking:
         pytest.skip(f"a real Slurm is wanted: {lacking}")

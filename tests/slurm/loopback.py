@@ -58,6 +58,7 @@ def running_slurm(folder: Path) -> Iterator[Slurm]:
     finally:
         process.stdin.close()
         process.stdout.close()
+        process.terminate()  # somebody who was forked meanwhile may still hold the lifeline
         process.wait(timeout=60)
 
 

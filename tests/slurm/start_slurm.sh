@@ -84,7 +84,10 @@ for ((i = 0; i < 300; i++)); do
     done
     if [[ $(sinfo --noheader --format=%t 2> /dev/null) == idle ]]; then
         echo ready
-        cat > /dev/null # until whoever started this closes it, or is gone
+        # Until whoever started this closes it, or is gone; in the background, since a signal has to wait for the rest.
+        cat <&0 > /dev/null &
+        started+=($!)
+        wait "$!"
         exit 0
     fi
     sleep 0.1
