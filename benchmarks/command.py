@@ -2,6 +2,7 @@
 
 import argparse
 import datetime
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -37,14 +38,15 @@ def carry_out(
     `has_device` is for what can be measured on another device than the CPU: it is then named by --device.
     """
     settings = _read(name, summary, patience, has_device, argv)
+    began = time.monotonic()
     rows = measure(settings)
+    seconds = time.monotonic() - began
     print(as_line(HEADING))
     for row in rows:
         print(as_line(row.fields))
     if settings.writes:
-        text = section(
-            rows, machine=described_machine(settings.device), command=settings.command, day=datetime.date.today()
-        )
+        machine, day = described_machine(settings.device), datetime.date.today()
+        text = section(rows, machine=machine, command=settings.command, day=day, seconds=seconds)
         write_section(BENCHMARKS, name, text)
 
 

@@ -17,6 +17,7 @@ from benchmarks.mnist_sides import serve_our_epochs
 from benchmarks.our_training import CNN_ON_MNIST, FASTEST
 from benchmarks.sides import Turns
 from benchmarks.tutorial import LEARNING_RATE, TutorialNetwork, training_set, tutorial_loader
+from runmanager.training.allocation import keep_freed_memory
 from runmanager.training.dataset_options import MnistOptions
 from runmanager.training.datasets import load_dataset
 from runmanager.training.models import Network
@@ -52,7 +53,8 @@ def _lightning(data: Path, device: str, turns: Turns) -> None:
 
 
 def _lightning_with_our_loader(data: Path, device: str, turns: Turns) -> None:
-    """The Trainer with our loader and our network: what is left is the loop."""
+    """The Trainer with our loader, our network, and memory kept as in our runs: what is left is the loop."""
+    keep_freed_memory()
     training = load_dataset(MnistOptions(size=NUM_SAMPLES), data_root=data, seed=0).train
     loader = ResidentLoader(training, BATCH_SIZE, shuffle=True, seed=0, device=torch.device(device))
     _serve_trainer(Network(), loader, device, turns)

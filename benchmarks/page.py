@@ -41,10 +41,10 @@ def described_machine(device: str = "cpu") -> str:
     return f"{name}{facts.cpu_model}, {cores}, {system}, Python {facts.python}, torch {facts.libraries['torch']}"
 
 
-def section(rows: Sequence[Row], *, machine: str, command: str, day: datetime.date) -> str:
-    """The table of a script, and below it where, when and how it was made."""
+def section(rows: Sequence[Row], *, machine: str, command: str, day: datetime.date, seconds: float) -> str:
+    """The table of a script, and below it how, when and where it was made, and how long that took."""
     lines = [as_line(HEADING), as_line(["---"] * len(HEADING)), *(as_line(row.fields) for row in rows)]
-    return "\n".join([*lines, "", f"`{command}`, {day.isoformat()}, on {machine}.", ""])
+    return "\n".join([*lines, "", f"`{command}`, {day.isoformat()}, in {seconds:.0f} s, on {machine}.", ""])
 
 
 def read_rows(page: Path) -> dict[str, list[Row]]:

@@ -19,6 +19,7 @@ from benchmarks.sides import Turns
 from benchmarks.trackers import OURS, PEERS, UNTRACKED, Tracker, begin_tracker
 from benchmarks.tutorial import LEARNING_RATE, TutorialNetwork
 from runmanager.tracking.timer import clock_for
+from runmanager.training.allocation import keep_freed_memory
 
 __all__ = ["BATCH_SIZE", "NUM_STEPS", "PARTS"]
 
@@ -84,6 +85,7 @@ def main() -> None:
     parser.add_argument("--device", type=torch.device, default="cpu")
     options = parser.parse_args()
     turns = Turns()
+    keep_freed_memory()  # or chance decides, process by process, which side clears thousands of pages a step
     torch.manual_seed(0)
     network = TutorialNetwork().to(options.device)
     with tempfile.TemporaryDirectory() as folder:

@@ -41,7 +41,7 @@ _EVALUATED_SHARE = 0.4  # so many beside those of training: more than is usual, 
 _BESIDE_SECONDS = 5.0
 _ON_CPU, _ELSEWHERE = Budget(1.01), Budget(1.02)
 _PATIENCE = Patience(min_rounds=16, max_rounds=200, max_seconds=150, half_width=0.002)
-_FEW_ROUNDS = 7  # of a row without a budget
+_FEW_ROUNDS = 5  # of a row without a budget
 
 Batches = Sequence[tuple[torch.Tensor, torch.Tensor]]
 

@@ -45,7 +45,8 @@ def test_a_measured_row_says_how_far_the_values_reach(values: list[float], met: 
 def test_only_what_stands_between_the_marks_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text("Before.\n<!-- begin a -->\nold\n<!-- end a -->\n<!-- begin b -->\nkept\n<!-- end b -->\n")
-    text = page.section([Row("what", "1 s")], machine="a machine", command="python -m a", day=datetime.date(2026, 2, 3))
+    day = datetime.date(2026, 2, 3)
+    text = page.section([Row("what", "1 s")], machine="a machine", command="python -m a", day=day, seconds=71.6)
     for _ in range(2):
         page.write_section(path, "a", text)
     assert path.read_text() == (
@@ -53,7 +54,7 @@ def test_only_what_stands_between_the_marks_is_replaced(tmp_path: Path) -> None:
         "| what | ours | other | ratio (95% interval) | rounds | budget | met |\n"
         "| --- | --- | --- | --- | --- | --- | --- |\n"
         "| what | 1 s | - | - | 1 | - | - |\n"
-        "\n`python -m a`, 2026-02-03, on a machine.\n"
+        "\n`python -m a`, 2026-02-03, in 72 s, on a machine.\n"
         "<!-- end a -->\n<!-- begin b -->\nkept\n<!-- end b -->\n"
     )
     with pytest.raises(RuntimeError, match="must have a place"):

@@ -26,7 +26,8 @@ def test_every_budget_and_comparison_of_the_page_is_in_its_summary(
     path = tmp_path / "page.md"
     sections = ("summary", "some", "other")
     path.write_text("".join(f"<!-- begin {name} -->\nNothing.\n<!-- end {name} -->\n" for name in sections))
-    text = page.section(ROWS, machine="a machine", command="python -m some", day=datetime.date(2026, 2, 3))
+    day = datetime.date(2026, 2, 3)
+    text = page.section(ROWS, machine="a machine", command="python -m some", day=day, seconds=71.6)
     page.write_section(path, "some", text)
     assert page.read_rows(path) == {"summary": [], "some": ROWS, "other": []}
     monkeypatch.setattr(summary, "BENCHMARKS", path)
