@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum |
 
 BENCHMARKS := sweep_overhead two_workers driver_memory resident_memory tracking_overhead tracking_growth table \
 	reading_growth report_size event_reading board phase_truth bound_truth \
-	tutorial_epoch tutorial_run tutorial_equal peers
+	tutorial_epoch tutorial_run tutorial_equal freed_memory peers
 # The tools that are compared with. Without a network they are left out, and the page says so.
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 

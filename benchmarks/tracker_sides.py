@@ -83,9 +83,11 @@ def main() -> None:
     parser.add_argument("work", choices=_WORK)
     parser.add_argument("tracker", choices=[OURS, UNTRACKED, *PEERS])
     parser.add_argument("--device", type=torch.device, default="cpu")
+    parser.add_argument("--default-memory", action="store_true", help="freed memory is not kept")
     options = parser.parse_args()
     turns = Turns()
-    keep_freed_memory()  # or chance decides, process by process, which side clears thousands of pages a step
+    if not options.default_memory:  # where chance decides, process by process, who maps thousands of pages a step
+        keep_freed_memory()
     torch.manual_seed(0)
     network = TutorialNetwork().to(options.device)
     with tempfile.TemporaryDirectory() as folder:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from runmanager.results.sweep import Sweep
     from runmanager.tracking.manager import RunManager
     from runmanager.tracking.transfer import DeviceDataLoader, get_default_device, to_device
+    from runmanager.training.allocation import keep_freed_memory
     from runmanager.training.loop import evaluate, fit
     from runmanager.training.stored_model import load_model
 
@@ -25,6 +26,7 @@ __all__ = [
     "expand_grid",
     "fit",
     "get_default_device",
+    "keep_freed_memory",
     "load_model",
     "run_sweep",
     "to_device",
@@ -42,6 +44,7 @@ _HOMES = {
     "expand_grid": "runmanager.records.grid",
     "fit": "runmanager.training.loop",
     "get_default_device": "runmanager.tracking.transfer",
+    "keep_freed_memory": "runmanager.training.allocation",
     "load_model": "runmanager.training.stored_model",
     "run_sweep": "runmanager.app.from_python",
     "to_device": "runmanager.tracking.transfer",

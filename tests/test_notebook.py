@@ -43,8 +43,9 @@ def test_the_example_notebook_runs_and_its_live_table_is_there_once(example: nbf
     assert not [output for cell in code for output in cell.outputs if output.output_type in ("error", "stream")]
     (table,) = code[0].outputs
     lines = plain(table).splitlines()
-    assert lines[0].startswith("$ python -m runmanager -m lr=")
-    assert sum(line.startswith("✓ lr=") for line in lines) == 8 and "finished" in lines[-1]
+    assert lines[0].startswith("$ python -m runmanager -m lr=") and lines[1] == "outputs/example: 8 cells"
+    assert sum(line.startswith("✓ lr=") for line in lines) == 8
+    assert re.fullmatch(r"8 finished · over after [\d.]+s", lines[-1])
     assert "✓" in table.data["text/plain"] and "\x1b[32m" in table.data["text/plain"]
 
 

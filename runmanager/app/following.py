@@ -90,7 +90,11 @@ class SweepState:
     def in_words(self) -> str:
         """How many cells are in which state."""
         counts = Counter(cell.word for cell in self.cells)
-        return f"{len(self.cells)} cells: " + ", ".join(f"{number} {word}" for word, number in counts.items())
+        return f"{self.size_in_words()}: " + ", ".join(f"{number} {word}" for word, number in counts.items())
+
+    def size_in_words(self) -> str:
+        """How many cells there are."""
+        return "1 cell" if len(self.cells) == 1 else f"{len(self.cells)} cells"
 
 
 class SweepReader:
@@ -235,7 +239,9 @@ def follow_runs(
     state = reader.read()
     longest = max((len(run_label(cell.paths)) for cell in state.cells), default=0)
     display = RunDisplay(console, num_runs=len(state.cells), longest_label=longest, moving_part=moving_part)
-    display.say(f"{reader.root}: {state.in_words()}")
+    # What moves would soon belie what was counted at the beginning, and says how many cells are in which state itself.
+    counts_itself = display.moves and not state.is_ended
+    display.say(f"{reader.root}: {state.size_in_words() if counts_itself else state.in_words()}")
     follower = _Follower(display)
     follower.begin(state)
     is_last = False

@@ -156,10 +156,10 @@ def duration(seconds: float) -> str:
     return f"{hours // 24}d{hours % 24:02}h"
 
 
-def footer(counts: Sequence[tuple[str, int]], *, seconds: float, seconds_left: float | None) -> Text:
+def footer(counts: Sequence[tuple[str, int]], *, seconds: float, seconds_left: float | None, is_over: bool) -> Text:
     """How the sweep stands, in one line."""
     parts = [f"{number} {word}" for word, number in counts if number]
-    parts.append(f"{duration(seconds)} so far")
+    parts.append(f"over after {duration(seconds)}" if is_over else f"{duration(seconds)} so far")
     if seconds_left is not None:
         parts.append(f"about {duration(seconds_left)} left")
     return Text(" · ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")

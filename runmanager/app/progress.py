@@ -90,10 +90,10 @@ def in_terminal(console: Console, shown: Callable[[], RenderableType]) -> Moving
 class RunDisplay:
     """Shows runs as they start, advance and end.
 
-    In a terminal they are rows of one table: those that run move at its foot, with the time that they and the sweep
-    probably still take; the ended ones stay. Elsewhere there is a plain line for each start and end. With `quiet` only
-    runs that ended badly are shown. `longest_label` is the length of the longest cell's name; `moving_part` says where
-    those that run move.
+    In a terminal (`moves`) they are rows of one table: those that run move at its foot, with the time that they and the
+    sweep probably still take; the ended ones stay. Elsewhere there is a plain line for each start and end. With `quiet`
+    only runs that ended badly are shown. `longest_label` is the length of the longest cell's name; `moving_part` says
+    where those that run move.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class RunDisplay:
         self._most_at_once = 1
         self._seen: dict[str, tuple[int, int]] = {}
         self._began = time.monotonic()
-        self._moves = console.is_interactive and not quiet  # which a terminal that cannot move its cursor is not
+        self.moves = console.is_interactive and not quiet  # which a terminal that cannot move its cursor is not
         self._longest_label = longest_label
         self._layout = Layout.fitting(console.width, longest_label=longest_label)
         self._has_header = False
@@ -122,7 +122,7 @@ class RunDisplay:
         self._live = moving_part(console, self._moving_part)
 
     def __enter__(self) -> Self:
-        if self._moves:
+        if self.moves:
             self._live.start()
         return self
 
@@ -171,20 +171,21 @@ class RunDisplay:
             at_once=self._most_at_once,
         )
         counts += [("running", len(running)), ("to come", num_waiting)]
-        return footer(counts, seconds=now - self._began, seconds_left=left if running else None)
+        is_over = not running and not num_waiting
+        return footer(counts, seconds=now - self._began, seconds_left=left if running else None, is_over=is_over)
 
     def started(self, paths: RunPaths, planned: int) -> None:
         """A run's process has started."""
         self._ended.pop(paths.name, None)  # it may have ended badly before
         self._running[paths.name] = _Running(paths, planned)
         self._most_at_once = max(self._most_at_once, len(self._running))
-        if not self._quiet and not self._moves:
+        if not self._quiet and not self.moves:
             self.say(f"[{len(self._ended) + len(self._running)}/{self._num_runs}] {run_label(paths)} started")
 
     def follow(self, running: Sequence[RunPaths]) -> None:
         """Read what is new of the running runs."""
         for paths in running:
-            if not self._moves or not self._has_changed(paths):
+            if not self.moves or not self._has_changed(paths):
                 continue
             try:
                 epochs = read_epochs(paths)
@@ -217,7 +218,7 @@ class RunDisplay:
             self._took.append(record.run_seconds)
         if self._quiet and record.status.is_success:
             return
-        if self._moves:
+        if self.moves:
             self._keep_row(paths, record, epochs)
         else:
             self._print(run_line(paths, record, epochs, counted=f"{len(self._ended)}/{self._num_runs}"))

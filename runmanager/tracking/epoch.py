@@ -39,7 +39,6 @@ class Epoch:
         self.number = number
         self.num_steps = steps_before
         self.first_batch_seconds: float | None = None  # from asking the first loader to its first batch
-        self.resolved_at = 0.0  # on the host's clock; what comes after, summing up first, is tracking
         self._timer = timer
         self._device = device
         self._when_first_batch = when_first_batch
@@ -172,7 +171,6 @@ class Epoch:
         """
         self._timer.mark(self._last_phase())
         seconds = self._timer.resolve()
-        self.resolved_at = self._timer.waited_until
         train, evaluated = self._train.averages(), self._eval.averages()
         record = _record(self.number, train, evaluated, seconds, seen=self._sees_training)
         return record, self._train.logged_losses()
@@ -214,12 +212,12 @@ def _record(number: int, train: Averages, evaluated: Averages, seconds: dict[str
     )
 
 
-def with_walls(record: EpochRecord, *, begun_at: float, resolved_at: float, run_seconds: float) -> EpochRecord:
-    """The record as of now: all since the phases were summed up is tracking; moments are `time.perf_counter`'s."""
+def with_walls(record: EpochRecord, *, begun_at: float, ended_at: float, run_seconds: float) -> EpochRecord:
+    """The record as of now: all since the last phase ended is tracking; moments are `time.perf_counter`'s."""
     now = time.perf_counter()
     return msgspec.structs.replace(
         record,
-        tracking_seconds=(record.tracking_seconds or 0.0) + now - resolved_at,
+        tracking_seconds=(record.tracking_seconds or 0.0) + now - ended_at,
         wall_seconds=now - begun_at,
         run_seconds=run_seconds,
     )

@@ -84,7 +84,7 @@ class ActiveRun:
         self._warmup = Warmup(options.warmup_epochs)
         self._seconds_before = 0.0
         self._learning_rate: float | None = None
-        self._begun_at, self._epoch_begun_at = time.perf_counter(), 0.0
+        self._begun_at = time.perf_counter()
         self.turns = turns_of(
             options, folder.paths, is_cancelled=lambda: self._ending.is_interrupted, interrupt=self.interrupt
         )
@@ -213,7 +213,6 @@ class ActiveRun:
             raise UsageError("A run must have begun before its epochs, got no network; call begin(network, loader).")
         self.measuring.epoch_begins()
         self._timer.start()
-        self._epoch_begun_at = time.perf_counter()
         if self._optimizer is not None:
             self._learning_rate = float(self._optimizer.param_groups[0]["lr"])
         return Epoch(
@@ -249,9 +248,9 @@ class ActiveRun:
         if self._checkpointer is not None:
             self._checkpointer.observe(record)
             if self._checkpointer.is_due(record.epoch):
-                so_far = self._with_walls(record, epoch.resolved_at)
+                so_far = self._with_walls(record)
                 self._checkpointer.save(self.folder.paths.checkpoint, self._progress(so_far))
-        record = self._with_walls(record, epoch.resolved_at)
+        record = self._with_walls(record)
         self.folder.append(record)
         self.history.append(record)
         if self._warmup.num_epochs == 1:
@@ -260,9 +259,9 @@ class ActiveRun:
         self._ending.look_at(record)
         return record
 
-    def _with_walls(self, record: EpochRecord, resolved_at: float) -> EpochRecord:
-        begun_at, run_seconds = self._epoch_begun_at, self._run_seconds()
-        return with_walls(record, begun_at=begun_at, resolved_at=resolved_at, run_seconds=run_seconds)
+    def _with_walls(self, record: EpochRecord) -> EpochRecord:
+        begun_at, ended_at = self._timer.begun_at, self._timer.ended_at
+        return with_walls(record, begun_at=begun_at, ended_at=ended_at, run_seconds=self._run_seconds())
 
     def _progress(self, record: EpochRecord) -> Progress:
         events = self.folder.paths.events

@@ -38,6 +38,10 @@ class Clock(Protocol):
         """The time between two passed marks."""
         ...
 
+    def on_host(self, mark: Any) -> float:
+        """When `mark`, the newest, has passed, or at the latest now, when all have; on the host's `perf_counter`."""
+        ...
+
     def let_go(self, mark: Any) -> None:
         """Nobody reads `mark` any more: a later one may take its place."""
         ...
@@ -57,6 +61,9 @@ class HostClock:
 
     def seconds(self, earlier: int, later: int) -> float:
         return (later - earlier) * 1e-9
+
+    def on_host(self, mark: int) -> float:
+        return mark * 1e-9
 
     def let_go(self, mark: int) -> None:
         pass
@@ -89,6 +96,9 @@ class EventClock:
     def seconds(self, earlier: torch.Event, later: torch.Event) -> float:
         return float(earlier.elapsed_time(later)) * 1e-3
 
+    def on_host(self, mark: torch.Event) -> float:
+        return time.perf_counter()
+
     def let_go(self, mark: torch.Event) -> None:
         self._unused.append(mark)
 
@@ -103,8 +113,8 @@ class PhaseTimer:
 
     `mark(phase)` says that the time since the last mark was spent in `phase`. Nothing waits for the device but
     `start` and `resolve`. `step_seconds` has the length of each step: what lay between two marks of the phase
-    `compute`. `waited_until` is when the last mark had passed, on the host's `time.perf_counter`: to sum up hundreds of
-    marks takes a part of a short epoch, and is no part of a phase.
+    `compute`. `begun_at` and `ended_at` are when the first and the last mark had passed, on the host's
+    `time.perf_counter`: to sum up hundreds of marks takes a part of a short epoch, and is no part of a phase.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -115,7 +125,7 @@ class PhaseTimer:
         self._step = 0.0
         self._fold_at = _FOLD_AT
         self.step_seconds = array("d")  # eight bytes a step, which may be millions
-        self.waited_until = 0.0
+        self.begun_at = self.ended_at = 0.0
 
     def start(self) -> None:
         """Begin anew, once the device has nothing left to do."""
@@ -128,6 +138,7 @@ class PhaseTimer:
         self._step = 0.0
         self._fold_at = _FOLD_AT
         self._last = self._clock.mark()
+        self.begun_at = self._clock.on_host(self._last)
 
     def mark(self, phase: str) -> None:
         """End a stretch of `phase` here."""
@@ -140,7 +151,7 @@ class PhaseTimer:
     def resolve(self) -> dict[str, float]:
         """Seconds a phase since `start`, after waiting for the device once; phases never marked are not in it."""
         self._clock.synchronize()
-        self.waited_until = time.perf_counter()
+        self.ended_at = self._clock.on_host(self._pending[-1][1] if self._pending else self._last)
         self._take(self._pending)
         self._pending.clear()
         return dict(self._seconds)

@@ -13,7 +13,8 @@ import io
 import threading
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from types import FunctionType
 from typing import Any
 
@@ -28,6 +29,7 @@ from runmanager.tracking.recording import parts_of
 __all__ = ["SharedError", "unnoticed", "unwrapped", "with_data", "without_data"]
 
 _ON_META: dict[str, Any] = {"device": torch.device("meta")}  # an argument that torch's types for lazy buffers leave out
+_ATOMS = frozenset({str, bytes, int, float, bool, type(None)})
 _WRAPPERS = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 
 
@@ -95,7 +97,7 @@ def with_data(network: torch.nn.Module) -> torch.nn.Module:
 
     Raises `SharedError` where a module says of itself how it is copied, and is not.
     """
-    memo: dict[int, Any] = {id(tensor): tensor.detach().clone() for tensor in _computed(network)}
+    memo = _memo(network, in_place_of_computed=lambda tensor: tensor.detach().clone())
     twin: torch.nn.Module
     (twin,) = _copied(network, (network,), memo)
     return twin
@@ -108,7 +110,7 @@ def without_data(
 
     The optimiser has the copy's parameters, and no hooks either.
     """
-    memo: dict[int, Any] = {id(tensor): torch.empty_like(tensor, **_ON_META) for tensor in _computed(network)}
+    memo = _memo(network, in_place_of_computed=lambda tensor: torch.empty_like(tensor, **_ON_META))
     for parameter in network.parameters():
         memo[id(parameter)] = _parameter_without_data(parameter)
     for buffer in network.buffers():
@@ -129,22 +131,51 @@ def _copied(network: torch.nn.Module, what: tuple[Any, ...], memo: dict[int, Any
     return twins
 
 
-def _computed(network: torch.nn.Module) -> Iterator[torch.Tensor]:
-    """What modules hold that was computed of weights, and PyTorch does not copy: other weights, or outputs.
+def _memo(
+    network: torch.nn.Module, *, in_place_of_computed: Callable[[torch.Tensor], torch.Tensor]
+) -> dict[int, Any]:
+    """What a deep copy is to have in the place of some of what modules hold.
 
-    Such weights are made by a hook before each call, as `weight_norm` does, or in `forward`.
+    PyTorch does not copy a tensor that was computed of weights: other weights, made by a hook before each call, as
+    `weight_norm` does, or in `forward`; or outputs. And a vocabulary of a million entries is copied at once, not one by
+    one.
     """
-    seen: dict[int, Any] = {}  # held, so that no other gets its identity
+    memo: dict[int, Any] = {}
+    held: list[Any] = []
+    memo[id(memo)] = held  # as `deepcopy` does, so that nothing else gets the identity of what is in the memo
+    seen: dict[int, Any] = {}
     left: list[Any] = [vars(module) for module in network.modules()]
     while left:  # as deep as a copy goes, and each object once: they may hold one another in any number of ways
         value = left.pop()
-        if isinstance(value, str | bytes | int | float) or id(value) in seen:
+        if _is_atom(value) or id(value) in seen:
             continue
         seen[id(value)] = value
-        if not isinstance(value, torch.Tensor):
-            left.extend(parts_of(value))
-        elif not value.is_leaf:
-            yield value
+        if isinstance(value, torch.Tensor):
+            copied = None if value.is_leaf else in_place_of_computed(value)
+        else:
+            copied = _copied_at_once(value)
+            if copied is None:
+                left.extend(parts_of(value))
+        if copied is not None:
+            memo[id(value)] = copied
+            held.append(value)
+    return memo
+
+
+def _copied_at_once(value: Any) -> Any:
+    """A copy of a container that holds nothing that would have to be copied itself; None of any other object."""
+    if type(value) is dict:
+        inside: Iterable[Any] = chain(value, value.values())
+    elif type(value) in (list, set):
+        inside = value
+    else:
+        return None
+    return value.copy() if all(map(_is_atom, inside)) else None
+
+
+def _is_atom(value: Any) -> bool:
+    """Whether a deep copy of it is itself."""
+    return type(value) in _ATOMS or (type(value) is tuple and all(map(_is_atom, value)))
 
 
 def _take_off_wrappers(network: torch.nn.Module, memo: dict[int, Any]) -> None:

@@ -75,7 +75,7 @@ def test_a_program_says_lines_and_its_sweep_ends_at_once_with_it(
     lines = [process.stdout.readline().rstrip() for _ in range(3)]
     assert lines[0].startswith("$ python -m runmanager -m dataset=fake dataset.size=64 ")
     assert lines[0].endswith(""" name=long 'output_root="made here"'""")
-    assert re.fullmatch(r"made here/long: 1 cells: 1 (pending|running)", lines[1])
+    assert re.fullmatch(r"made here/long: 1 cell: 1 (pending|running)", lines[1])
     assert re.fullmatch(r"\[1/1\] \S+ started", lines[2])
     sweep = SweepPaths(tmp_path / "made here" / "long")
     plan = read_sweep_record(sweep)

@@ -165,6 +165,25 @@ def test_a_forward_pass_that_counts_itself_and_prints_is_not_noticed(capfd: pyte
     assert network.calls == 0 and capfd.readouterr() == ("", "")
 
 
+def test_what_a_forward_pass_notes_in_plain_containers_is_not_noticed() -> None:
+    class Noting(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(4, 3)
+            self.words, self.merges, self.sizes, self.seen = {"a": 0}, {("a", "b"): 0}, [1], {1}
+            self.mixed: dict[str, list[int]] = {"sizes": self.sizes}
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            self.words["b"] = self.merges["b", "c"] = len(inputs)
+            self.seen.add(len(inputs))
+            self.mixed["sizes"].append(len(inputs))
+            assert self.sizes == [1, len(inputs)], "what is one object is one in a copy"
+            return super().forward(inputs)
+
+    network = Noting()
+    assert step_work(network, torch.rand(5, 4)).flop == 240
+    assert (network.words, network.merges, network.sizes, network.seen) == ({"a": 0}, {("a", "b"): 0}, [1], {1})
+
+
 def test_a_recurrent_layer_has_flop_only() -> None:
     class Recurrent(nn.Module):
         def __init__(self) -> None:

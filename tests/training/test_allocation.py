@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+OWN_LOOP = """
+import resource, runmanager, torch
+runmanager.keep_freed_memory()
+"""
 RUN = """
 import os, resource, torch
 from runmanager.records.paths import RunPaths
@@ -23,7 +27,8 @@ options = TrainingOptions(
 manager = RunManager("sweep", console=False, owns_sweep=False)
 folder = RunPaths(manager.paths.runs / "one")
 train_run(manager, options, params={"lr": 0.1}, folder=folder, when_claimed=lambda run: None)
-
+"""
+STEPS = """
 def step():
     return [torch.ones(2_500_000) for _ in range(8)]  # 80 MB, taken together and freed together
 
@@ -40,9 +45,9 @@ print((faults() - before) // 10)
 PAGES_OF_A_STEP = 8 * 2_500_000 * 4 // 4096
 
 
-def _faults_a_step(folder: Path, **environment: str) -> int:
+def _faults_a_step(program: str, folder: Path, **environment: str) -> int:
     done = subprocess.run(
-        [sys.executable, "-c", RUN],
+        [sys.executable, "-c", program + STEPS],
         cwd=folder,
         env={**_quiet_environment(), **environment},
         capture_output=True,
@@ -59,10 +64,11 @@ def _quiet_environment() -> dict[str, str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="wants glibc")
-def test_a_step_finds_the_memory_of_the_one_before(tmp_path: Path) -> None:
-    assert _faults_a_step(tmp_path) < PAGES_OF_A_STEP / 100
+@pytest.mark.parametrize("program", [RUN, OWN_LOOP], ids=["a run", "a loop of one's own"])
+def test_a_step_finds_the_memory_of_the_one_before(program: str, tmp_path: Path) -> None:
+    assert _faults_a_step(program, tmp_path) < PAGES_OF_A_STEP / 100
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="wants glibc")
 def test_who_says_how_memory_is_allocated_is_heeded(tmp_path: Path) -> None:
-    assert _faults_a_step(tmp_path, MALLOC_TRIM_THRESHOLD_="100000") > PAGES_OF_A_STEP / 2
+    assert _faults_a_step(RUN, tmp_path, MALLOC_TRIM_THRESHOLD_="100000") > PAGES_OF_A_STEP / 2
