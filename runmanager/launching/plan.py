@@ -48,7 +48,7 @@ class Resume(StrEnum):
     MUST = "must"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # a sweep has thousands
 class Cell:
     """A cell before it is run: its identity, its run's name, its resolved configuration, and Hydra's words for it."""
 
@@ -58,7 +58,7 @@ class Cell:
     overrides: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # a sweep has thousands
 class PlannedRun:
     """A cell, what is to be done with it and why, where, and what was stored of it when this was planned.
 

@@ -27,7 +27,7 @@ def ceilings_file() -> Path | None:
     return None if folder is None else folder / "ceilings.json"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # a sweep has thousands
 class RunPaths:
     """The files of one run, in `root` = `<sweep>/runs/<name>`."""
 
