@@ -17,6 +17,7 @@ from runmanager.training.options import (
     MlpTowerOptions,
     TorchvisionModelOptions,
 )
+from runmanager.training.pooling import max_pool_2x2
 from runmanager.training.targets import call_target, resolve_target
 from runmanager.training.torchvision_models import build_torchvision_model
 
@@ -65,8 +66,8 @@ class Network(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Logits (batch, classes) of images (batch, channels, height, width)."""
         # ReLU never falls, so the largest of four is the same before it as after, and there is a quarter left to do.
-        hidden = F.relu(F.max_pool2d(self.conv1(images), kernel_size=2, stride=2))
-        hidden = F.relu(F.max_pool2d(self.conv2(hidden), kernel_size=2, stride=2))
+        hidden = F.relu(max_pool_2x2(self.conv1(images)))
+        hidden = F.relu(max_pool_2x2(self.conv2(hidden)))
         hidden = F.relu(self.fc1(hidden.flatten(start_dim=1)))
         hidden = F.relu(self.fc2(hidden))
         logits: Tensor = self.out(hidden)
