@@ -11,13 +11,15 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | tr ' ' '-')
 
 BENCHMARKS := sweep_overhead two_workers driver_memory resident_memory tracking_overhead tracking_growth table \
-	reading_growth report_size event_reading board phase_truth bound_truth \
+	reading_growth report_size event_reading board \
 	tutorial_epoch tutorial_run tutorial_equal freed_memory peers
+# What the measuring itself finds where the truth is known, for docs/measurement.md.
+TRUTHS := phase_truth bound_truth compare_truth paired_truth
 # The tools that are compared with. Without a network they are left out, and the page says so.
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kill test-deaths bench bench-gpu lint clean FORCE
+.PHONY: help demo test test-kill test-deaths bench truths bench-gpu lint clean FORCE
 
 help:
 	@echo "make demo    a small grid on the built-in digits, with its tables, in under a minute"
@@ -25,7 +27,8 @@ help:
 	@echo "make lint    the same without the tests"
 	@echo "make test-kill  200 kills of running sweeps, each gone on with; takes a quarter of an hour"
 	@echo "make test-deaths  eight ways to die under five launchers; takes half an hour"
-	@echo "make bench   every speed in docs/benchmarks.md measured anew; about 20 minutes on an idle machine"
+	@echo "make bench   every speed in docs/benchmarks.md measured anew; about half an hour on an idle machine"
+	@echo "make truths  what the measuring finds where the truth is known (docs/measurement.md); takes about an hour"
 	@echo "make bench-gpu  checks and figures of an NVIDIA GPU, under ten minutes, into gpu-results/"
 	@echo "make clean   remove .venv and caches (never outputs/)"
 
@@ -45,6 +48,10 @@ test-deaths: $(STAMP)
 bench: $(PEERS)
 	for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name --write || failed="$$failed $$name"; done; \
 		$(BIN)/python -m benchmarks.summary --write || failed="$$failed summary"; \
+		if [ -n "$$failed" ]; then echo "error: not measured:$$failed" >&2; exit 1; fi
+
+truths: $(STAMP)
+	for name in $(TRUTHS); do $(BIN)/python -m benchmarks.$$name --write || failed="$$failed $$name"; done; \
 		if [ -n "$$failed" ]; then echo "error: not measured:$$failed" >&2; exit 1; fi
 
 # On a machine where nothing can be installed: benchmarks/gpu.sh itself, which says how.
