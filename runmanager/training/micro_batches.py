@@ -107,8 +107,8 @@ class _Before:
 def fast_size(network: torch.nn.Module, in_shape: tuple[int, ...]) -> int | None:
     """How many samples of `in_shape` a piece has for its activations to stay in a CPU's cache.
 
-    By a rule, so that it is the same in every run: as many as have 16 MiB of what the backward pass needs, counted on a
-    copy on the `meta` device. None where the model cannot be followed without data, or keeps nothing.
+    By a rule, so that it is the same in every run: as many as have `_FAST_BYTES` of what the backward pass needs,
+    counted on a copy on the `meta` device. None where the model cannot be followed without data, or keeps nothing.
     """
     kept: dict[int, torch.UntypedStorage] = {}  # a tensor that two operators keep is there once
 
