@@ -14,7 +14,7 @@ __all__ = ["measure"]
 
 _TAGS = ("train/loss", "train/accuracy", "val/loss", "val/accuracy", "learning_rate")
 _NUM_STEPS = 4000
-_PATIENCE = Patience(min_rounds=5, max_rounds=9, max_seconds=60)
+_PATIENCE = Patience(min_rounds=6, max_rounds=9, max_seconds=60)
 _AT_LEAST = Budget(8, is_least=True)
 
 Values = dict[str, list[tuple[int, float]]]

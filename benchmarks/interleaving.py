@@ -9,7 +9,7 @@ from statistics import median
 
 from runmanager.results.statistics import speedup_interval
 
-__all__ = ["Patience", "Ratio", "in_small_turns", "in_turns", "ratio_of", "timed"]
+__all__ = ["Patience", "Ratio", "in_small_turns", "in_turns", "is_enough", "ratio_of", "timed"]
 
 Contender = Callable[[], float]
 """Does its work once and returns what is compared, the seconds that it took."""
@@ -100,7 +100,7 @@ def _rounds(
         one()
     seen: dict[str, list[float]] = {}
     began = clock()
-    while not seen or not _is_enough(seen, patience, spent=clock() - began):
+    while not seen or not is_enough(seen, patience, spent=clock() - began):
         for name, seconds in one().items():
             seen.setdefault(name, []).append(seconds)
     return seen
@@ -131,7 +131,8 @@ def _shuffled(names: Iterable[str], order: random.Random) -> list[str]:
     return shuffled
 
 
-def _is_enough(seen: Mapping[str, Sequence[float]], patience: Patience, *, spent: float) -> bool:
+def is_enough(seen: Mapping[str, Sequence[float]], patience: Patience, *, spent: float) -> bool:
+    """Whether what was `seen` in rounds that took `spent` seconds is as much as `patience` asks for."""
     first, *others = seen.values()
     if len(first) < patience.min_rounds:
         return False

@@ -131,9 +131,7 @@ def _copied(network: torch.nn.Module, what: tuple[Any, ...], memo: dict[int, Any
     return twins
 
 
-def _memo(
-    network: torch.nn.Module, *, in_place_of_computed: Callable[[torch.Tensor], torch.Tensor]
-) -> dict[int, Any]:
+def _memo(network: torch.nn.Module, *, in_place_of_computed: Callable[[torch.Tensor], torch.Tensor]) -> dict[int, Any]:
     """What a deep copy is to have in the place of some of what modules hold.
 
     PyTorch does not copy a tensor that was computed of weights: other weights, made by a hook before each call, as
