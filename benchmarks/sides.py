@@ -26,6 +26,9 @@ __all__ = ["ROUNDS_A_LIFE", "Side", "Turns", "sides_in_turns"]
 ROUNDS_A_LIFE = 3
 """After so many rounds each side gets a process of its own anew."""
 
+_REST_SECONDS = 0.02
+"""Before each turn: OpenMP's threads look for more work for 8 ms after the last, and take the next side's core."""
+
 _MOST_SECONDS = 600.0
 _SECONDS_TO_LEAVE = 60.0
 
@@ -126,9 +129,13 @@ def _one_life(
     with contextlib.ExitStack() as stack:
         contenders = {name: stack.enter_context(Side(*words, folder=folder)) for name, words in sides.items()}
         if parts == 1:
-            return in_turns(contenders, patience=patience, seed=seed)
+            return in_turns(contenders, patience=patience, seed=seed, rest=_rest)
         pausing = {name: partial(_parts, side, parts) for name, side in contenders.items()}
-        return in_small_turns(pausing, patience=patience, seed=seed)
+        return in_small_turns(pausing, patience=patience, seed=seed, rest=_rest)
+
+
+def _rest() -> None:
+    time.sleep(_REST_SECONDS)
 
 
 def _parts(side: Side, count: int) -> Iterator[bool]:
