@@ -23,7 +23,7 @@ __all__ = ["measure"]
 _NUM_RUNS = 1000
 _NUM_EPOCHS = 10
 _LIMIT_SECONDS = 300.0
-_PATIENCE = Patience(min_rounds=3, max_rounds=3)
+_PATIENCE = Patience(min_rounds=6, max_rounds=6)
 _OURS = ("-c", "import sys; from runmanager.cli.main import main; sys.exit(main())", "tensorboard")
 _THEIRS = ("-m", "tensorboard.main", "--logdir")
 _FAST = "TensorBoard on the runs' folders, its fast server"
@@ -42,7 +42,7 @@ def measure(settings: Settings) -> list[Row]:
             _SLOW: partial(_seconds, sweep, *_THEIRS, str(sweep.runs), "--load_fast=false"),
         }
         seconds = in_turns(contenders, patience=settings.patience, seed=settings.seed, warm_up_rounds=0)
-    what = f"scalars of {_NUM_RUNS:,} runs of {_NUM_EPOCHS} epochs: {{}} / `runmanager tensorboard`"
+    what = f"scalars of {_NUM_RUNS:,} runs of {_NUM_EPOCHS} epochs: {{}} / ours (`runmanager tensorboard`)"
     return [
         compared(what.format(other), ours=seconds["ours"], other=seconds[other], inverse=True)[0]
         for other in (_FAST, _SLOW)

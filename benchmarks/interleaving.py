@@ -9,13 +9,20 @@ from statistics import median
 
 from runmanager.results.statistics import speedup_interval
 
-__all__ = ["Patience", "Ratio", "in_small_turns", "in_turns", "ratio_of", "timed"]
+__all__ = ["Patience", "Ratio", "in_small_turns", "in_turns", "is_enough", "ratio_of", "timed"]
 
 Contender = Callable[[], float]
 """Does its work once and returns what is compared, the seconds that it took."""
 
 Pausing = Callable[[], Iterator[bool]]
 """Does its work once, and pauses after each part of it; says there whether that part counts."""
+
+Rest = Callable[[], object]
+"""Waits until what the turn before has left to do is done."""
+
+
+def _no_rest() -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -65,14 +72,16 @@ def in_turns(
     patience: Patience,
     seed: int = 0,
     warm_up_rounds: int = 1,
+    rest: Rest = _no_rest,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, list[float]]:
     """What each contender returned in each round, the rounds of all side by side.
 
-    The ratios looked at are those of each contender to the first. `warm_up_rounds` come first and count nowhere.
+    The ratios looked at are those of each contender to the first. `warm_up_rounds` come first and count nowhere, and
+    nor does the `rest` before each turn.
     """
     order = random.Random(seed)
-    return _rounds(partial(_whole, contenders, order), patience, warm_up_rounds=warm_up_rounds, clock=clock)
+    return _rounds(partial(_whole, contenders, order, rest), patience, warm_up_rounds=warm_up_rounds, clock=clock)
 
 
 def in_small_turns(
@@ -81,6 +90,7 @@ def in_small_turns(
     patience: Patience,
     seed: int = 0,
     warm_up_rounds: int = 1,
+    rest: Rest = _no_rest,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
     """As `in_turns`, but within a round each contender does a part at a time: the seconds of its parts that count.
@@ -89,7 +99,7 @@ def in_small_turns(
     of some seconds do not, so that fewer rounds are enough.
     """
     order = random.Random(seed)
-    one = partial(_by_parts, contenders, order, clock)
+    one = partial(_by_parts, contenders, order, rest, clock)
     return _rounds(one, patience, warm_up_rounds=warm_up_rounds, clock=clock)
 
 
@@ -100,22 +110,28 @@ def _rounds(
         one()
     seen: dict[str, list[float]] = {}
     began = clock()
-    while not seen or not _is_enough(seen, patience, spent=clock() - began):
+    while not seen or not is_enough(seen, patience, spent=clock() - began):
         for name, seconds in one().items():
             seen.setdefault(name, []).append(seconds)
     return seen
 
 
-def _whole(contenders: Mapping[str, Contender], order: random.Random) -> dict[str, float]:
-    seconds = {name: contenders[name]() for name in _shuffled(contenders, order)}
+def _whole(contenders: Mapping[str, Contender], order: random.Random, rest: Rest) -> dict[str, float]:
+    seconds = {}
+    for name in _shuffled(contenders, order):
+        rest()
+        seconds[name] = contenders[name]()
     return {name: seconds[name] for name in contenders}  # who takes the values relies on their order
 
 
-def _by_parts(contenders: Mapping[str, Pausing], order: random.Random, clock: Callable[[], float]) -> dict[str, float]:
+def _by_parts(
+    contenders: Mapping[str, Pausing], order: random.Random, rest: Rest, clock: Callable[[], float]
+) -> dict[str, float]:
     spent = dict.fromkeys(contenders, 0.0)
     going = {name: begin() for name, begin in contenders.items()}
     while going:
         for name in _shuffled(going, order):
+            rest()
             begin = clock()
             counts = next(going[name], None)
             if counts is None:
@@ -131,7 +147,8 @@ def _shuffled(names: Iterable[str], order: random.Random) -> list[str]:
     return shuffled
 
 
-def _is_enough(seen: Mapping[str, Sequence[float]], patience: Patience, *, spent: float) -> bool:
+def is_enough(seen: Mapping[str, Sequence[float]], patience: Patience, *, spent: float) -> bool:
+    """Whether what was `seen` in rounds that took `spent` seconds is as much as `patience` asks for."""
     first, *others = seen.values()
     if len(first) < patience.min_rounds:
         return False

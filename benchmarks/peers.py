@@ -22,7 +22,7 @@ _SAID = {
     "steps": "tracking a step: its loss written, its correct predictions counted",
     "epochs": f"epoch of the CNN, {tracker_sides.NUM_STEPS} tracked steps, batch size {tracker_sides.BATCH_SIZE}",
 }
-_PATIENCE = Patience(min_rounds=5, max_rounds=15, max_seconds=40, half_width=0.03)
+_PATIENCE = Patience(min_rounds=6, max_rounds=15, max_seconds=90, half_width=0.03)
 """For each of the three: Lightning's epoch, a tracked step, a tracked epoch."""
 
 
@@ -69,7 +69,7 @@ def _tracker_rows(settings: Settings, folder: Path, work: str) -> list[Row]:
     seconds = _in_turns(settings, folder, sides, parts=tracker_sides.PARTS[work])
     rows = []
     for name in (*beside, *PEERS):
-        version = f" {versions[name]}" if versions.get(name) else ""
+        version = f" ({PEERS[name][0]} {versions[name]})" if versions.get(name) else ""
         what = f"{_SAID[work]}: {name}{version} / ours"
         if name in seconds:
             rows.append(compared(what, ours=seconds[OURS], other=seconds[name], inverse=True)[0])

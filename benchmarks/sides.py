@@ -12,15 +12,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchmarks.interleaving import Patience, in_small_turns, in_turns
+from benchmarks.interleaving import Patience, in_small_turns, in_turns, is_enough
 from benchmarks.processes import clean_environment
 
-__all__ = ["Side", "Turns", "sides_in_turns"]
+__all__ = ["ROUNDS_A_LIFE", "Side", "Turns", "sides_in_turns"]
+
+ROUNDS_A_LIFE = 3
+"""After so many rounds each side gets a process of its own anew."""
+
+_REST_SECONDS = 0.02
+"""Before each turn: OpenMP's threads look for more work for 8 ms after the last, and take the next side's core."""
 
 _MOST_SECONDS = 600.0
 _SECONDS_TO_LEAVE = 60.0
@@ -91,19 +98,44 @@ class Side:
 
 
 def sides_in_turns(
-    sides: Mapping[str, Sequence[str]], *, folder: Path, patience: Patience, seed: int, parts: int = 1
+    sides: Mapping[str, Sequence[str]],
+    *,
+    folder: Path,
+    patience: Patience,
+    seed: int,
+    parts: int = 1,
+    rounds_a_life: int = ROUNDS_A_LIFE,
 ) -> dict[str, list[float]]:
-    """`in_turns` of sides, each given by the words after `python`; all live at a time, and end at the end.
+    """`in_turns` of sides, each given by the words after `python`; all live at a time, for `rounds_a_life` rounds.
 
-    Where a turn is one of several `parts` of a side's work, a round has as many, between those of the others. Their
-    seconds, as seen from here, are added up.
+    Then each is begun anew: what differs from one process to the next, as the place of its memory, is in an interval
+    only where there were several. The first round of a life counts nowhere. Where a turn is one of several `parts` of
+    a side's work, a round has as many, between those of the others; their seconds, as seen from here, are added up.
     """
+    seen: dict[str, list[float]] = {name: [] for name in sides}
+    began, num_rounds = time.monotonic(), 0
+    while not is_enough(seen, patience, spent=time.monotonic() - began):
+        rounds = min(rounds_a_life, patience.max_rounds - num_rounds)
+        life = replace(patience, min_rounds=rounds, max_rounds=rounds)
+        for name, seconds in _one_life(sides, folder, life, seed=seed + num_rounds, parts=parts).items():
+            seen[name] += seconds
+        num_rounds += rounds
+    return seen
+
+
+def _one_life(
+    sides: Mapping[str, Sequence[str]], folder: Path, patience: Patience, *, seed: int, parts: int
+) -> dict[str, list[float]]:
     with contextlib.ExitStack() as stack:
         contenders = {name: stack.enter_context(Side(*words, folder=folder)) for name, words in sides.items()}
         if parts == 1:
-            return in_turns(contenders, patience=patience, seed=seed)
+            return in_turns(contenders, patience=patience, seed=seed, rest=_rest)
         pausing = {name: partial(_parts, side, parts) for name, side in contenders.items()}
-        return in_small_turns(pausing, patience=patience, seed=seed)
+        return in_small_turns(pausing, patience=patience, seed=seed, rest=_rest)
+
+
+def _rest() -> None:
+    time.sleep(_REST_SECONDS)
 
 
 def _parts(side: Side, count: int) -> Iterator[bool]:

@@ -25,7 +25,7 @@ __all__ = ["NUM_CELLS", "measure"]
 NUM_CELLS = 200
 _SOMEBODYS_CELLS = 50  # there is no budget to meet
 _WARM_UP_CELLS = 4
-_FEW_ROUNDS = 3
+_FEW_ROUNDS = 6
 _BASIC = "basic"
 _SWEEP = "hydra.sweep.dir=outputs/sweep"  # our own sweeper keeps its sweeps under outputs/ too
 _OURS = {
@@ -40,7 +40,7 @@ _SOMEBODYS = {
 }
 _BUDGETS = {"two workers": Budget(4, is_least=True), "one worker": Budget(2.5, is_least=True)}
 _MARK = f"{NUM_CELLS} cells of a task that returns at once"
-_PATIENCE = Patience(min_rounds=5, max_rounds=8, max_seconds=240, half_width=0.05)
+_PATIENCE = Patience(min_rounds=6, max_rounds=8, max_seconds=240, half_width=0.05)
 
 
 def measure(settings: Settings) -> list[Row]:

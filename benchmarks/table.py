@@ -33,6 +33,7 @@ print(time.perf_counter() - begin, len(rows))
 def measure(settings: Settings) -> list[Row]:
     """The rows of the table, read for the first time and again; of its memory; and of the two helps."""
     what = f"table of {_NUM_RUNS:,} stored runs of {_NUM_EPOCHS} epochs"
+    again, first = f"{what}, made before", f"{what}, for the first time"
     peaks: dict[str, list[float]] = {"first": [], "again": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -58,12 +59,12 @@ def measure(settings: Settings) -> list[Row]:
         Budget(300e6, words=_megabytes),
     )
     return [
-        measured(f"{what}, in the process", seconds["in process"], budget=in_process),
-        measured("the same, read for the first time", seconds["in process, first"]),
-        measured(f"{what}, as a command", seconds["command"], budget=as_command),
-        measured("the same, read for the first time", seconds["command, first"]),
-        measured(f"{what}, peak memory of the command", peaks["again"][1:], budget=memory),
-        measured("the same, read for the first time", peaks["first"][1:], budget=memory),
+        measured(f"{again}, in the process", seconds["in process"], budget=in_process),
+        measured(f"{first}, in the process", seconds["in process, first"]),
+        measured(f"{again}, as a command", seconds["command"], budget=as_command),
+        measured(f"{first}, as a command", seconds["command, first"]),
+        measured(f"{again}, peak memory of the command", peaks["again"][1:], budget=memory),
+        measured(f"{first}, peak memory of the command", peaks["first"][1:], budget=memory),
         measured("`runmanager table --help`", seconds["help"], budget=Budget(0.5, words=as_seconds)),
         measured("`python -m runmanager --help`", seconds["application's help"], budget=Budget(1.0, words=as_seconds)),
     ]

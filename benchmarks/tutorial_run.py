@@ -19,7 +19,7 @@ __all__ = ["measure"]
 _BATCH_SIZE = 20_000
 _BUDGET = Budget(6, is_least=True)
 _SIDES = ("our-run", "tutorial-run")
-_PATIENCE = Patience(min_rounds=5, max_rounds=7, max_seconds=150, half_width=0.05)
+_PATIENCE = Patience(min_rounds=6, max_rounds=9, max_seconds=150, half_width=0.05)
 
 
 def measure(settings: Settings) -> list[Row]:

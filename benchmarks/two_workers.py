@@ -24,7 +24,7 @@ __all__ = ["measure"]
 _TRAINING = ("dataset=fake", "dataset.size=10000", "dataset.in_shape=[1,28,28]", "batch_size=1000", "epochs=3")
 _BUDGET = Budget(1.15)
 _MARK = "Two CPU runs on two cores"
-_PATIENCE = Patience(min_rounds=5, max_rounds=12, max_seconds=60, half_width=0.05)
+_PATIENCE = Patience(min_rounds=6, max_rounds=12, max_seconds=60, half_width=0.05)
 
 
 def measure(settings: Settings) -> list[Row]:

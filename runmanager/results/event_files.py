@@ -4,13 +4,14 @@ A record is a length, the checksum of the length, an `Event` message and its che
 record_writer.h); both are checked. Of a message only what a scalar needs is looked at. Scalars are those of
 `SummaryWriter` (`simple_value`) and of TensorFlow 2 (a tensor of one number under the plugin `scalars`); numbers of
 fields and types are those of tensorboard/compat/proto. Programs write the same tag again and again, so that all of an
-event but its time, step and value is the same: what was read of it once is looked up.
+event but its time, step and value is the same: what was read of it once is looked up. So is an event of several values,
+as TensorFlow 1 and this package write them.
 """
 
 import stat
 import struct
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,6 +30,8 @@ _LONGEST = 1 << 31  # bytes: no message of protocol buffers is longer
 _HEADER, _TRAILER = 12, 4  # bytes of a record around its message
 _MASK_DELTA = 0xA282EAD8
 _TIME_KEY, _STEP_KEY, _SUMMARY_KEY = 0x09, 0x10, 0x2A  # fields 1 (a double), 2 (a varint) and 5 of an event
+_VALUE_KEY, _TAG_KEY, _FLOAT_KEY = 0x0A, 0x0A, 0x15  # field 1 of a summary, fields 1 and 2 of a value
+_MOST_GROUPS = 8  # of one length: to try more would take longer than to read the event
 _TIME_END = 9
 _SIGN = 1 << 63
 _HPARAMS_TAG = "_hparams_/session_start_info"
@@ -82,6 +85,7 @@ class _Reader:
     def __init__(self) -> None:
         self.found = EventFolder()
         self._known: dict[bytes, _Pattern] = {}
+        self._groups: dict[int, list[_Group]] = {}  # by what an event has of bytes behind time and step
         self._lengths: list[int] = []
         self._tensors: set[str] = set()
 
@@ -134,7 +138,8 @@ class _Reader:
                         pattern.values(pattern.number_at(message, length - tail)[0])
                         break
                 else:
-                    self._event(message, rest)
+                    if not self._is_of_group(message, rest, step):
+                        self._event(message, rest)
             else:
                 self._event(message, 0)
         return at, 0
@@ -152,6 +157,7 @@ class _Reader:
         values = [
             value for summary in summaries for kind, value in fields(summary) if kind == 1 and isinstance(value, bytes)
         ]
+        several: list[Series] = []
         for value in values:
             tag, number, layout = self._scalar(value)
             if number is None:
@@ -162,6 +168,25 @@ class _Reader:
             series.values.append(number)
             if rest and layout and len(values) == 1:
                 self._remember(message, rest, series, struct.pack(layout, number))
+            several.append(series)
+        if rest and 1 < len(several) == len(values) and (places := _places(message, rest)):
+            alike = self._groups.setdefault(len(message) - rest, [])
+            if len(alike) < _MOST_GROUPS:
+                alike.append(_Group(message, rest, places, several))
+
+    def _is_of_group(self, message: bytes, rest: int, step: int) -> bool:
+        """Read an event of several values, if its like was read before; `step` is not made signed yet."""
+        for group in self._groups.get(len(message) - rest, ()):
+            parts = group.layout.unpack_from(message, rest)
+            if parts[::2] == group.fixed:
+                (time,) = _DOUBLE.unpack_from(message, 1)
+                signed = step if step < _SIGN else step - 2 * _SIGN
+                for (steps, times, values), number in zip(group.series, parts[1::2], strict=True):
+                    steps(signed)
+                    times(time)
+                    values(number)
+                return True
+        return False
 
     def _remember(self, message: bytes, rest: int, series: Series, number: bytes) -> None:
         """Know an event again that is the same but for time, step and value: `number` as it stands there once."""
@@ -204,6 +229,46 @@ class _Pattern:
         self.end = -len(tail) if tail else 1 << 62
         self.number_at = (_FLOAT if size == _FLOAT.size else _DOUBLE).unpack_from
         self.steps, self.times, self.values = series.steps.append, series.times.append, series.values.append
+
+
+class _Group:
+    """What is always the same of an event with floats at several `places`: `fixed` stands before each of them."""
+
+    __slots__ = ("fixed", "layout", "series")
+
+    def __init__(self, message: bytes, rest: int, places: Sequence[int], series: Sequence[Series]) -> None:
+        ends = [rest, *(place + _FLOAT.size for place in places)]
+        gaps = (place - end for place, end in zip(places, ends, strict=False))
+        self.layout = struct.Struct("<" + "".join(f"{gap}sf" for gap in gaps))
+        self.fixed = self.layout.unpack_from(message, rest)[::2]
+        self.series = [(each.steps.append, each.times.append, each.values.append) for each in series]
+
+
+def _places(message: bytes, rest: int) -> list[int]:
+    """Where the floats lie in an event whose summary has values of a tag and a float alone; nowhere in any other.
+
+    `message` is one that could be read, its values all numbers.
+    """
+    places: list[int] = []
+    if message[rest] != _SUMMARY_KEY:
+        return places
+    length, at = varint(message, rest + 1)
+    if at + length != len(message):
+        return []
+    while at < len(message):
+        if message[at] != _VALUE_KEY:
+            return []
+        length, at = varint(message, at + 1)
+        end = at + length
+        if message[at] != _TAG_KEY:
+            return []
+        length, at = varint(message, at + 1)
+        place = at + length + 1
+        if place + _FLOAT.size != end or message[place - 1] != _FLOAT_KEY:
+            return []
+        places.append(place)
+        at = end
+    return places
 
 
 def _check_length(data: bytes, at: int) -> None:

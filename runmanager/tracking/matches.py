@@ -7,8 +7,12 @@ from runmanager.tracking.losses import zeros
 
 __all__ = ["MatchBuffer"]
 
-_ROOM = 1 << 16  # comparisons: a byte each
-_ROOM_FOR_SCORES = 1 << 18  # bytes: what a core's own cache holds
+_ROOM = (1 << 15) - 1
+"""Of comparisons, a byte each, and of scores, which a core's own cache holds.
+
+Of one more PyTorch makes the work of several threads on the CPU: on a busy one these wait for each other several times
+as long as the whole takes.
+"""
 _MOST_KEPT = 128  # batches of which scores are kept: more save nothing, and their places would take long to make
 
 
@@ -94,7 +98,7 @@ class _Kept:
     """Copies of the scores (batch, classes) and labels (batch,) of some steps, all of one kind."""
 
     def __init__(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
-        room = min(_MOST_KEPT, _ROOM_FOR_SCORES // preds.nbytes)
+        room = min(_MOST_KEPT, _ROOM // preds.numel())
         self._scores = zeros(room, *preds.shape, dtype=preds.dtype, device=preds.device)
         self._labels = zeros(room, *labels.shape, dtype=labels.dtype, device=labels.device)
         self._places = list(zip(self._scores.unbind(), self._labels.unbind(), strict=True))
@@ -115,7 +119,7 @@ class _Kept:
 
 
 def _is_small(preds: torch.Tensor) -> bool:
-    return preds.ndim == 2 and 0 < preds.nbytes <= _ROOM_FOR_SCORES // 4
+    return preds.ndim == 2 and 0 < preds.numel() <= _ROOM // 2
 
 
 def _check(preds: torch.Tensor, labels: torch.Tensor) -> None:

@@ -231,9 +231,9 @@ class ActiveRun:
 
         Raises `RunBusyError` where another process has taken the run over meanwhile: then nothing is written any more.
         """
-        if self.folder.is_lost():
-            raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
         record, step_losses = epoch.close()
+        if self.folder.is_lost():  # a file is read for that: when the clock has stopped
+            raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
         warmup = self._warmup.look_at(record.epoch, self._timer.step_seconds, history=self.history)
         record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._run_seconds())
         self.measuring.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from runmanager.tracking.outcomes import is_out_of_memory
 from runmanager.tracking.randomness import random_states, restore_random_states
@@ -107,8 +108,8 @@ class _Before:
 def fast_size(network: torch.nn.Module, in_shape: tuple[int, ...]) -> int | None:
     """How many samples of `in_shape` a piece has for its activations to stay in a CPU's cache.
 
-    By a rule, so that it is the same in every run: as many as have 16 MiB of what the backward pass needs, counted on a
-    copy on the `meta` device. None where the model cannot be followed without data, or keeps nothing.
+    By a rule, so that it is the same in every run: as many as have `_FAST_BYTES` of what the backward pass needs,
+    counted on a copy on the `meta` device. None where the model cannot be followed without data, or keeps nothing.
     """
     kept: dict[int, torch.UntypedStorage] = {}  # a tensor that two operators keep is there once
 
@@ -130,9 +131,14 @@ def fast_size(network: torch.nn.Module, in_shape: tuple[int, ...]) -> int | None
 
 
 def needs_whole_batches(network: torch.nn.Module) -> bool:
-    """Whether the network, in training mode, normalises by the statistics of its batch."""
+    """Whether the network, in training mode, normalises by the statistics of its batch, or keeps these for later."""
     network.train()
-    return any(isinstance(module, _BatchNorm) and module.training for module in network.modules())
+    return any(
+        isinstance(module, _NormBase)
+        and module.training
+        and (module.track_running_stats or not isinstance(module, _InstanceNorm))
+        for module in network.modules()
+    )
 
 
 def piece_faults(network: torch.nn.Module, *, micro_batch: int | str | None, on_oom: str) -> list[str]:
@@ -140,7 +146,7 @@ def piece_faults(network: torch.nn.Module, *, micro_batch: int | str | None, on_
     numbered = isinstance(micro_batch, int)
     if not (numbered or on_oom == OutOfMemory.HALVE) or not needs_whole_batches(network):
         return []
-    with_norm = "for a model with batch normalisation"
+    with_norm = "for a model with batch normalisation or running statistics"
     way_out = "pieces have statistics of their own; use a smaller `batch_size`"
     faults = [fault("micro_batch", f"be null or auto {with_norm}", micro_batch, way_out)] if numbered else []
     if on_oom == OutOfMemory.HALVE:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
@@ -10,6 +11,7 @@ from torch.utils.data import Dataset
 from runmanager.errors import DatasetError
 from runmanager.tracking.transfer import PINNING_DEVICES, to_device
 from runmanager.training.arrays import ArrayDataset, as_stored, collate_pairs
+from runmanager.training.fetching import SampleBatches
 from runmanager.training.in_memory import owner_of
 from runmanager.training.orders import EpochBatches
 
@@ -23,8 +25,8 @@ class ResidentLoader:
     """Batches cut from tensors on `device`, as an `EpochLoader`.
 
     Bytes stay bytes until they are used, which takes a quarter of the memory. A set that lies on `device` already is
-    shared, not copied. A dataset that is no `ArrayDataset` is read once, sample by sample, so that a random transform
-    of it is drawn only once.
+    shared, not copied. A dataset that is no `ArrayDataset` is read once, so that a random transform of it is drawn
+    only once.
     """
 
     def __init__(
@@ -91,10 +93,11 @@ class ResidentLoader:
 def _read(dataset: Dataset[Any], device: torch.device) -> ArrayDataset:
     """All samples of any dataset on `device`, with never more than a few of them twice in memory."""
     count = len(dataset)  # type: ignore[arg-type]  # datasets here have a length
+    samples = SampleBatches(dataset)
     inputs, labels = torch.empty(0), torch.empty(count, dtype=torch.int64, device=device)
     for start in range(0, count, _SAMPLES_AT_ONCE):
         part = slice(start, min(start + _SAMPLES_AT_ONCE, count))
-        its_inputs, its_labels = collate_pairs([dataset[index] for index in range(part.start, part.stop)])
+        its_inputs, its_labels = collate_pairs(samples.__getitems__(np.arange(part.start, part.stop)))
         if start == 0:
             inputs = torch.empty((count, *its_inputs.shape[1:]), dtype=its_inputs.dtype, device=device)
         if (its_inputs.shape[1:], its_inputs.dtype) != (inputs.shape[1:], inputs.dtype):

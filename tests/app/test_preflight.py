@@ -31,7 +31,7 @@ REFUSED = {
     ),
     "pieces of a batch that must be whole": (
         ["model=torchvision", "dataset.in_shape=[3,32,32]", "dataset.size=8", "micro_batch=16"],
-        "`micro_batch` must be null or auto for a model with batch normalisation, got 16;",
+        "`micro_batch` must be null or auto for a model with batch normalisation or running statistics, got 16;",
     ),
     "no such precision on what auto finds": (
         ["device=auto", "precision=fp16"],

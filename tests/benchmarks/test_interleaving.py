@@ -109,6 +109,23 @@ def test_work_that_pauses_is_compared_part_by_part_and_only_the_parts_that_count
     assert set(pairs) == {("ours", "other"), ("other", "ours")}
 
 
+def test_a_rest_comes_before_each_turn_and_counts_nowhere() -> None:
+    machine, rested = Machine(0, period=1e9), []
+
+    def rest() -> None:
+        machine.now += 50.0
+        rested.append(len(machine.order))
+
+    patience = Patience(min_rounds=2, max_rounds=2)
+    whole = {name: machine.work(name, 2.0, noise=0) for name in ("one", "two")}
+    assert in_turns(whole, patience=patience, rest=rest, clock=machine.clock) == {"one": [2.0] * 2, "two": [2.0] * 2}
+    assert rested == [*range(6)]
+    parts = {name: in_parts(machine, name, 2.0, noise=0) for name in ("one", "two")}
+    seconds = in_small_turns(parts, patience=patience, rest=rest, clock=machine.clock)
+    assert seconds == {name: [pytest.approx(2.0)] * 2 for name in parts}
+    assert set(range(6, 6 + 3 * 2 * 20)) <= set(rested)
+
+
 def test_parts_in_turn_are_hit_alike_by_what_comes_and_goes_within_a_round() -> None:
     def widths(seed: int) -> tuple[float, float]:
         machine, other = Machine(seed, period=11.0), Machine(seed, period=11.0)

@@ -31,6 +31,15 @@ def test_sides_work_in_their_turns_and_end_at_the_end(tmp_path: Path) -> None:
     assert [path.read_text() for path in ends.values()] == ["4", "4"]
 
 
+def test_sides_are_begun_anew_after_some_rounds(tmp_path: Path) -> None:
+    sides = {name: ("-c", COUNTS, "1", str(tmp_path / name)) for name in ("one", "two")}
+    seconds = sides_in_turns(sides, folder=tmp_path, patience=Patience(min_rounds=5, max_rounds=5), seed=0)
+    first, second = [2.0, 3.0, 4.0], [2.0, 3.0]  # each life's first turn was a warm-up
+    assert seconds == {"one": first + second, "two": first + second}
+    impatient = Patience(min_rounds=1, max_rounds=100, max_seconds=0)
+    assert len(sides_in_turns(sides, folder=tmp_path, patience=impatient, seed=0, rounds_a_life=2)["one"]) == 2
+
+
 def test_a_round_has_a_turn_for_each_part_of_a_sides_work(tmp_path: Path) -> None:
     ends = {name: tmp_path / name for name in ("one", "two")}
     sides = {name: ("-c", COUNTS, "1", str(end)) for name, end in ends.items()}

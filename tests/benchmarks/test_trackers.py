@@ -51,7 +51,7 @@ def test_a_peer_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatc
     rows = {row.what: row for row in peers.measure(Settings(Patience(), 0, False, "a command"))}
     assert rows["epoch by PyTorch Lightning / ours"].ours == "left out: lightning is not installed"
     steps = "tracking a step: its loss written, its correct predictions counted"
-    assert rows[f"{steps}: torch's SummaryWriter 2.9 / ours"].ratio == "2 (2 to 2)"
+    assert rows[f"{steps}: torch's SummaryWriter (torch 2.9) / ours"].ratio == "2 (2 to 2)"
     assert rows[f"{steps}: MLflow with SQLite / ours"].ours == "left out: mlflow-skinny is not installed"
     assert {words[-1] for words in begun} == {OURS, UNTRACKED, "torch's SummaryWriter"}
 

@@ -3,7 +3,7 @@
 import math
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +41,11 @@ def simple(tag: str, value: float, step: int = 0, time: float = 2.5) -> Event:
 def tensor(tag: str, proto: TensorProto, step: int = 0, *, about: bool = True) -> Event:
     value = Summary.Value(tag=tag, tensor=proto, metadata=ABOUT if about else None)
     return Event(wall_time=2.5, step=step, summary=Summary(value=[value]))
+
+
+def together(numbers: Mapping[str, float], step: int = 0) -> Event:
+    several = [Summary.Value(tag=tag, simple_value=number) for tag, number in numbers.items()]
+    return Event(wall_time=2.5, step=step, summary=Summary(value=several))
 
 
 def values(found: EventFolder) -> dict[str, list[tuple[float, int, float]]]:
@@ -145,27 +150,53 @@ def test_events_of_any_shape_are_read(tmp_path: Path) -> None:
             st.sampled_from(["a", "b", "loss/train"]),
             st.floats(width=32),
             st.integers(-(2**63), 2**63 - 1) | st.integers(0, 300),
-            st.booleans(),
+            st.sampled_from(["one", "tensor", "several"]),
         ),
         max_size=30,
     )
 )
 @settings(max_examples=60)
 def test_whatever_was_logged_is_read(
-    tmp_path_factory: pytest.TempPathFactory, logged: list[tuple[str, float, int, bool]]
+    tmp_path_factory: pytest.TempPathFactory, logged: list[tuple[str, float, int, str]]
 ) -> None:
+    make: dict[str, Callable[[str, float, int], Event]] = {
+        "one": simple,
+        "tensor": lambda tag, value, step: tensor(f"{tag}.t", make_tensor_proto(np.float32(value)), step),
+        "several": lambda tag, value, step: together({tag: value, f"{tag}.s": 0.5, "a": -value}, step),
+    }
     path = tmp_path_factory.getbasetemp() / "tfevents.logged"
-    write(
-        path,
-        *(
-            tensor(f"{tag}.t", make_tensor_proto(np.float32(value)), step) if is_tensor else simple(tag, value, step)
-            for tag, value, step, is_tensor in logged
-        ),
-    )
+    write(path, *(make[kind](tag, value, step) for tag, value, step, kind in logged))
     expected: dict[str, list[tuple[float, int, float]]] = {}
-    for tag, value, step, is_tensor in logged:
-        expected.setdefault(f"{tag}.t" if is_tensor else tag, []).append((2.5, step, value))
+    for tag, value, step, kind in logged:
+        numbers = {f"{tag}.t" if kind == "tensor" else tag: value}
+        if kind == "several":
+            numbers = {tag: value, f"{tag}.s": 0.5, "a": -value}
+        for name, number in numbers.items():
+            expected.setdefault(name, []).append((2.5, step, number))
     assert repr(values(read_event_files([path]))) == repr(expected)
+
+
+def test_events_of_several_values_are_known_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_whole: list[bytes] = []
+    plainly = event_files._Reader._event
+
+    def event(reader: event_files._Reader, message: bytes, rest: int) -> None:
+        read_whole.append(message)
+        plainly(reader, message, rest)
+
+    monkeypatch.setattr(event_files._Reader, "_event", event)
+    kinds = [{"loss": 0.0, "accuracy": 0.0}, {"loss": 1.0, "accurate": 2.0}, {"other": 0.0, "z": 1.0, "y": 1.0}]
+    events = [together(kinds[step % 3], step) for step in range(600)]
+    found = read_event_files([write(tmp_path / "tfevents", *events)])
+    assert {tag: (len(each.values), set(each.values)) for tag, each in found.scalars.items()} == {
+        **{"loss": (400, {0.0, 1.0}), "accuracy": (200, {0.0}), "accurate": (200, {2.0})},
+        **{"other": (200, {0.0}), "z": (200, {1.0}), "y": (200, {1.0})},
+    }
+    assert len(read_whole) == 1 + len(kinds)  # the version of the file, and each kind once
+    read_whole.clear()
+    fresh = [together({"a": 1.0, f"{step:03}": 1.0}, step) for step in range(300)]
+    assert len(read_event_files([write(tmp_path / "tfevents", *fresh)]).scalars) == 301
+    assert len(read_whole) == 301  # none is like another, and few of them are tried
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import csv
 import gc
+import itertools
 import json
 import threading
 from collections import namedtuple
@@ -25,7 +26,7 @@ from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.states import Status
-from runmanager.records.store import StoredRun, encode_record
+from runmanager.records.store import RunFolder, StoredRun, encode_record
 from runmanager.records.sweep import read_sweep_record
 from runmanager.results import keeping, reading
 from runmanager.tracking import manager as manager_module
@@ -33,6 +34,7 @@ from runmanager.tracking.early_stop import EarlyStopOptions
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.tracking.sinks import ConsoleSink, LogSink, MemorySink
 from runmanager.tracking.tensorboard import TensorBoardSink
+from runmanager.tracking.timer import HostClock
 
 from .conftest import Body, Noticing, event_files, images, stored_runs
 
@@ -562,6 +564,27 @@ def test_a_run_that_was_taken_over_meanwhile_writes_nothing_more(
     stored = only_run()
     assert (stored.record, [epoch.epoch for epoch in stored.epochs]) == (taken, [1])
     assert not stored.paths.error.exists() and stored.paths.heartbeat.exists()
+
+
+def test_to_look_whether_the_run_was_taken_over_is_on_no_epochs_clock(
+    tmp_path: Path, network: nn.Module, loader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count()  # a second passes with each mark
+
+    def looks(folder: RunFolder) -> bool:
+        for _ in range(1000):
+            next(clock)
+        return False
+
+    monkeypatch.setattr(HostClock, "mark", lambda self: next(clock) * 10**9)
+    monkeypatch.setattr(RunFolder, "is_lost", looks)
+    with quiet(tmp_path / "sweep").run({"lr": 1}, network, loader) as run:
+        by_hand = run.begin_epoch()
+        run.end_epoch(by_hand)
+        evaluated = run.begin_epoch()
+        assert len(list(evaluated.eval_batches(loader))) == 3
+        record = run.end_epoch(evaluated)
+    assert run.history[0].epoch_seconds == 1.0 and record.eval_seconds == 2.0
 
 
 def test_a_run_of_another_host_is_watched_before_it_is_run_here(

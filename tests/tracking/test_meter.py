@@ -117,6 +117,26 @@ def test_predictions_of_another_kind_are_counted_beside_the_ones_before() -> Non
     assert meter.averages() == Averages(48, None, 36 / 48)
 
 
+@pytest.mark.parametrize("shape", [(8, 10), (100, 10), (128, 128), (1000, 10), (1638, 10)])
+def test_many_small_batches_are_one_threads_work(shape: tuple[int, int]) -> None:
+    """Of 32,768 numbers PyTorch's operators on the CPU make the work of several threads."""
+    sizes: list[int] = []
+
+    class Sizes(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func.overloadpacket in (torch.ops.aten.argmax, torch.ops.aten.eq, torch.ops.aten.sum):
+                sizes.append(args[0].numel())
+            return func(*args, **(kwargs or {}))
+
+    labels = torch.arange(shape[0]) % shape[1]
+    meter, preds = Meter(), torch.nn.functional.one_hot(labels, shape[1]).float()
+    with Sizes():
+        for _ in range(400):
+            meter.add_predictions(preds, labels)
+        assert meter.averages().accuracy == 1.0
+    assert sizes and max(sizes) < 1 << 15
+
+
 def test_small_batches_that_are_each_of_another_size_cost_no_room_of_their_own() -> None:
     made: list[int] = []
 

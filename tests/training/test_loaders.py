@@ -261,8 +261,18 @@ def halved(sample):
 
 
 class Whole(Samples):
+    asked = 0
+
     def __getitems__(self, indices):
+        self.asked += 1
         return [self[index] for index in indices]
+
+
+def test_a_resident_set_is_read_many_samples_at_a_time_where_the_dataset_can():
+    whole = Whole()
+    batches = epoch(build(ResidentOptions(), Data(whole, subset(whole, [4, 2]), (1,), 3)).train)
+    assert same(batches, epoch(build(ResidentOptions(), Data(Samples(), Samples(), (1,), 3)).train))
+    assert whole.asked == 2  # all of it, and its part
 
 
 def test_a_transform_still_works_and_the_run_is_told():

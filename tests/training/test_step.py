@@ -334,6 +334,16 @@ def test_batch_normalisation_needs_whole_batches(frozen: bool, wanted: bool) -> 
     assert needs_whole_batches(network) is wanted
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+def test_instance_normalisation_needs_whole_batches_where_it_keeps_statistics(keeps: bool) -> None:
+    norm = nn.InstanceNorm2d(1, track_running_stats=keeps)
+    whole, pieces = (nn.Sequential(copy.deepcopy(norm), nn.Flatten(), nn.Linear(256, 4)) for _ in range(2))
+    for network, size in ((whole, None), (pieces, 5)):
+        step_of(network.train(), pieces=MicroBatches(size)).train(*batch())
+    alike = all(torch.allclose(a, b) for a, b in zip(whole.buffers(), pieces.buffers(), strict=True))
+    assert needs_whole_batches(whole) is keeps is not alike
+
+
 def built(network: nn.Module, *, in_shape: tuple[int, ...] = IMAGES, **settings: Any) -> Stepper:
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     options = TrainingOptions(**settings)
@@ -346,8 +356,16 @@ NORMED = nn.Sequential(nn.Flatten(), nn.Linear(256, 4), nn.BatchNorm1d(4))
 @pytest.mark.parametrize(
     ("network", "settings", "message"),
     [
-        (NORMED, {"micro_batch": 5}, "`micro_batch` must be null or auto for a model with batch normalisation, got 5"),
-        (NORMED, {"on_oom": "halve"}, "`on_oom` must be fail for a model with batch normalisation, got halve"),
+        (
+            NORMED,
+            {"micro_batch": 5},
+            "`micro_batch` must be null or auto for a model with batch normalisation or running statistics, got 5",
+        ),
+        (
+            NORMED,
+            {"on_oom": "halve"},
+            "`on_oom` must be fail for a model with batch normalisation or running statistics, got halve",
+        ),
         (cnn(), {"precision": "fp16"}, "`precision` must be fp32 or bf16 on the CPU, got fp16"),
         (cnn(), {"precision": "tf32"}, "`precision` must be fp32 or bf16 on the CPU, got tf32"),
         (cnn(torch.float64), {"precision": "bf16"}, "be fp32 for a model with weights of torch.float64, got bf16"),
