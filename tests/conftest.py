@@ -10,12 +10,15 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from .ending import PATIENCE_SECONDS, discard, kill_all
 
 # The same examples each time, and no judging of how long a busy machine took over one.
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -26,8 +29,6 @@ settings.load_profile("steady")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
-
-PATIENCE_SECONDS = 120.0
 
 MNIST_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
@@ -52,11 +53,16 @@ def one_torch_thread() -> Iterator[None]:
 
 @pytest.fixture
 def mortal() -> Iterator[Callable[[subprocess.Popen[Any]], subprocess.Popen[Any]]]:
-    """Kills a process that comes to no end: then no read of what it says waits for ever, and the test fails."""
+    """Kills a process that comes to no end: then no read of what it says waits for ever, and the test fails.
+
+    What it has started goes with it, and nothing of it outlives the test.
+    """
     timers: list[threading.Timer] = []
+    processes: list[subprocess.Popen[Any]] = []
 
     def watched(process: subprocess.Popen[Any]) -> subprocess.Popen[Any]:
-        timers.append(threading.Timer(PATIENCE_SECONDS, process.kill))
+        processes.append(process)
+        timers.append(threading.Timer(PATIENCE_SECONDS, kill_all, [process]))
         timers[-1].daemon = True
         timers[-1].start()
         return process
@@ -65,6 +71,21 @@ def mortal() -> Iterator[Callable[[subprocess.Popen[Any]], subprocess.Popen[Any]
     for timer in timers:
         timer.cancel()
         timer.join()
+    for process in processes:
+        discard(process)
+
+
+@pytest.fixture
+def let_pass(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Lets seconds pass on the clock that times runs. None are waited for, so there may be far more than any delay."""
+    counted, told, passed = time.perf_counter_ns, time.perf_counter, [0.0]
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: counted() + round(passed[0] * 1e9))
+    monkeypatch.setattr(time, "perf_counter", lambda: told() + passed[0])
+
+    def wait(seconds: float) -> None:
+        passed[0] += seconds
+
+    return wait
 
 
 @pytest.fixture(scope="session")

@@ -62,10 +62,12 @@ def example_in(folder: Path) -> Iterator[None]:
     os.environ["COLUMNS"] = "80"
     with contextlib.chdir(folder):
         runpy.run_path(str(EXAMPLE))["write_example"]()
-        yield
-    os.environ.pop("COLUMNS")
-    if width is not None:
-        os.environ["COLUMNS"] = width
+        try:
+            yield
+        finally:
+            os.environ.pop("COLUMNS")
+            if width is not None:
+                os.environ["COLUMNS"] = width
 
 
 def output_of(command: DocumentedCommand) -> list[str]:

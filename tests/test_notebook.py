@@ -100,7 +100,11 @@ class Kernel:
             self.manager.start_kernel(cwd=str(folder))
         self.client = self.manager.client()
         self.client.start_channels()
-        self.client.wait_for_ready(timeout=DEADLINE_SECONDS)
+        try:
+            self.client.wait_for_ready(timeout=DEADLINE_SECONDS)
+        except BaseException:
+            self.close()
+            raise
 
     def carry_out(self, code: str, when_shown: Callable[[str], object] = lambda text: None) -> Carried:
         """Execute a cell to its end; `when_shown` is called with the text of every output as it comes."""
@@ -111,6 +115,9 @@ class Kernel:
             try:
                 message = self.client.get_iopub_msg(timeout=max(0.1, until - time.monotonic()))
             except queue.Empty:
+                message = None
+            if message is None or time.monotonic() > until:  # what moves has always something to say
+                self.manager.interrupt_kernel()  # the next test has the same kernel
                 pytest.fail(f"the cell came to no end: {done.outputs[-3:]}")
             kind, content = message["msg_type"], message["content"]
             if message["parent_header"].get("msg_id") != asked:

@@ -243,6 +243,7 @@ def test_ci_runs_make_test_with_the_data_that_is_there(project: Path, status: in
     if has_data:
         data.mkdir(parents=True)
     executable(project.parent / "bin" / "make", f'echo "$* $PWD ${{RUNMANAGER_DATA:-none}}"; exit {status}')
+    executable(project.parent / "bin" / "apt-get", "exit 100")  # nothing is installed, and no network waited for
     environment = {**os.environ, "PATH": f"{project.parent / 'bin'}:{os.environ['PATH']}"}
     environment.pop("RUNMANAGER_DATA", None)
     done = subprocess.run(

@@ -67,9 +67,9 @@ class Epoch:
         iterator = iter(loader)
         while True:
             batch = next(iterator, _END)
-            mark("data")
-            if self.first_batch_seconds is None:
+            if self.first_batch_seconds is None:  # before the mark: it is a part of the phase
                 self.first_batch_seconds = time.perf_counter() - asked_at
+            mark("data")
             if batch is _END:
                 self._open_loops -= 1
                 return

@@ -24,9 +24,11 @@ from runmanager.records.paths import SweepPaths
 from runmanager.records.run import RunRecord
 from runmanager.records.store import read_epochs, read_sweep
 
+from ..ending import PATIENCE_SECONDS, end_of
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(Path(__file__).parent))  # where the tests' own modules lie
-DEADLINE_SECONDS = 120
+DEADLINE_SECONDS = PATIENCE_SECONDS
 TINY = (
     "dataset=fake",
     "dataset.size=64",
@@ -40,7 +42,8 @@ TINY = (
 # No GPU to be seen, whatever this machine has; and lines long enough to be read by a test.
 VARIABLES = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "COLUMNS": "240"}
 
-# Somebody's own model. While a file `gate` is in the current folder, the second epoch's first step waits for it to go.
+# Somebody's own model. While a file `gate`, or one of the name that it is given, is in the current folder, the second
+# epoch's first step waits for it to go.
 OWN_MODULE = '''
 import os, signal, sys, time
 from pathlib import Path
@@ -49,11 +52,12 @@ import torch
 class Net(torch.nn.Module):
     """Does what `way` says in its first step of training."""
 
-    def __init__(self, in_shape, num_classes, way="fine", partners=0):
+    def __init__(self, in_shape, num_classes, way="fine", partners=0, gate="gate"):
         super().__init__()
         self.linear = torch.nn.Linear(in_shape[0] * in_shape[1] * in_shape[2], num_classes)
         self.way = way
         self.partners = partners
+        self.gate = Path(gate)
         self.steps = 0
 
     def forward(self, images):
@@ -68,7 +72,7 @@ class Net(torch.nn.Module):
 
     def _wait_at_the_gate(self):
         until = time.monotonic() + 100
-        while Path("gate").exists():
+        while self.gate.exists():
             Path("waiting").touch()
             if time.monotonic() > until:
                 raise TimeoutError("nobody opened the gate")
@@ -78,7 +82,7 @@ class Net(torch.nn.Module):
         """Go on only when so many runs are at this place at one time."""
         Path("met").mkdir(exist_ok=True)
         Path("met", str(os.getpid())).touch()
-        until = time.monotonic() + 60
+        until = time.monotonic() + 100
         while len(list(Path("met").iterdir())) < self.partners:
             if time.monotonic() > until:
                 raise TimeoutError("nobody came")
@@ -128,10 +132,14 @@ def _without_main_module(name: str) -> dict[str, Any]:
 def stopped_at_a_deadline() -> Iterator[None]:
     """Two Ctrl-C, as a user's who has waited long enough: the command ends with 130, and the test fails."""
 
+    is_over = threading.Event()
+
     def stop() -> None:
         for _ in range(2):
+            if is_over.is_set():
+                return  # a Ctrl-C now would end all tests
             os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(1)  # between the two, or they count as one
+            is_over.wait(1)  # between the two, or they count as one
 
     timer = threading.Timer(2 * DEADLINE_SECONDS, stop)
     timer.daemon = True
@@ -139,6 +147,7 @@ def stopped_at_a_deadline() -> Iterator[None]:
     try:
         yield
     finally:
+        is_over.set()
         timer.cancel()
         timer.join()
 
@@ -192,30 +201,20 @@ def start_process(folder: Path, *words: str, **variables: str) -> subprocess.Pop
     )
 
 
-def end_of(process: subprocess.Popen[str]) -> Done:
-    try:
-        out, err = process.communicate(timeout=DEADLINE_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        out, err = process.communicate()
-        pytest.fail(f"the command came to no end:\n{out}\n{err}")
+def done_of(process: subprocess.Popen[str]) -> Done:
+    out, err = end_of(process, seconds=DEADLINE_SECONDS)
     return Done(process.returncode, out, err)
 
 
 @pytest.fixture
-def start(tmp_path: Path, mortal: Callable[..., Any]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def start(tmp_path: Path, mortal: Callable[..., Any]) -> Callable[..., subprocess.Popen[str]]:
     """Starts commands as processes of their own, from `tmp_path`; what is left of them goes with the test."""
-    started: list[subprocess.Popen[str]] = []
 
     def begin(*words: str, **variables: str) -> subprocess.Popen[str]:
-        started.append(mortal(start_process(tmp_path, *words, **variables)))
-        return started[-1]
+        process: subprocess.Popen[str] = mortal(start_process(tmp_path, *words, **variables))
+        return process
 
-    yield begin
-    for process in started:
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-        process.communicate()
+    return begin
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> Any:
@@ -305,7 +304,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Grid:
     """The main job, as a process of its own on a machine without a GPU: eight cells."""
     folder = tmp_path_factory.mktemp("grid")
     words = (*GRID, *TINY[:4])
-    return Grid(folder, end_of(start_process(folder, *words)), sweep_in(folder, "grid"), words)
+    return Grid(folder, done_of(start_process(folder, *words)), sweep_in(folder, "grid"), words)
 
 
 @pytest.fixture(scope="session")
@@ -317,7 +316,7 @@ def tiny() -> tuple[str, ...]:
 @pytest.fixture(scope="session")
 def finish() -> Callable[..., Done]:
     """Waits for the end of a command that was started."""
-    return end_of
+    return done_of
 
 
 @pytest.fixture(scope="session")

@@ -94,14 +94,19 @@ class Screen:
         until = time.monotonic() + DEADLINE_SECONDS
         while self._read(until):
             pass
-        os.close(self._master)
+        self.close()
         return self.process.wait(60)
+
+    def close(self) -> None:
+        """Pull the plug, if that is not done."""
+        if self._master >= 0:
+            os.close(self._master)
+            self._master = -1
 
     def _read(self, until: float) -> bool:
         """Whether something more came; what moves moves for ever, so there is a deadline."""
         left = until - time.monotonic()
         if left <= 0 or not select.select([self._master], [], [], left)[0]:
-            self.process.kill()
             pytest.fail(f"the command came to no end:\n{self.shown}")
         try:
             data = os.read(self._master, 65536)

@@ -343,7 +343,7 @@ def test_slurm_is_not_asked_all_the_time(disk: Callable[[int], Disk], clock: lis
     reader.read()
     queue.now = {}
     clock[0] += 1
-    assert reader.read().in_words() == "1 cells: 1 queued"
+    assert reader.read().in_words() == "1 cell: 1 queued"
 
 
 def test_a_sweep_has_not_ended_while_slurm_may_go_on_with_a_run(
@@ -358,16 +358,16 @@ def test_a_sweep_has_not_ended_while_slurm_may_go_on_with_a_run(
     sweep.end(0, Status.KILLED, Reason.INTERRUPTED)
     clock[0] += 1
     state = reader.read()
-    assert (state.is_ended, state.in_words()) == (False, "1 cells: 1 killed")
+    assert (state.is_ended, state.in_words()) == (False, "1 cell: 1 killed")
     queue.now = {"7_0": "PENDING"}
     clock[0] += 10
     state = reader.read()
-    assert (state.is_ended, state.status, state.in_words()) == (False, 0, "1 cells: 1 queued")
+    assert (state.is_ended, state.status, state.in_words()) == (False, 0, "1 cell: 1 queued")
     sweep.begin(0, attempt=2)
-    assert reader.read().in_words() == "1 cells: 1 running"
+    assert reader.read().in_words() == "1 cell: 1 running"
     sweep.end(0)
     clock[0] += 1
-    assert reader.read().in_words() == "1 cells: 1 finished", "the job that waited had not begun its run then"
+    assert reader.read().in_words() == "1 cell: 1 finished", "the job that waited had not begun its run then"
     queue.now = {}
     clock[0] += 10
     state = reader.read()
@@ -449,7 +449,7 @@ def test_a_killed_run_never_reads_running_though_it_is_a_zombie(
     sweep = disk(1)
     sweep.begin(0, owner=msgspec.structs.replace(ME, pid=sleeper.pid, start_ticks=ticks))
     reader = SweepReader(sweep.paths)
-    assert reader.read().in_words() == "1 cells: 1 running"
+    assert reader.read().in_words() == "1 cell: 1 running"
     os.kill(sleeper.pid, signal.SIGKILL)
     wait(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z", "the process's death")
-    assert reader.read().in_words() == "1 cells: 1 crashed"
+    assert reader.read().in_words() == "1 cell: 1 crashed"

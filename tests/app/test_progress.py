@@ -4,7 +4,7 @@ import io
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from screens import Screen
 
 from runmanager.app.progress import RunDisplay, in_terminal
 from runmanager.records.paths import RunPaths
+
+from ..ending import discard
 
 Begin = Callable[..., Screen]
 
@@ -38,8 +40,9 @@ def test_a_pipe_gets_a_plain_line_when_a_run_starts_and_when_it_ends(grid: Any) 
 
 
 @pytest.fixture
-def begin(tmp_path: Path, environment: Callable[..., dict[str, str]]) -> Begin:
-    """Begin a command of the application in a terminal."""
+def begin(tmp_path: Path, environment: Callable[..., dict[str, str]]) -> Iterator[Begin]:
+    """Begin a command of the application in a terminal; what is left of it goes with the test."""
+    screens: list[Screen] = []
 
     def begun(
         *words: str,
@@ -51,9 +54,13 @@ def begin(tmp_path: Path, environment: Callable[..., dict[str, str]]) -> Begin:
     ) -> Screen:
         command = [sys.executable, *program, *words]
         size = {"columns": columns, "rows": rows}
-        return Screen(command, folder=tmp_path, environment=environment(**variables), term=term, **size)
+        screens.append(Screen(command, folder=tmp_path, environment=environment(**variables), term=term, **size))
+        return screens[-1]
 
-    return begun
+    yield begun
+    for screen in screens:
+        discard(screen.process)
+        screen.close()
 
 
 @pytest.fixture
@@ -103,16 +110,17 @@ def test_the_table_moves_and_its_finished_rows_stay(
 def test_the_time_left_is_that_of_the_runs_before(
     begin: Begin, tmp_path: Path, own_module: Path, tiny: tuple[str, ...]
 ) -> None:
-    (tmp_path / "gate").touch()
-    own = ("model=custom", "model._target_=own.Net", "+model.way=fine")
-    screen = begin("-m", *tiny, *own, "name=timed", "seed=0,1,2")
-    screen.wait_for(lambda now: " 1/2 " in row_of(now, "seed=0"), "the first run's second epoch")
+    gates = [tmp_path / name for name in ("first", "second")]  # one a run: none is gone by before it can be shut
+    for gate in gates:
+        gate.touch()
+    own = ("model=custom", "model._target_=own.Net", "+model.gate=first,second,third")
+    screen = begin("-m", *tiny, *own, "name=timed")
+    screen.wait_for(lambda now: " 1/2 " in row_of(now, "gate=first"), "the first run's second epoch")
     assert "about" not in screen.shown  # nothing that it takes is measured yet
-    (tmp_path / "gate").unlink()
-    screen.wait_for(lambda now: re.search("✓ seed=0 +finished", now.shown), "the first run's end")
-    (tmp_path / "gate").touch()
+    gates[0].unlink()
+    screen.wait_for(lambda now: re.search("✓ .*gate=first +finished", now.shown), "the first run's end")
     screen.wait_for(lambda now: re.search(r"1 finished .* 1 running .* about .* left", now.shown), "the time left")
-    (tmp_path / "gate").unlink()
+    gates[1].unlink()
     assert screen.end() == 0, screen.shown
 
 

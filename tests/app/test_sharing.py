@@ -26,9 +26,15 @@ OWN = ("model=custom", "model._target_=own.Net")
 
 
 def test_two_drivers_share_a_sweep_and_run_no_cell_twice(
-    start: Callable[..., Any], finish: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
+    start: Callable[..., Any],
+    finish: Callable[..., Any],
+    sweep: Callable[[str], Any],
+    own_module: Path,
+    tiny: tuple[str, ...],
 ) -> None:
-    words = ("-m", *tiny, f"lr={','.join(map(str, RATES))}", "name=shared")
+    # The first run waits for another one, or a driver that comes late would find nothing left to share.
+    meeting = (*OWN, "+model.way=meet", "+model.partners=2")
+    words = ("-m", *tiny, *meeting, f"lr={','.join(map(str, RATES))}", "name=shared")
     ends = [finish(driver) for driver in [start(*words), start(*words)]]
     for done in ends:
         assert done.status == 0, done.out + done.err

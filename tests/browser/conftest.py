@@ -14,11 +14,12 @@ from .visiting import Visit, Visiting
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _LIMIT_MILLISECONDS = 60_000  # of every wait for the browser: it shares two cores with other tests
+_LIMIT_SECONDS_OF_A_TEST = 300.0
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """The browser of this machine, driven by Playwright; each file of tests has its own, which ends with it."""
+def driven() -> Iterator[tuple[Browser, list[psutil.Process]]]:
+    """The browser of this machine, driven by Playwright, and its processes; each file of tests has its own."""
     found = next((path for name in _NAMES if (path := shutil.which(name))), None)
     if found is None:
         pytest.skip(f"no browser: none of {', '.join(_NAMES)} is installed (Debian and Ubuntu: apt install chromium)")
@@ -27,8 +28,22 @@ def chromium() -> Iterator[Browser]:
     driver = [each for each in psutil.Process().children() if each not in others]
     with _made_to_end(driver, playwright.stop):
         browser = playwright.chromium.launch(executable_path=found)
-        with _made_to_end(driver[0].children(recursive=True), browser.close):
-            yield browser
+        processes = driver[0].children(recursive=True)
+        with _made_to_end(processes, browser.close):
+            yield browser, processes
+
+
+@pytest.fixture(scope="module")
+def chromium(driven: tuple[Browser, list[psutil.Process]]) -> Browser:
+    """The browser."""
+    return driven[0]
+
+
+@pytest.fixture(autouse=True)
+def mortal_browser(driven: tuple[Browser, list[psutil.Process]]) -> Iterator[None]:
+    """Kills it under a test that comes to no end: for what a page is to evaluate, Playwright waits without limit."""
+    with _killed_late(driven[1], _LIMIT_SECONDS_OF_A_TEST):
+        yield
 
 
 @contextmanager
@@ -41,10 +56,18 @@ def _made_to_end(processes: list[psutil.Process], end: Callable[[], None]) -> It
     try:
         yield
     finally:
-        late = threading.Timer(_LIMIT_MILLISECONDS / 1000, _kill, [processes])
-        late.daemon = True
-        late.start()
-        end()
+        with _killed_late(processes, _LIMIT_MILLISECONDS / 1000):
+            end()
+
+
+@contextmanager
+def _killed_late(processes: list[psutil.Process], seconds: float) -> Iterator[None]:
+    late = threading.Timer(seconds, _kill, [processes])
+    late.daemon = True
+    late.start()
+    try:
+        yield
+    finally:
         late.cancel()
 
 

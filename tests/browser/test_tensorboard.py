@@ -9,6 +9,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from runmanager import RunManager, expand_grid
 
+from ..ending import discard, kill_all
 from .visiting import Visiting
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,21 +65,26 @@ def address(chromium: object, sweep: Path) -> Iterator[str]:
     """Where the command serves the sweep, once all of it is there; the page itself asks only once."""
     words = ["-c", "from runmanager.cli.main import main; main()", "tensorboard", str(sweep), "--port", "0"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, *words], env=environment, stdout=subprocess.PIPE, text=True) as process:
-        end = threading.Timer(4 * LIMIT_SECONDS, process.kill)
-        end.start()
-        try:
-            assert process.stdout is not None
-            found = re.search(r"http://localhost:\d+/", process.stdout.readline())
-            assert found is not None
-            until = time.monotonic() + LIMIT_SECONDS
-            while not is_loaded(found[0]):
-                assert time.monotonic() < until
-            yield found[0]
-        finally:
-            process.terminate()
+    process = subprocess.Popen([sys.executable, *words], env=environment, stdout=subprocess.PIPE, text=True)
+    end = threading.Timer(4 * LIMIT_SECONDS, kill_all, [process])
+    end.daemon = True
+    end.start()
+    try:
+        assert process.stdout is not None
+        found = re.search(r"http://localhost:\d+/", process.stdout.readline())
+        assert found is not None
+        until = time.monotonic() + 2 * LIMIT_SECONDS
+        while not is_loaded(found[0]):
+            assert time.monotonic() < until
+            time.sleep(0.1)  # between two looks
+        end.cancel()
+        yield found[0]
+    finally:
+        end.cancel()
+        process.terminate()  # then it takes its own folder along
+        with suppress(subprocess.TimeoutExpired):
             process.wait(LIMIT_SECONDS)
-            end.cancel()
+        discard(process)
 
 
 def is_loaded(address: str) -> bool:

@@ -1,11 +1,12 @@
 """An engine, jobs for it, and a listener that remembers."""
 
+import itertools
 import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +74,12 @@ def run_jobs(monkeypatch: pytest.MonkeyPatch, recorder: Recorder) -> Callable[..
 
 @pytest.fixture(scope="session")
 def wait_for() -> Callable[..., None]:
-    """Wait until a condition holds; a deadline that fails the test, not a measurement."""
+    """Wait until a condition holds; a deadline that fails the test, not a measurement.
 
-    def wait(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+    It is shorter than what the tests' jobs live if nobody ends them.
+    """
+
+    def wait(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
         pause = threading.Event()
         while not condition():
@@ -97,29 +101,24 @@ def is_gone() -> Callable[[int], bool]:
 
 
 @pytest.fixture
-def start_driver(tmp_path: Path, mortal: Callable[..., Any]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def start_driver(tmp_path: Path, mortal: Callable[..., Any]) -> Callable[..., subprocess.Popen[str]]:
     """Start a script as a driver of its own in tmp_path; its output is collected, and it does not outlive the test."""
-    started: list[subprocess.Popen[str]] = []
+    numbers = itertools.count()
 
     def start(script: str, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-        path = tmp_path / f"driver_{len(started)}.py"
+        path = tmp_path / f"driver_{next(numbers)}.py"
         path.write_text(script)
-        process = subprocess.Popen(
-            [sys.executable, str(path), *arguments],
-            cwd=tmp_path,
-            env={**os.environ, **variables},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            process_group=0,  # one signal may be sent to it and all that it has started
+        process: subprocess.Popen[str] = mortal(
+            subprocess.Popen(
+                [sys.executable, str(path), *arguments],
+                cwd=tmp_path,
+                env={**os.environ, **variables},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                process_group=0,  # one signal may be sent to it and all that it has started
+            )
         )
-        started.append(mortal(process))
         return process
 
-    yield start
-    for each in started:
-        each.kill()
-        each.wait(60)
-        for stream in (each.stdout, each.stderr):
-            assert stream is not None
-            stream.close()  # not read to its end: what outlived its driver, to a test's shame, may hold the other side
+    return start

@@ -145,14 +145,16 @@ def write_whole(path: Path, text: str) -> None:
 
 def stay(told: Path, *, heed: bool) -> str:
     """Say who is here, and stay until SIGTERM, or beyond it; a grandchild stays along."""
-    stopped = []
+    stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
     pids = f"{os.getpid()} {leave_a_grandchild()}"
     write_whole(told, pids)
     signal.alarm(PATIENCE_SECONDS)
-    while not (heed and stopped):
+    while not stopped:
+        time.sleep(0.01)  # a pause might begin just after the signal, and last
+    write_whole(told.with_suffix(".signalled"), str(stopped))
+    while not heed:
         signal.pause()
-        write_whole(told.with_suffix(".signalled"), str(stopped))
     return "went in peace"
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 from runmanager.launching.child import Returned
 from runmanager.launching.engine import Ending, Job, LocalEngine, Retries
 from runmanager.launching.jobs import Listener, outcome_of_ending
-from runmanager.launching.limits import Limits
+from runmanager.launching.limits import Limits, LimitWatch
 from runmanager.launching.slots import GpuSlots, GpuWish
 from runmanager.records.heartbeat import read_beat
 from runmanager.records.states import Outcome, Reason, Status
+
+from ..ending import time_since
 
 
 @pytest.mark.parametrize(("shared", "partners"), [(1, 4), (2, 8)])
@@ -55,23 +58,45 @@ def assert_gone(told: Path, wait_for: Callable[..., None], is_gone: Callable[[in
         wait_for(lambda pid=pid: is_gone(pid), f"the end of {pid}")
 
 
+@pytest.fixture
+def limited_from(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """The time of a job counts from when a file is there: it may be a while before a busy machine lets it begin."""
+
+    def begin(file: Path) -> None:
+        monkeypatch.setattr("runmanager.launching.engine.LimitWatch", partial(LimitWatch, clock=time_since(file)))
+
+    return begin
+
+
 def test_a_job_that_hangs_is_killed_with_all_it_started(
-    jobs: Any, recorder: Any, tmp_path: Path, wait_for: Callable[..., None], is_gone: Callable[[int], bool]
+    jobs: Any,
+    recorder: Any,
+    tmp_path: Path,
+    wait_for: Callable[..., None],
+    is_gone: Callable[[int], bool],
+    limited_from: Callable[[Path], None],
 ) -> None:
     told = tmp_path / "pids"
-    hanging = Job(0, jobs.hang, (told,), limits=Limits(timeout=5))
+    limited_from(told)
+    hanging = Job(0, jobs.hang, (told,), limits=Limits(timeout=1))
     LocalEngine(workers=2).run([hanging, Job(1, jobs.my_pid), Job(2, jobs.my_pid)], recorder)
     outcome = outcome_of_ending(recorder.endings[0])
-    assert outcome == Outcome(Status.KILLED, Reason.TIMEOUT, "longer than timeout=5 s")
+    assert outcome == Outcome(Status.KILLED, Reason.TIMEOUT, "longer than timeout=1 s")
     assert [type(recorder.endings[key].answer) for key in (1, 2)] == [Returned, Returned]
     assert_gone(told, wait_for, is_gone)
 
 
 def test_a_job_that_makes_no_step_is_killed_though_its_heart_beats(
-    jobs: Any, recorder: Any, tmp_path: Path, wait_for: Callable[..., None], is_gone: Callable[[int], bool]
+    jobs: Any,
+    recorder: Any,
+    tmp_path: Path,
+    wait_for: Callable[..., None],
+    is_gone: Callable[[int], bool],
+    limited_from: Callable[[Path], None],
 ) -> None:
     beat, told = tmp_path / "heartbeat", tmp_path / "pids"
-    limits = Limits(stall_timeout=5, heartbeat=beat)
+    limited_from(told)
+    limits = Limits(stall_timeout=1, heartbeat=beat)
     LocalEngine().run([Job(0, jobs.stop_making_steps, (beat, told), limits=limits)], recorder)
     assert outcome_of_ending(recorder.endings[0]).reason is Reason.STALLED
     last = read_beat(beat)

@@ -89,7 +89,7 @@ def record() -> Callable[..., RunRecord]:
 def wait_for() -> Callable[..., None]:
     """Wait until a condition holds; a deadline that fails the test, not a measurement."""
 
-    def wait(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+    def wait(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
         tick = threading.Event()
         while not condition():

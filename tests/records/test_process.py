@@ -24,12 +24,14 @@ def test_a_fork_is_somebody_else() -> None:
     pid = os.fork()
     if pid == 0:
         signal.alarm(60)
-        os.write(writing, msgspec.json.encode(ProcessIdentity.current()))
-        os._exit(0)
+        try:
+            os.write(writing, msgspec.json.encode(ProcessIdentity.current()))
+        finally:
+            os._exit(0)  # whatever went wrong, it must not go on as a second process of tests
+    os.close(writing)  # or a child that says nothing would be waited for for ever
     os.waitpid(pid, 0)
     child = msgspec.json.decode(os.read(reading, 10_000), type=ProcessIdentity)
     os.close(reading)
-    os.close(writing)
     assert child.pid == pid
     assert child.is_alive() is False
 
@@ -67,13 +69,15 @@ def test_a_name_with_spaces_and_parentheses_is_no_obstacle(start_process: Callab
     pid = os.fork()
     if pid == 0:
         signal.alarm(60)
-        before = ProcessIdentity.current()
-        exec(renames)
-        os.write(writing, b"same" if before == ProcessIdentity.current() and before.is_alive() else b"lost")
-        os._exit(0)
+        try:
+            before = ProcessIdentity.current()
+            exec(renames)
+            os.write(writing, b"same" if before == ProcessIdentity.current() and before.is_alive() else b"lost")
+        finally:
+            os._exit(0)
+    os.close(writing)
     os.waitpid(pid, 0)
     said = os.read(reading, 100)
     os.close(reading)
-    os.close(writing)
     assert said == b"same"
     assert me_then.is_alive() is True

@@ -45,7 +45,7 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.wait(60)
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> None:

@@ -252,10 +252,12 @@ class Killer:
             return False
         if target == "run":
             victims = [self._random.choice(victims)]
-            pid = victims[0].owner.pid
             if victims[0].owner.is_alive() is not True:
                 return False
-            os.kill(pid, signal.SIGKILL)
+            try:
+                os.kill(victims[0].owner.pid, signal.SIGKILL)
+            except ProcessLookupError:  # it came to its end in between
+                return False
         elif target == "driver":
             driver.kill()
         else:

@@ -27,7 +27,8 @@ def test_killed_and_gone_on_with_is_bit_equal_to_undisturbed(
     while not commands or list(deaths.iterdir()):
         assert commands <= len(epochs), broken.said()
         process = broken.start()
-        assert process.wait(kills.DEADLINE_SECONDS) in (1, -9), broken.said()
+        with kills.ended(process):
+            assert process.wait(kills.DEADLINE_SECONDS) in (1, -9), broken.said()
         commands += 1
         kills.wait_until(lambda: not broken.running(), "the death of the killed driver's runs")
     assert commands == (1 if WHOM[variant] == "run" else len(epochs))

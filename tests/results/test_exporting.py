@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -132,9 +132,16 @@ def test_an_export_that_lacks_what_was_done_otherwise_is_made_anew(sweep: Any) -
     assert len(marks) == 2
 
 
+@pytest.fixture
+def wandb_ends() -> Iterator[None]:
+    """Its service would live as long as this process."""
+    yield
+    importlib.import_module("wandb").teardown()
+
+
 @pytest.mark.filterwarnings("ignore")  # wandb's own
 @needs("wandb")
-def test_wandb_has_an_offline_run_for_each_run_once(stored: SweepPaths, tmp_path: Path) -> None:
+def test_wandb_has_an_offline_run_for_each_run_once(stored: SweepPaths, tmp_path: Path, wandb_ends: None) -> None:
     def export() -> tuple[int, int]:
         done = export_to_wandb(read_results(stored)[0], folder=tmp_path)
         return done.num_written, done.num_kept

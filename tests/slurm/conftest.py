@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -18,6 +17,8 @@ import pytest
 from runmanager.records.paths import SweepPaths
 from runmanager.records.run import RunRecord
 from runmanager.records.store import read_epochs, read_sweep
+
+from ..ending import discard, end_of
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "reliability")]
 from loopback import Slurm, running_slurm, what_lacks  # noqa: E402
@@ -121,12 +122,7 @@ class Bench:
         return self.end_of(self.start(*words))
 
     def end_of(self, process: subprocess.Popen[str]) -> Done:
-        try:
-            out, err = process.communicate(timeout=DEADLINE_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate()
-            pytest.fail(f"the command came to no end:\n{out}\n{err}\n{self.slurm.jobs()}")
+        out, err = end_of(process, seconds=DEADLINE_SECONDS)
         return Done(process.returncode, out, err)
 
     def wait_until(self, condition: Callable[[], Any], what: str) -> Any:
@@ -167,10 +163,7 @@ def bench(slurm: Slurm, tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path, slurm, [])
     yield bench
     for process in bench.started:
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-        process.communicate()
-    left = list(slurm.jobs())
-    if left:
-        slurm("scancel", *left)
+        discard(process)
+    if slurm.jobs():
+        slurm("scancel", "--user=root")
         bench.wait_until(lambda: not slurm.jobs(), "an empty queue")

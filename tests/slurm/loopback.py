@@ -3,12 +3,19 @@
 import importlib.util
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+_COMMAND_SECONDS = 120
+_START_SECONDS = 150
+_STOP_SECONDS = 60
+_TRIES = 3
 
 NEEDED = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "squeue", "scontrol", "scancel", "sinfo")
 
@@ -22,7 +29,10 @@ class Slurm:
     def __call__(self, *command: str) -> str:
         """What one of Slurm's commands prints."""
         environment = {**os.environ, **self.variables}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True, timeout=_COMMAND_SECONDS
+        )
+        return done.stdout
 
     def jobs(self) -> dict[str, str]:
         """The state of each job in the queue."""
@@ -45,21 +55,53 @@ def what_lacks() -> str | None:
 @contextmanager
 def running_slurm(folder: Path) -> Iterator[Slurm]:
     """Starts slurmctld and slurmd, and stops them at the end. Raises `RuntimeError` where they do not start."""
+    for number in range(_TRIES):  # another program may have taken one of the free ports before they could
+        place = folder / str(number)
+        place.mkdir()
+        with _daemons(place) as are_ready:
+            if are_ready:
+                yield Slurm({"SLURM_CONF": str(place / "slurm.conf")})
+                return
+    raise RuntimeError(f"Slurm did not start:\n{(place / 'faults').read_text()}")
+
+
+@contextmanager
+def _daemons(folder: Path) -> Iterator[bool]:
+    """Both as children of a script, and whether it says in time that they take jobs; afterwards they are gone."""
     command = [str(Path(__file__).with_name("start_slurm.sh")), str(folder), *map(str, _free_ports(2))]
     # Its standard input is the lifeline: when this process is gone, however it went, Slurm goes too.
     with (folder / "faults").open("w") as faults:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=faults, text=True)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=faults,
+            text=True,
+            start_new_session=True,
+        )
     assert process.stdin is not None and process.stdout is not None
+    late = threading.Timer(_START_SECONDS, _kill, [process])
+    late.daemon = True
+    late.start()
     try:
-        if process.stdout.readline().strip() != "ready":
-            process.wait(timeout=60)
-            raise RuntimeError(f"Slurm did not start:\n{(folder / 'faults').read_text()}")
-        yield Slurm({"SLURM_CONF": str(folder / "slurm.conf")})
+        are_ready = process.stdout.readline().strip() == "ready"
+        late.cancel()
+        yield are_ready
     finally:
         process.stdin.close()
         process.stdout.close()
         process.terminate()  # somebody who was forked meanwhile may still hold the lifeline
-        process.wait(timeout=60)
+        try:
+            process.wait(timeout=_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            process.wait(timeout=_STOP_SECONDS)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """The script and its daemons, if it still is there."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _free_ports(count: int) -> list[int]:

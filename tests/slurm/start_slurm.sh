@@ -18,6 +18,7 @@ chmod 400 "$folder/munge/key"
 
 # cred_expire: how long a requeued job has to wait before it may begin again; 120 seconds by default.
 # urgent: a job in this partition takes the node from those in the other, which have GraceTime seconds to leave.
+# MessageTimeout: how long a command waits for an answer; on a busy machine the default of 10 seconds may be too short.
 # MaxArraySize: so few cells an array that a sweep of six takes two.
 # config_overrides: two small jobs at a time, however many cores there are.
 cat > "$SLURM_CONF" <<CONF
@@ -45,6 +46,7 @@ AccountingStorageType=accounting_storage/none
 MpiDefault=none
 ReturnToService=2
 KillWait=5
+MessageTimeout=30
 MaxArraySize=5
 SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=0
 NodeName=loopback NodeHostname=$host NodeAddr=127.0.0.1 Port=$node_port CPUs=2 RealMemory=4000 State=UNKNOWN

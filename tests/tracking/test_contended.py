@@ -16,6 +16,13 @@ from runmanager.tracking.load import LoadSample
 
 # Ends by itself, should nobody be left to end it.
 BURNER = "import time\nuntil = time.monotonic() + 120\nwhile time.monotonic() < until: pass"
+# What this process starts is its own load; others are started by one that is gone.
+START = """
+import subprocess, sys
+for _ in range(int(sys.argv[2])):
+    burner = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    print(burner.pid)
+"""
 CELLS = {"lr": [0.1, 0.2]}
 BATCHES = [(torch.ones(4, 2), torch.zeros(4, dtype=torch.int64))] * 2
 
@@ -37,15 +44,16 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 @contextmanager
 def burners() -> Iterator[None]:
-    """Processes that keep half of the cores busy."""
+    """Somebody else's processes, which keep half of the cores busy."""
     count = ((psutil.cpu_count() or 1) + 1) // 2
-    processes = [subprocess.Popen([sys.executable, "-c", BURNER]) for _ in range(count)]
+    words = [sys.executable, "-c", START, BURNER, str(count)]
+    pids = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.split()
+    processes = [psutil.Process(int(pid)) for pid in pids]
     try:
         yield
     finally:
         for process in processes:
             process.kill()
-            process.wait()
 
 
 def reasons(folder: Path) -> list[str]:

@@ -30,7 +30,7 @@ def nobody_elses() -> None:
 
 
 def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < until, "waited in vain"
         time.sleep(0.005)

@@ -95,7 +95,7 @@ def test_hooks_on_all_modules_are_held_back_from_this_thread_alone() -> None:
             assert not diary.calls
             other = threading.Thread(target=network, args=(IMAGES,))
             other.start()
-            other.join()
+            other.join(60)
             assert diary.calls["any ends"] == 1
         network(IMAGES)
         assert diary.calls["any ends"] == 2

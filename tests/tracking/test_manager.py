@@ -366,7 +366,10 @@ def test_a_run_that_was_dropped_can_be_begun_again_by_the_same_process(
         quiet(tmp_path / "sweep").run({}, network, loader)
     del run
     gc.collect()
-    assert not any(thread.name == "runmanager-heartbeat" for thread in threading.enumerate())
+    for thread in threading.enumerate():  # collected by its own thread, that has yet to end
+        if thread.name == "runmanager-heartbeat":
+            thread.join(60)
+            assert not thread.is_alive()
     with quiet(tmp_path / "sweep").run({}, network, loader) as again:
         for epoch in again.epochs(1):
             epoch.track(torch.tensor(1.0), samples=1)

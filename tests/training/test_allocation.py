@@ -29,18 +29,23 @@ folder = RunPaths(manager.paths.runs / "one")
 train_run(manager, options, params={"lr": 0.1}, folder=folder, when_claimed=lambda run: None)
 """
 STEPS = """
+import ctypes
+ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: where huge pages are given to all, faults are fewer
+
 def step():
     return [torch.ones(2_500_000) for _ in range(8)]  # 80 MB, taken together and freed together
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
+def faults_of_a_step():
+    before = faults()
+    step()
+    return faults() - before
+
 for _ in range(3):
     step()
-before = faults()
-for _ in range(10):
-    step()
-print((faults() - before) // 10)
+print(min(faults_of_a_step() for _ in range(10)))  # the kernel may take pages away meanwhile, to give them to others
 """
 PAGES_OF_A_STEP = 8 * 2_500_000 * 4 // 4096
 

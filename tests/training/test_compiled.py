@@ -200,5 +200,5 @@ def test_pytorchs_own_compiler(tmp_path):
     compiled, plain = (train(tmp_path, str(on), compile=on, model=LogisticOptions()) for on in (True, False))
     assert torch.allclose(torch.tensor(losses(compiled)), torch.tensor(losses(plain)), rtol=1e-5)
     seconds = compiled.record.measurements.compile_seconds
-    assert seconds > compiled.epochs[0].wall_seconds, "it is in no epoch"
-    assert seconds < compiled.record.run_seconds
+    walls = sum(epoch.wall_seconds for epoch in compiled.epochs)
+    assert seconds > 0 and seconds + walls <= compiled.record.run_seconds, "it is in no epoch"
