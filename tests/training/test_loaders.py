@@ -21,6 +21,8 @@ from runmanager.training.options import CnnOptions, DataLoaderOptions, ResidentO
 from runmanager.training.orders import epoch_order, epoch_seed
 from runmanager.training.resident import ResidentLoader
 
+# On a machine of one core PyTorch advises against two workers; what they do is the same.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 CPU = torch.device("cpu")
 
 
