@@ -22,7 +22,7 @@ _SAID = {
     "steps": "tracking a step: its loss written, its correct predictions counted",
     "epochs": f"epoch of the CNN, {tracker_sides.NUM_STEPS} tracked steps, batch size {tracker_sides.BATCH_SIZE}",
 }
-_PATIENCE = Patience(min_rounds=6, max_rounds=15, max_seconds=90, half_width=0.03)
+_PATIENCE = Patience(min_rounds=6, max_rounds=15, max_seconds=60, half_width=0.03)
 """For each of the three: Lightning's epoch, a tracked step, a tracked epoch."""
 
 
