@@ -10,9 +10,9 @@ BIN := $(VENV)/bin
 # The stamp's name is the content of what decides the installation, so a fresh checkout's new file times change nothing.
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | tr ' ' '-')
 
-BENCHMARKS := sweep_overhead two_workers driver_memory resident_memory tracking_overhead tracking_growth table \
-	reading_growth report_size event_reading board \
-	tutorial_epoch tutorial_run tutorial_equal freed_memory peers
+# In the order of the page.
+BENCHMARKS := tutorial_epoch tutorial_run tutorial_equal freed_memory peers sweep_overhead driver_memory two_workers \
+	resident_memory tracking_overhead tracking_growth table reading_growth report_size event_reading board
 # What the measuring itself finds where the truth is known, for docs/measurement.md.
 TRUTHS := phase_truth bound_truth compare_truth paired_truth
 # The tools that are compared with. Without a network they are left out, and the page says so.

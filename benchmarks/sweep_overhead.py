@@ -40,7 +40,7 @@ _SOMEBODYS = {
 }
 _BUDGETS = {"two workers": Budget(4, is_least=True), "one worker": Budget(2.5, is_least=True)}
 _MARK = f"{NUM_CELLS} cells of a task that returns at once"
-_PATIENCE = Patience(min_rounds=6, max_rounds=8, max_seconds=240, half_width=0.05)
+_PATIENCE = Patience(min_rounds=5, max_rounds=8, max_seconds=240, half_width=0.05)
 
 
 def measure(settings: Settings) -> list[Row]:
