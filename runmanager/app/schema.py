@@ -111,9 +111,10 @@ def read_config(cfg: DictConfig) -> Config:
 
 
 class CellReader:
-    """Reads the cells of a grid. A group that is the same in several is read once and shared, as most groups are."""
+    """Reads the cells of a grid. What is the same in several is shared, as most settings are; a group is read once."""
 
     def __init__(self) -> None:
+        self._scalars: dict[tuple[type[Any], str], Any] = {}
         self._plain: dict[tuple[str, Any, str], Any] = {}
         self._options: dict[tuple[str, Any, str], Any] = {}
 
@@ -126,7 +127,8 @@ class CellReader:
         values: dict[str, Any] = {}
         for name, value in plain.items():
             if not isinstance(value, dict | list):
-                values[name] = value
+                # Each cell is composed of copies: of many cells these would be as many equal texts and numbers.
+                plain[name] = values[name] = self._scalars.setdefault((type(value), repr(value)), value)
                 continue
             identity = (name, OmegaConf.get_type(cfg, name), repr(value))
             if identity not in self._plain:

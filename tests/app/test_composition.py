@@ -181,6 +181,7 @@ def test_a_reader_reads_what_is_the_same_in_several_cells_once(loaders: tuple[Co
         assert read[-1] == (plain_config(cfg), read_config(cfg))
     (first, first_config), (second, second_config) = read[:2]
     assert first["optimizer"] is second["optimizer"]
+    assert first["data_root"] is second["data_root"]
     assert first_config.optimizer is second_config.optimizer
 
 
