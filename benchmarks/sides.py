@@ -27,7 +27,7 @@ ROUNDS_A_LIFE = 3
 """After so many rounds each side gets a process of its own anew."""
 
 _REST_SECONDS = 0.02
-"""Before each turn: OpenMP's threads look for more work for 8 ms after the last, and take the next side's core."""
+"""Before each turn: OpenMP's threads look for more work for some milliseconds, and take the next side's core."""
 
 _MOST_SECONDS = 600.0
 _SECONDS_TO_LEAVE = 60.0
