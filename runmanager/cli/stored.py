@@ -197,8 +197,16 @@ def compare(
         ),
     ] = None,
     drift: Annotated[
-        float, typer.Option(help="With few runs a side, no difference up to this share is called one.")
+        float, typer.Option(help="Where one side ran after the other, no difference up to this share is called one.")
     ] = 0.1,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            help="The largest effect that counts as no difference: a share of ratios (0.03 where not given), "
+            "of accuracies and losses in their own unit.",
+            show_default=False,
+        ),
+    ] = None,
     show_all: Annotated[bool, typer.Option("--all", help="Every row, not only the first 50; files have all.")] = False,
     format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
         TableFormat.TEXT
@@ -216,7 +224,7 @@ def compare(
         raise UsageError(f"`--crossover` must go with a format for people, got --format {format_}; it is a sentence.")
     paths = find_sweep(sweep)
     contents, plan = read_results(paths)
-    options = comparison.CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift)
+    options = comparison.CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift, margin=margin)
     matches = match_sides(contents, plan, options)
     if format_ is not TableFormat.TEXT:
         matches = matches.without_stand_in()

@@ -40,14 +40,8 @@ class Metric:
         """Whether less of it is a speedup."""
         return self.effect == "speedup" and not self.more_is_better
 
-    def weighed(self, value: float) -> float:
-        """A value as it enters the effect: a time as its inverse, so that the ratio is the speedup."""
-        return 1 / value if self.is_time else value
-
     def word(self, direction: int) -> str:
-        """What it means that the candidate's effect lies above (1) or below (-1) no effect, or at neither (0)."""
-        if not direction:
-            return "no difference"
+        """What it means that the candidate's effect lies above (1) or below (-1) no effect."""
         if self.effect == "speedup":
             return "faster" if direction > 0 else "slower"
         return "better" if (direction > 0) == self.more_is_better else "worse"

@@ -79,7 +79,7 @@ def test_a_point_that_the_comparison_cannot_tell_apart_proves_no_crossing(towers
 
 
 def test_several_crossings_are_ranges(contents, timed):
-    speedups = {1: 0.6, 4: 1.6, 16: 1.6, 64: 1.6, 256: 0.6, 1024: 0.6, 4096: 1.6}
+    speedups = {1: 0.25, 4: 4.0, 16: 4.0, 64: 4.0, 256: 0.25, 1024: 0.25, 4096: 4.0}
     runs = [
         ({"device": device, "batch_size": size}, timed([9.0] + [1 / rate] * 5), {})
         for size, speedup in speedups.items()
@@ -187,7 +187,7 @@ def test_unasked_only_what_says_something(towers, contents, timed):
     sizes = [
         ({"device": device, "batch_size": size, "lr": lr}, timed([9.0] + [seconds] * 5), {})
         for lr in (0.1, 0.2)
-        for size, cuda in ((10, 4.0), (1000, 0.5))
+        for size, cuda in ((10, 4.0), (1000, 0.25))
         for device, seconds in (("cpu", 1.0), ("cuda", cuda))
     ]
     found = crossovers_worth_saying(*compared(contents(*sizes)))
@@ -198,7 +198,7 @@ def test_unasked_a_large_grid_is_looked_at_in_part(contents, timed):
     sizes = [
         ({"device": device, "batch_size": size, "lr": lr}, timed([9.0] + [seconds] * 5), {})
         for lr in range(1, 9)
-        for size, cuda in ((10, 4.0), (1000, 0.5))
+        for size, cuda in ((10, 4.0), (1000, 0.25))
         for device, seconds in (("cpu", 1.0), ("cuda", cuda))
     ]
     pairs = compared(contents(*sizes))

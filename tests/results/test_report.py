@@ -249,7 +249,7 @@ def test_sides_that_cannot_be_compared_have_no_figure_of_rounds(measured_in_turn
 
 def test_a_long_reason_is_a_note_below_the_comparison(filled):
     page = page_of(filled)
-    reasons = re.findall(r'<p class="note">(\[1\] fewer than 5 runs a side [^<]*)</p>', page)
+    reasons = re.findall(r'<p class="note">(\[1\] one side ran after the other[^<]*)</p>', page)
     assert len(reasons) == 1
     assert "<td>[1]</td>" in page
 

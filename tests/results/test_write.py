@@ -85,7 +85,7 @@ def test_the_comparison_follows_its_options(sweep):
         sweep.run({"lr": lr})
     write_tables(sweep.paths, report=False, options=CompareOptions(axis="lr"))
     (row,) = json.loads(sweep.paths.comparison("json").read_text())
-    assert (row["baseline"], row["candidate"], row["verdict"]) == (0.1, 0.2, "no difference")
+    assert (row["baseline"], row["candidate"], row["verdict"]) == (0.1, 0.2, "inconclusive")
 
 
 def test_options_that_cannot_be_followed_leave_every_file_as_it_was(sweep):

@@ -7,9 +7,9 @@ from typing import Any
 
 from runmanager.records.states import Status
 from runmanager.results.columns import NULLS, Table
+from runmanager.results.findings import told_settings
 from runmanager.results.pairing import SEED
 from runmanager.results.seeds import seed_groups
-from runmanager.results.sentences import told_settings
 from runmanager.results.statistics import mean
 
 __all__ = ["GridCell", "can_be_drawn", "cells_of", "is_numeric", "varying_of"]

@@ -9,8 +9,8 @@ from runmanager.results.columns import Table, effect_of
 from runmanager.results.figures.drawn import Drawn
 from runmanager.results.figures.style import GREY, MAX_ROWS, figure_of_rows, legend_below, look, numbers
 from runmanager.results.figures.words import evenly, number, some_of, wrapped
-from runmanager.results.judging import DIFFERENT
-from runmanager.results.sentences import told_settings
+from runmanager.results.findings import told_settings
+from runmanager.results.judging import DIFFERENT, INCONCLUSIVE, NO_DIFFERENCE, VERDICTS
 from runmanager.results.sides import label_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ _LABEL_CHARACTERS = 40  # what is written below a frame that the rows' labels ha
 _MARKS = {
     **dict.fromkeys(("faster", "better"), (look(0).colour, ">")),
     **dict.fromkeys(("slower", "worse"), (look(3).colour, "<")),
-    "no difference": (GREY, "o"),
+    NO_DIFFERENCE: (GREY, "o"),
+    INCONCLUSIVE: (GREY, "d"),
 }
 
 
@@ -72,7 +73,7 @@ def _sides(row: Mapping[str, Any]) -> tuple[str, str]:
 
 def _said(shown: Sequence[Mapping[str, Any]], labels: Sequence[str], measured: Sequence[Mapping[str, Any]]) -> str:
     counts = Counter(row["verdict"] for row in measured)
-    verdicts = ", ".join(f"{counts[word]} {word}" for word in (*DIFFERENT, "no difference") if counts[word])
+    verdicts = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
     ends = [f"{labels[at]}: {_interval(shown[at])}" for at in (0, -1)]
     return f"Of {len(measured)} pairs: {verdicts}. The largest is of {ends[0]}; the smallest is of {ends[1]}."
 
