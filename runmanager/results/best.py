@@ -9,7 +9,7 @@ import msgspec
 
 from runmanager.errors import UsageError
 from runmanager.records.paths import RunPaths
-from runmanager.records.spoken import spoken
+from runmanager.records.spoken import counted, spoken
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.account import Section
@@ -115,7 +115,7 @@ class Best:
         else:
             said.append("That is within the noise: the two cannot be told apart.")
         if self.num_ties:
-            said.append(f"{self.num_ties} other cell{' has' if self.num_ties == 1 else 's have'} the very same mean.")
+            said.append(f"{counted(self.num_ties, 'other cell has', 'other cells have')} the very same mean.")
         if self.num_cells > 2:
             said.append(
                 f"The best of {self.num_cells} cells was picked after looking, so its mean is likely a little too good."
@@ -225,7 +225,7 @@ def best_sections(best: Best) -> list[Section]:
     if best.winner.num_unfinished:
         lines.append(f"{best.winner.num_unfinished} more of its runs did not finish.")
     if best.num_left_out:
-        cells = "1 cell is" if best.num_left_out == 1 else f"{best.num_left_out} cells are"
+        cells = counted(best.num_left_out, "cell is", "cells are")
         lines.append(f"{cells} left out: not every finished run there has the metric.")
     return [
         Section("Runs", runs, ("run", best.metric.name), lines),

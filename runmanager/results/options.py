@@ -31,15 +31,15 @@ class CompareOptions:
     min_seeds: int = 3
 
     def faults(self) -> list[str]:
-        """What is wrong with these options, one readable line each."""
+        """What is wrong with these options, one readable line each; options of commands are named as typed."""
         shares = [
-            f"`compare.{name}` must be at least 0 and below 1, got {value}; 0.1 means 10%."
-            for name, value in (("drift", self.drift), ("paired_drift", self.paired_drift))
+            f"`{name}` must be at least 0 and below 1, got {value}; 0.1 means 10%."
+            for name, value in (("--drift", self.drift), ("paired_drift", self.paired_drift))
             if not 0 <= value < 1
         ]
         least = (("min_epochs", 1), ("min_runs", 1), ("min_seeds", 2))
         counts = [
-            f"`compare.{name}` must be at least {low}, got {value}."
+            f"`{name}` must be at least {low}, got {value}."
             for name, low in least
             if (value := getattr(self, name)) < low
         ]

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from runmanager.records.spoken import spoken
+from runmanager.records.spoken import counted, spoken
 from runmanager.records.states import Status
 from runmanager.results.columns import NULLS, OUTCOMES, STAND_IN, Table, effect_of, prefers_larger, setting_name
 from runmanager.results.formats import human, human_effect
@@ -87,7 +87,7 @@ def _stand_in_answer(rows: Sequence[dict[str, Any]], comparison: Table) -> list[
     of_sides = _by_sides(rows)
     sides = next(sides for sides, pairs in of_sides.items() if max(different, key=_size) in pairs)
     others = len(of_sides) - 1
-    more = f" The comparison has {others} other value{'' if others == 1 else 's'}." if others else ""
+    more = f" The comparison has {counted(others, 'other value')}." if others else ""
     chosen = " It is told because it differs most, which makes it look larger than it may be." if len(rows) > 1 else ""
     return [_speed_answer(of_sides[sides], *sides, comparison) + chosen + more]
 
@@ -126,7 +126,7 @@ def _causes(causes: Counter[str]) -> str:
         return next(iter(causes))
     told = [f"{cause} ({count} of {causes.total()} pairs)" for cause, count in causes.most_common(_MOST_CAUSES)]
     more = len(causes) - len(told)
-    return "; ".join([*told, f"and {more} other reason{'' if more == 1 else 's'}"] if more else told)
+    return "; ".join([*told, f"and {counted(more, 'other reason')}"] if more else told)
 
 
 def without_contention(reason: str) -> str:
@@ -166,7 +166,7 @@ def _difference(row: dict[str, Any], candidate: str, baseline: str, where: str) 
         ratio, low, high = 1 / ratio, 1 / high, 1 / low
     by = f" by {row['metric']}" if "metric" in row else ""
     ratio, low, high = (_short(value, least=low) for value in (ratio, low, high))
-    return f"{candidate} is {ratio} times faster than {baseline}{by}{where} [{low}, {high}]"
+    return f"{candidate} is {ratio} times as fast as {baseline}{by}{where} [{low}, {high}]"
 
 
 def _short(ratio: float, *, least: float | None = None) -> str:
@@ -230,7 +230,7 @@ def _best_answer(results: Table) -> list[str]:
     metric, best, cells = found
     settings = told_settings(best, cells)
     ties = sum(row[metric] == best[metric] for row in finished_cells(cells)) - 1
-    others = f"{ties} other {'cell' if SEEDS in best else 'run'}{'' if ties == 1 else 's'}"
+    others = counted(ties, "other cell" if SEEDS in best else "other run")
     also = f", and {others} reached the same" if ties else ""
     said = f" with {settings}" if settings else ""
     over = f" over {best[SEEDS]} seeds" if best.get(SEEDS, 1) > 1 else ""
@@ -244,4 +244,4 @@ def _count_answer(results: Table) -> str:
     said = [f"{counts[status]:,} {status.value}" for status in order if counts[status]]
     if results.num_unread:
         said.append(f"{results.num_unread:,} not read")
-    return f"{total:,} run{'' if total == 1 else 's'}: {', '.join(said)}." if total else "No runs yet."
+    return f"{counted(total, 'run')}: {', '.join(said)}." if total else "No runs yet."

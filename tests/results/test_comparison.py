@@ -286,11 +286,7 @@ def test_options_that_cannot_be_are_refused_together(contents):
     with pytest.raises(UsageError) as caught:
         compare(contents(), None, CompareOptions(drift=-0.1, paired_drift=1, min_epochs=0, min_runs=0, min_seeds=1))
     assert [line.split("`")[1] for line in str(caught.value).splitlines()] == [
-        "compare.drift",
-        "compare.paired_drift",
-        "compare.min_epochs",
-        "compare.min_runs",
-        "compare.min_seeds",
+        *("--drift", "paired_drift", "min_epochs", "min_runs", "min_seeds"),
     ]
 
 

@@ -52,7 +52,7 @@ def finished(contents, timed, configs, **columns):
 
 @pytest.fixture(scope="module")
 def grid(contents, timed):
-    """Two devices, of which cuda is ten times faster at the large batch alone, and three seeds of each cell."""
+    """Two devices, of which cuda is ten times as fast at the large batch alone, and three seeds of each cell."""
     cells = [
         ({"batch_size": size, "device": device, "seed": seed}, seconds * (1 + 0.01 * seed))
         for (size, device), seconds in {
