@@ -11,6 +11,7 @@ from runmanager.app.live import duration
 from runmanager.app.time_left import sweep_seconds_left
 from runmanager.launching.plan import PlannedRun
 from runmanager.records.paths import SweepPaths
+from runmanager.records.spoken import counted
 from runmanager.records.states import Status
 from runmanager.records.store import read_sweep
 
@@ -25,10 +26,9 @@ def plan_table(plan: Sequence[PlannedRun], sweep: SweepPaths | None, *, workers:
     for run in plan:
         table.add_row(run.paths.name, run.action, run.why)
     counts = Counter(str(run.action) for run in plan)
-    cells = f"{len(plan)} cell{'' if len(plan) == 1 else 's'}"
     said = ", ".join(f"{number} {action}" for action, number in counts.items())
     where = f"Where: {sweep.runs}" if sweep else "Where: a fresh folder"
-    return Group(table, "", f"{cells}: {said}", where, _estimate(plan, sweep, workers))
+    return Group(table, "", f"{counted(len(plan), 'cell')}: {said}", where, _estimate(plan, sweep, workers))
 
 
 def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None, workers: int) -> str:

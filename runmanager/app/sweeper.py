@@ -36,6 +36,7 @@ from runmanager.records.heartbeat import HeartbeatObserver, timeout_faults
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment
+from runmanager.records.spoken import counted
 from runmanager.records.states import Status
 from runmanager.records.store import read_sweep
 from runmanager.records.sweep import fresh_sweep_folder, leave_sweep, write_cells
@@ -186,7 +187,7 @@ class GridSweeper(Sweeper):
     def _confirm(self, num_runs: int) -> None:
         if self._yes or num_runs < _ASKED_FROM or not (sys.stdin.isatty() and self._console.is_terminal):
             return
-        answer = self._console.input(f"Run {num_runs:,} cells? [y/N] ", markup=False)
+        answer = self._console.input(f"Run {counted(num_runs, 'cell')}? [y/N] ", markup=False)
         if answer.strip().lower() not in ("y", "yes"):
             raise UsageError("Nothing was run.")
 

@@ -11,7 +11,7 @@ import msgspec
 
 from runmanager.errors import UsageError
 from runmanager.records.paths import RunPaths
-from runmanager.records.spoken import spoken
+from runmanager.records.spoken import counted, spoken
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.account import Section
@@ -121,7 +121,7 @@ class Best:
         else:
             said += self._about_rivals()
         if self.num_ties:
-            said.append(f"{self.num_ties} other cell{' has' if self.num_ties == 1 else 's have'} the very same mean.")
+            said.append(f"{counted(self.num_ties, 'other cell has', 'other cells have')} the very same mean.")
         if self.num_cells > 2:
             said.append(self._about_picking())
         return said
@@ -272,7 +272,7 @@ def best_sections(best: Best) -> list[Section]:
     if best.winner.num_unfinished:
         lines.append(f"{best.winner.num_unfinished} more of its runs did not finish.")
     if best.num_left_out:
-        cells = "1 cell is" if best.num_left_out == 1 else f"{best.num_left_out} cells are"
+        cells = counted(best.num_left_out, "cell is", "cells are")
         lines.append(f"{cells} left out: not every finished run there has the metric.")
     return [
         Section("Runs", runs, ("run", best.metric.name), lines),

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from runmanager.records.spoken import spoken
+from runmanager.records.spoken import counted, spoken
 from runmanager.results.columns import NULLS, Table, effect_of, setting_name
 from runmanager.results.formats import human_effect
 from runmanager.results.judging import CONTENDED, DIFFERENT, NO_DIFFERENCE, NOT_MEASURED, VERDICTS
@@ -43,7 +43,7 @@ def stand_in_answer(rows: Rows, comparison: Table) -> list[str]:
     of_sides = _by_sides(rows)
     sides = next(sides for sides, pairs in of_sides.items() if max(different, key=_size) in pairs)
     others = len(of_sides) - 1
-    more = f" The comparison has {others} other value{'' if others == 1 else 's'}." if others else ""
+    more = f" The comparison has {counted(others, 'other value')}." if others else ""
     chosen = " It is told because it differs most, which makes it look larger than it may be." if len(rows) > 1 else ""
     return [_answer(of_sides[sides], *sides, comparison, _num_measured(of_sides)) + chosen + more]
 
@@ -69,30 +69,34 @@ def _answer(rows: Rows, candidate: str, baseline: str, comparison: Table, told: 
         return f"{candidate} and {baseline} could not be compared: {_causes(causes)}."
     varying = [name for name in comparison.settings if name in comparison.shown]
     found = overall(measured, varying, sides=told)
-    where = where_said(measured[0], comparison) if len(measured) == 1 else ""
-    say = _agreement if found.agrees else _range
-    return f"{say(found, measured, candidate, baseline)}{where}.{_rest(measured)}{caution(measured)}"
+    if found.agrees:
+        where = where_said(measured[0], comparison) if len(measured) == 1 else ""
+        said = _agreement(found, measured, candidate, baseline, where)
+    else:
+        said = _range(found, measured, candidate, baseline)
+    return f"{said}.{_rest(measured)}{caution(measured)}"
 
 
-def _agreement(found: Overall, rows: Rows, candidate: str, baseline: str) -> str:
+def _agreement(found: Overall, rows: Rows, candidate: str, baseline: str, where: str) -> str:
     """The mean effect with its interval. A speedup is always said of the faster side."""
     over = "" if len(rows) == 1 else f", the {_mean_of(rows)} over {len(rows)} pairs"
     what = rows[0].get("metric", "speed")
-    if found.verdict not in DIFFERENT:
-        equal = f"There is no difference in {what} between {candidate} and {baseline}"
-        unknown = f"Whether {candidate} and {baseline} differ in {what} cannot be told"
-        said = equal if found.verdict == NO_DIFFERENCE else unknown
-        return f"{said}: {_clause(found, rows[0], candidate, baseline)}{over}"
-    if effect_of(rows[0]) == "speedup":
-        return f"{_clause(found, rows[0], candidate, baseline)}{over}"
-    return f"{candidate} is {found.verdict} than {baseline}: {_clause(found, rows[0], candidate, baseline)}{over}"
+    if found.verdict == NO_DIFFERENCE:
+        said = f"There is no difference in {what} between {candidate} and {baseline}{where}: "
+    elif found.verdict not in DIFFERENT:
+        said = f"Whether {candidate} and {baseline} differ in {what}{where} cannot be told: "
+    elif effect_of(rows[0]) == "speedup":
+        return f"{_clause(found, rows[0], candidate, baseline, where)}{over}"
+    else:
+        said = f"{candidate} is {found.verdict} than {baseline}{where}: "
+    return f"{said}{_clause(found, rows[0], candidate, baseline, '')}{over}"
 
 
 def _mean_of(rows: Rows) -> str:
     return "mean" if effect_of(rows[0]) == "difference" else "geometric mean"
 
 
-def _clause(found: Overall, row: Mapping[str, Any], candidate: str, baseline: str) -> str:
+def _clause(found: Overall, row: Mapping[str, Any], candidate: str, baseline: str, where: str) -> str:
     """`cuda is 2.1 times as fast as cpu [1.8, 2.5]`, or what the metric of the one is to that of the other."""
     effect, estimate = effect_of(row), found.estimate
     if effect != "speedup":
@@ -104,7 +108,7 @@ def _clause(found: Overall, row: Mapping[str, Any], candidate: str, baseline: st
         candidate, baseline, ratio, low, high = baseline, candidate, 1 / ratio, 1 / high, 1 / low
     by = f" by {row['metric']}" if "metric" in row else ""
     said = [_short(value, least=low) for value in (ratio, low, high)]
-    return f"{candidate} is {said[0]} times as fast as {baseline}{by} [{said[1]}, {said[2]}]"
+    return f"{candidate} is {said[0]} times as fast as {baseline}{by}{where} [{said[1]}, {said[2]}]"
 
 
 def _figure(row: Mapping[str, Any], value: float) -> str:
@@ -144,7 +148,7 @@ def _causes(causes: Counter[str]) -> str:
         return next(iter(causes))
     told = [f"{cause} ({count} of {causes.total()} pairs)" for cause, count in causes.most_common(_MOST_CAUSES)]
     more = len(causes) - len(told)
-    return "; ".join([*told, f"and {more} other reason{'' if more == 1 else 's'}"] if more else told)
+    return "; ".join([*told, f"and {counted(more, 'other reason')}"] if more else told)
 
 
 def without_contention(reason: str) -> str:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runmanager.records.spoken import in_backticks, spoken, typed
+from runmanager.records.spoken import counted, in_backticks, spoken, typed
 from runmanager.records.states import Reason, Status
 from runmanager.results.columns import STAND_IN, Table, setting_name
 from runmanager.results.judging import TOO_FEW_EPOCHS
@@ -87,7 +87,7 @@ def _skipped(results: Table, command: Sequence[str]) -> list[str]:
 
 
 def _runs(count: int) -> str:
-    return f"{count:,} run{'' if count == 1 else 's'}"
+    return counted(count, "run")
 
 
 def _resumes(command: Sequence[str]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment
-from runmanager.records.spoken import in_backticks, typed
+from runmanager.records.spoken import counted, in_backticks, typed
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
@@ -114,10 +114,10 @@ def _unfinished(results: Table, sweep: str, now: datetime.datetime, *, is_attend
     running, pending = counts[Status.RUNNING], counts[Status.PENDING]
     if not running + pending:
         return ""
-    lacks = [f"{running:,} {'was' if running == 1 else 'were'} still running"] if running else []
+    lacks = [counted(running, "was still running", "were still running")] if running else []
     lacks += [f"{pending:,} had not begun"] if pending else []
     made = f"Made at {now.astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC, before the end of the sweep"
-    said = f"{made}: of {len(results.rows):,} runs {' and '.join(lacks)}"
+    said = f"{made}: of {counted(len(results.rows), 'run')} {' and '.join(lacks)}"
     if running or is_attended:
         return f"{said}. {in_backticks(shlex.join(('runmanager', 'report', sweep)))} makes the page anew."
     return f"{said}, and nobody was at work."
@@ -141,7 +141,7 @@ def _failed(failures: Table) -> str:
     count = len(failures.rows)
     reasons = Counter(row["reason"] or row["status"] for row in failures.rows)
     said = ", ".join(f"{number:,} {reason}" for reason, number in reasons.most_common())
-    return f"{count:,} run{' has' if count == 1 else 's have'} no result: {said}."
+    return f"{counted(count, 'run has', 'runs have')} no result: {said}."
 
 
 def _run_notes(runs: Sequence[StoredRun]) -> list[str]:

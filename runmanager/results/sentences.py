@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from runmanager.records.spoken import spoken
+from runmanager.records.spoken import counted, spoken
 from runmanager.records.states import Status
 from runmanager.results.columns import OUTCOMES, STAND_IN, Table, prefers_larger
 from runmanager.results.findings import (
@@ -92,7 +92,7 @@ def _best_answer(results: Table) -> list[str]:
     metric, best, cells = found
     settings = told_settings(best, cells)
     ties = sum(row[metric] == best[metric] for row in finished_cells(cells)) - 1
-    others = f"{ties} other {'cell' if SEEDS in best else 'run'}{'' if ties == 1 else 's'}"
+    others = counted(ties, "other cell" if SEEDS in best else "other run")
     also = f", and {others} reached the same" if ties else ""
     said = f" with {settings}" if settings else ""
     over = f" over {best[SEEDS]} seeds" if best.get(SEEDS, 1) > 1 else ""
@@ -106,4 +106,4 @@ def _count_answer(results: Table) -> str:
     said = [f"{counts[status]:,} {status.value}" for status in order if counts[status]]
     if results.num_unread:
         said.append(f"{results.num_unread:,} not read")
-    return f"{total:,} run{'' if total == 1 else 's'}: {', '.join(said)}." if total else "No runs yet."
+    return f"{counted(total, 'run')}: {', '.join(said)}." if total else "No runs yet."

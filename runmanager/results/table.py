@@ -5,6 +5,7 @@ from itertools import zip_longest
 from typing import Any
 
 from runmanager.records.collecting import collector_at_rest
+from runmanager.records.spoken import counted
 from runmanager.records.states import Status
 from runmanager.records.store import Damage, SweepContents
 from runmanager.records.sweep import SweepRecord
@@ -148,7 +149,9 @@ def contention_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
     met = sum(began)
     if not met:
         return []
-    which = "The run was" if len(began) == 1 else f"{met} of {len(began)} runs were"
+    which = (
+        "The run was" if len(began) == 1 else counted(met, f"of {len(began)} runs was", f"of {len(began)} runs were")
+    )
     return [f"{which} contended: other load was on the machine, so times may be too long."]
 
 
@@ -161,13 +164,13 @@ def _warmup_notes(runs: Sequence[RunSummary]) -> list[str]:
     what = "The only epoch was warm-up" if lengths == {1} else "Every epoch was warm-up"
     names = [run.name for run in unmeasured[:_MAX_NAMED]]
     more = len(unmeasured) - len(names)
-    return [f"{what}, so there are no times: {', '.join(names)}{f' and {more} more runs' if more else ''}."]
+    return [f"{what}, so there are no times: {', '.join(names)}{f' and {more} more' if more else ''}."]
 
 
 def _attempt_notes(runs: Sequence[RunSummary]) -> list[str]:
     """Which epochs were made elsewhere than the record says, so that nobody wonders why they do not count."""
     lines = [f"{run.name}: {line}." for run in runs for line in run.of_attempts]
-    return _first(lines, "So it is of {} more runs or stretches of epochs.")
+    return _first(lines, "Like these: {} more, in the runs' run.json.")
 
 
 def _deviation_notes(runs: Sequence[RunSummary]) -> list[str]:
@@ -187,6 +190,6 @@ def _sight_notes(runs: Sequence[RunSummary]) -> list[str]:
     unseen = [run.heard for run in runs if run.heard]
     if not unseen:
         return []
-    more = f" and {len(unseen) - _MAX_NAMED} more runs" if len(unseen) > _MAX_NAMED else ""
+    more = f" and {len(unseen) - _MAX_NAMED} more" if len(unseen) > _MAX_NAMED else ""
     said = f"{', '.join(unseen[:_MAX_NAMED])}{more}"
     return [f"Running on another host, as they say: {said}. `runmanager watch` sees whether they live."]

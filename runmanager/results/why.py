@@ -28,11 +28,11 @@ def _lines(label: str, runs: Sequence[StoredRun]) -> list[str]:
 
 
 def _line(label: str, found: Sequence[Bottleneck], num_runs: int) -> str:
-    """`cpu, 3 of 4 runs (input): 31 to 38% of the epoch waits for data: …; at most 1.6 times faster.`"""
+    """`cpu, 3 of 4 runs (input): 31 to 38% of the epoch waits for data: …; at most 1.6 times as fast.`"""
     largest = max(found, key=lambda each: each.share)
     shares = sorted({f"{each.share * 100:.0f}" for each in found}, key=float)
     which = "" if len(found) == num_runs else f", {len(found)} of {num_runs} runs"
     cure = f": {largest.cure}" if largest.cure else ""
     most = max(each.at_most for each in found)
     share = f"{shares[0]}%" if len(shares) == 1 else f"{shares[0]} to {shares[-1]}%"
-    return f"{label}{which} ({largest.kind}): {share} {largest.evidence}{cure}; at most {most:.2g} times faster."
+    return f"{label}{which} ({largest.kind}): {share} {largest.evidence}{cure}; at most {most:.2g} times as fast."

@@ -7,6 +7,7 @@ from typing import Any, Self
 import torch
 
 from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.records.spoken import counted
 from runmanager.records.states import Status
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.options import Checkpointer
@@ -43,7 +44,7 @@ class IdleRun:
         """Nothing; where the run was finished with another number of epochs, it is said that they are not run."""
         planned = self.record.epochs_planned
         if self.record.status is Status.FINISHED and planned is not None and planned != num_epochs:
-            self._say(f"{self.record.name}: kept with {planned} epochs, {num_epochs} were asked for now")
+            self._say(f"{self.record.name}: kept with {counted(planned, 'epoch')}, now asked for {num_epochs}")
         return iter(())
 
     def evaluation_before_training(self) -> Iterator[Epoch]:

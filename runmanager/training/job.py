@@ -8,6 +8,7 @@ from typing import Any
 from runmanager.errors import UsageError
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import RunRecord
+from runmanager.records.spoken import counted
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import RunOptions, TurnTaker
 from runmanager.tracking.randomness import seed_everything
@@ -88,7 +89,8 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
     parts = _begun(run, options)
     _run_epochs(run, options, parts)
     if parts.stepper.num_skipped:
-        run.note(f"{parts.stepper.num_skipped} of {run.num_steps} steps were left out: their gradients overflowed fp16")
+        steps = counted(run.num_steps, "step")
+        run.note(f"left out {parts.stepper.num_skipped} of {steps}, whose gradients overflowed fp16")
     if isinstance(options.measure, PairedOptions):
         measure_in_turns(
             run,
@@ -115,8 +117,10 @@ def _begun(run: ActiveRun, options: TrainingOptions) -> _Parts:
     )
     if options.micro_batch == AUTO:
         size = stepper.piece_size
-        is_whole = size is None or size >= options.batch_size
-        run.note(f"micro_batch=auto: {'whole batches' if is_whole else f'pieces of at most {size} samples'}")
+        pieces = "whole batches"
+        if size is not None and size < options.batch_size:
+            pieces = f"pieces of at most {counted(size, 'sample')}"
+        run.note(f"micro_batch=auto: {pieces}")
     state = TrainingState(
         network,
         optimizer,

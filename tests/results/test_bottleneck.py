@@ -162,8 +162,9 @@ def test_the_lines_are_of_the_compared_runs_and_alike_ones_share_one(contents, t
     ]
     lines = why(match_sides(contents(*runs), None, CompareOptions()))
     assert lines == [
-        "cpu, 2 of 3 runs (input): 31 to 38% of the epoch waits for data: `loader=resident`; at most 1.6 times faster.",
-        "cuda, 1 of 2 runs (input): 38% of the epoch waits for data: `loader=resident`; at most 1.6 times faster.",
+        "cpu, 2 of 3 runs (input): 31 to 38% of the epoch waits for data: `loader=resident`; "
+        "at most 1.6 times as fast.",
+        "cuda, 1 of 2 runs (input): 38% of the epoch waits for data: `loader=resident`; at most 1.6 times as fast.",
     ]
     assert why(match_sides(contents(*runs), None, CompareOptions(metric="val_accuracy"))) == []
     on_cpu = [run for run in runs if run[0]["device"] == "cpu"]  # however many sides a stand-in has

@@ -14,8 +14,8 @@ from runmanager.results.reading import read_results
 CPU = {"lr": 0.01, "batch_size": 100, "num_workers": 0, "device": "cpu"}
 CUDA = CPU | {"device": "cuda"}
 ONE_RUN = (
-    "one side ran after the other: the interval does not know the machine's drift between them, so a difference must lie "
-    "outside 1 ± 10%; one run a side: the noise between runs is assumed, not measured; more seeds measure it"
+    "one side ran after the other: the interval does not know the machine's drift between them, so a difference must "
+    "lie outside 1 ± 10%; one run a side: the noise between runs is assumed, not measured; more seeds measure it"
 )
 
 

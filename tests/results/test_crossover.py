@@ -87,7 +87,7 @@ def test_several_crossings_are_ranges(contents, timed):
     ]
     (line,) = lines_of(contents(*runs), "batch_size")
     assert line == (
-        "cuda is ahead of cpu along batch_size from 2.06 [1, 4] to 124 [64, 256] and from 2,110 [1,024, 4,096] on, "
+        "cuda is ahead of cpu along batch_size from 2 [1, 4] to 128 [64, 256] and from 2,050 [1,024, 4,096] on, "
         "measured from 1 to 4,096."
     )
 

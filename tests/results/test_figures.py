@@ -52,7 +52,7 @@ def finished(contents, timed, configs, **columns):
 
 @pytest.fixture(scope="module")
 def grid(contents, timed):
-    """Two devices, of which cuda is ten times faster at the large batch alone, and three seeds of each cell."""
+    """Two devices, of which cuda is ten times as fast at the large batch alone, and three seeds of each cell."""
     cells = [
         ({"batch_size": size, "device": device, "seed": seed}, seconds * (1 + 0.01 * seed))
         for (size, device), seconds in {
@@ -161,7 +161,7 @@ def test_lines_at_places_close_together_stand_nearer_to_theirs_than_to_another(c
 def test_the_wide_interval_of_two_seeds_leaves_the_points_their_room(contents, timed):
     cells = [
         ({"batch_size": size, "seed": seed}, 2000 / size * (1 + spread * seed))
-        for size, spread in ((1000, 2.0), (2000, 0.01))
+        for size, spread in ((1000, 0.01), (2000, 2.0))
         for seed in (0, 1)
     ]
     drawn = figures_in(finished(contents, timed, cells))["throughput-by-batch_size"]
@@ -170,7 +170,7 @@ def test_the_wide_interval_of_two_seeds_leaves_the_points_their_room(contents, t
     most = max(line.lines[0].get_ydata())
     assert max(segment[:, 1].max() for segment in line.lines[2][0].get_segments()) > 2 * most
     assert axes.get_ylim() == (0, pytest.approx(2 * most))
-    assert "Whiskers without an upper end go beyond 1,9" in drawn.caption
+    assert "Whiskers without an upper end go beyond 1,1" in drawn.caption
     calm = [(config, seconds) for config, seconds in cells if config["seed"] == 0]
     assert "beyond" not in figures_in(finished(contents, timed, calm))["throughput-by-batch_size"].caption
 

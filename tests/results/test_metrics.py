@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from runmanager.errors import UsageError
-from runmanager.results.metrics import METRIC_NAMES, THROUGHPUT, find_metric
+from runmanager.results.metrics import METRIC_NAMES, find_metric
 
 
 @pytest.fixture

@@ -148,7 +148,7 @@ def test_of_an_axis_that_nobody_asked_about_one_candidate_is_said_after_the_best
     ]
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
     assert said(*runs, *(({**config, "device": "cuda"}, 1.0, skipped) for config, _, _ in runs))[1:3] == [
-        "batch_size=3 is 4.0 times as fast as batch_size=1 [2.6, 6.1] at device=cpu. It is told because it differs "
+        "batch_size=3 is 4.0 times as fast as batch_size=1 at device=cpu [2.6, 6.1]. It is told because it differs "
         "most, which makes it look larger than it may be. The comparison has 1 other value.",
         "cuda and cpu could not be compared: cuda: skipped (device_unavailable).",
     ]

@@ -49,7 +49,7 @@ def test_compare_takes_an_axis_and_a_baseline(stored):
     frame = Sweep(stored.paths.root).compare(axis="device", baseline="cuda")
     assert list(frame["candidate"]) == ["cpu", "mps"]
     assert set(frame["baseline"]) == {"cuda"}
-    with pytest.raises(UsageError, match="The axis must be a setting"):
+    with pytest.raises(UsageError, match="`axis` must be a setting"):
         Sweep(stored.paths.root).compare(axis="nothing")
 
 

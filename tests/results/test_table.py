@@ -167,7 +167,7 @@ def test_contention_is_told_below_the_table_too(contents, timed):
     loaded = {"environment": Environment(outside_cpu_share=0.9)}
     sweep = contents(({"lr": 1}, timed([1.0, 1.0]), loaded), ({"lr": 2}, timed([1.0, 1.0]), {}))
     assert result_rows(sweep, None).notes == (
-        "1 of 2 runs were contended: other load was on the machine, so times may be too long.",
+        "1 of 2 runs was contended: other load was on the machine, so times may be too long.",
     )
 
 
@@ -183,7 +183,7 @@ def test_epochs_that_were_made_elsewhere_are_named_below_the_table(contents, tim
     assert [note.partition(": ")[2] for note in notes[:5]] == [
         "epochs 1 to 2 were made in another environment (torch threads 8, now 2); they count as warm-up."
     ] * 5
-    assert notes[5] == "So it is of 2 more runs or stretches of epochs."
+    assert notes[5] == "Like these: 2 more, in the runs' run.json."
 
 
 def test_what_runs_did_otherwise_than_asked_is_named_below_the_table(contents, timed):

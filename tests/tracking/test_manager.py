@@ -399,7 +399,7 @@ def test_a_kept_run_says_so_where_other_epochs_are_asked_for(
         with RunManager(tmp_path / "sweep").run({"lr": 1}, network, loader) as run:
             network.to(run.device)
             train(run, network, loader, epochs=num_epochs)
-    assert "kept with 1 epochs, 3 were asked for now" in capsys.readouterr().out
+    assert "kept with 1 epoch, now asked for 3" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("left_after", "recorded"), [("all batches", 2), ("one batch", 1)])

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from runmanager.records.spoken import counted
 from runmanager.results.columns import Table, effect_of
 from runmanager.results.figures.drawn import Drawn
 from runmanager.results.figures.style import GREY, MAX_ROWS, figure_of_rows, legend_below, look, numbers
@@ -41,7 +42,7 @@ def speedups_figure(comparison: Table) -> list[Drawn]:
     are_alike = len(set(map(_sides, measured))) == 1
     labels = [_label(row, comparison, with_sides=not are_alike) for row in shown]
     others = len(comparison.rows) - len(measured)
-    left_out = f" {others} pair{'' if others == 1 else 's'} could not be measured." if others else ""
+    left_out = f" {counted(others, 'pair')} could not be measured." if others else ""
     leaves = _what_is_left([bool(row["tolerance"]) for row in shown])
     caption = (
         f"The {effect} of each pair{some_of(len(measured), MAX_ROWS)} with its 95% interval. A "
