@@ -15,8 +15,10 @@ from runmanager.results.noise import (
 )
 from runmanager.results.statistics import Estimate, mean, median
 
-__all__ = ["Contrast", "contrast", "difference_interval", "estimates", "geometric_mean", "speedup_interval"]
-__all__ += ["typical_interval"]
+__all__ = [
+    *("Contrast", "RunValue", "contrast", "estimates", "geometric_mean"),
+    *("run_values", "speedup_interval", "typical_interval"),
+]
 
 Runs = Sequence[Sequence[float]]
 """The values of a side: of each run those of its measured epochs, or the one that it has."""
@@ -53,29 +55,59 @@ class Contrast:
         return self.candidate / self.baseline if self.is_ratio else self.candidate - self.baseline
 
 
-def contrast(
-    baseline: Runs, candidate: Runs, *, is_ratio: bool, are_blocks: bool = False, step: float = 0.0
-) -> Contrast:
-    """What two sides come to. A run's value is the median over its epochs.
+@dataclass(frozen=True)
+class RunValue:
+    """What a run counts with: the median of its epochs, its logarithm for a ratio, and the variance these give it."""
 
-    A side's is the geometric mean of its runs' for a ratio, else their mean. `are_blocks` says that the runs of both
-    sides belong together in pairs, in their order: then the noise is that of the pairs' differences, and what both runs
-    of a pair share, as a seed's luck or the machine's drift, is not in it.
+    middle: float
+    weighed: float
+    least: float
+
+
+def run_values(runs: Runs, *, is_ratio: bool, name: str = "side") -> list[RunValue]:
+    """Those of a side's runs; `name` is what the side is called.
 
     Raises `UsageError` for a side without runs, a run without values, and for values that cannot be compared.
     """
-    sides = _checked("baseline", baseline, is_ratio), _checked("candidate", candidate, is_ratio)
-    values = [[_middle(run) for run in side] for side in sides]
-    typical = [geometric_mean(each) if is_ratio else mean(each) for each in values]
-    logs = [[math.log(value) for value in each] for each in values] if is_ratio else values
+    if not runs or not all(runs):
+        raise UsageError(f"The {name} of a comparison must have a measured value in each run, got {list(runs)}.")
+    return [_run_value(run, is_ratio, name) for run in runs]
+
+
+def _run_value(run: Sequence[float], is_ratio: bool, name: str) -> RunValue:
+    for value in run:
+        if not math.isfinite(value):
+            raise UsageError(f"Values of the {name} must be finite, got {value}.")
+        if is_ratio and value <= 0:
+            raise UsageError(f"Values of the {name} must be above 0 to have a ratio, got {value}.")
+    middle = median(run)
+    assert middle is not None  # a run without values is refused
+    return RunValue(middle, math.log(middle) if is_ratio else middle, _variance_of_middle(run, is_ratio))
+
+
+def contrast(
+    baseline: Sequence[RunValue],
+    candidate: Sequence[RunValue],
+    *,
+    is_ratio: bool,
+    are_blocks: bool = False,
+    step: float = 0.0,
+) -> Contrast:
+    """What two sides come to: their geometric means over runs for a ratio, else their means, and their noise.
+
+    `are_blocks` says that the runs of both sides belong together in pairs, in their order: then the noise is that of
+    the pairs' differences, and what both runs of a pair share, as a seed's luck or the machine's drift, is not in it.
+    """
+    logs = [[run.weighed for run in side] for side in (baseline, candidate)]
+    middles = [[run.middle for run in side] for side in (baseline, candidate)]
+    low, high = (geometric_mean(each) if is_ratio else mean(each) for each in middles)
     if are_blocks:
-        residuals = _residuals([high - low for low, high in zip(*logs, strict=True)], share=0.5)
+        residuals = _residuals([other - one for one, other in zip(*logs, strict=True)], share=0.5)
     else:
         first, second = (_residuals(values) for values in logs)
         residuals = Residuals(first.squares + second.squares, first.freedom + second.freedom)
-    own = [_variance_of_middle(run, is_ratio) for side in sides for run in side]
-    counts = len(logs[0]), len(logs[1])
-    return Contrast(typical[0], typical[1], counts, residuals, is_ratio, mean(own), step)
+    least = mean([run.least for run in (*baseline, *candidate)])
+    return Contrast(low, high, (len(baseline), len(candidate)), residuals, is_ratio, least, step)
 
 
 def estimates(contrasts: Sequence[Contrast], *, rows: int | None = None) -> list[Estimate]:
@@ -109,50 +141,24 @@ def speedup_interval(baseline: Runs, candidate: Runs, *, are_blocks: bool = Fals
 
     Raises `UsageError` for a side without runs, a run without epochs, or a throughput that is not above 0.
     """
-    return estimates([contrast(baseline, candidate, is_ratio=True, are_blocks=are_blocks)])[0]
-
-
-def difference_interval(baseline: Runs, candidate: Runs, *, are_blocks: bool = False, step: float = 0.0) -> Estimate:
-    """Candidate - baseline with its 95% interval, which never reaches less than `step` to either side.
-
-    Raises `UsageError` for a side without runs, a run without values, or a value that is not finite.
-    """
-    return estimates([contrast(baseline, candidate, is_ratio=False, are_blocks=are_blocks, step=step)])[0]
+    sides = [
+        run_values(side, is_ratio=True, name=name) for name, side in (("baseline", baseline), ("candidate", candidate))
+    ]
+    return estimates([contrast(*sides, is_ratio=True, are_blocks=are_blocks)])[0]
 
 
 def typical_interval(runs: Runs) -> Estimate:
     """A side's own throughput, the geometric mean of its runs', and its 95% interval. Raises as `speedup_interval`."""
-    side = _checked("side", runs, True)
-    logs = [math.log(_middle(run)) for run in side]
-    least = mean([_variance_of_middle(run, True) for run in side])
-    noise = BETWEEN_RUNS.updated(_residuals(logs)).at_least(least)
-    value = geometric_mean([_middle(run) for run in side])
-    factor = math.exp(noise.reach(len(logs)))
-    return Estimate(value, value / factor, value * factor, noise.deviation_of_mean(len(logs)), noise.freedom)
+    side = run_values(runs, is_ratio=True)
+    noise = BETWEEN_RUNS.updated(_residuals([run.weighed for run in side])).at_least(mean([run.least for run in side]))
+    value, factor = geometric_mean([run.middle for run in side]), math.exp(noise.reach(len(side)))
+    return Estimate(value, value / factor, value * factor, noise.deviation_of_mean(len(side)), noise.freedom)
 
 
 def geometric_mean(values: Sequence[float]) -> float:
     """Of values above 0, at least one; that of equal values is the value itself."""
     first = values[0]
     return first * math.exp(mean([math.log(value / first) for value in values]))
-
-
-def _checked(name: str, runs: Runs, is_ratio: bool) -> Runs:
-    if not runs or not all(runs):
-        raise UsageError(f"The {name} of a comparison must have a measured value in each run, got {list(runs)}.")
-    for run in runs:
-        for value in run:
-            if not math.isfinite(value):
-                raise UsageError(f"Values of the {name} must be finite, got {value}.")
-            if is_ratio and value <= 0:
-                raise UsageError(f"Values of the {name} must be above 0 to have a ratio, got {value}.")
-    return runs
-
-
-def _middle(values: Sequence[float]) -> float:
-    middle = median(values)
-    assert middle is not None  # a run without values is refused
-    return middle
 
 
 def _residuals(values: Sequence[float], *, share: float = 1.0) -> Residuals:

@@ -9,7 +9,7 @@ from typing import Any
 from runmanager.records.attempts import session_of_epoch
 from runmanager.records.store import StoredRun
 from runmanager.results.blocks import blocks_of
-from runmanager.results.effects import Contrast, contrast, estimates
+from runmanager.results.effects import Contrast, contrast, estimates, run_values
 from runmanager.results.metrics import MEMORY, RUN_TIME, THROUGHPUT, Metric
 from runmanager.results.noise import joint_confidence
 from runmanager.results.options import CompareOptions
@@ -126,7 +126,8 @@ def _contrast(sides: Sides) -> Contrast:
         values.reverse()
     is_ratio = metric.effect != "difference"
     step = 0.0 if is_ratio else step_of(metric, sides)
-    return contrast(*values, is_ratio=is_ratio, are_blocks=blocks is not None, step=step)
+    runs = [run_values(side, is_ratio=is_ratio) for side in values]
+    return contrast(*runs, is_ratio=is_ratio, are_blocks=blocks is not None, step=step)
 
 
 def _folders(side: Side) -> list[Path]:

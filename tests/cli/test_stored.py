@@ -137,14 +137,14 @@ def test_comparison_along_another_axis(command: Callable, sweep: SweepPaths) -> 
     assert [row["verdict"] for row in turned if row["device"] == "cpu"] == ["slower"]
 
 
-def test_drift_decides_what_is_a_difference(command: Callable, tmp_path: Path) -> None:
-    write_sweep(tmp_path / "s", batch_sizes=(1000, 900))
-    words = ["compare", str(tmp_path / "s"), "--axis", "batch_size", "--format", "json"]
+def test_drift_decides_what_is_a_difference_and_the_margin_what_is_none(command: Callable, tmp_path: Path) -> None:
+    write_sweep(tmp_path / "s", batch_sizes=(1000, 600))
+    words = ["compare", str(tmp_path / "s"), "--axis", "batch_size", "--baseline", "600", "--format", "json"]
     verdicts = [
-        next(row["verdict"] for row in json.loads(command(*words, "--drift", drift).out) if row["device"] == "cpu")
-        for drift in ("0.1", "0.2")
+        next(row["verdict"] for row in json.loads(command(*words, *more).out) if row["device"] == "cpu")
+        for more in (["--drift", "0"], ["--drift", "0.5"], ["--drift", "0.5", "--margin", "0.99"])
     ]
-    assert verdicts == ["faster", "no difference"]
+    assert verdicts == ["slower", "inconclusive", "no difference"]
 
 
 def test_comparison_by_another_metric_and_along_any_axis(command: Callable, sweep: SweepPaths) -> None:

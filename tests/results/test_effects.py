@@ -11,9 +11,9 @@ from scipy import stats
 from runmanager.errors import UsageError
 from runmanager.results.effects import (
     contrast,
-    difference_interval,
     estimates,
     geometric_mean,
+    run_values,
     speedup_interval,
     typical_interval,
 )
@@ -28,6 +28,14 @@ LAEVO = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
 
 def one_each(values):
     return [[value] for value in values]
+
+
+def contrast_of(baseline, candidate, *, is_ratio=True, **how):
+    return contrast(*(run_values(side, is_ratio=is_ratio) for side in (baseline, candidate)), is_ratio=is_ratio, **how)
+
+
+def difference_interval(baseline, candidate, **how):
+    return estimates([contrast_of(baseline, candidate, is_ratio=False, **how)])[0]
 
 
 def test_the_interval_of_blocks_is_that_of_students_own_sleep_data():
@@ -74,14 +82,14 @@ def test_epochs_that_swing_widen_what_a_single_run_a_side_says():
 
 
 def test_a_run_counts_with_the_median_of_its_epochs_and_a_side_with_the_geometric_mean_of_its_runs():
-    found = contrast([[1.0, 2.0, 90.0], [8.0]], [[3.0]], is_ratio=True)
+    found = contrast_of([[1.0, 2.0, 90.0], [8.0]], [[3.0]])
     assert (found.baseline, found.candidate) == (pytest.approx(4.0), 3.0)
     assert found.value == found.candidate / found.baseline
     assert geometric_mean([0.1] * 3) == 0.1
 
 
 def test_the_intervals_of_all_rows_hold_together():
-    one = contrast([[1.0], [1.01]], [[1.0], [1.02]], is_ratio=True)
+    one = contrast_of([[1.0], [1.01]], [[1.0], [1.02]])
     alone, together = estimates([one])[0], estimates([one] * 20)[0]
     assert together.value == alone.value and together.low < alone.low and together.high > alone.high
     assert estimates([one], rows=20)[0].high > alone.high
