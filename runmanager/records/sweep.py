@@ -26,6 +26,7 @@ __all__ = [
     "open_sweep",
     "plan_cell",
     "read_sweep_record",
+    "with_cells",
     "write_cells",
 ]
 
@@ -86,7 +87,7 @@ def write_cells(
     """
     paths.runs.mkdir(parents=True, exist_ok=True)
     with locked_folder(paths.root):  # two commands under one name may come at once
-        record = _merged(read_sweep_record(paths), cells, axes=axes, command=command)
+        record = with_cells(read_sweep_record(paths), cells, axes=axes, command=command)
         drivers = [each for each in record.drivers if each != driver and each.is_alive() is not False]
         record = msgspec.structs.replace(record, drivers=(*drivers, *([driver] if driver else [])))
         replace_file(paths.record, encode_record(record))
@@ -102,13 +103,14 @@ def leave_sweep(paths: SweepPaths, driver: ProcessIdentity) -> None:
             replace_file(paths.record, encode_record(msgspec.structs.replace(record, drivers=drivers)))
 
 
-def _merged(
+def with_cells(
     earlier: SweepRecord | None,
     cells: Iterable[PlannedCell],
     *,
     axes: Mapping[str, Sequence[Any]],
     command: Sequence[str],
 ) -> SweepRecord:
+    """The record with the cells of one more command, as `write_cells` writes it; `earlier` is what is stored."""
     known = [] if earlier is None else [_whole(cell, earlier.settings) for cell in earlier.planned]
     signatures = {cell.signature for cell in known}
     shared = _shared(cell.settings for cell in chain(known, cells))

@@ -11,7 +11,7 @@ from runmanager.records.store import StoredRun
 from runmanager.results.blocks import blocks_of
 from runmanager.results.effects import Contrast, contrast, estimates, run_values
 from runmanager.results.metrics import MEMORY, RUN_TIME, THROUGHPUT, Metric
-from runmanager.results.noise import joint_confidence
+from runmanager.results.noise import Residuals, joint_confidence
 from runmanager.results.options import CompareOptions
 from runmanager.results.paired import least_rounds, paired_speedup, ratios_of
 from runmanager.results.resolution import collapsed, step_of
@@ -29,6 +29,8 @@ __all__ = [
     "Causes",
     "judge",
     "obstacles",
+    "residuals_of",
+    "took_turns",
     "verdict",
 ]
 
@@ -94,6 +96,13 @@ def judge(pairs: Sequence[Sides], shared_host: Causes, options: CompareOptions) 
     rows = len(contrasts) + sum(each.ratios is not None for each in weighed)
     found = iter(estimates(contrasts, rows=rows))
     return [_row(each, found, rows, shared_host, options) for each in weighed]
+
+
+def residuals_of(pairs: Sequence[Sides]) -> Residuals:
+    """What the runs of all pairs that can be compared show of the noise between runs."""
+    weighed = [_weigh(sides, CompareOptions()) for sides in pairs]
+    seen = [each.contrast.residuals for each in weighed if each.contrast is not None]
+    return Residuals(math.fsum(each.squares for each in seen), math.fsum(each.freedom for each in seen))
 
 
 def _weigh(sides: Sides, options: CompareOptions) -> _Weighed:
@@ -258,7 +267,7 @@ def _tolerance_of(sides: Sides, options: CompareOptions) -> tuple[float, list[st
     if _side_by_side(baseline, candidate):
         share = options.paired_drift
         return share, [f"epochs side by side: a difference must lie outside 1 ± {share * 100:g}%"]
-    if _took_turns(baseline, candidate):
+    if took_turns(*([run.record.started_at or "" for run in side.finished] for side in sides)):
         return 0.0, []
     share = options.drift
     must = f"so a difference must lie outside 1 ± {share * 100:g}%"
@@ -279,16 +288,15 @@ def _side_by_side(baseline: Side, candidate: Side) -> bool:
     return sessions[0] == sessions[1] and None not in sessions[0]
 
 
-def _took_turns(baseline: Side, candidate: Side) -> bool:
+def took_turns(baseline: Sequence[str], candidate: Sequence[str]) -> bool:
     """Whether neither side as a whole began before the other: then a drift of the machine hits both alike.
 
-    Judged by the share of all pairs of runs in which the baseline's began first (the statistic of Mann and Whitney
-    1947, over the product of the counts): 0.5 for sides that take turns, 0 or 1 where one comes after the other. Runs
-    that began at one time count half for either.
+    Given is when the runs of each side began. Judged by the share of all pairs of runs in which the baseline's began
+    first (the statistic of Mann and Whitney 1947, over the product of the counts): 0.5 for sides that take turns, 0 or
+    1 where one comes after the other. Runs that began at one time count half for either.
     """
-    begun = [[run.record.started_at or "" for run in side.finished] for side in (baseline, candidate)]
-    first = sum(0.5 * (one <= other) + 0.5 * (one < other) for one in begun[0] for other in begun[1])
-    return _IN_TURNS[0] <= first / (len(begun[0]) * len(begun[1])) <= _IN_TURNS[1]
+    first = sum(0.5 * (one <= other) + 0.5 * (one < other) for one in baseline for other in candidate)
+    return _IN_TURNS[0] <= first / (len(baseline) * len(candidate)) <= _IN_TURNS[1]
 
 
 def _remarks(sides: Sequence[Side]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from runmanager.records.spoken import counted, in_backticks, spoken, typed
 from runmanager.records.states import Reason, Status
 from runmanager.results.columns import STAND_IN, Table, setting_name
-from runmanager.results.judging import TOO_FEW_EPOCHS
+from runmanager.results.judging import INCONCLUSIVE, TOO_FEW_EPOCHS
 from runmanager.results.options import CompareOptions
 from runmanager.results.pairing import SEED
 from runmanager.results.seeds import SEEDS, collapse_seeds
@@ -32,18 +32,21 @@ def next_steps(
     command: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
     causes: Sequence[str] = (),
+    to_find: Sequence[str] = (),
     is_attended: bool = True,
 ) -> list[str]:
     """Sentences with commands and settings in backticks.
 
     `sweep` is the sweep's folder and `command` what made it; `settings` are those of a run, by which it is seen which
-    can be given at all; `causes` say what bounds the compared runs and what to change first. `is_attended` is whether
-    somebody is at the runs that have not begun.
+    can be given at all; `causes` say what bounds the compared runs and what to change first; `to_find` says what can be
+    found with so many runs, which is of interest where rows are inconclusive. `is_attended` is whether a driver is at
+    the runs that have not begun.
     """
     known = settings or {}
     steps = [
         *_unfinished(results, shlex.quote(sweep), command, is_attended=is_attended),
         *_surer(results, comparison, known),
+        *(to_find if any(row["verdict"] == INCONCLUSIVE for row in comparison.rows) else ()),
         *causes,
         *_at_the_edge(results),
     ]

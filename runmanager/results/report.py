@@ -36,6 +36,7 @@ def report_page(
     results: Table,
     comparison: Table,
     causes: Sequence[str] = (),
+    to_find: Sequence[str] = (),
     crossovers: Sequence[Crossover] = (),
     rounds: Sequence[Rounds] = (),
     work: Table | None = None,
@@ -43,7 +44,8 @@ def report_page(
 ) -> str:
     """The whole of report.html. It asks for nothing from elsewhere: styles and figures are in it.
 
-    `causes` are lines on what bounds the compared runs, `crossovers` get a line each, `rounds` a figure.
+    `causes` are lines on what bounds the compared runs, `to_find` on what so many runs can find; `crossovers` get a
+    line each, `rounds` a figure.
     `work` are rows of what the runs achieve. `now` is said where runs are still to come, and nowhere else: the page of
     a sweep that has ended is the same whenever it is made.
     """
@@ -58,6 +60,7 @@ def report_page(
         command=plan.command if plan else (),
         settings=sweep.runs[0].record.settings if sweep.runs else None,
         causes=causes,
+        to_find=to_find,
         is_attended=is_attended,
     )
     shown = {
