@@ -65,11 +65,11 @@ class Best:
     """The winner among `num_cells` cells, the next one, and what stands between them.
 
     `verdict` and `reason` are those of a comparison of the two, winner as candidate: `not measured` where too few runs
-    were made to tell. All other cells are compared with the winner, by intervals that hold together: `rivals` are those
-    that cannot be told from it, the best first. `flattery` is how much better the winner may look than it is, as it was
-    picked after looking; None where its noise is not known. `num_ties` other cells have the winner's very mean,
-    `num_left_out` have a finished run without a value of the metric. `instead_of` is the metric that it would be by if
-    any finished run had it, where nobody asked for one.
+    were made to tell. All other cells are compared with the winner, by intervals that hold together for any two cells:
+    `rivals` are those that cannot be told from it, the best first. `flattery` is how much better the winner may look
+    than it is, as it was picked after looking; None where its noise is not known. `num_ties` other cells have the
+    winner's very mean, `num_left_out` have a finished run without a value of the metric. `instead_of` is the metric
+    that it would be by if any finished run had it, where nobody asked for one.
     """
 
     metric: Metric
@@ -122,7 +122,7 @@ class Best:
             said += self._about_rivals()
         if self.num_ties:
             said.append(f"{counted(self.num_ties, 'other cell has', 'other cells have')} the very same mean.")
-        if self.num_cells > 2:
+        if self.num_cells > 2 and (self.rivals or self.flattery is None):
             said.append(self._about_picking())
         return said
 
@@ -136,13 +136,12 @@ class Best:
         return [*said, f"({self.reason}.)"] if self.reason else said
 
     def _about_picking(self) -> str:
+        """What picking the best one after looking makes of its mean."""
         picked = f"The best of {self.num_cells} cells was picked after looking, so its mean is likely a little too good"
         if self.flattery is None:
             return f"{picked}: by how much is not known without more seeds."
-        return f"{picked}: by {human(self.flattery, self.metric.name)} where {self._equals()} equally good."
-
-    def _equals(self) -> str:
-        return f"the {len(self.rivals) + 1} that cannot be told apart are" if self.rivals else "others were"
+        size = human(self.flattery, self.metric.name)
+        return f"{picked}: by {size} on average, if the {len(self.rivals) + 1} that cannot be told apart are equal."
 
 
 _OUTSIDE = "The difference is outside the noise."
@@ -160,8 +159,9 @@ def find_best(
     """The cell that is best by the mean of `metric` over its seeds (the geometric mean of times and rates).
 
     `folders` names the runs that count (None: all).
-    Every other cell is compared with it, at a confidence that holds for all together, so that picking the best by its
-    mean proves nothing (Hsu, *Multiple Comparisons*, 1996, chapter 4, whose one-sided intervals are a little narrower).
+    Every other cell is compared with it, as one of all pairs of cells: the best was picked after looking, and any two
+    might have been the first and another (Tukey's comparisons, here by max-t; Hochberg and Tamhane, *Multiple
+    Comparison Procedures*, 1987).
     Without a metric it is the first of `OUTCOMES` that a cell has; the answer says so where that is not the first.
     Only cells of which every finished run has the metric are in: those that never reach an accuracy have no time to it.
     Raises `UsageError` for an unknown metric, and where no finished run has it.
@@ -183,7 +183,8 @@ def find_best(
     # By their places and not by their settings, which the reasons would say again and again.
     ahead = replace(winner.side, label="the best")
     pairs = [(replace(each.side, label="the next"), ahead) for each in others]
-    rows = judge(pairs, shared_host, options or CompareOptions())
+    among = len(contenders) * len(others) // 2
+    rows = judge(pairs, shared_host, options or CompareOptions(), among=among)
     first: dict[str, Any] = rows[0] if rows else {"verdict": NOT_MEASURED, "reason": None}
     rivals = [each for each, row in zip(others, rows, strict=True) if row["verdict"] not in (*DIFFERENT, NOT_MEASURED)]
     return Best(

@@ -84,16 +84,19 @@ class _Weighed:
         return self.sides[1].metric
 
 
-def judge(pairs: Sequence[Sides], shared_host: Causes, options: CompareOptions) -> list[dict[str, Any]]:
+def judge(
+    pairs: Sequence[Sides], shared_host: Causes, options: CompareOptions, *, among: int = 0
+) -> list[dict[str, Any]]:
     """The measured columns of a comparison's rows, their verdicts and reasons; each pair is baseline, candidate.
 
-    The intervals of all rows hold together with 95% confidence. What was measured also has, in no column: `tolerance`,
+    The intervals of all rows hold together with 95% confidence, and with further ones up to `among`, where the pairs
+    were picked from so many after looking. What was measured also has, in no column: `tolerance`,
     how far on either side of no effect the interval must lie for a difference to be said; `margin`, within which there
     is none; `error`, the standard error of the effect (of its logarithm for a ratio), and its degrees of `freedom`.
     """
     weighed = [_weigh(sides, options) for sides in pairs]
     contrasts = [each.contrast for each in weighed if each.contrast is not None]
-    rows = len(contrasts) + sum(each.ratios is not None for each in weighed)
+    rows = max(among, len(contrasts) + sum(each.ratios is not None for each in weighed))
     found = iter(estimates(contrasts, rows=rows))
     return [_row(each, found, rows, shared_host, options) for each in weighed]
 
