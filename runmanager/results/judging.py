@@ -6,6 +6,7 @@ from typing import Any
 
 from runmanager.records.attempts import session_of_epoch
 from runmanager.records.store import StoredRun
+from runmanager.results.hidden_costs import hidden_cost_remarks
 from runmanager.results.metrics import MEMORY, RUN_TIME, THROUGHPUT
 from runmanager.results.options import CompareOptions
 from runmanager.results.paired import LEAST_ROUNDS, paired_speedup, ratios_of
@@ -57,7 +58,7 @@ def judge(baseline: Side, candidate: Side, shared_host: Causes, options: Compare
     if metric == THROUGHPUT and baseline.in_turns and candidate.in_turns:
         return _judge_turns(sides, shared_host, options)
     against = obstacles(sides, options)
-    remarks = _remarks(sides)
+    remarks = [*hidden_cost_remarks(sides), *_remarks(sides)]
     row: dict[str, Any] = dict(zip(metric.value_columns, (typical(side.values) for side in sides), strict=True))
     row |= {"verdict": NOT_MEASURED} | dict(zip(metric.columns[-2:], _counts(sides), strict=True))
     if not against:

@@ -9,6 +9,7 @@ from runmanager.records.spoken import counted, spoken
 from runmanager.records.states import Status
 from runmanager.results.columns import NULLS, OUTCOMES, STAND_IN, Table, effect_of, prefers_larger, setting_name
 from runmanager.results.formats import human, human_effect
+from runmanager.results.hidden_costs import is_otherwise_overall
 from runmanager.results.judging import CONTENDED, DIFFERENT, NOT_MEASURED
 from runmanager.results.matching import Matches
 from runmanager.results.seeds import SEEDS, collapse_seeds
@@ -135,12 +136,14 @@ def without_contention(reason: str) -> str:
 
 
 def _caution(measured: Sequence[dict[str, Any]]) -> str:
-    """A warning where the measured pairs met other load: the answer must not sound surer than it is."""
+    """Warnings where medians hide costs or the pairs met other load: the answer must not sound surer than it is."""
+    hidden = any(is_otherwise_overall(row["reason"]) for row in measured)
+    whole = " The medians hide slower or faster epochs: see `overall_samples_per_second`." if hidden else ""
     met = sum((row["reason"] or "").startswith(CONTENDED) for row in measured)
     if not met:
-        return ""
+        return whole
     which = "Its runs" if len(measured) == 1 else f"The runs of {met} of the {len(measured)} pairs"
-    return f" {which} were contended: other load was on the machine, so measure again when it is quiet."
+    return f"{whole} {which} were contended: other load was on the machine, so measure again when it is quiet."
 
 
 def _size(row: dict[str, Any]) -> float:

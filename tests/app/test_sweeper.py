@@ -46,6 +46,7 @@ RESULT_COLUMNS = [
     "contended",
     "started_at",
     "run_dir",
+    "overall_samples_per_second",
 ]
 EPOCH_COLUMNS = [
     "run",
