@@ -5,14 +5,11 @@
 
 import argparse
 import datetime
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
-from scipy.optimize import brentq
 
 from benchmarks.page import MEASUREMENT, described_machine, write_section
 from runmanager.records.paths import RunPaths, SweepPaths
@@ -21,7 +18,6 @@ from runmanager.records.signature import signature
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.results.comparison import compare
-from runmanager.results.crossing import CurvePoint, find_crossing
 from runmanager.results.statistics import speedup_interval
 
 RUN_NOISE, EPOCH_NOISE, DRIFT = 0.03, 0.02, 0.02
@@ -133,78 +129,6 @@ def speedup_coverage(trials: int) -> Iterator[Row]:
         yield Row(f"the same without the correction for few runs: {runs} runs a side", trials, plain / trials, "")
 
 
-@dataclass(frozen=True)
-class Devices:
-    """Two simulated devices: the seconds that each takes for a model of so many parameters.
-
-    Each is measured at seven sizes, `factor` apart, of which the fourth is on average the true crossing.
-    """
-
-    what: str
-    factor: float
-    baseline: Callable[[float], float]
-    candidate: Callable[[float], float]
-    runs: int
-    tolerance: float
-    wanted: str
-
-    def crossing(self) -> float:
-        """Where the two truly take equally long."""
-        return float(brentq(lambda size: math.log(self.baseline(size) / self.candidate(size)), 1.0, 1e9))
-
-
-def _devices() -> Iterator[Devices]:
-    wide, window = "at least 95%", "93% to 97%"
-    for runs in (5, 10):
-        name = f"power laws, a factor of 4 apart, {runs} runs a side"
-        yield Devices(name, 4, _power(1e-6, 0.8), _power(1e-4, 0.4), runs, 0.0, window)
-        name = f"latency + work, a factor of 4 apart, {runs} runs a side"
-        yield Devices(name, 4, _linear(1e-3, 1e-8), _linear(2e-3, 3e-10), runs, 0.0, window)
-    name = "latency + work, a factor of 16 apart, 5 runs a side"
-    yield Devices(name, 16, _linear(1e-3, 1e-8), _linear(2e-3, 3e-10), 5, 0.0, window)
-    name = "latency + work, a factor of 4 apart, 1 run a side"
-    yield Devices(name, 4, _linear(1e-3, 1e-8), _linear(2e-3, 3e-10), 1, math.log(1.1), wide)
-
-
-def _power(scale: float, exponent: float) -> Callable[[float], float]:
-    return lambda size: scale * size**exponent
-
-
-def _linear(latency: float, each: float) -> Callable[[float], float]:
-    return lambda size: latency + each * size
-
-
-def crossover_coverage(trials: int) -> Iterator[Row]:
-    """How often the interval of a crossover holds the true one, wherever the measured sizes lie about it."""
-    for number, devices in enumerate(_devices()):
-        generator = np.random.default_rng(number)
-        truth = devices.crossing()
-        covered = sum(_covers(devices, truth, generator) for _ in range(trials))
-        yield Row(f"crossover's interval covers the truth: {devices.what}", trials, covered / trials, devices.wanted)
-
-
-def _covers(devices: Devices, truth: float, generator: np.random.Generator) -> bool:
-    middle = truth * devices.factor ** generator.uniform(-0.5, 0.5)
-    points = tuple(
-        CurvePoint.of(
-            size,
-            _logs(-math.log(devices.baseline(size)), devices.runs, generator),
-            _logs(-math.log(devices.candidate(size)), devices.runs, generator),
-            tolerance=devices.tolerance,
-        )
-        for size in (middle * devices.factor**step for step in range(-3, 4))
-    )
-    found = find_crossing(points)
-    return found.low <= truth <= found.high
-
-
-def _logs(level: float, runs: int, generator: np.random.Generator) -> Rates:
-    """Logarithms of the throughputs of a side's runs and their epochs."""
-    levels = level + generator.normal(0, RUN_NOISE, (runs, 1))
-    rates: npt.NDArray[np.float64] = levels + generator.normal(0, EPOCH_NOISE, (runs, EPOCHS))
-    return [list(map(float, run)) for run in rates]
-
-
 def main() -> None:
     """Simulate everything, print each line, and write the page if asked."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -212,7 +136,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put the table into docs/measurement.md")
     options = parser.parse_args()
     lines = ["| simulated | trials | share | wanted |", "| --- | ---: | ---: | --- |"]
-    for part in (false_verdicts, speedup_coverage, crossover_coverage):
+    for part in (false_verdicts, speedup_coverage):
         for row in part(options.trials):
             print(row, flush=True)
             lines.append(str(row))

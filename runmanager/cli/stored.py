@@ -225,7 +225,7 @@ def compare(
     explained = [
         *why(matches),
         *work_lines(matches),
-        *(crossing_answers(matches, crossover, options) if crossover is not None else []),
+        *(crossing_answers(matches, pairs, crossover) if crossover is not None else []),
     ]
     if format_ is TableFormat.TEXT:
         from runmanager.results.sentences import answers

@@ -51,13 +51,13 @@ def write_tables(
         options = options or CompareOptions()
         matches = match_sides(sweep, plan, options)
         comparison = compare_matches(sweep, matches, options)
-        unlooked = unlooked_lines(matches, options)
+        unlooked = unlooked_lines(matches, comparison)
         comparison = dataclasses.replace(comparison, notes=(*comparison.notes, *unlooked))
         filed = comparison
         if matches.instead_of is not None:
             filed = compare_matches(sweep, matches.without_stand_in(), options)
             filed = dataclasses.replace(filed, notes=(*filed.notes, *unlooked))
-        crossings = crossovers_worth_saying(matches, options)
+        crossings = crossovers_worth_saying(matches, comparison)
         noted = dataclasses.replace(filed, notes=(*filed.notes, *crossover_lines(crossings)))
         texts: dict[Path, Callable[[], str | Iterable[str]]] = {
             paths.results("csv"): lambda: to_csv(results),
