@@ -115,7 +115,8 @@ def best(
         raise UsageError(f"`--where` must hold for a run of {paths.name}, got none: {meant.notes[0]}")
     found = find_best(contents, plan, metric=metric, folders=folders)
     runs = [run.record for run, _ in found.winner.runs]
-    command = command_for(runs[0], seeds=in_order(run.config.get("seed") for run in runs))
+    seeds = in_order(run.config.get("seed") for run in runs)
+    command = command_for(runs[0], seeds=seeds, told=found.winner.settings)
     warn_of_damage([each.message for each in contents.damaged])
     if format_ is RunFormat.JSON:
         print_text(best_to_json(found, command=command.command))

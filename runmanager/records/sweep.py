@@ -3,7 +3,7 @@
 import datetime
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, count
+from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,10 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One sweep, as kept in its sweep.json.
 
     `axes` maps each varying setting to its values in the order given; `cells` are the signatures in order; `planned`
-    has the same cells with the settings in which they differ, and `settings` those that all of them share. `drivers`
-    are the processes that are at it; one that was killed stays in here until the next one comes.
+    has the same cells with the settings in which they differ, and `settings` those that all of them share. `commands`
+    are all that were given for it, in order, once where one was repeated at once, and `command` is the last; after each
+    of them the sweep had so many cells as `cells_after` says. `drivers` are the processes that are at it; one that was
+    killed stays in here until the next one comes.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -56,6 +58,18 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, Any] = {}
     planned: tuple[PlannedCell, ...] = ()
     drivers: tuple[ProcessIdentity, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
+    cells_after: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.commands:  # a record of before there were several
+            msgspec.structs.force_setattr(self, "commands", (self.command,))
+            msgspec.structs.force_setattr(self, "cells_after", (len(self.cells),))
+
+    def given_by(self) -> dict[str, tuple[str, ...]]:
+        """Of each cell, by its run's name, the command that asked for it first."""
+        stretches = zip(self.commands, pairwise((0, *self.cells_after)), strict=False)
+        return {cell.run: command for command, (first, end) in stretches for cell in self.planned[first:end]}
 
 
 _DECODER = msgspec.json.Decoder(SweepRecord)
@@ -124,8 +138,13 @@ def with_cells(
         for value in values:
             if value not in listed:  # no set: a value may be a list
                 listed.append(value)
+    commands, counts = (earlier.commands, earlier.cells_after) if earlier else ((), ())
+    if commands[-1:] == (tuple(command),):
+        commands, counts = commands[:-1], counts[:-1]
     return SweepRecord(
         command=tuple(command),
+        commands=(*commands, tuple(command)),
+        cells_after=(*counts, len(planned)),
         axes=all_axes,
         cells=tuple(planned),
         created=earlier.created if earlier else datetime.datetime.now(datetime.UTC).isoformat(),

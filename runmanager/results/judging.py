@@ -10,6 +10,7 @@ from runmanager.records.attempts import session_of_epoch
 from runmanager.records.store import StoredRun
 from runmanager.results.blocks import blocks_of
 from runmanager.results.effects import Contrast, contrast, estimates, run_values
+from runmanager.results.hidden_costs import hidden_cost_remarks
 from runmanager.results.metrics import MEMORY, RUN_TIME, THROUGHPUT, Metric
 from runmanager.results.noise import Residuals, joint_confidence
 from runmanager.results.options import CompareOptions
@@ -160,7 +161,8 @@ def _row(
     elif metric == THROUGHPUT and all(side.in_turns for side in sides):
         counted, said = _row_of_rounds(weighed, rows, options)
         row |= counted
-    reason = "; ".join([*_contended(sides, shared_host), *said, *_remarks(sides)])
+    remarks = [*hidden_cost_remarks(sides), *_remarks(sides)]
+    reason = "; ".join([*_contended(sides, shared_host), *said, *remarks])
     return row | {"reason": reason or None}
 
 

@@ -57,7 +57,7 @@ def report_page(
         results,
         comparison,
         sweep=str(sweep.paths.root),
-        command=plan.command if plan else (),
+        commands=plan.given_by() if plan else {},
         settings=sweep.runs[0].record.settings if sweep.runs else None,
         causes=causes,
         to_find=to_find,
@@ -165,7 +165,7 @@ def _facts(runs: Sequence[StoredRun], plan: SweepRecord | None) -> list[tuple[st
     facts = [(words, _values([getattr(environment, name) for environment in environments])) for name, words in FACTS]
     facts.append(("Libraries", _values([_libraries(environment) for environment in environments])))
     if plan is not None:
-        facts.append(("Command", typed(plan.command)))
+        facts.append(("Command" if len(plan.commands) == 1 else "Commands", "; ".join(map(typed, plan.commands))))
         facts.append(("Created", plan.created))
     return [(words, values) for words, values in facts if values]
 

@@ -1,6 +1,9 @@
 """Tests of the command that makes a stored run again: it gives the same cell, or says why it does not."""
 
+import json
+import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ from hydra import compose, initialize_config_dir
 
 from runmanager.app.reproducing import environment_today, reproduce
 from runmanager.app.schema import conf_folder, plain_config, register_schema
+from runmanager.cli.main import run_command
 from runmanager.launching.gpus import gpu_names
 from runmanager.records.grid import plain_settings
 from runmanager.records.run import Environment, RunRecord
@@ -57,6 +61,44 @@ def test_seeds_of_a_cell_are_one_command() -> None:
     config = composed("seed=3", "lr=0.5")
     found = reproduce(stored(config), seeds=[3, 4, 3])
     assert found.command == ("python", "-m", "runmanager", "-m", "lr=0.5", "seed=3,4")
+
+
+def test_settings_that_are_praised_are_in_the_command_though_they_are_the_usual_ones() -> None:
+    praised = ["lr", "model.name", "seed", "model.hidden"]  # of another cell, which has a `model.hidden`
+    found = reproduce(stored(composed("batch_size=20")), told=praised)
+    assert found.command == ("python", "-m", "runmanager", "model=cnn", "lr=0.01", "batch_size=20", "seed=0")
+    assert found.is_proved
+    several = reproduce(stored(composed("lr=0.01")), seeds=[0, 1], told=["lr", "seed"])
+    assert several.command == ("python", "-m", "runmanager", "-m", "lr=0.01", "seed=0,1")
+
+
+def test_the_command_of_the_best_gives_its_cell_with_every_setting_that_is_praised(
+    command: Callable[..., Any],
+    tiny: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    words = [word for word in tiny if not word.startswith("batch_size=")]
+    assert command("-m", *words, "lr=0.01,0.5", "batch_size=16,1000", "seed=0,1", "name=grid").status == 0
+    monkeypatch.chdir(tmp_path)
+    capfd.readouterr()
+    where = "lr == 0.01 and batch_size == 1000"  # as they are where nobody says
+    assert run_command(["best", "grid", "--where", where, "--format", "json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["best"]["settings"] == {"lr": 0.01, "batch_size": 1000}
+    assert {"lr=0.01", "batch_size=1000", "seed=0,1"} <= set(found["command"])
+    plan = command(*found["command"][3:], "--dry-run").out
+    planned = set(re.findall(r"^\S+-([0-9a-f]{8}) ", plan, re.M))
+    assert planned == {run["run"][-8:] for run in found["best"]["runs"]} and len(planned) == 2, plan
+
+
+def test_where_the_command_cannot_have_the_settings_they_are_said_beside_it() -> None:
+    loop = stored({"lr": 0.5, "seed": 1, "depth": 3}, environment=Environment(command=("train.py", "--fast")))
+    assert reproduce(loop, told=["lr", "depth"]).remarks[-1] == "This cell has lr=0.5, depth=3."
+    gone = stored({**composed("lr=0.5"), "model": {"name": "cnn", "wings": 2}})
+    assert reproduce(gone, told=["lr", "model.name"]).remarks[-1] == "This cell has lr=0.5, model=cnn."
+    assert len(reproduce(gone).remarks) == 1
 
 
 def test_run_that_today_refuses_has_the_command_that_was_given() -> None:

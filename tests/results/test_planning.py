@@ -44,7 +44,9 @@ def test_a_plan_that_cannot_find_anything_says_what_makes_it_possible(planned):
     (alone,) = planned(("cpu", 0), ("cuda", 0))
     assert alone.startswith(f"With one run a side along device, {NOT_TOLD}. `seed=0,1,2,3,4` as the first axis")
     (behind,) = planned(*((device, seed) for device in ("cpu", "cuda") for seed in range(3)))
-    assert behind.startswith(f"One side runs after the other along device, so {NOT_TOLD}; with `seed` as the first axis")
+    assert behind.startswith(
+        f"One side runs after the other along device, so {NOT_TOLD}; with `seed` as the first axis"
+    )
     assert planned(("cpu", 0), ("cpu", 1)) == []  # nothing is compared
 
 
@@ -69,7 +71,9 @@ def measured(contents, timed):
 def test_measured_runs_say_how_many_more_it_takes(measured):
     sweep = measured(0.02)
     (line,) = what_can_be_found(match_sides(sweep, None, CompareOptions()), None)
-    said = re.fullmatch(r"10 runs a side find 3% in (.*) of cases; (\d+) would in 80% \(.* differ by (.*)% here\)\.", line)
+    said = re.fullmatch(
+        r"10 runs a side find 3% in (.*) of cases; (\d+) would in 80% \(.* differ by (.*)% here\)\.", line
+    )
     assert said is not None
     deviation = float(said[3]) / 100
     assert deviation == pytest.approx(0.02, rel=0.15)
