@@ -18,6 +18,7 @@ from runmanager.records.process import usable_cores
 from runmanager.records.run import Environment, RunRecord
 from runmanager.records.signature import signature
 from runmanager.records.spoken import whole_command
+from runmanager.tracking.own_code import code_today
 from runmanager.tracking.processor import cpu_model
 from runmanager.tracking.provenance import commit_of, library_versions
 from runmanager.training.stored_targets import refuse_foreign_targets
@@ -158,6 +159,7 @@ def environment_today(then: Environment) -> Environment:
         libraries=library_versions(),
         commit=commit,
         commit_clean=clean,
+        code=code_today(then.code, then.command),
     )
 
 

@@ -13,6 +13,7 @@ from runmanager.errors import UsageError
 from runmanager.records.location import find_run, find_sweep
 
 if TYPE_CHECKING:
+    from runmanager.records.run import Environment
     from runmanager.records.store import StoredRun
 
 __all__ = ["RunFormat", "best", "diff", "reproduce", "show"]
@@ -74,15 +75,31 @@ def reproduce(run: RunName, trust: Annotated[bool, _TRUST] = False) -> None:
     proved = [f"It gives the run's own signature, {record.signature[:8]}, with today's code."]
     said = [*(proved if reproduction.is_proved else ()), *reproduction.remarks]
     then = record.environment
+    today = environment_today(then)
     if then.commit_clean is False:
         said.append("It was made with uncommitted changes, which nobody kept: its commit alone is not its code.")
-    differences = environment_difference(then, environment_today(then))
+    differences = environment_difference(then, today)
     if any(each.name == "Commit" for each in differences) and then.commit:
         said.append(f"Its code: git checkout {then.commit[:_SHORT_COMMIT]}")
+    said.append(_said_of_code(then, today))
     if not differences:
-        said.append("Code, packages and hardware are as they were.")
+        said.append("Packages and hardware are as they were.")
     sections = difference_sections(differences, names=("then", "today"))
     print_text(as_text(f"{reproduction.line}\n\n{prose(*said)}", sections))
+
+
+def _said_of_code(then: "Environment", today: "Environment") -> str:
+    """Whether the run's code is still the same: changed, the same, or not known."""
+    from runmanager.records.code import changed_files, files_said, is_same_code
+
+    if then.code == {}:
+        return "It ran no code of your own."
+    if files := changed_files((then, today)):
+        return f"Its code has changed since: {files_said(files)}."
+    if is_same_code(then, today):
+        return "Its code is the same."
+    why = "the run did not record it" if then.code is None else "its files are not found from this folder"
+    return f"Whether its code is the same is not known: {why}."
 
 
 def best(

@@ -9,7 +9,15 @@ from runmanager.records.store import StoredRun
 from runmanager.results.metrics import MEMORY, RUN_TIME, THROUGHPUT
 from runmanager.results.options import CompareOptions
 from runmanager.results.paired import LEAST_ROUNDS, paired_speedup, ratios_of
-from runmanager.results.sides import Side, differences, memory_kind, must_agree, should_agree, typical
+from runmanager.results.sides import (
+    Side,
+    differences,
+    disagreements,
+    memory_kind,
+    should_agree,
+    typical,
+    unknown_code,
+)
 from runmanager.results.statistics import Interval, difference_interval, speedup_interval
 
 __all__ = [
@@ -74,7 +82,7 @@ def _judge_turns(sides: Sequence[Side], shared_host: Causes, options: CompareOpt
     row: dict[str, Any] = dict(zip(THROUGHPUT.value_columns, (typical(side.values) for side in sides), strict=True))
     row |= {"verdict": NOT_MEASURED} | dict.fromkeys(THROUGHPUT.columns[-2:], len(ratios))
     estimate = paired_speedup(ratios)
-    said = _unfinished(sides) or differences(sides, must_agree)
+    said = _unfinished(sides) or disagreements(sides)
     if estimate is None and not _unfinished(sides):
         way_out = "; a longer `measure.max_seconds` gives more" if _have_met(sides) else ""
         said.append(f"too few rounds: {len(ratios)} measured side by side, {LEAST_ROUNDS} needed{way_out}")
@@ -122,7 +130,7 @@ def obstacles(sides: Sequence[Side], options: CompareOptions) -> list[str]:
     if unfinished := _unfinished(sides):
         return unfinished
     metric, counts = sides[0].metric, _counts(sides)
-    against = [*_senseless(sides), *differences(sides, must_agree)]
+    against = [*_senseless(sides), *disagreements(sides)]
     if metric == MEMORY:
         against += differences(sides, memory_kind)
     if metric == RUN_TIME and any(side.paired for side in sides):
@@ -210,7 +218,7 @@ def _remarks(sides: Sequence[Side]) -> list[str]:
         for difference in differences([side], lambda environment: {"device": environment.device_name})
     ]
     named = [*differences(sides, should_agree), *devices]
-    return [*_deviations(sides), *_unlike_products(sides), *named, *uncommitted, *partial]
+    return [*_deviations(sides), *_unlike_products(sides), *named, *unknown_code(sides), *uncommitted, *partial]
 
 
 def _unlike_products(sides: Sequence[Side]) -> list[str]:

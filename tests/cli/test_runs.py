@@ -102,6 +102,18 @@ def test_a_stored_target_is_in_no_command_unless_it_is_trusted(command: Callable
     )
 
 
+def test_reproduce_of_a_built_in_model_speaks_of_no_code_of_its_own(command: Callable, example: SweepPaths) -> None:
+    run = "digits/batch_size=100,lr=0.01,seed=1"
+    assert "It ran no code of your own.\n" in command("reproduce", run).out
+    assert "  Own code                    none\n" in command("show", run).out
+    for path in example.runs.glob("*/run.json"):
+        record = json.loads(path.read_bytes())
+        del record["environment"]["code"]
+        path.write_text(json.dumps(record))
+    assert "Whether its code is the same is not known: the run did not record it.\n" in command("reproduce", run).out
+    assert "Own code" not in command("show", run).out
+
+
 def test_best_is_shown_with_doubt_command_and_weights(command: Callable, sweep: SweepPaths) -> None:
     text = command("best", "grid").out
     assert text.startswith("grid: the best val_accuracy is 0.8800 (n=1) with batch_size=100, device=cpu.")
