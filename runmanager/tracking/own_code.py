@@ -7,7 +7,7 @@ installed. Installed packages are known by their versions, but for the module of
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -66,8 +66,8 @@ def _loaded_files() -> list[str]:
     return [os.path.normpath(file) if os.pardir in file else file for file in files]
 
 
-def _digests(files: Iterable[str], folder: str) -> dict[str, str] | None:
-    loaded = set(_loaded_files())
+def _digests(files: Collection[str], folder: str) -> dict[str, str] | None:
+    loaded = set(_loaded_files()) if files else set()  # takes a millisecond
     code = {}
     for file in sorted(files):
         if file not in loaded or file not in _at_loading:

@@ -15,6 +15,9 @@ __all__ = ["known_network", "refuse_foreign_targets"]
 _KNOWN = ("torch.nn.", "torchvision.models.", "runmanager.")
 """What the name of a stored target begins with, and that of the module which defines the class."""
 
+_WITH_NETWORKS = ("torch.nn.", "torchvision.models.", "runmanager.training.")
+"""The modules that may be imported: others of this package are for processes that they change, as a forkserver's."""
+
 
 def refuse_foreign_targets(settings: Any, *, name: str = "", way_out: str) -> None:
     """Raise `UsageError` unless every `_target_` in `settings` names a network's class of a known package.
@@ -67,8 +70,9 @@ def _network(target: str) -> type | str:
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    if isinstance(owner, ModuleType) and not hasattr(owner, name):
-        return import_module(f"{owner.__name__}.{name}")
+    module = f"{getattr(owner, '__name__', '')}.{name}"
+    if isinstance(owner, ModuleType) and not hasattr(owner, name) and f"{module}.".startswith(_WITH_NETWORKS):
+        return import_module(module)
     return getattr(owner, name)
 
 
