@@ -41,6 +41,7 @@ from runmanager.records.states import Status
 from runmanager.records.store import SweepContents, read_sweep
 from runmanager.records.sweep import fresh_sweep_folder, leave_sweep, read_sweep_record, with_cells, write_cells
 from runmanager.records.writable import refused_unless_writable
+from runmanager.tracking.own_code import CodeToday
 from runmanager.tracking.provenance import DRIVEN_VARIABLE, command_line, commit_of, library_versions
 
 __all__ = ["GridSweeper", "register_sweeper"]
@@ -322,6 +323,7 @@ def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedR
         resume=Resume(config.resume),
         rerun_changed=config.rerun_changed,
         now=now,
+        code_of=CodeToday(Path.cwd()).of,
     )
 
 

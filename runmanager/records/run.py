@@ -59,6 +59,7 @@ class Environment(msgspec.Struct, frozen=True, gc=False):
 
     `outside_cpu_share` and `steal_share` are the shares of all the cores' time that others and the hypervisor took,
     means over the run; their `_p90` were met or exceeded during a tenth of it, and show who came for a part only.
+    `code` has a digest of each source file of the user's own that the run was made with, by its path.
     """
 
     host: str = ""
@@ -78,6 +79,7 @@ class Environment(msgspec.Struct, frozen=True, gc=False):
     libraries: dict[str, str] = {}
     commit: str | None = None
     commit_clean: bool | None = None
+    code: dict[str, str] | None = None
     command: tuple[str, ...] = ()
     load_at_start: float | None = None
     load_at_end: float | None = None

@@ -16,7 +16,7 @@ from runmanager.results.noise import Residuals, joint_confidence
 from runmanager.results.options import CompareOptions
 from runmanager.results.paired import least_rounds, paired_speedup, ratios_of
 from runmanager.results.resolution import collapsed, step_of
-from runmanager.results.sides import Side, differences, memory_kind, must_agree, should_agree
+from runmanager.results.sides import Side, differences, disagreements, memory_kind, should_agree, unknown_code
 from runmanager.results.statistics import Estimate, Interval
 
 __all__ = [
@@ -113,7 +113,7 @@ def _weigh(sides: Sides, options: CompareOptions) -> _Weighed:
     metric = sides[1].metric
     if metric == THROUGHPUT and all(side.in_turns for side in sides):
         ratios = ratios_of(*(side.finished for side in sides))
-        against = _unfinished(sides) or differences(sides, must_agree)
+        against = _unfinished(sides) or disagreements(sides)
         if paired_speedup(ratios) is None and not _unfinished(sides):
             against.append(_too_few_rounds(sides, len(ratios), least_rounds(joint_confidence(1))))
         return _Weighed(sides, against, ratios=None if against else ratios)
@@ -236,7 +236,7 @@ def obstacles(sides: Sequence[Side], options: CompareOptions) -> list[str]:
     if unfinished := _unfinished(sides):
         return unfinished
     metric, counts = sides[0].metric, _counts(sides)
-    against = [*_senseless(sides), *differences(sides, must_agree)]
+    against = [*_senseless(sides), *disagreements(sides)]
     if metric == MEMORY:
         against += differences(sides, memory_kind)
     if metric == RUN_TIME and any(side.paired for side in sides):
@@ -318,8 +318,8 @@ def _remarks(sides: Sequence[Side]) -> list[str]:
         for difference in differences([side], lambda environment: {"device": environment.device_name})
     ]
     named = [*differences(sides, should_agree), *devices]
-    lost = collapsed(sides)
-    return [*lost, *_deviations(sides), *_unlike_products(sides), *named, *uncommitted, *partial]
+    lost = [*collapsed(sides), *_deviations(sides), *_unlike_products(sides)]
+    return [*lost, *named, *unknown_code(sides), *uncommitted, *partial]
 
 
 def _unlike_products(sides: Sequence[Side]) -> list[str]:

@@ -26,6 +26,7 @@ from runmanager.tracking.environment import capture_environment
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.opening import open_run
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
+from runmanager.tracking.own_code import own_code
 from runmanager.tracking.provenance import command_line
 from runmanager.tracking.run import ActiveRun, IdleRun
 from runmanager.tracking.sinks import ConsoleSink, LogSink, Sink
@@ -120,11 +121,12 @@ class RunManager:
             device = resolve_device(str(settings.get("device") or "cpu"))
         except DeviceUnavailableError as error:
             return self._skip(paths, record, error)
-        record = msgspec.structs.replace(record, environment=capture_environment(device))
+        options = options or RunOptions()
+        code = own_code(settings, is_built_in=options.is_built_in)
+        record = msgspec.structs.replace(record, environment=capture_environment(device, code=code))
         _end_abandoned(paths)
         self._say_if_watched(paths)
         observer = HeartbeatObserver(limit_seconds=self._heartbeat_timeout)
-        options = options or RunOptions()
         again = options.turns is not None and options.turns.again
         opened = open_run(
             paths, record, can_resume=can_resume, overwrite=self._overwrite, again=again, observer=observer
@@ -134,14 +136,13 @@ class RunManager:
             self._say(f"{paths.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
             return IdleRun(opened.folder.record, say=self._say)
         _write_config(opened.folder)
-        begin_with = None if network is None else _beginner(network, loader, optimizer)
         run = ActiveRun(
             folder=opened.folder,
             device=device,
             sinks=self._sinks(),
             options=options,
             is_resumed=opened.is_resumed,
-            begin_with=begin_with,
+            begin_with=None if network is None else _beginner(network, loader, optimizer),
             when_ended=lambda run: self._write_tables(),
         )
         _live[paths.root.resolve()] = run

@@ -63,6 +63,7 @@ def train_run(
         options.early_stop,
         turns,
         precision=precision if precision.is_cast else None,
+        is_built_in=True,
     )
     with rounding_to(precision):  # from the start: the run's record tells of it
         run = manager.run(params, folder=folder, can_resume=True, options=run_options)

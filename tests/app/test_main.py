@@ -1,5 +1,6 @@
 """Tests of the application's flags, its help, and what its driver leaves alone."""
 
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -122,3 +123,19 @@ def test_the_driver_outlives_who_started_it(environment: Callable[..., dict[str,
     """Only its own children are tied to it: a shell may go, and leave it running."""
     done = driver(tmp_path, environment(RUNMANAGER_PRELOAD="torch"), "--dry-run")
     assert done.stdout.splitlines()[-2:] == ["tied to its parent: 0", "heavy: []"]
+
+
+@pytest.mark.parametrize("form", ["{option}={path}", "{option} {path}"])
+def test_no_stored_pickle_is_run_again(command: Callable[..., Any], tmp_path: Path, form: str) -> None:
+    class Touching:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (tmp_path / "ran").touch, ()
+
+    stored = tmp_path / "config.pickle"
+    stored.write_bytes(pickle.dumps(Touching()))
+    done = command(*form.format(option="--experimental-rerun", path=stored).split())
+    assert done.status == 2
+    (line,) = done.faults
+    assert "`--experimental-rerun` must be left out" in line
+    assert "runmanager reproduce RUN" in line
+    assert not (tmp_path / "ran").exists()

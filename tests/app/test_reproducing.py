@@ -14,6 +14,7 @@ from hydra import compose, initialize_config_dir
 from runmanager.app.reproducing import environment_today, reproduce
 from runmanager.app.schema import conf_folder, plain_config, register_schema
 from runmanager.cli.main import run_command
+from runmanager.errors import UsageError
 from runmanager.launching.gpus import gpu_names
 from runmanager.records.grid import plain_settings
 from runmanager.records.run import Environment, RunRecord
@@ -46,7 +47,7 @@ def stored(config: dict[str, Any], **fields: Any) -> RunRecord:
 )
 def test_command_gives_the_run_s_own_cell(words: str) -> None:
     config = composed(*shlex.split(words))
-    found = reproduce(stored(config))
+    found = reproduce(stored(config), trust="_target_" in words)
     assert found.is_proved
     assert found.remarks == ()
     assert found.command[:3] == ("python", "-m", "runmanager")
@@ -117,6 +118,38 @@ def test_run_that_lacks_a_setting_of_today_is_another_cell() -> None:
     found = reproduce(stored(older))
     assert not found.is_proved
     assert "another cell" in found.remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"model": {"name": "custom", "_target_": "subprocess.Popen"}}, "subprocess.Popen as model._target_"),
+        ({"dataset": {"name": "custom", "_target_": "os.system", "holdout": 0.5}}, "os.system as dataset._target_"),
+        ({"model": {"name": "cnn", "a": [{"_target_": "evil.Net"}]}}, r"evil.Net as model\.a\[0\]\._target_"),
+        ({"+hydra.launcher._target_": "evil.Net"}, r"evil.Net as \+hydra\.launcher\._target_"),
+        (
+            {"model": {"name": "custom", "_target_": "torch.nn.Linear", "x": [{"a:1,_target_": "evil.Net"}]}},
+            "evil.Net as",
+        ),
+        ({"model": {"name": "custom", "_target_": "torch.nn.functional.relu"}}, "a function"),
+    ],
+)
+def test_no_command_names_a_stored_target_that_is_not_trusted(changed: dict[str, Any], named: str) -> None:
+    record = stored({**composed(), **changed})
+    with pytest.raises(UsageError, match=rf"^A stored `_target_` is data .*got .*{named}.*; .* add --trust\.$"):
+        reproduce(record)
+    assert reproduce(record, trust=True).command
+
+
+def test_a_network_of_torch_needs_no_trust() -> None:
+    words = ("model=custom", "model._target_=torch.nn.Linear", "+model.in_features=3")
+    assert reproduce(stored(composed(*words))).is_proved
+
+
+def test_how_a_stored_run_says_that_it_is_launched_is_no_part_of_its_command() -> None:
+    config = composed("lr=0.5")
+    found = reproduce(stored({**config, "hydra": {"searchpath": ["file:///elsewhere"], "run": {"dir": "/"}}}))
+    assert found.command == ("python", "-m", "runmanager", "lr=0.5")
 
 
 def test_script_of_a_loop_of_its_own_is_a_command() -> None:
