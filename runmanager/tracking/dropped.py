@@ -18,7 +18,7 @@ _RUNS_FIRST, _OTHERS = 20, 10
 def when_dropped(
     owner: object | None, act: Callable[..., object], *arguments: Any, priority: int = _OTHERS
 ) -> Finalize:
-    """Call `act` once: when nobody holds `owner` any more, or (None: only) at the end of this process; in no fork of it.
+    """Call `act` once: when nobody holds `owner` any more, or at this process's end (only then for None); in no fork.
 
     The processes of `multiprocessing` end without Python's own finalizers, so it is that module's which is used.
     """
