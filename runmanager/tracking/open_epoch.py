@@ -22,15 +22,22 @@ class OpenEpoch:
         """Whether it is `epoch`."""
         return self._epoch is epoch
 
-    def begin(self, make: Callable[[], Epoch]) -> Epoch:
-        """Let what `make` returns be the open epoch. Raises `UsageError` while there is another."""
+    def begin(self, make: Callable[[int], Epoch], number: int, *, last: int) -> Epoch:
+        """Let what `make` returns for `number` be the open epoch, after those up to `last`.
+
+        Raises `UsageError` while there is another, or was one of this number or a later one.
+        """
         with self.lock:
             if self._epoch is not None:
                 raise UsageError(
                     f"begin_epoch() must come after the end of the epoch before, got epoch {self._epoch.number} still "
                     "open; call end_epoch(epoch) first."
                 )
-            self._epoch = make()
+            if number <= last:
+                raise UsageError(
+                    f"begin_epoch() must get a number above {last}, got {number}; leave it out for the next one."
+                )
+            self._epoch = make(number)
             return self._epoch
 
     def close(self, epoch: Epoch) -> tuple[EpochRecord, LoggedLosses]:

@@ -2,7 +2,6 @@
 
 import datetime
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
@@ -17,7 +16,7 @@ from runmanager.records.store import RunFolder
 from runmanager.tracking.devices import peak_memory_bytes
 from runmanager.tracking.dropped import end_run_when_dropped
 from runmanager.tracking.ending import Ending
-from runmanager.tracking.epoch import Epoch, with_walls, without_walls
+from runmanager.tracking.epoch import Epoch, without_walls
 from runmanager.tracking.events import cut_events
 from runmanager.tracking.first_batch import batch_size_of, inputs_of, peek
 from runmanager.tracking.heartbeat import Heartbeat
@@ -28,8 +27,10 @@ from runmanager.tracking.notes import RunNotes
 from runmanager.tracking.open_epoch import OpenEpoch
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.outcomes import keep_traceback, outcome_of
+from runmanager.tracking.run_clock import RunClock
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.tracking.timer import PhaseTimer, clock_for
+from runmanager.tracking.told_sinks import ToldSinks
 from runmanager.tracking.turns import turns_of
 from runmanager.tracking.unheard import children_unheard
 from runmanager.tracking.warmup import Warmup
@@ -77,8 +78,6 @@ class ActiveRun:
         self._network: torch.nn.Module | None = None
         self._optimizer: torch.optim.Optimizer | None = None
         self._checkpointer: Checkpointer | None = None
-        self._sinks = sinks
-        self._begun_sinks: list[Sink] | None = None
         self._options = options
         self._begin_with = begin_with
         self._when_ended = when_ended
@@ -86,14 +85,14 @@ class ActiveRun:
         self._ending = Ending(options.early_stop)
         self._open = OpenEpoch()
         self._notes = RunNotes(folder)
+        self._sinks = ToldSinks(sinks, self._notes)
         self._last_evaluation = LastEvaluation(sinks)
         self._warmup = Warmup(options.warmup_epochs)
-        self._seconds_before = 0.0
         self._learning_rate: float | None = None
-        self._begun_at = time.perf_counter()
         self.turns = turns_of(
             options, folder.paths, is_cancelled=lambda: self._ending.is_interrupted, interrupt=self.interrupt
         )
+        self._clock = RunClock(self._timer, self.turns)
         # Those with which it takes turns are no outside load: all of them are children of one process.
         self._measuring = Measuring(device, family=os.getppid() if self.turns else None)
         self._heartbeat = Heartbeat(folder.paths.heartbeat, each_beat=self._measuring.look).start()
@@ -140,7 +139,7 @@ class ActiveRun:
         record = self.folder.write(earlier=attempts_up_to(self.record.earlier, progress.record.epoch))
         self.history = self.folder.cut_epochs(progress.record, unmeasured=epochs_made_elsewhere(record))
         self.num_steps = progress.num_steps
-        self._seconds_before = progress.record.run_seconds or 0.0
+        self._clock.before = progress.record.run_seconds or 0.0
         if (events := self.folder.paths.events) is not None:
             cut_events(events, progress.events_length)
         self._ending.restore(self.history)
@@ -158,13 +157,9 @@ class ActiveRun:
         self._measuring.memory_begins()
 
     def _begin_sinks(self, batch: Any | None) -> None:
-        """Tell every sink, once, that the run begins, with a first batch where there is one."""
-        self._begun_sinks = []
+        """Tell the sinks that the run begins, with a first batch where there is one."""
         assert self._network is not None
-        start = RunStart(self.record, self.folder.paths, self._network, self.device, batch)
-        for sink in self._sinks:
-            self._notes.extend(sink.begin(start))
-            self._begun_sinks.append(sink)
+        self._sinks.begin(RunStart(self.record, self.folder.paths, self._network, self.device, batch))
 
     def epochs(self, num_epochs: int) -> Iterator[Epoch]:
         """The epochs that are still to be run, counted from 1 to `num_epochs`."""
@@ -225,13 +220,8 @@ class ActiveRun:
         self.folder.refuse_others()
         if self._network is None:
             raise UsageError("A run must have begun before its epochs, got no network; call begin(network, loader).")
-        if number is None:
-            number = self._next_number()
-        elif number < 0 or (self.history and number <= self.history[-1].epoch):
-            raise UsageError(
-                f"begin_epoch() must get a number above those before, got {number}; leave it out for the next one."
-            )
-        return self._open.begin(lambda: self._new_epoch(number))
+        number = self._next_number() if number is None else number
+        return self._open.begin(self._new_epoch, number, last=self.history[-1].epoch if self.history else -1)
 
     def _new_epoch(self, number: int) -> Epoch:
         self._measuring.epoch_begins()
@@ -245,7 +235,7 @@ class ActiveRun:
             log_every=self._options.log_every,
             steps_before=self.num_steps,
             heartbeat=self._heartbeat,
-            when_first_batch=self._begin_with_whole_batch if self._begun_sinks is None else None,
+            when_first_batch=self._begin_with_whole_batch if not self._sinks.have_begun else None,
             keep_scores=self._last_evaluation.is_wanted,
         )
 
@@ -260,22 +250,21 @@ class ActiveRun:
         if self.folder.is_lost():  # a file is read for that: when the clock has stopped
             raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
         warmup = self._warmup.look_at(record.epoch, self._timer.step_seconds, history=self.history)
-        record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._run_seconds())
+        record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._clock.seconds())
         self._measuring.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)
         self.num_steps = epoch.num_steps
-        if self._begun_sinks is None:
+        if not self._sinks.have_begun:
             self._begin_sinks(None)
         assert self._network is not None
         self._last_evaluation.keep(record, epoch.evaluation)
         details = EpochDetails(self._network, self._learning_rate, step_losses, epoch.evaluation)
-        for sink in self._sinks:
-            self._notes.extend(sink.epoch(without_walls(record), details))
+        self._sinks.epoch(without_walls(record), details)
         if self._checkpointer is not None:
             self._checkpointer.observe(record)
             if self._checkpointer.is_due(record.epoch):
-                so_far = self._with_walls(record)
+                so_far = self._clock.with_walls(record)
                 self._checkpointer.save(self.folder.paths.checkpoint, self._progress(so_far))
-        record = self._with_walls(record)
+        record = self._clock.with_walls(record)
         self.folder.append(record)
         self.history.append(record)
         if self._warmup.num_epochs == 1:
@@ -284,17 +273,9 @@ class ActiveRun:
         self._ending.look_at(record)
         return record
 
-    def _with_walls(self, record: EpochRecord) -> EpochRecord:
-        begun_at, ended_at = self._timer.begun_at, self._timer.ended_at
-        return with_walls(record, begun_at=begun_at, ended_at=ended_at, run_seconds=self._run_seconds())
-
     def _progress(self, record: EpochRecord) -> Progress:
         events = self.folder.paths.events
         return Progress(record, events.stat().st_size if events else 0, self.num_steps)
-
-    def _run_seconds(self) -> float:
-        waited = self.turns.waited_seconds if self.turns else 0.0
-        return self._seconds_before + time.perf_counter() - self._begun_at - waited
 
     def learn(self, **facts: Any) -> None:
         """Keep facts that somebody else has measured, by the names that `Measurements` has for them."""
@@ -339,9 +320,9 @@ class ActiveRun:
             return self._end(error)
 
     def _end(self, error: BaseException | None) -> RunRecord:
-        outcome, run_seconds = self._outcome(error), self._run_seconds()  # before pictures are drawn
+        outcome, run_seconds = self._outcome(error), self._clock.seconds()  # before pictures are drawn
         try:
-            if self._begun_sinks is None and self._network is not None:
+            if not self._sinks.have_begun and self._network is not None:
                 self._begin_sinks(None)
             if outcome.status.is_success:
                 # Before the record says so: with a kill after that nobody would go on with the run, and draw them.
@@ -366,8 +347,7 @@ class ActiveRun:
         self._heartbeat.stop()
         self._when_dropped.cancel()
         self.folder.leave()
-        for sink in self._begun_sinks or ():
-            sink.end(record)
+        self._sinks.end(record)
         if self._when_ended is not None:
             self._when_ended(self)
         return record

@@ -55,7 +55,7 @@ def test_epochs_are_begun_one_after_the_other_and_ended_once(
     for another in (first, other.begin_epoch()):
         with pytest.raises(UsageError, match="must get the run's open epoch, got epoch 1, which is not"):
             run.end_epoch(another)
-    with pytest.raises(UsageError, match="must get a number above those before, got 1"):
+    with pytest.raises(UsageError, match="must get a number above 1, got 1"):
         run.begin_epoch(1)
     with pytest.raises(UsageError, match="must be called once in a run"):
         run.begin(network, loader)
