@@ -18,7 +18,7 @@ from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import RunRecord
 from runmanager.records.signature import UNSIGNED, short_signature, signature
 from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import RunFolder, StoredRun, read_epochs, read_record, read_run, read_sweep
+from runmanager.records.store import RunFolder, read_epochs, read_record, read_run, read_sweep
 from runmanager.records.sweep import (
     fresh_sweep_folder,
     plan_cell,
@@ -89,7 +89,7 @@ class RunManager:
         self._own_sinks = sinks
         self._owns_sweep = owns_sweep
         self._heartbeat_timeout = heartbeat_timeout
-        self._stored: dict[str, StoredRun] | None = None
+        self._stored: dict[str, tuple[RunPaths, str]] | None = None
         self._begun: list[RunPaths] = []
         self._active: ActiveRun | IdleRun | None = None
         self._epoch: Epoch | None = None
@@ -172,9 +172,7 @@ class RunManager:
         """The record of a run that is about to begin, and its folder: where it is stored already, or as planned."""
         left_out = UNSIGNED if unsigned is None else unsigned
         identity = signature(settings, unsigned=left_out)
-        stored = None if folder else self._find(identity)
-        paths = stored.paths if stored else folder
-        name = stored.name if stored else paths.name if paths else ""
+        paths, name = (folder, folder.name) if folder else self._find(identity)
         cell = plan_cell(identity, paths.name if paths else "", settings, unsigned=left_out)
         if not paths:
             telling = varying_settings(read_sweep_record(self.paths), cell)
@@ -195,12 +193,12 @@ class RunManager:
         )
         return paths or self.paths.run(name), record
 
-    def _find(self, identity: str) -> StoredRun | None:
-        """The stored run of this signature, under whatever name."""
+    def _find(self, identity: str) -> tuple[RunPaths | None, str]:
+        """Folder and name of the stored run of this signature, whatever its folder is called; None and no name."""
         if self._stored is None:
             stored = read_sweep(self.paths, epochs_of=lambda _: False).runs  # only who they are
-            self._stored = {run.signature: run for run in stored}
-        return self._stored.get(identity)
+            self._stored = {run.signature: (run.paths, run.name) for run in stored}
+        return self._stored.get(identity, (None, ""))
 
     def _skip(self, paths: RunPaths, record: RunRecord, error: DeviceUnavailableError) -> IdleRun:
         stored = read_record(paths).observed() if paths.record.exists() else None
