@@ -129,6 +129,10 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
         raise RunManagerError("runmanager must run on Linux or macOS, got Windows; use WSL.")
     if faults := command.faults():
         raise ConfigurationError(faults)
+    from runmanager.tracking.ranks import refuse_several_ranks
+
+    if command.runs_something:
+        refuse_several_ranks()
     import hydra
 
     from runmanager.app.groups import groups_without_copies

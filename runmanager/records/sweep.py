@@ -2,7 +2,7 @@
 
 import datetime
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import msgspec
 
 from runmanager.errors import UsageError
 from runmanager.records.files import locked_folder, replace_file
-from runmanager.records.grid import flatten
+from runmanager.records.grid import differing, flatten
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import SCHEMA_VERSION
@@ -26,6 +26,7 @@ __all__ = [
     "open_sweep",
     "plan_cell",
     "read_sweep_record",
+    "varying_settings",
     "with_cells",
     "write_cells",
 ]
@@ -75,9 +76,17 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
 _DECODER = msgspec.json.Decoder(SweepRecord)
 
 
-def plan_cell(signature: str, run: str, config: Mapping[str, Any]) -> PlannedCell:
-    """A cell with all its (flat) settings that belong to its identity."""
-    return PlannedCell(signature, run, flatten({k: v for k, v in config.items() if k not in UNSIGNED}))
+def plan_cell(
+    signature: str, run: str, config: Mapping[str, Any], *, unsigned: Container[str] = UNSIGNED
+) -> PlannedCell:
+    """A cell with all its (flat) settings that belong to its identity: those that are not `unsigned`."""
+    return PlannedCell(signature, run, completed(flatten({k: v for k, v in config.items() if k not in unsigned})))
+
+
+def varying_settings(record: SweepRecord | None, cell: PlannedCell) -> list[str]:
+    """The settings in which `cell` and the cells of a sweep's record do not all agree."""
+    known = [] if record is None else [_whole(each, record.settings) for each in record.planned]
+    return differing([each.settings for each in (*known, cell)])
 
 
 def read_sweep_record(paths: SweepPaths) -> SweepRecord | None:
@@ -89,7 +98,7 @@ def write_cells(
     paths: SweepPaths,
     cells: Iterable[PlannedCell],
     *,
-    axes: Mapping[str, Sequence[Any]],
+    axes: Mapping[str, Sequence[Any]] | None,
     command: Sequence[str],
     driver: ProcessIdentity | None = None,
 ) -> SweepRecord:
@@ -97,7 +106,8 @@ def write_cells(
 
     A cell that was known keeps its run's name, so that two drivers never give one cell two folders. `cells` is gone
     through twice; many cells take less memory where it makes them anew each time. Of the values of `axes` each is kept
-    once. `driver` is a process that will run cells until it calls `leave_sweep`.
+    once; None where nobody planned them: then they are what all cells so far differ in. `driver` is a process that will
+    run cells until it calls `leave_sweep`.
     """
     paths.runs.mkdir(parents=True, exist_ok=True)
     with locked_folder(paths.root):  # two commands under one name may come at once
@@ -121,7 +131,7 @@ def with_cells(
     earlier: SweepRecord | None,
     cells: Iterable[PlannedCell],
     *,
-    axes: Mapping[str, Sequence[Any]],
+    axes: Mapping[str, Sequence[Any]] | None,
     command: Sequence[str],
 ) -> SweepRecord:
     """The record with the cells of one more command, as `write_cells` writes it; `earlier` is what is stored."""
@@ -133,6 +143,8 @@ def with_cells(
         if cell.signature not in signatures:
             planned[cell.signature] = _without(cell, shared)
     all_axes = {} if earlier is None else {name: list(values) for name, values in earlier.axes.items()}
+    if axes is None:
+        axes = _differing_values([*known, *(cell for cell in cells if cell.signature not in signatures)])
     for name, values in axes.items():
         listed = all_axes.setdefault(name, [])
         for value in values:
@@ -153,6 +165,12 @@ def with_cells(
         planned=tuple(planned.values()),
         drivers=earlier.drivers if earlier else (),
     )
+
+
+def _differing_values(cells: Sequence[PlannedCell]) -> dict[str, list[Any]]:
+    """The settings in which cells differ, with the values that they have, in order."""
+    settings = [cell.settings for cell in cells]
+    return {name: [each[name] for each in settings if name in each] for name in differing(settings)}
 
 
 def _whole(cell: PlannedCell, shared: Mapping[str, Any]) -> PlannedCell:
