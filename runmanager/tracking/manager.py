@@ -264,7 +264,7 @@ class RunManager:
         """Start the clock of the next epoch."""
         run = self._running("begin_epoch")
         self._between_epochs("begin_epoch")
-        self._epoch = run.begin_epoch()
+        self._epoch = run.begin_epoch(is_all_training=True)
 
     def track_loss(self, loss: torch.Tensor, batch: Sequence[Any]) -> None:
         """Count a step's mean loss; `batch` is (images, labels), its first part says how many samples it had."""

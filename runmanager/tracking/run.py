@@ -207,7 +207,7 @@ class ActiveRun:
     def _next_number(self) -> int:
         return max(self.history[-1].epoch + 1, 1) if self.history else 1
 
-    def begin_epoch(self, number: int | None = None) -> Epoch:
+    def begin_epoch(self, number: int | None = None, *, is_all_training: bool = False) -> Epoch:
         """Start the clock of the next epoch, or of epoch `number`."""
         if self._network is None:
             raise UsageError("A run must have begun before its epochs, got no network; call begin(network, loader).")
@@ -224,6 +224,7 @@ class ActiveRun:
             heartbeat=self._heartbeat,
             when_first_batch=self._begin_with_whole_batch if self._begun_sinks is None else None,
             keep_scores=self._last_evaluation.is_wanted,
+            is_all_training=is_all_training,
         )
 
     def end_epoch(self, epoch: Epoch) -> EpochRecord:
@@ -232,6 +233,7 @@ class ActiveRun:
         Raises `RunBusyError` where another process has taken the run over meanwhile: then nothing is written any more.
         """
         record, step_losses = epoch.close()
+        self._notes.extend(epoch.notes)
         if self.folder.is_lost():  # a file is read for that: when the clock has stopped
             raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
         warmup = self._warmup.look_at(record.epoch, self._timer.step_seconds, history=self.history)

@@ -87,6 +87,18 @@ def test_evaluation_waits_for_nothing(epoch: Epoch, clock: CountingClock, networ
     assert clock.waits == waits_before
 
 
+def test_marking_what_a_loop_does_waits_for_nothing(epoch: Epoch, clock: CountingClock) -> None:
+    waits_before, marks_before = clock.waits, clock.marks
+    for images, labels in batches():
+        with epoch.phase("transfer"):
+            images, labels = images.to(META), labels.to(META)
+        epoch.track(images.sum(), images, labels)
+    with epoch.evaluating():
+        epoch.track_eval(images.sum(), images, labels)
+    assert clock.waits == waits_before
+    assert clock.marks == marks_before + 3 * NUM_BATCHES + 2, "each on the device's own timeline"
+
+
 @pytest.mark.parametrize("read", [torch.Tensor.item, torch.Tensor.cpu, torch.Tensor.tolist, bool, print, torch.nonzero])
 def test_a_step_that_waits_would_be_seen(epoch: Epoch, network: nn.Module, read: object) -> None:
     def track(loss: torch.Tensor, preds: torch.Tensor, labels: torch.Tensor) -> None:
