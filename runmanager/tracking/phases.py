@@ -117,7 +117,7 @@ class Phases:
     def hand_out(self, step: Part) -> None:
         """A step begins with the batch that it is given; the time before it has its mark already."""
         self._open.append(step)
-        self._num_trained += 1
+        self._num_trained += 1  # tracked or not, it is one
 
     def take_back(self, step: Part) -> None:
         """A step ends, as the next batch is asked for."""
@@ -136,7 +136,7 @@ class Phases:
                 self._timer.mark(TRAINING)
         elif self._otherwise is None and not self.is_over:
             self._timer.mark(TRAINING)
-            self._num_trained += 1
+        self._num_trained += 1
 
     def evaluated(self) -> None:
         """An evaluated batch was tracked."""

@@ -227,6 +227,20 @@ def test_what_a_loop_marks_is_in_its_phase(clock: Clock) -> None:
     assert list(epoch.timer.step_seconds) == [2.75, 2.75]
 
 
+def test_training_ends_with_the_last_step_where_steps_are_tracked_as_they_are_marked(clock: Clock) -> None:
+    epoch = begin(clock)
+    for _ in range(2):
+        clock.now += 0.5
+        with epoch.phase("compute"):
+            clock.now += 1.0
+            epoch.track(LOSS, samples=4)
+            clock.now += 1.0
+    clock.now += 8.0
+    record, _ = epoch.close()
+    assert (record.data_seconds, record.compute_seconds, record.epoch_seconds) == (None, 4.0, 5.0)
+    assert "in `wall_seconds` alone" in epoch.notes[0] and len(epoch.notes) == 1
+
+
 def test_where_the_data_is_marked_the_rest_of_a_step_is_computing(clock: Clock) -> None:
     epoch = begin(clock)
     for _ in range(2):
