@@ -13,9 +13,10 @@ from runmanager.records.run import PHASES, EpochRecord
 from runmanager.tracking.heartbeat import Heartbeat
 from runmanager.tracking.losses import LoggedLosses
 from runmanager.tracking.meter import Averages, Meter
-from runmanager.tracking.phases import Part, Phases
+from runmanager.tracking.phases import Division, Part, Phases
 from runmanager.tracking.prefetch import arrived
 from runmanager.tracking.scores import Evaluation
+from runmanager.tracking.tasks import IGNORED, Task
 from runmanager.tracking.timer import TRAINING, PhaseTimer
 
 __all__ = ["Epoch", "with_walls", "without_walls"]
@@ -27,7 +28,7 @@ class Epoch:
     """One epoch of a run: hands out batches, timed and on the device, and adds up what is tracked.
 
     With `is_all_training` all of its time is training but for what is marked or evaluated; else training ends with the
-    last step. `notes` are known once it is closed.
+    last step. `division`, of its time, is known once it is closed.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Epoch:
         self._when_first_batch = when_first_batch
         self._heartbeat = heartbeat or Heartbeat()
         self._train, self._eval = Meter(log_every=log_every, steps_before=steps_before), Meter()
-        self.notes: tuple[str, ...] = ()
+        self.division: Division | None = None
         self._phases = Phases(timer, otherwise="eval" if number == 0 else TRAINING if is_all_training else None)
         self._sees_training = self._is_evaluated = False
         self._open_loops = 0
@@ -91,7 +92,7 @@ class Epoch:
                 moved = arrived(batch, self._device)
                 mark("transfer")
                 heartbeat.progress += 1
-                phases.hand_out(step)
+                phases.open.append(step)
                 try:
                     yield moved
                 finally:
@@ -145,15 +146,21 @@ class Epoch:
         labels: torch.Tensor | None = None,
         *,
         samples: int | None = None,
+        task: Task | None = None,
+        class_dim: int | None = None,
+        ignore_index: int = IGNORED,
     ) -> None:
         """Count one training step; nothing waits for the device.
 
-        `loss` is the step's mean, a scalar. `preds` (batch, classes) and `labels` (batch,) give the accuracy; without
-        labels say how many `samples` the step had.
+        `loss` is the step's mean, a scalar. Without labels say how many `samples` the step had. `preds` are logits, and
+        give the accuracy over all labels but those that are `ignore_index`: by `task` "multiclass" scores
+        (batch, classes, …) beside labels (batch, …), with the classes in dimension `class_dim` (1 unless given);
+        "binary" logits (batch, …), a yes where above 0; "multilabel" the same (batch, labels, …), each by itself.
+        Without `task` they are multiclass, if that is clear; else it raises `UsageError`.
         """
         count = _count(preds, labels, samples)
         if preds is not None and labels is not None:
-            self._train.add_predictions(preds, labels)
+            self._train.add_predictions(preds, labels, task, class_dim, ignore_index)
         self.track_loss(loss, count)
 
     def track_loss(self, loss: torch.Tensor | float, samples: int) -> None:
@@ -163,9 +170,17 @@ class Epoch:
         self.num_steps += 1
         self._heartbeat.progress += 1  # where somebody takes the batches by hand, this is all there is
 
-    def track_predictions(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
-        """Count the correct ones among a training step's predictions."""
-        self._train.add_predictions(preds, labels)
+    def track_predictions(
+        self,
+        preds: torch.Tensor,
+        labels: torch.Tensor,
+        *,
+        task: Task | None = None,
+        class_dim: int | None = None,
+        ignore_index: int = IGNORED,
+    ) -> None:
+        """Count the right ones among a training step's predictions, as `track` does."""
+        self._train.add_predictions(preds, labels, task, class_dim, ignore_index)
 
     def track_eval(
         self,
@@ -174,29 +189,30 @@ class Epoch:
         labels: torch.Tensor | None = None,
         *,
         samples: int | None = None,
+        task: Task | None = None,
+        class_dim: int | None = None,
+        ignore_index: int = IGNORED,
     ) -> None:
         """Count one evaluated batch, as `track` does for training."""
         self._is_evaluated = True
         self._eval.add_loss(loss, _count(preds, labels, samples))
         if preds is not None and labels is not None:
-            self._eval.add_predictions(preds, labels)
+            self._eval.add_predictions(preds, labels, task, class_dim, ignore_index)
             if self._evaluation is not None:
-                self._evaluation.add(preds, labels)
+                self._evaluation.add(preds, labels, self._eval.reading)
         self._phases.evaluated()
 
     def close(self) -> tuple[EpochRecord, LoggedLosses]:
         """Stop the clock and bring everything home, waiting for the device once.
 
         Without an evaluation there are no `eval_seconds`. What is neither tracked nor marked after the last training
-        step is in no phase, and `notes` says so where it matters. The record lacks what comes after (`wall_seconds`,
+        step is in no phase. The record lacks what comes after (`wall_seconds`,
         sinks and checkpoint in `tracking_seconds`) and what only the run knows (`warmup`, `run_seconds`). With it come
         the losses of the steps that were to be logged.
         """
-        division = self._phases.resolve()
-        if self.number:
-            self.notes = division.notes
+        self.division = self._phases.resolve()
         train, evaluated = self._train.averages(), self._eval.averages()
-        record = _record(self.number, train, evaluated, division.seconds, seen=self._sees_training)
+        record = _record(self.number, train, evaluated, self.division.seconds, seen=self._sees_training)
         return record, self._train.logged_losses()
 
 
@@ -205,8 +221,9 @@ def _count(preds: torch.Tensor | None, labels: torch.Tensor | None, samples: int
         raise UsageError("Tracked predictions must come with their labels, got none; pass both or leave both out.")
     if samples is not None:
         return samples
-    if labels is None:
-        raise UsageError("A tracked step must say how many samples it had, got neither labels nor samples=…")
+    if labels is None or not labels.ndim:
+        got = "neither labels nor samples=…" if labels is None else "labels of no dimension; pass samples=…"
+        raise UsageError(f"A tracked step must say how many samples it had, got {got}")
     return int(labels.shape[0])
 
 

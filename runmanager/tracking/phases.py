@@ -10,18 +10,18 @@ from typing import Any, NamedTuple
 
 from runmanager.tracking.timer import TRAINING, PhaseTimer
 
-__all__ = ["Division", "Part", "Phases"]
+__all__ = ["Division", "Part", "Phases", "Unmarked"]
 
 _TRAINING_PHASES = ("data", "transfer", "compute")
-_WORTH_A_NOTE = 0.01  # of the epoch: the phases add up to its wall time within that
-_LEAST_NOTED_SECONDS = 0.001
+_WORTH_A_NOTE = 0.01  # of the epochs: the phases add up to their wall time within that
+_LEAST_NOTED_SECONDS = 0.05  # a busy machine takes some hundredths of a second between any two lines of a loop
 _UNMARKED = (
-    "an epoch's time after its last tracked step is in `wall_seconds` alone where it is neither tracked nor marked; "
+    "the time after an epoch's last tracked step is in `wall_seconds` alone where it is neither tracked nor marked; "
     "track the evaluation (`track_eval`), or mark it (`with epoch.evaluating():`)"
 )
 _GUESSED = (
-    "no step was tracked in an epoch: all of its time that is not marked counts as training; call `epoch.track` after "
-    "each step"
+    "where no step of an epoch was tracked, all of its time that is not marked counts as training; call `epoch.track` "
+    "after each step"
 )
 
 
@@ -63,76 +63,82 @@ class Division:
     unclaimed: float
     is_guessed: bool
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What is to be said of it."""
-        least = max(_WORTH_A_NOTE * (sum(self.seconds.values()) + self.unclaimed), _LEAST_NOTED_SECONDS)
-        is_guess_told = self.is_guessed and self.seconds.get(TRAINING, 0.0) > least
-        return ((_UNMARKED,) if self.unclaimed > least else ()) + ((_GUESSED,) if is_guess_told else ())
+
+class Unmarked:
+    """Looks at a run's epochs, one after the other, for time that nobody tracked or marked."""
+
+    def __init__(self) -> None:
+        self._unclaimed = self._guessed = self._total = 0.0
+
+    def look_at(self, division: Division) -> list[str]:
+        """What is to be said by now; the same again with each further epoch."""
+        self._total += sum(division.seconds.values()) + division.unclaimed
+        self._unclaimed += division.unclaimed
+        self._guessed += division.seconds.get(TRAINING, 0.0) if division.is_guessed else 0.0
+        least = max(_WORTH_A_NOTE * self._total, _LEAST_NOTED_SECONDS)
+        said = ((self._unclaimed, _UNMARKED), (self._guessed, _GUESSED))
+        return [note for seconds, note in said if seconds > least]
 
 
 class Phases:
     """Marks on `timer` whose time it is; a mark goes to the innermost part that is open.
 
-    Where none is, it goes to `otherwise`, or without that to what is tracked next.
+    Where none is, it goes to `otherwise`, or without that to what is tracked next. `open` has the innermost part last;
+    one that goes on after others had begun becomes the last. A step is put there as its batch is handed out.
     """
 
     def __init__(self, timer: PhaseTimer, *, otherwise: str | None = None) -> None:
         self.is_over = False
         self._timer = timer
         self._otherwise = otherwise
-        self._open: list[Part] = []  # the innermost last; one that goes on after others had begun becomes the last
+        self.open: list[Part] = []
         self._num_trained = 0
 
     @property
     def is_evaluation(self) -> bool:
         """Whether what is done now was said to be evaluation, whatever it is."""
-        if self._open:
-            return self._open[-1].is_marked and self._open[-1].phase == "eval"
+        if self.open:
+            return self.open[-1].is_marked and self.open[-1].phase == "eval"
         return self._otherwise == "eval"
 
     def marked(self, phase: str) -> Part:
         """A part that somebody marks; the parts of training that lie within an evaluation are evaluation."""
-        is_evaluated = self._open[-1].phase == "eval" if self._open else self._otherwise == "eval"
+        is_evaluated = self.open[-1].phase == "eval" if self.open else self._otherwise == "eval"
         return Part(self, "eval" if is_evaluated and phase in _TRAINING_PHASES else phase, is_marked=True)
 
     def enter(self, part: Part) -> None:
         """What follows is time of `part`."""
         self._mark_up_to_here()
-        self._open.append(part)
+        self.open.append(part)
 
     def leave(self, part: Part) -> None:
         """What follows is time of whatever is open besides."""
         if not self.is_over:  # or the time is another epoch's by now
             self._mark_up_to_here()
-            self._open.remove(part)
+            self.open.remove(part)
 
     def resume(self, part: Part) -> None:
         """`part` goes on, whatever has begun and not ended since."""
-        if not self.is_over and self._open[-1] is not part:
+        if not self.is_over and self.open[-1] is not part:
             self._mark_up_to_here()
-            self._open.remove(part)
-            self._open.append(part)
-
-    def hand_out(self, step: Part) -> None:
-        """A step begins with the batch that it is given; the time before it has its mark already."""
-        self._open.append(step)
-        self._num_trained += 1  # tracked or not, it is one
+            self.open.remove(part)
+            self.open.append(part)
 
     def take_back(self, step: Part) -> None:
         """A step ends, as the next batch is asked for."""
         if self.is_over:
             return
-        if (last := self._open[-1].phase) != TRAINING:
+        if (last := self.open[-1].phase) != TRAINING:
             self._timer.mark(last)
         self._timer.mark("compute")
-        self._open.remove(step)
+        self.open.remove(step)
+        self._num_trained += 1  # tracked or not, it was one
 
     def trained(self) -> None:
         """A step was tracked."""
-        if self._open:
+        if self.open:
             # Within a step that was handed out its end is marked where an evaluation may follow, which is rare.
-            if self._timer.marks_tracked and self._open[-1].phase == TRAINING:
+            if self._timer.marks_tracked and self.open[-1].phase == TRAINING:
                 self._timer.mark(TRAINING)
         elif self._otherwise is None and not self.is_over:
             self._timer.mark(TRAINING)
@@ -140,8 +146,8 @@ class Phases:
 
     def evaluated(self) -> None:
         """An evaluated batch was tracked."""
-        if self._open:
-            if self._open[-1].phase == TRAINING:
+        if self.open:
+            if self.open[-1].phase == TRAINING:
                 self._timer.marks_tracked = True  # from now on: of this step the end is not known
                 self._timer.mark("eval")
         elif self._otherwise is None and not self.is_over:
@@ -149,17 +155,17 @@ class Phases:
 
     def resolve(self) -> Division:
         """End the last stretch, wait for the device, and divide the time."""
-        if self._open and self._open[-1].phase == TRAINING:
+        if self.open and self.open[-1].phase == TRAINING:
             self._timer.marks_tracked = True  # somebody left the loop and holds on to it: of it the end is not known
-            self._open.clear()
+            self.open.clear()
         self._mark_up_to_here()
         self.is_over = True
-        self._open.clear()
+        self.open.clear()
         return self._divided(self._timer.resolve())
 
     def _mark_up_to_here(self) -> None:
         if not self.is_over:
-            self._timer.mark(self._open[-1].phase if self._open else self._otherwise or _Unclaimed(self._num_trained))
+            self._timer.mark(self.open[-1].phase if self.open else self._otherwise or _Unclaimed(self._num_trained))
 
     def _divided(self, stretches: Mapping[Any, float]) -> Division:
         seconds: dict[str, float] = {}

@@ -27,6 +27,7 @@ from runmanager.tracking.measuring import Measuring, num_parameters
 from runmanager.tracking.notes import RunNotes
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.outcomes import keep_traceback, outcome_of
+from runmanager.tracking.phases import Unmarked
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.tracking.timer import PhaseTimer, clock_for
 from runmanager.tracking.turns import turns_of
@@ -82,6 +83,7 @@ class ActiveRun:
         self._notes = RunNotes(folder)
         self._last_evaluation = LastEvaluation(sinks)
         self._warmup = Warmup(options.warmup_epochs)
+        self._unmarked = Unmarked()
         self._seconds_before = 0.0
         self._learning_rate: float | None = None
         self._begun_at = time.perf_counter()
@@ -233,7 +235,8 @@ class ActiveRun:
         Raises `RunBusyError` where another process has taken the run over meanwhile: then nothing is written any more.
         """
         record, step_losses = epoch.close()
-        self._notes.extend(epoch.notes)
+        assert epoch.division is not None
+        self._notes.extend(self._unmarked.look_at(epoch.division))
         if self.folder.is_lost():  # a file is read for that: when the clock has stopped
             raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
         warmup = self._warmup.look_at(record.epoch, self._timer.step_seconds, history=self.history)
