@@ -2,20 +2,23 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
 import torch
 
 from runmanager.errors import UsageError
-from runmanager.records.run import EpochRecord
+from runmanager.records.run import PHASES, EpochRecord
 from runmanager.tracking.heartbeat import Heartbeat
 from runmanager.tracking.losses import LoggedLosses
 from runmanager.tracking.meter import Averages, Meter
+from runmanager.tracking.phases import Division, Part, Phases
 from runmanager.tracking.prefetch import arrived
 from runmanager.tracking.scores import Evaluation
-from runmanager.tracking.timer import PhaseTimer
+from runmanager.tracking.tasks import IGNORED, Task
+from runmanager.tracking.timer import TRAINING, PhaseTimer
 
 __all__ = ["Epoch", "with_walls", "without_walls"]
 
@@ -24,6 +27,9 @@ _END = object()
 
 class Epoch:
     """One epoch of a run: hands out batches, timed and on the device, and adds up what is tracked.
+
+    With `is_all_training` all of its time is training but for what is marked or evaluated; else training ends with the
+    last step. `division`, of its time, is known once it is closed.
 
     It belongs to the thread that begins it. Tracking, taking batches and ending it raise `UsageError` in any other
     thread, and once it has ended.
@@ -40,6 +46,7 @@ class Epoch:
         when_first_batch: Callable[[Any], None] | None = None,
         heartbeat: Heartbeat | None = None,
         keep_scores: bool = False,
+        is_all_training: bool = False,
     ) -> None:
         self.number = number
         self.num_steps = steps_before
@@ -50,7 +57,9 @@ class Epoch:
         self._when_first_batch = when_first_batch
         self._heartbeat = heartbeat or Heartbeat()
         self._train, self._eval = Meter(log_every=log_every, steps_before=steps_before), Meter()
-        self._sees_training = self._sees_eval = self._is_evaluated = False
+        self.division: Division | None = None
+        self._phases = Phases(timer, otherwise="eval" if number == 0 else TRAINING if is_all_training else None)
+        self._sees_training = self._is_evaluated = False
         self._open_loops = 0
         self._evaluation = Evaluation() if keep_scores else None
 
@@ -76,27 +85,36 @@ class Epoch:
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The loader's batches on the run's device; waiting, moving and what the loop does with each are timed."""
         self._refuse_misuse("batches")
+        if self._phases.is_evaluation:
+            yield from self.eval_batches(loader)
+            return
         self._sees_training = True
         self._open_loops += 1
-        mark, heartbeat = self._timer.mark, self._heartbeat
-        asked_at = time.perf_counter()
-        iterator = iter(loader)
-        while True:
-            batch = next(iterator, _END)
-            if self.first_batch_seconds is None:  # before the mark: it is a part of the phase
-                self.first_batch_seconds = time.perf_counter() - asked_at
-            mark("data")
-            if batch is _END:
-                self._open_loops -= 1
-                return
-            self.show_first_batch(batch)
-            moved = arrived(batch, self._device)
-            mark("transfer")
-            heartbeat.progress += 1
-            try:
-                yield moved
-            finally:
-                mark("compute")
+        phases, mark, heartbeat = self._phases, self._timer.mark, self._heartbeat
+        step = Part(phases, TRAINING)
+        with Part(phases, "data"):
+            asked_at = time.perf_counter()
+            iterator = iter(loader)
+            while not phases.is_over:
+                batch = next(iterator, _END)
+                if self.first_batch_seconds is None:  # before the mark: it is a part of the phase
+                    self.first_batch_seconds = time.perf_counter() - asked_at
+                if batch is _END:
+                    self._open_loops -= 1
+                    return
+                mark("data")
+                self.show_first_batch(batch)
+                moved = arrived(batch, self._device)
+                mark("transfer")
+                heartbeat.progress += 1
+                phases.open.append(step)
+                try:
+                    yield moved
+                finally:
+                    phases.take_back(step)
+        raise UsageError(
+            f"The batches of epoch {self.number} must be taken before it ends; take them from the next one."
+        )
 
     @property
     def is_whole(self) -> bool:
@@ -107,25 +125,35 @@ class Epoch:
         """Let the sinks see the first batch of a loader that could not be looked into before."""
         if self._when_first_batch is not None:
             show, self._when_first_batch = self._when_first_batch, None
-            if not self._sees_training:
-                self._timer.mark("epoch")  # a batch that somebody took by hand: it was waited for before it was shown
-            show(batch)
-            self._timer.mark("tracking")
+            with self.phase("tracking"):
+                show(batch)
 
     def eval_batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The loader's batches on the run's device; all the time they take counts as evaluation."""
         self._refuse_misuse("eval_batches")
-        # Where somebody took the training batches by hand, all that came before is training.
-        self._timer.mark("eval" if self._sees_training or self._sees_eval or self.number == 0 else "epoch")
-        self._sees_eval = True
         self._open_loops += 1
         if self._evaluation is not None:
             self._evaluation.takes_from(loader)
-        for batch in loader:
-            self._heartbeat.progress += 1
-            yield arrived(batch, self._device)
-        self._open_loops -= 1
-        self._timer.mark("eval")
+        with (part := Part(self._phases, "eval")):
+            for batch in loader:
+                self._heartbeat.progress += 1
+                yield arrived(batch, self._device)
+                self._phases.resume(part)
+            self._open_loops -= 1
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """A `with` block whose time goes to `name`: data, transfer, compute, eval or tracking.
+
+        Of blocks in one another each has its own time, but parts of training within an evaluation are evaluation.
+        Nothing waits for the device. Raises `UsageError` for a phase that there is not.
+        """
+        if name not in PHASES:
+            raise UsageError(f"A phase must be {', '.join(PHASES[:-1])} or {PHASES[-1]}, got {name!r}.")
+        return self._phases.marked(name)
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """A `with` block whose time is evaluation."""
+        return self.phase("eval")
 
     def track(
         self,
@@ -134,27 +162,44 @@ class Epoch:
         labels: torch.Tensor | None = None,
         *,
         samples: int | None = None,
+        task: Task | None = None,
+        class_dim: int | None = None,
+        ignore_index: int = IGNORED,
     ) -> None:
         """Count one training step; nothing waits for the device.
 
-        `loss` is the step's mean, a scalar. `preds` (batch, classes) and `labels` (batch,) give the accuracy; without
-        labels say how many `samples` the step had.
+        `loss` is the step's mean, a scalar. Without labels say how many `samples` the step had. `preds` are logits, and
+        give the accuracy over all labels but those that are `ignore_index`: by `task` "multiclass" scores
+        (batch, classes, …) beside labels (batch, …), with the classes in dimension `class_dim` (1 unless given);
+        "binary" logits (batch, …), a yes where above 0; "multilabel" the same (batch, labels, …), each by itself.
+        Without `task` they are multiclass, if that is clear; else it raises `UsageError`.
         """
-        self.track_loss(loss, _count(preds, labels, samples))
+        self._refuse_misuse("track")
+        count = _count(preds, labels, samples)
         if preds is not None and labels is not None:
-            self._train.add_predictions(preds, labels)
+            self._train.add_predictions(preds, labels, task, class_dim, ignore_index)
+        self.track_loss(loss, count)
 
     def track_loss(self, loss: torch.Tensor | float, samples: int) -> None:
         """Count one training step's mean loss over `samples` samples."""
         self._refuse_misuse("track")
         self._train.add_loss(loss, samples)
+        self._phases.trained()
         self.num_steps += 1
         self._heartbeat.progress += 1  # where somebody takes the batches by hand, this is all there is
 
-    def track_predictions(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
-        """Count the correct ones among a training step's predictions."""
+    def track_predictions(
+        self,
+        preds: torch.Tensor,
+        labels: torch.Tensor,
+        *,
+        task: Task | None = None,
+        class_dim: int | None = None,
+        ignore_index: int = IGNORED,
+    ) -> None:
+        """Count the right ones among a training step's predictions, as `track` does."""
         self._refuse_misuse("track")
-        self._train.add_predictions(preds, labels)
+        self._train.add_predictions(preds, labels, task, class_dim, ignore_index)
 
     def track_eval(
         self,
@@ -163,38 +208,33 @@ class Epoch:
         labels: torch.Tensor | None = None,
         *,
         samples: int | None = None,
+        task: Task | None = None,
+        class_dim: int | None = None,
+        ignore_index: int = IGNORED,
     ) -> None:
         """Count one evaluated batch, as `track` does for training."""
         self._refuse_misuse("track_eval")
         self._is_evaluated = True
         self._eval.add_loss(loss, _count(preds, labels, samples))
         if preds is not None and labels is not None:
-            self._eval.add_predictions(preds, labels)
+            self._eval.add_predictions(preds, labels, task, class_dim, ignore_index)
             if self._evaluation is not None:
-                self._evaluation.add(preds, labels)
-
-    def _last_phase(self) -> str:
-        """Whose time it is since the last mark, at the epoch's end."""
-        if self._sees_eval or self.number == 0:
-            return "eval"
-        if not self._sees_training:
-            return "epoch"  # nobody handed out batches: the whole time is training
-        # What follows the training batches is evaluation where one was tracked; else it is what the loop does besides.
-        return "eval" if self._is_evaluated else "tracking"
+                self._evaluation.add(preds, labels, self._eval.reading)
+        self._phases.evaluated()
 
     def close(self) -> tuple[EpochRecord, LoggedLosses]:
         """Stop the clock and bring everything home, waiting for the device once.
 
-        Without an evaluation there are no `eval_seconds`: what follows the last training batch then counts as tracking.
-        The record lacks what comes after (`wall_seconds`, sinks and checkpoint in `tracking_seconds`) and what only
-        the run knows (`warmup`, `run_seconds`). With it come the losses of the steps that were to be logged.
+        Without an evaluation there are no `eval_seconds`. What is neither tracked nor marked after the last training
+        step is in no phase. The record lacks what comes after (`wall_seconds`,
+        sinks and checkpoint in `tracking_seconds`) and what only the run knows (`warmup`, `run_seconds`). With it come
+        the losses of the steps that were to be logged.
         """
         self._refuse_misuse("end_epoch")
         self._thread = None
-        self._timer.mark(self._last_phase())
-        seconds = self._timer.resolve()
+        self.division = self._phases.resolve()
         train, evaluated = self._train.averages(), self._eval.averages()
-        record = _record(self.number, train, evaluated, seconds, seen=self._sees_training)
+        record = _record(self.number, train, evaluated, self.division.seconds, seen=self._sees_training)
         return record, self._train.logged_losses()
 
 
@@ -203,33 +243,32 @@ def _count(preds: torch.Tensor | None, labels: torch.Tensor | None, samples: int
         raise UsageError("Tracked predictions must come with their labels, got none; pass both or leave both out.")
     if samples is not None:
         return samples
-    if labels is None:
-        raise UsageError("A tracked step must say how many samples it had, got neither labels nor samples=…")
+    if labels is None or not labels.ndim:
+        got = "neither labels nor samples=…" if labels is None else "labels of no dimension; pass samples=…"
+        raise UsageError(f"A tracked step must say how many samples it had, got {got}")
     return int(labels.shape[0])
 
 
-def _record(number: int, train: Averages, evaluated: Averages, seconds: dict[str, float], *, seen: bool) -> EpochRecord:
-    training: tuple[float | None, ...] = (None, None, None)
-    evaluation = seconds.get("eval")
-    if number == 0:
-        epoch_seconds = None
-    elif seen:
-        parts = [seconds.get(name, 0.0) for name in ("data", "transfer", "compute")]
-        training, epoch_seconds = tuple(parts), sum(parts)
-    else:
-        epoch_seconds = seconds.get("epoch", 0.0)
+def _record(
+    number: int, train: Averages, evaluated: Averages, seconds: Mapping[str, float], *, seen: bool
+) -> EpochRecord:
+    data, transfer, compute = (seconds.get(name, 0.0 if seen else None) for name in ("data", "transfer", "compute"))
+    rest = seconds.get(TRAINING, 0.0)
+    epoch_seconds = sum((data or 0.0, transfer or 0.0, compute or 0.0, rest))
+    if data is not None:  # the loop is seen: what it does besides is what `batches` would call computing
+        compute = (compute or 0.0) + rest
     return EpochRecord(
         epoch=number,
         loss=train.loss,
         accuracy=train.accuracy,
         val_loss=evaluated.loss,
         val_accuracy=evaluated.accuracy,
-        epoch_seconds=epoch_seconds,
+        epoch_seconds=epoch_seconds if number else None,
         samples=train.samples,
-        data_seconds=training[0],
-        transfer_seconds=training[1],
-        compute_seconds=training[2],
-        eval_seconds=evaluation,
+        data_seconds=data,
+        transfer_seconds=transfer,
+        compute_seconds=compute,
+        eval_seconds=seconds.get("eval"),
         tracking_seconds=seconds.get("tracking", 0.0),
     )
 

@@ -88,7 +88,7 @@ class IdleRun:
         """An epoch without batches."""
         return IdleEpoch(self._last_number + 1)
 
-    def begin_epoch(self, number: int | None = None) -> Epoch:
+    def begin_epoch(self, number: int | None = None, *, is_all_training: bool = False) -> Epoch:
         """An epoch without batches: the next one, counted from 1, or epoch `number`."""
         self._last_number = self._last_number + 1 if number is None else number
         return IdleEpoch(self._last_number)

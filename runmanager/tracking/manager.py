@@ -37,6 +37,7 @@ from runmanager.tracking.provenance import command_line
 from runmanager.tracking.ranks import refuse_several_ranks
 from runmanager.tracking.run import ActiveRun, IdleRun
 from runmanager.tracking.sinks import ConsoleSink, LogSink, Sink
+from runmanager.tracking.tasks import IGNORED, Task
 from runmanager.tracking.tensorboard import TensorBoardSink
 
 if TYPE_CHECKING:
@@ -283,7 +284,7 @@ class RunManager:
         """Start the clock of the next epoch."""
         run = self._running("begin_epoch")
         self._between_epochs("begin_epoch")
-        self._epoch = run.begin_epoch()
+        self._epoch = run.begin_epoch(is_all_training=True)
 
     def track_loss(self, loss: torch.Tensor, batch: Sequence[Any]) -> None:
         """Count a step's mean loss; `batch` is (images, labels), its first part says how many samples it had."""
@@ -291,9 +292,18 @@ class RunManager:
         epoch.show_first_batch(batch)
         epoch.track_loss(loss, len(batch[0]))
 
-    def track_num_correct(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
-        """Count the correct ones among predictions (batch, classes) for labels (batch,)."""
-        self._running_epoch("track_num_correct").track_predictions(preds, labels)
+    def track_num_correct(
+        self,
+        preds: torch.Tensor,
+        labels: torch.Tensor,
+        *,
+        task: Task | None = None,
+        class_dim: int | None = None,
+        ignore_index: int = IGNORED,
+    ) -> None:
+        """Count the right ones among predictions, logits (batch, classes) for labels (batch,); see `Epoch.track`."""
+        epoch = self._running_epoch("track_num_correct")
+        epoch.track_predictions(preds, labels, task=task, class_dim=class_dim, ignore_index=ignore_index)
 
     def end_epoch(self) -> None:
         """Stop the clock and write the epoch down."""

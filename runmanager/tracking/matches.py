@@ -2,13 +2,13 @@
 
 import torch
 
-from runmanager.errors import TensorMismatchError
 from runmanager.tracking.losses import zeros
+from runmanager.tracking.tasks import IGNORED, Reading, Task, read
 
 __all__ = ["MatchBuffer"]
 
 _ROOM = (1 << 15) - 1
-"""Of comparisons, a byte each, and of scores, which a core's own cache holds.
+"""Of marks, a byte each, and of scores, which a core's own cache holds.
 
 Of one more PyTorch makes the work of several threads on the CPU: on a busy one these wait for each other several times
 as long as the whole takes.
@@ -25,77 +25,107 @@ class MatchBuffer:
     """
 
     def __init__(self) -> None:
-        self.num_predictions = 0
         self.num_samples = 0
+        self.reading = Reading(1, None)  # of the last batch
+        self._num_labels = 0
         self._kind: tuple[object, ...] = ()  # of the last batch, and of those that `_kept` has places for
         self._kept: _Kept | None = None
-        self._matches: torch.Tensor | None = None
-        self._room = self._used = 0
-        self._sum: torch.Tensor | None = None
+        self._right, self._ignored = _Marks(), _Marks()
 
-    def add(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
-        """Compare scores (batch, classes) with class numbers (batch,), or (batch, classes, …) with (batch, …).
-
-        Raises `TensorMismatchError` when the two do not belong together.
-        """
-        kind = (preds.shape, labels.shape, preds.dtype, labels.dtype, preds.device, labels.device)
+    def add(
+        self,
+        preds: torch.Tensor,
+        labels: torch.Tensor,
+        task: Task | None = None,
+        class_dim: int | None = None,
+        ignore_index: int = IGNORED,
+    ) -> None:
+        """Hold predictions against their labels, as `tasks.read` reads them; it raises where that is not clear."""
+        said = task, class_dim, ignore_index  # all three are mostly left out
+        kind = (preds.shape, labels.shape, preds.dtype, labels.dtype, preds.device, labels.device, said)
         if kind != self._kind:
-            _check(preds, labels)
+            reading = read(preds, labels, task=task, class_dim=class_dim, ignore_index=ignore_index)
             self._compare_kept()
-            self._kind, self._kept = kind, None
-        elif self._kept is None and _is_small(preds):
+            self._kind, self._kept, self.reading = kind, None, reading
+        elif self._kept is None and 0 < preds.numel() <= _ROOM // 2:
             self._kept = _Kept(preds, labels)
         if self._kept is None:
             self._compare(preds, labels)
         elif self._kept.add(preds, labels):
             self._compare_kept()
-        self.num_predictions += labels.numel()
+        self._num_labels += labels.numel()
         self.num_samples += len(labels)
 
-    def total(self) -> int | None:
-        """How many were correct, None without a prediction; waits for the device."""
+    def total(self) -> tuple[int, int]:
+        """How many predictions were right, and how many labels count; waits for the device."""
         self._compare_kept()
-        self._empty()
-        return None if self._sum is None else int(self._sum)
+        return self._right.total(), self._num_labels - self._ignored.total()
 
     def _compare_kept(self) -> None:
         if self._kept is not None:
             self._compare(*self._kept.taken())
 
     def _compare(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
-        """Mark which are correct."""
-        chosen = preds.argmax(dim=1)  # of which no gradient can be taken: nothing holds on to the step's graph
-        if chosen.ndim > 1:
-            chosen, labels = chosen.reshape(-1), labels.reshape(-1)
-        place = self._place(len(labels), preds.device)
-        if place.device == preds.device:
-            torch.eq(chosen, labels, out=place)
+        """Mark which are right, and which do not count."""
+        class_dim, ignored = self.reading.class_dim, self.reading.ignored
+        labels = labels.reshape(-1)
+        if class_dim is None:
+            chosen, labelled = (preds > 0).reshape(-1), labels > 0.5
         else:
-            place.copy_(chosen == labels)
+            chosen, labelled = preds.argmax(dim=class_dim).reshape(-1), labels
+        # Of neither can a gradient be taken: nothing holds on to the step's graph.
+        if ignored is None or (ignored < 0 and class_dim is not None):  # no class has such a number
+            self._right.add(chosen, labelled)
+        else:
+            self._right.add((chosen == labelled).logical_and_(labels != ignored), True)
+        if ignored is not None:
+            self._ignored.add(labels, ignored)
+
+
+class _Marks:
+    """Counts where values are equal: marked in a buffer on their device, and summed a buffer at a time."""
+
+    def __init__(self) -> None:
+        self._marks: torch.Tensor | None = None
+        self._room = self._used = 0
+        self._sum: torch.Tensor | None = None
+
+    def add(self, values: torch.Tensor, others: torch.Tensor | int) -> None:
+        """Mark where these are equal, (values,)."""
+        place = self._place(len(values), values.device)
+        if place.device == values.device:
+            torch.eq(values, others, out=place)
+        else:
+            place.copy_(values == others)
+
+    def total(self) -> int:
+        """How many were; waits for the device."""
+        self._empty()
+        return 0 if self._sum is None else int(self._sum)
 
     def _place(self, count: int, device: torch.device) -> torch.Tensor:
-        """Room for `count` comparisons, on the device of the first ones."""
+        """Room for `count` marks, on the device of the first ones."""
         if self._used + count > self._room:
             self._empty()
-        if self._matches is None or count > self._room:
+        if self._marks is None or count > self._room:
             self._room = max(_ROOM, count)
-            device = device if self._matches is None else self._matches.device
-            self._matches = zeros(self._room, dtype=torch.bool, device=device)
+            device = device if self._marks is None else self._marks.device
+            self._marks = zeros(self._room, dtype=torch.bool, device=device)
         self._used += count
-        return self._matches[self._used - count : self._used]
+        return self._marks[self._used - count : self._used]
 
     def _empty(self) -> None:
-        """Add the comparisons that are marked to the sum."""
+        """Add what is marked to the sum."""
         if self._used:
-            assert self._matches is not None
+            assert self._marks is not None
             if self._sum is None:
-                self._sum = zeros(dtype=torch.int64, device=self._matches.device)
-            self._sum.add_(self._matches[: self._used].sum())
+                self._sum = zeros(dtype=torch.int64, device=self._marks.device)
+            self._sum.add_(self._marks[: self._used].sum())
             self._used = 0
 
 
 class _Kept:
-    """Copies of the scores (batch, classes) and labels (batch,) of some steps, all of one kind."""
+    """Copies of the predictions (batch, …) and labels (batch, …) of some steps, all of one kind."""
 
     def __init__(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
         room = min(_MOST_KEPT, _ROOM // preds.numel())
@@ -113,24 +143,6 @@ class _Kept:
         return self._used == len(self._places)
 
     def taken(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """What was taken in since the last time, as scores (samples, classes) and labels (samples,)."""
+        """What was taken in since the last time, as of one large batch."""
         used, self._used = self._used, 0
-        return self._scores[:used].flatten(0, 1), self._labels[:used].flatten()
-
-
-def _is_small(preds: torch.Tensor) -> bool:
-    return preds.ndim == 2 and 0 < preds.numel() <= _ROOM // 2
-
-
-def _check(preds: torch.Tensor, labels: torch.Tensor) -> None:
-    shape = preds.shape
-    if len(shape) < 2 or shape[:1] + shape[2:] != labels.shape:
-        raise TensorMismatchError(
-            "Predictions must be scores (batch, classes) beside labels (batch,), got shapes "
-            f"{tuple(shape)} and {tuple(labels.shape)}."
-        )
-    if preds.device != labels.device:
-        raise TensorMismatchError(
-            f"Predictions and labels must be on one device, got preds on {preds.device} and labels on "
-            f"{labels.device}; move the labels with labels.to('{preds.device}')."
-        )
+        return self._scores[:used].flatten(0, 1), self._labels[:used].flatten(0, 1)

@@ -1,4 +1,4 @@
-"""Loss and correct predictions, added up on the device and brought home once."""
+"""Loss and right predictions, added up on the device and brought home once."""
 
 from dataclasses import dataclass
 
@@ -6,13 +6,14 @@ import torch
 
 from runmanager.tracking.losses import LoggedLosses, LossBuffer
 from runmanager.tracking.matches import MatchBuffer
+from runmanager.tracking.tasks import Reading
 
 __all__ = ["Averages", "Meter"]
 
 
 @dataclass(frozen=True)
 class Averages:
-    """Means over `samples` samples; None is what was never tracked."""
+    """Means over `samples` samples, the accuracy over the labels that count; None is what was never tracked."""
 
     samples: int
     loss: float | None
@@ -20,7 +21,7 @@ class Averages:
 
 
 class Meter:
-    """Adds up an epoch without waiting for the device: `add` launches work there, `averages` brings it home.
+    """Adds up an epoch without waiting for the device: to add launches work there, `averages` brings it home.
 
     Every `log_every`th loss (0: none) is kept besides, counted from the `steps_before` this epoch.
     """
@@ -28,6 +29,7 @@ class Meter:
     def __init__(self, *, log_every: int = 0, steps_before: int = 0) -> None:
         self._losses = LossBuffer(log_every=log_every, steps_before=steps_before)
         self._matches = MatchBuffer()
+        self.add_predictions = self._matches.add  # itself: a call more would be one more a step
         self._loss_samples = 0
 
     @property
@@ -40,20 +42,16 @@ class Meter:
         self._losses.add(loss, samples)
         self._loss_samples += samples
 
-    def add_predictions(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
-        """Count correct predictions: preds are scores (batch, classes), labels class numbers (batch,).
-
-        Where a sample has many predictions, as one a pixel, they are (batch, classes, …) and (batch, …).
-
-        Raises `TensorMismatchError` when the two do not belong together.
-        """
-        self._matches.add(preds, labels)
+    @property
+    def reading(self) -> Reading:
+        """How the last predictions were read."""
+        return self._matches.reading
 
     def averages(self) -> Averages:
         """The means; waits for the device."""
-        total, correct = self._losses.total(), self._matches.total()
+        total, (right, counted) = self._losses.total(), self._matches.total()
         loss = None if total is None or not self._loss_samples else total / self._loss_samples
-        accuracy = None if correct is None else correct / self._matches.num_predictions
+        accuracy = right / counted if counted else None
         return Averages(self.samples, loss, accuracy)
 
     def logged_losses(self) -> LoggedLosses:

@@ -3,6 +3,7 @@
 import datetime
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Self
 
 import msgspec
@@ -27,6 +28,7 @@ from runmanager.tracking.notes import RunNotes
 from runmanager.tracking.open_epoch import OpenEpoch
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.outcomes import keep_traceback, outcome_of
+from runmanager.tracking.phases import Unmarked
 from runmanager.tracking.run_clock import RunClock
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.tracking.timer import PhaseTimer, clock_for
@@ -88,6 +90,7 @@ class ActiveRun:
         self._sinks = ToldSinks(sinks, self._notes)
         self._last_evaluation = LastEvaluation(sinks)
         self._warmup = Warmup(options.warmup_epochs)
+        self._unmarked = Unmarked()
         self._learning_rate: float | None = None
         self.turns = turns_of(
             options, folder.paths, is_cancelled=lambda: self._ending.is_interrupted, interrupt=self.interrupt
@@ -215,15 +218,16 @@ class ActiveRun:
     def _next_number(self) -> int:
         return max(self.history[-1].epoch + 1, 1) if self.history else 1
 
-    def begin_epoch(self, number: int | None = None) -> Epoch:
+    def begin_epoch(self, number: int | None = None, *, is_all_training: bool = False) -> Epoch:
         """Start the clock of the next epoch, or of epoch `number`. Raises `UsageError` while another one is open."""
         self.folder.refuse_others()
         if self._network is None:
             raise UsageError("A run must have begun before its epochs, got no network; call begin(network, loader).")
         number = self._next_number() if number is None else number
-        return self._open.begin(self._new_epoch, number, last=self.history[-1].epoch if self.history else -1)
+        begin = partial(self._new_epoch, is_all_training=is_all_training)
+        return self._open.begin(begin, number, last=self.history[-1].epoch if self.history else -1)
 
-    def _new_epoch(self, number: int) -> Epoch:
+    def _new_epoch(self, number: int, *, is_all_training: bool) -> Epoch:
         self._measuring.epoch_begins()
         self._timer.start()
         if self._optimizer is not None:
@@ -237,6 +241,7 @@ class ActiveRun:
             heartbeat=self._heartbeat,
             when_first_batch=self._begin_with_whole_batch if not self._sinks.have_begun else None,
             keep_scores=self._last_evaluation.is_wanted,
+            is_all_training=is_all_training,
         )
 
     def end_epoch(self, epoch: Epoch) -> EpochRecord:
@@ -247,6 +252,8 @@ class ActiveRun:
         """
         self.folder.refuse_others()
         record, step_losses = self._open.close(epoch)
+        assert epoch.division is not None
+        self._notes.extend(self._unmarked.look_at(epoch.division))
         if self.folder.is_lost():  # a file is read for that: when the clock has stopped
             raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
         warmup = self._warmup.look_at(record.epoch, self._timer.step_seconds, history=self.history)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from runmanager.tracking.losses import zeros
+from runmanager.tracking.tasks import Reading
 
 __all__ = ["MAX_SCORES", "Evaluation", "Scores"]
 
@@ -44,6 +45,7 @@ class Evaluation:
         self._num_samples = 0
         self._shape: torch.Size | None = None  # of the last batch, and of those that there are places for
         self._places: list[tuple[torch.Tensor, torch.Tensor]] = []  # the next one last
+        self._reading: Reading | None = None  # of the last batch
         self._at_home: Scores | None = None
 
     @property
@@ -55,19 +57,20 @@ class Evaluation:
         """The samples that follow are those of `loader`."""
         self._loaders.append(loader)
 
-    def add(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
+    def add(self, preds: torch.Tensor, labels: torch.Tensor, reading: Reading) -> None:
         """Keep a batch: scores (batch, classes) and class numbers (batch,). Others are counted, and not kept."""
         begin, self._num_samples = self._num_samples, self._num_samples + len(labels)
-        if self._places and preds.shape == self._shape:
+        if self._places and preds.shape == self._shape and reading is self._reading:
             scores_place, labels_place = self._places.pop()
             scores_place.copy_(preds.detach())
             labels_place.copy_(labels)
+            _hide_ignored(labels_place, reading)
         else:
-            self._add_first(begin, preds, labels)
+            self._add_first(begin, preds, labels, reading)
 
-    def _add_first(self, begin: int, preds: torch.Tensor, labels: torch.Tensor) -> None:
+    def _add_first(self, begin: int, preds: torch.Tensor, labels: torch.Tensor, reading: Reading) -> None:
         """Keep a batch for which there is no place yet, and make places for those that follow, if they are alike."""
-        are_scores = preds.ndim == 2 and not preds.dtype.is_complex
+        are_scores = reading.class_dim is not None and preds.ndim == 2 and not preds.dtype.is_complex
         if not begin and are_scores:
             room = MAX_SCORES // max(1, preds.shape[1])
             self._scores = zeros(room, preds.shape[1], dtype=torch.float32, device=preds.device)
@@ -84,6 +87,8 @@ class Evaluation:
         count = own.stop - own.start
         self._scores[own].copy_(preds.detach()[:count])
         self._labels[own].copy_(labels[:count])
+        _hide_ignored(self._labels[own], reading)
+        self._reading = reading
         self._shape, self._places = preds.shape, self._places_after(own.stop, count)
 
     def _places_after(self, begin: int, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -103,3 +108,9 @@ class Evaluation:
             self._scores = self._labels = None
             self._places = []
         return self._at_home
+
+
+def _hide_ignored(labels: torch.Tensor, reading: Reading) -> None:
+    """Let labels that do not count be no class; most are none anyway."""
+    if reading.ignored is not None and reading.ignored >= 0:
+        labels.masked_fill_(labels == reading.ignored, _NO_CLASS)

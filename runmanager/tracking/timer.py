@@ -7,16 +7,21 @@ that the device waits for the loader falls between the end of a step and the arr
 
 import time
 from array import array
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any, Protocol
 
 import torch
 
 from runmanager.tracking.devices import synchronize
 
-__all__ = ["Clock", "EventClock", "HostClock", "PhaseTimer", "clock_for"]
+__all__ = ["TRAINING", "Clock", "EventClock", "HostClock", "PhaseTimer", "clock_for"]
+
+TRAINING = "training"
+"""The phase of a stretch of training of which it is not known what is done in it."""
 
 _FOLD_AT = 4096  # marks kept before those that have passed are summed, so that a long epoch holds few events
+
+_STEP = ("data", "transfer", "compute", TRAINING)
 
 
 class Clock(Protocol):
@@ -112,20 +117,22 @@ class PhaseTimer:
     """Divides the time from `start` to `resolve` among phases.
 
     `mark(phase)` says that the time since the last mark was spent in `phase`. Nothing waits for the device but
-    `start` and `resolve`. `step_seconds` has the length of each step: what lay between two marks of the phase
-    `compute`. `begun_at` and `ended_at` are when the first and the last mark had passed, on the host's
+    `start` and `resolve`. `step_seconds` has the length of each step: what lay of training between two marks of the
+    phase `compute`. `begun_at` and `ended_at` are when the first and the last mark had passed, on the host's
     `time.perf_counter`: to sum up hundreds of marks takes a part of a short epoch, and is no part of a phase.
+    `marks_tracked` is for those who mark, from one epoch to the next: whether a tracked step's end is marked at once.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last: Any = None
-        self._pending: list[tuple[str, Any]] = []
-        self._seconds: dict[str, float] = {}
+        self._pending: list[tuple[Hashable, Any]] = []
+        self._seconds: dict[Hashable, float] = {}
         self._step = 0.0
         self._fold_at = _FOLD_AT
         self.step_seconds = array("d")  # eight bytes a step, which may be millions
         self.begun_at = self.ended_at = 0.0
+        self.marks_tracked = False
 
     def start(self) -> None:
         """Begin anew, once the device has nothing left to do."""
@@ -140,7 +147,7 @@ class PhaseTimer:
         self._last = self._clock.mark()
         self.begun_at = self._clock.on_host(self._last)
 
-    def mark(self, phase: str) -> None:
+    def mark(self, phase: Hashable) -> None:
         """End a stretch of `phase` here."""
         self._pending.append((phase, self._clock.mark()))
         if len(self._pending) >= self._fold_at:
@@ -148,7 +155,7 @@ class PhaseTimer:
             # Where the device lags far behind, asking again at every mark would cost more than it saves.
             self._fold_at = len(self._pending) + _FOLD_AT
 
-    def resolve(self) -> dict[str, float]:
+    def resolve(self) -> dict[Hashable, float]:
         """Seconds a phase since `start`, after waiting for the device once; phases never marked are not in it."""
         self._clock.synchronize()
         self.ended_at = self._clock.on_host(self._pending[-1][1] if self._pending else self._last)
@@ -163,13 +170,13 @@ class PhaseTimer:
         self._take(self._pending[:passed])
         del self._pending[:passed]
 
-    def _take(self, marks: Iterable[tuple[str, Any]]) -> None:
+    def _take(self, marks: Iterable[tuple[Hashable, Any]]) -> None:
         for phase, moment in marks:
             seconds = self._clock.seconds(self._last, moment)
             self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
             self._clock.let_go(self._last)
             self._last = moment
-            if phase in ("data", "transfer", "compute"):
+            if phase in _STEP:
                 self._step += seconds
             if phase == "compute":
                 self.step_seconds.append(self._step)

@@ -146,7 +146,8 @@ def _run_epochs(run: ActiveRun, options: TrainingOptions, parts: _Parts) -> None
     for epoch in run.epochs(options.epochs):
         loaders.train.set_epoch(epoch.number)
         train_epoch(stepper, epoch.batches(loaders.train), track=epoch.track, after_step=after_step)
-        evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
+        with epoch.evaluating():  # what it needs before and after its batches too
+            evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
         if scheduler.step_interval == "epoch":
             scheduler.step()
     for epoch in run.evaluation_again():

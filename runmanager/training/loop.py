@@ -7,6 +7,7 @@ for epoch in epochs:
 ```
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -107,6 +108,7 @@ def _into(meter: Meter) -> Track:
 
 def _as_row(meter: Meter, prefix: str) -> dict[str, float]:
     averages = meter.averages()
-    if averages.loss is None or averages.accuracy is None:
+    if averages.loss is None:
         raise UsageError("A loader must give at least one batch, got none.")
-    return {f"{prefix}loss": averages.loss, f"{prefix}accuracy": averages.accuracy}
+    accuracy = math.nan if averages.accuracy is None else averages.accuracy  # no label that counts
+    return {f"{prefix}loss": averages.loss, f"{prefix}accuracy": accuracy}

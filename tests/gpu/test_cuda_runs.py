@@ -60,9 +60,9 @@ def test_predictions_of_several_devices_are_counted_and_kept_together() -> None:
     for place, (preds, labels) in enumerate(given):
         where = torch.device("cpu") if place % 2 else DEVICE
         matches.add(preds.to(where), labels.to(where))
-        evaluation.add(preds.to(where), labels.to(where))
+        evaluation.add(preds.to(where), labels.to(where), matches.reading)
     scores, labels = (torch.cat(parts) for parts in zip(*given, strict=True))
-    assert matches.total() == int((scores.argmax(dim=1) == labels).sum())
+    assert matches.total() == (int((scores.argmax(dim=1) == labels).sum()), len(labels))
     kept = evaluation.scores()
     assert kept is not None and torch.equal(kept.scores, scores) and torch.equal(kept.labels, labels)
 

@@ -288,16 +288,23 @@ def test_phases_stand_in_their_order_and_the_rest_is_said_not_to_be_measured(con
     assert len({bar.get_hatch() for bar in axes.patches}) == 3
 
 
+def test_what_belongs_to_no_phase_is_shown_where_all_phases_are_known_too(contents, timed):
+    phases = dict.fromkeys(("data_seconds", "transfer_seconds", "eval_seconds", "tracking_seconds"), 0.25)
+    epochs = timed([9.0] + [2.0] * 6, compute_seconds=1.0, **phases)  # of 2.5 seconds of wall time
+    drawn = figures_in(contents(({"lr": 0.1}, epochs, {})))["phases"]
+    assert "takes 2.5 seconds:" in drawn.description and "20% not measured apart" in drawn.description
+
+
 def test_phases_of_epochs_that_differ_much_in_length_are_shares(contents, timed):
     phases = dict.fromkeys(PHASES[:4], 0.1) | {"tracking_seconds": 0.0}
     short, long = (
-        timed([9.0] + [0.3] * 6, **phases),
+        timed([9.0] + [0.3] * 6, **(phases | {"compute_seconds": 0.5})),
         timed([900.0] + [30.0] * 6, **(phases | {"compute_seconds": 30.2})),
     )
     drawn = figures_in(contents(({"lr": 1}, short, {}), ({"lr": 2}, long, {})))["phases"]
     (axes,) = drawn.draw().axes
     assert axes.get_xlim() == (0, 1)
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["lr=1 (0.4 s)", "lr=2 (30.5 s)"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["lr=1 (0.8 s)", "lr=2 (30.5 s)"]
     assert "not measured" not in drawn.caption + drawn.description
 
 

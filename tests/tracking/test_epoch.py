@@ -1,12 +1,13 @@
 """An epoch: every stretch of its time in a phase, every batch moved, every step counted."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 
 from runmanager.errors import UsageError
 from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.phases import Unmarked
 from runmanager.tracking.timer import PhaseTimer
 from runmanager.tracking.transfer import Packed
 
@@ -78,14 +79,12 @@ def test_the_parts_of_an_epoch(clock: Clock) -> None:
     for _, labels in epoch.batches(slow(clock, 0.5)):
         clock.now += 2.0
         epoch.track(LOSS, torch.zeros(4, 3), labels)
-    clock.now += 0.25  # between training and evaluation
     for _, labels in epoch.eval_batches(slow(clock, 1.0)):
         clock.now += 0.5
         epoch.track_eval(LOSS, torch.ones(4, 3), labels)
-    clock.now += 4.0  # a scheduler, a confusion matrix: what follows the evaluation belongs to it
     record, _ = epoch.close()
     assert (record.data_seconds, record.transfer_seconds, record.compute_seconds) == (1.0, 0.0, 4.0)
-    assert record.epoch_seconds == 5.0 and record.eval_seconds == 0.25 + 3.0 + 4.0
+    assert record.epoch_seconds == 5.0 and record.eval_seconds == 3.0 and record.tracking_seconds == 0.0
     assert record.samples == 8 and epoch.num_steps == 2
     assert (record.loss, record.accuracy, record.val_loss, record.val_accuracy) == (1.0, 1.0, 1.0, 1.0)
 
@@ -102,17 +101,245 @@ def test_an_evaluation_that_is_broken_off_is_timed_too(clock: Clock) -> None:
     assert record.epoch_seconds == 1.0 and record.eval_seconds == 4.0
 
 
-@pytest.mark.parametrize("evaluates", [True, False])
-def test_what_follows_training_is_evaluation_only_where_there_was_one(clock: Clock, evaluates: bool) -> None:
+def train_by_hand(epoch: Epoch, clock: Clock, steps: int = 2, seconds: float = 2.5) -> None:
+    for _ in range(steps):
+        clock.now += seconds
+        epoch.track(LOSS, samples=4)
+
+
+def evaluate_by_hand(epoch: Epoch, clock: Clock) -> None:
+    for _ in range(2):
+        clock.now += 1.5
+        epoch.track_eval(LOSS, samples=4)
+
+
+def train_with_batches(epoch: Epoch, clock: Clock) -> None:
+    for _ in epoch.batches(slow(clock, 0.5)):
+        clock.now += 2.0
+        epoch.track(LOSS, samples=4)
+
+
+def evaluate_with_batches(epoch: Epoch, clock: Clock) -> None:
+    for _ in epoch.eval_batches(slow(clock, 1.0)):
+        clock.now += 0.5
+        epoch.track_eval(LOSS, samples=4)
+
+
+def evaluate_marked(epoch: Epoch, clock: Clock) -> None:
+    with epoch.evaluating():
+        clock.now += 3.0
+
+
+def evaluate_marked_and_tracked(epoch: Epoch, clock: Clock) -> None:
+    with epoch.evaluating():
+        evaluate_by_hand(epoch, clock)
+
+
+def evaluate_with_batches_for_training(epoch: Epoch, clock: Clock) -> None:
+    with epoch.evaluating():
+        for _ in epoch.batches(slow(clock, 1.0)):
+            clock.now += 0.5
+
+
+def evaluate_and_fail(epoch: Epoch, clock: Clock) -> None:
+    with pytest.raises(ValueError), epoch.evaluating():
+        clock.now += 3.0
+        raise ValueError
+
+
+Part = Callable[[Epoch, Clock], None]
+TRAININGS = (train_by_hand, train_with_batches)
+EVALUATIONS = (
+    evaluate_by_hand,
+    evaluate_with_batches,
+    evaluate_marked,
+    evaluate_marked_and_tracked,
+    evaluate_with_batches_for_training,
+    evaluate_and_fail,
+)
+
+
+@pytest.mark.parametrize("train", TRAININGS)
+@pytest.mark.parametrize("evaluate", EVALUATIONS)
+def test_training_and_evaluation_are_told_apart(clock: Clock, train: Part, evaluate: Part) -> None:
     epoch = begin(clock)
-    for _, labels in epoch.batches(slow(clock, 0.5)):
-        epoch.track(LOSS, torch.zeros(4, 3), labels)
-    clock.now += 0.25  # by hand
-    if evaluates:
+    train(epoch, clock)
+    evaluate(epoch, clock)
+    clock.now += 8.0  # a scheduler, a confusion matrix: neither tracked nor marked
+    record, _ = epoch.close()
+    assert (record.epoch_seconds, record.eval_seconds, record.tracking_seconds) == (5.0, 3.0, 0.0)
+    assert record.samples_per_second == 8 / 5.0
+    assert epoch.division is not None and epoch.division.unclaimed == 8.0
+
+
+@pytest.mark.parametrize("train", TRAININGS)
+@pytest.mark.parametrize("evaluate", EVALUATIONS)
+def test_an_evaluation_before_and_amid_the_training_is_no_part_of_it(clock: Clock, train: Part, evaluate: Part) -> None:
+    epoch = begin(clock)
+    evaluate(epoch, clock)
+    train(epoch, clock)
+    evaluate(epoch, clock)
+    train(epoch, clock)
+    train_by_hand(epoch, clock, seconds=0.5)
+    record, _ = epoch.close()
+    assert (record.epoch_seconds, record.eval_seconds, record.samples) == (11.0, 6.0, 24)
+    assert epoch.division is not None and epoch.division.unclaimed == 0.0
+    if train is train_with_batches:  # what was not handed out is all computing
+        assert (record.data_seconds, record.transfer_seconds, record.compute_seconds) == (2.0, 0.0, 9.0)
+    else:
+        assert (record.data_seconds, record.transfer_seconds, record.compute_seconds) == (None, None, None)
+
+
+@pytest.mark.parametrize("evaluate", EVALUATIONS)
+def test_an_evaluation_within_a_step_is_no_part_of_it(clock: Clock, evaluate: Part) -> None:
+    timer = PhaseTimer(clock)
+    for number in (1, 2):
+        timer.start()
+        epoch = Epoch(number, timer=timer, device=CPU)
+        for step, _ in enumerate(epoch.batches(slow(clock, 0.5, count=4))):
+            clock.now += 2.0
+            epoch.track(LOSS, samples=4)
+            if step == 1:
+                evaluate(epoch, clock)
+        record, _ = epoch.close()
+        # That somebody evaluates by hand amid the steps is seen from the first such batch on.
+        late = 2.0 if number == 1 and evaluate is evaluate_by_hand else 0.0
+        assert (record.data_seconds, record.compute_seconds, record.eval_seconds) == (2.0, 8.0 - late, 3.0 + late)
+        assert len(timer.step_seconds) == 4 and list(timer.step_seconds)[2:] == [2.5, 2.5]
+        assert timer.step_seconds[1] == 2.5 - late
+
+
+def test_what_a_loop_marks_is_in_its_phase(clock: Clock) -> None:
+    epoch = begin(clock)
+    for _ in range(2):
+        for phase, seconds in (("data", 0.5), ("transfer", 0.25), ("compute", 2.0), ("tracking", 0.125)):
+            with epoch.phase(phase):
+                clock.now += seconds
+        epoch.track(LOSS, samples=4)
+    with epoch.phase("eval"):
+        clock.now += 1.0
+        with epoch.phase("data"):  # of the evaluation
+            clock.now += 2.0
+        with epoch.phase("tracking"):
+            clock.now += 4.0
+    record, _ = epoch.close()
+    assert (record.data_seconds, record.transfer_seconds, record.compute_seconds) == (1.0, 0.5, 4.0)
+    assert (record.epoch_seconds, record.eval_seconds, record.tracking_seconds) == (5.5, 3.0, 4.25)
+    assert list(epoch.timer.step_seconds) == [2.75, 2.75]
+
+
+def test_training_ends_with_the_last_step_where_steps_are_tracked_as_they_are_marked(clock: Clock) -> None:
+    epoch = begin(clock)
+    for _ in range(2):
+        clock.now += 0.5
+        with epoch.phase("compute"):
+            clock.now += 1.0
+            epoch.track(LOSS, samples=4)
+            clock.now += 1.0
+    clock.now += 8.0
+    record, _ = epoch.close()
+    assert (record.data_seconds, record.compute_seconds, record.epoch_seconds) == (None, 4.0, 5.0)
+    assert epoch.division is not None and epoch.division.unclaimed == 8.0
+
+
+def test_where_the_data_is_marked_the_rest_of_a_step_is_computing(clock: Clock) -> None:
+    epoch = begin(clock)
+    for _ in range(2):
+        with epoch.phase("data"):
+            clock.now += 0.5
+        clock.now += 2.0
+        epoch.track(LOSS, samples=4)
+    record, _ = epoch.close()
+    assert (record.data_seconds, record.transfer_seconds, record.compute_seconds) == (1.0, None, 4.0)
+    assert record.epoch_seconds == 5.0
+
+
+@pytest.mark.parametrize("name", ["evaluation", "", "epoch", "training"])
+def test_a_phase_that_there_is_not_is_refused(clock: Clock, name: str) -> None:
+    with pytest.raises(UsageError, match=rf"must be data, transfer, compute, eval or tracking, got '{name}'"):
+        begin(clock).phase(name)
+
+
+def test_a_loop_that_somebody_still_holds_ends_with_its_last_tracked_step(clock: Clock) -> None:
+    timer = PhaseTimer(clock)
+    held = []
+    for number in (1, 2):
+        timer.start()
+        epoch = Epoch(number, timer=timer, device=CPU)
+        held.append(epoch.batches(slow(clock, 0.5, count=4)))  # as a progress bar does
+        for step, _ in enumerate(held[-1]):
+            clock.now += 2.0
+            epoch.track(LOSS, samples=4)
+            if step == 1:
+                break
+        clock.now += 16.0
+        record, _ = epoch.close()
+        # That the loop was left is seen at the first epoch's end, without the end of its last step.
+        assert record.epoch_seconds == (5.0 if number == 2 else 3.0)
+    timer.start()
+    clock.now += 1.0
+    with pytest.raises(UsageError, match="batches of epoch 2 must be taken before it ends"):
+        next(held[1])
+    held.clear()  # its end is no part of the epoch that runs by now
+    assert timer.resolve() == {}
+
+
+def test_an_evaluation_that_goes_along_with_the_training_is_told_apart(clock: Clock) -> None:
+    epoch = begin(clock)
+    evaluated = iter(epoch.eval_batches(slow(clock, 1.0, count=3)))
+    for _ in epoch.batches(slow(clock, 0.5)):
+        clock.now += 2.0
+        epoch.track(LOSS, samples=4)
+        next(evaluated)
+        clock.now += 0.5
         epoch.track_eval(LOSS, samples=4)
     record, _ = epoch.close()
-    assert (record.eval_seconds, record.tracking_seconds) == ((0.25, 0.0) if evaluates else (None, 0.25))
-    assert record.epoch_seconds == 1.0
+    assert (record.data_seconds, record.compute_seconds, record.eval_seconds) == (1.0, 4.0, 3.0)
+
+
+def test_batches_of_two_loaders_at_once_are_training_as_long_as_they_come(clock: Clock) -> None:
+    epoch = begin(clock)
+    for _ in zip(epoch.batches(slow(clock, 0.5)), epoch.batches(slow(clock, 0.25)), strict=True):
+        clock.now += 2.0
+        epoch.track(LOSS, samples=4)
+    clock.now += 8.0
+    record, _ = epoch.close()
+    assert (record.data_seconds, record.compute_seconds, record.epoch_seconds) == (1.5, 4.0, 5.5)
+
+
+def test_an_epoch_of_which_nothing_is_tracked_is_all_training_and_says_so(clock: Clock) -> None:
+    epoch = begin(clock)
+    clock.now += 4.0
+    evaluate_marked(epoch, clock)
+    clock.now += 1.0
+    record, _ = epoch.close()
+    assert (record.epoch_seconds, record.eval_seconds) == (5.0, 3.0)
+    assert epoch.division is not None
+    (note,) = Unmarked().look_at(epoch.division)
+    assert "no step of an epoch was tracked" in note
+
+
+def test_what_is_short_is_not_worth_a_note(clock: Clock) -> None:
+    unmarked = Unmarked()
+    for training, seconds, noted in ((2.0, 0.03125, 0), (2.0, 0.03125, 1), (5.0, 0.0, 0), (5.0, 0.25, 1)):
+        epoch = begin(clock)
+        train_by_hand(epoch, clock, steps=1, seconds=training)
+        clock.now += seconds
+        record, _ = epoch.close()
+        assert (record.epoch_seconds, record.eval_seconds) == (training, None) and epoch.division is not None
+        notes = unmarked.look_at(epoch.division)
+        assert len(notes) == noted and all("in `wall_seconds` alone" in note for note in notes)
+
+
+def test_the_tutorials_epoch_is_all_training(clock: Clock) -> None:
+    epoch = begin(clock, is_all_training=True)
+    for _ in range(2):
+        clock.now += 2.0
+        epoch.track_loss(LOSS, 4)
+    clock.now += 8.0
+    record, _ = epoch.close()
+    assert (record.epoch_seconds, record.eval_seconds, record.samples) == (12.0, None, 8)
+    assert epoch.division is not None and Unmarked().look_at(epoch.division) == []
 
 
 def test_batches_that_are_left_early_are_timed_to_the_end_of_their_step(clock: Clock) -> None:
@@ -136,19 +363,6 @@ def test_a_loop_that_takes_its_own_batches_has_one_time_and_no_phases(clock: Clo
     assert record.eval_seconds is None
 
 
-@pytest.mark.parametrize("hands_out", [True, False])
-def test_own_batches_and_an_evaluation(clock: Clock, hands_out: bool) -> None:
-    epoch = begin(clock)
-    for _, labels in slow(clock, 0.5):
-        epoch.track(LOSS, torch.zeros(4, 3), labels)
-    batches = slow(clock, 1.0)
-    for _, labels in epoch.eval_batches(batches) if hands_out else batches:
-        epoch.track_eval(LOSS, torch.zeros(4, 3), labels)
-    record, _ = epoch.close()
-    # Where nobody handed out any batches, training and evaluation cannot be told apart.
-    assert (record.epoch_seconds, record.eval_seconds) == ((1.0, 2.0) if hands_out else (3.0, None))
-
-
 def test_the_epoch_before_training_has_an_evaluation_only(clock: Clock) -> None:
     epoch = begin(clock, 0)
     for _, labels in epoch.eval_batches(slow(clock, 1.0)):
@@ -166,7 +380,7 @@ def test_a_first_batch_is_shown_once_and_showing_it_is_tracking(clock: Clock, ha
         clock.now += 16.0
         shown.append(batch)
 
-    epoch = begin(clock, when_first_batch=show)
+    epoch = begin(clock, when_first_batch=show, is_all_training=not hands_out)
     batches = slow(clock, 0.5)
     for batch in epoch.batches(batches) if hands_out else batches:
         epoch.show_first_batch(batch)
@@ -200,5 +414,7 @@ def test_what_cannot_be_counted_is_refused(clock: Clock) -> None:
         epoch.track(LOSS)
     with pytest.raises(UsageError, match="must come with their labels"):
         epoch.track(LOSS, torch.zeros(4, 3), samples=4)
+    with pytest.raises(UsageError, match="labels of no dimension"):
+        epoch.track(LOSS, labels=torch.tensor(1))
     with pytest.raises(UsageError, match="must come with their labels"):
         epoch.track_eval(LOSS, torch.zeros(4, 3), samples=4)

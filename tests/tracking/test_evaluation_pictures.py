@@ -23,6 +23,7 @@ from runmanager.tracking.evaluation_pictures import EvaluationPictures
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.scores import Evaluation
 from runmanager.tracking.sinks import EpochDetails, RunStart
+from runmanager.tracking.tasks import Reading
 from runmanager.tracking.tensorboard import TensorBoardSink
 
 from .conftest import Body, images, stored_runs
@@ -97,6 +98,28 @@ def test_the_last_evaluation_is_shown_once(tmp_path: Path, train: Body) -> None:
     assert (badge == WRONG).all(axis=2).any() and (badge == PAPER).all(axis=2).sum() > 30
     last = np.asarray(grid)[TOP + 4 * TILE[1] :, LEFT + 2 * TILE[0] :]  # which is right: no vermilion at all
     assert not (last == WRONG).all(axis=2).any() and (last == INK).all(axis=2).any()
+
+
+@pytest.mark.parametrize("task", ["binary", "multilabel", "multiclass"])
+def test_an_evaluation_of_other_than_one_class_a_sample_has_notes_in_place_of_pictures(
+    tmp_path: Path, task: Any
+) -> None:
+    preds, labels = torch.ones(4, 3), torch.tensor([[1, 0, -100]] * 4)
+    if task == "multiclass":
+        preds = torch.ones(4, 3, 5)  # (batch, time, classes)
+    with RunManager(tmp_path / "sweep", console=False).run({"lr": 1}, Told()) as run:
+        for epoch in run.epochs(3):
+            for track in (epoch.track, epoch.track_eval):
+                track(0.5, preds, labels, task=task, class_dim=-1 if task == "multiclass" else None)
+    (stored,) = stored_runs(tmp_path / "sweep")
+    assert stored.record.status is Status.FINISHED
+    for record in stored.epochs:
+        assert (record.samples, record.loss) == (4, 0.5)
+        assert record.accuracy == record.val_accuracy == 1 / 2  # one of three labels does not count
+    assert [note for note in stored.record.notes if "no scores (batch, classes)" in note] == [
+        f"no {tag}: the evaluation's predictions are no scores (batch, classes)" for tag in TAGS
+    ]
+    assert shown(stored.paths) == {}
 
 
 def test_pictures_are_in_the_file_when_the_run_reads_as_finished(
@@ -186,7 +209,7 @@ def evaluated(classes: int, loader: Any = None) -> Evaluation:
     evaluation = Evaluation()
     if loader is not None:
         evaluation.takes_from(loader)
-    evaluation.add(torch.eye(classes), torch.arange(classes))
+    evaluation.add(torch.eye(classes), torch.arange(classes), Reading(1, None))
     return evaluation
 
 

@@ -165,6 +165,25 @@ def test_calls_out_of_order_are_refused() -> None:
     assert run.record.status == "finished" and len(run.epochs) == 1
 
 
+def test_predictions_may_be_of_any_task() -> None:
+    begin(m := RunManager("outputs/sweep", console=False))
+    m.begin_epoch()
+    m.track_loss(torch.tensor(1.0), (torch.zeros(4, 1), torch.zeros(4)))
+    logits, labels = torch.tensor([[2.0], [-1.0], [-3.0], [1.0]]), torch.tensor([1, 0, 1, -100])
+    with pytest.raises(UsageError, match="task='binary'"):
+        m.track_num_correct(logits, labels)
+    m.track_num_correct(logits, labels, task="binary")
+    m.end_epoch()
+    m.begin_epoch()
+    m.track_loss(torch.tensor(1.0), (torch.zeros(4, 1), torch.zeros(4)))
+    m.track_num_correct(logits, torch.full((4,), -100), task="binary")
+    m.end_epoch()
+    m.end_run()
+    (run,) = stored_runs(Path("outputs/sweep"))
+    assert [epoch.accuracy for epoch in run.epochs] == [2 / 3, None]
+    assert [epoch.samples for epoch in run.epochs] == [4, 4]
+
+
 def whole_epoch(m: RunManager) -> None:
     batch = (torch.zeros(2, 1), torch.zeros(2, dtype=torch.long))
     m.begin_epoch()

@@ -4,6 +4,7 @@ The stand-in is PyTorch's `meta` device: its tensors have no data, so whatever w
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -85,6 +86,36 @@ def test_evaluation_waits_for_nothing(epoch: Epoch, clock: CountingClock, networ
     waits_before = clock.waits
     evaluate_epoch(stepper(network), epoch.eval_batches(batches()), track=epoch.track_eval)
     assert clock.waits == waits_before
+
+
+def test_marking_what_a_loop_does_waits_for_nothing(epoch: Epoch, clock: CountingClock) -> None:
+    waits_before, marks_before = clock.waits, clock.marks
+    for images, labels in batches():
+        with epoch.phase("transfer"):
+            images, labels = images.to(META), labels.to(META)
+        epoch.track(images.sum(), images, labels)
+    with epoch.evaluating():
+        epoch.track_eval(images.sum(), images, labels)
+    assert clock.waits == waits_before
+    assert clock.marks == marks_before + 3 * NUM_BATCHES + 2, "each on the device's own timeline"
+
+
+@pytest.mark.parametrize("shape", [(4, 7), (400, 70)])
+@pytest.mark.parametrize(
+    ("task", "class_dim", "ignore_index"),
+    [("multiclass", 1, -100), ("multiclass", -1, 0), ("binary", None, -100), ("multilabel", None, 5)],
+)
+def test_predictions_of_any_task_wait_for_nothing(
+    shape: tuple[int, int], task: Any, class_dim: int | None, ignore_index: int
+) -> None:
+    epoch = Epoch(1, timer=PhaseTimer(CountingClock()), device=META, keep_scores=True)
+    classes = {1: (shape[0], 3, shape[1]), -1: (*shape, 3), None: shape}[class_dim]
+    loss, preds = torch.zeros((), device=META), torch.zeros(classes, device=META)
+    labels = torch.zeros(shape, dtype=torch.int64, device=META)
+    for _ in range(300):
+        for track in (epoch.track, epoch.track_eval):
+            track(loss, preds, labels, task=task, class_dim=class_dim, ignore_index=ignore_index)
+    assert epoch.num_steps == 300
 
 
 @pytest.mark.parametrize("read", [torch.Tensor.item, torch.Tensor.cpu, torch.Tensor.tolist, bool, print, torch.nonzero])

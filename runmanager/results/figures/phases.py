@@ -29,6 +29,7 @@ __all__ = ["phases_figure"]
 
 _REST = "not measured apart"
 _LEAST_REST = 0.01  # of the wall time: the phases of a record sum to it within that
+_LEAST_BESIDES = 0.1  # where all phases were measured: their medians need not sum to that of the wall time
 # Hatches, so that colour is not alone in telling the phases apart.
 _HATCHES = dict(zip((*PHASES, _REST), ("", "xx", "//", "||", "\\\\", "--"), strict=True))
 
@@ -69,7 +70,8 @@ def _bar(cell: GridCell) -> _Bar | None:
     seconds = {phase: mean for phase, mean in means.items() if mean is not None}
     wall_seconds = cell.mean("wall_seconds") or 0.0
     rest = wall_seconds - sum(seconds.values())
-    if 0 < len(seconds) < len(PHASES) and rest > _LEAST_REST * wall_seconds:
+    least = _LEAST_REST if len(seconds) < len(PHASES) else _LEAST_BESIDES
+    if seconds and rest > least * wall_seconds:
         seconds[_REST] = rest
     return _Bar(cell.label, seconds) if sum(seconds.values()) > 0 else None
 

@@ -1,0 +1,165 @@
+"""What tracked predictions are: their task, where their classes lie, and which labels count.
+
+| task | predictions | labels | right is |
+| --- | --- | --- | --- |
+| `multiclass` | scores (batch, classes, …) | class numbers (batch, …) | the class of the largest score |
+| `binary` | logits (batch, …), also (batch, 1, …) | 0 or 1, as many | a logit above 0 where the label is 1 |
+| `multilabel` | logits (batch, labels, …) | 0 or 1, of the same shape | the same, for each label by itself |
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+
+from runmanager.errors import TensorMismatchError, UsageError
+
+__all__ = ["IGNORED", "Reading", "Task", "read"]
+
+Task = Literal["multiclass", "binary", "multilabel"]
+
+IGNORED = -100
+"""The label that does not count, unless another one is named: as in PyTorch's losses."""
+
+_NO_CLASSES = "leave the predictions out and say samples=… where these are no classes"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How predictions are held against labels.
+
+    `class_dim` has the scores of which the largest is the prediction; None where each score above 0 is a yes.
+    `ignored` is the label that does not count; None where no label of its type can be that.
+    """
+
+    class_dim: int | None
+    ignored: int | None
+
+
+def read(
+    preds: torch.Tensor, labels: torch.Tensor, *, task: Task | None, class_dim: int | None, ignore_index: int
+) -> Reading:
+    """How these are to be read, as their shapes and types say; nothing looks at their values.
+
+    Without `task` they are multiclass, without `class_dim` the classes lie in dimension 1. Raises `UsageError` where
+    the shapes would allow something else too, and `TensorMismatchError` where they allow nothing.
+    """
+    _check_arguments(task, class_dim, ignore_index)
+    _check_devices(preds, labels)
+    if task == "binary" or task == "multilabel":
+        if class_dim not in (None, 1):
+            raise UsageError(
+                f"`class_dim` must be left out where each prediction is a yes or a no (task={task!r}), got {class_dim}."
+            )
+        _check_yes_or_no(preds.shape, labels.shape, task)
+        dim = None
+    else:
+        if task is None:
+            _check_is_multiclass(preds, labels)
+        dim = _dim_of_classes(preds.shape, labels.shape, class_dim)
+    return Reading(dim, ignore_index if _can_be(labels.dtype, ignore_index) else None)
+
+
+def _check_arguments(task: object, class_dim: object, ignore_index: object) -> None:
+    if task is not None and task not in get_args(Task):
+        raise UsageError(f"`task` must be multiclass, binary or multilabel, got {task!r}; {_NO_CLASSES}.")
+    if not isinstance(ignore_index, int) or isinstance(ignore_index, bool):
+        raise UsageError(f"`ignore_index` must be a whole number, got {ignore_index!r}; leave it out for {IGNORED}.")
+    if class_dim is not None and (not isinstance(class_dim, int) or isinstance(class_dim, bool)):
+        raise UsageError(f"`class_dim` must be the number of a dimension, got {class_dim!r}; leave it out for 1.")
+
+
+def _check_devices(preds: torch.Tensor, labels: torch.Tensor) -> None:
+    if preds.device != labels.device:
+        raise TensorMismatchError(
+            f"Predictions and labels must be on one device, got preds on {preds.device} and labels on "
+            f"{labels.device}; move the labels with labels.to('{preds.device}')."
+        )
+
+
+def _check_yes_or_no(preds: torch.Size, labels: torch.Size, task: Task) -> None:
+    if task == "multilabel":
+        if len(preds) < 2:
+            raise UsageError(
+                f"Predictions of task='multilabel' must have the shape (batch, labels, …), {_got(preds, labels)}; "
+                "pass task='binary' for one answer a sample."
+            )
+        if preds != labels:
+            raise UsageError(
+                f"Predictions of task='multilabel' must have the shape of their labels, {_got(preds, labels)}."
+            )
+    elif not preds or _squeezed(preds) != _squeezed(labels):
+        raise UsageError(
+            f"Predictions of task='binary' must be one logit for each label, {_got(preds, labels)}; pass "
+            "task='multiclass' for a score of each class."
+        )
+
+
+def _check_is_multiclass(preds: torch.Tensor, labels: torch.Tensor) -> None:
+    """That nothing else is as likely, where no task was named."""
+    if preds.shape == labels.shape and preds.ndim:
+        is_one_each = _squeezed(preds.shape) == preds.shape[:1]
+        other = "" if is_one_each else ", labels.argmax(dim=1) as labels for shares of classes that exclude each other"
+        raise UsageError(
+            f"Predictions of the shape of their labels must have a task, {_got(preds.shape, labels.shape)}; pass "
+            f"task='{'binary' if is_one_each else 'multilabel'}' for logits of yes or no{other}, or {_NO_CLASSES}."
+        )
+    if labels.is_floating_point() or labels.is_complex():
+        raise UsageError(
+            f"Labels must be class numbers where no `task` is named, got {labels.dtype}; pass the `task`, or "
+            f"{_NO_CLASSES}."
+        )
+
+
+def _dim_of_classes(preds: torch.Size, labels: torch.Size, class_dim: int | None) -> int:
+    found = [dim for dim in range(1, len(preds)) if preds[:dim] + preds[dim + 1 :] == labels]
+    if class_dim is not None:
+        dim = class_dim + len(preds) if class_dim < 0 else class_dim
+        if dim not in found:
+            raise UsageError(
+                "`class_dim` must be the one dimension of the predictions, after the batch's, that the labels lack, "
+                f"got {class_dim} for {_shapes(preds, labels)}."
+            )
+    elif not found:
+        raise TensorMismatchError(
+            "Predictions must be scores (batch, classes) beside labels (batch,), or (batch, classes, …) beside "
+            f"(batch, …), {_got(preds, labels)}."
+        )
+    elif len(found) > 1 and preds[found[0]] > 1:
+        ways = " or ".join(f"class_dim={dim}" for dim in found)
+        raise UsageError(f"It must be said where the classes lie, {_got(preds, labels)}; pass {ways}.")
+    else:
+        dim = found[0]
+    if preds[dim] < 2:
+        raise UsageError(
+            f"Predictions must be scores of two classes or more, {_got(preds, labels)}; pass task='binary' for one "
+            f"logit, or {_NO_CLASSES}."
+        )
+    if class_dim is None and dim != 1:
+        way = -1 if dim == len(preds) - 1 else dim
+        raise UsageError(
+            f"The classes must lie in dimension 1 or be named, {_got(preds, labels)}; pass class_dim={way}."
+        )
+    return dim
+
+
+def _squeezed(shape: torch.Size) -> torch.Size:
+    """The shape without dimensions of size 1 besides that of the batch."""
+    return torch.Size([*shape[:1], *(size for size in shape[1:] if size != 1)])
+
+
+def _can_be(dtype: torch.dtype, label: int) -> bool:
+    """Whether a label of this type can be that number: to compare bytes with -100 finds 156."""
+    if dtype is torch.bool:
+        return label in (0, 1)
+    if dtype.is_floating_point or dtype.is_complex:
+        return True
+    return torch.iinfo(dtype).min <= label <= torch.iinfo(dtype).max
+
+
+def _shapes(preds: torch.Size, labels: torch.Size) -> str:
+    return f"predictions {tuple(preds)} and labels {tuple(labels)}"
+
+
+def _got(preds: torch.Size, labels: torch.Size) -> str:
+    return f"got {_shapes(preds, labels)}"
