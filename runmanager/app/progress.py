@@ -175,7 +175,9 @@ class RunDisplay:
         return footer(counts, seconds=now - self._began, seconds_left=left if running else None, is_over=is_over)
 
     def started(self, paths: RunPaths, planned: int) -> None:
-        """A run's process has started."""
+        """A run's process has started; of a run that is shown as running it is another one."""
+        if paths.name in self._running:
+            return
         self._ended.pop(paths.name, None)  # it may have ended badly before
         self._running[paths.name] = _Running(paths, planned)
         self._most_at_once = max(self._most_at_once, len(self._running))

@@ -67,6 +67,8 @@ class SweepWatcher(Listener):
         self._pids: dict[int, int] = {}
         self._went_well: dict[int, bool] = {}
         self.is_halted = False
+        self._goes_on: Callable[[], bool] = lambda: False
+        self._between: dict[str, PlannedRun] = {}
         self._pace = Pace()
         self.faults: list[str] = []
         self.error: BaseException | None = None
@@ -158,11 +160,27 @@ class SweepWatcher(Listener):
         outcome, is_recorded = self._settle(ending)
         del self._running[ending.job.key]
         self._went_well[ending.job.key] = outcome.status.is_success
+        if outcome.status.is_success and self._goes_on():
+            self._between[run.paths.name] = run
+            return
+        self._between.pop(run.paths.name, None)
         self._display.ended(run.paths)
         if not is_recorded:
             self._display.say(f"  this time: {outcome.status} ({outcome.reason}): {outcome.message}")
         if self._pace.is_due:
             self._write_tables_meanwhile()
+
+    @contextlib.contextmanager
+    def sessions(self, goes_on: Callable[[], bool]) -> Iterator[None]:
+        """Runs may end several times: while `goes_on`, one that ended well is shown as running still."""
+        self._goes_on = goes_on
+        try:
+            yield
+        finally:
+            self._goes_on = lambda: False
+            for run in self._between.values():  # no further session came to be
+                self._display.ended(run.paths)
+            self._between.clear()
 
     def follow_elsewhere(self) -> list[PlannedRun]:
         """Follow the cells that another driver runs to their ends; return those that it left undone.

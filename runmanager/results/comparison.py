@@ -105,9 +105,9 @@ def _legend(matches: Matches) -> str:
     if metric == THROUGHPUT and any(in_turns):
         others = "" if all(in_turns) else " Rows without rounds: of the medians over epochs, with a bootstrap interval."
         return (
-            "The speedup is candidate / baseline, of the samples per second in each round side by side: the "
-            "Hodges-Lehmann estimate over rounds (warm-up does not count), with its 95% interval by the signed-rank "
-            f"test.{others} {MISSING} is not measured."
+            "The speedup is candidate / baseline, of the samples per second in each round side by side: the mean over "
+            "pairs of processes of the trimmed mean of their rounds (warm-up does not count), with its 95% interval by "
+            f"Student's t over the pairs.{others} {MISSING} is not measured."
         )
     interval = f"with its 95% bootstrap interval. {MISSING} is not measured."
     if metric == THROUGHPUT:

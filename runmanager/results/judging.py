@@ -9,6 +9,7 @@ from runmanager.records.store import StoredRun
 from runmanager.results.metrics import MEMORY, RUN_TIME, THROUGHPUT
 from runmanager.results.options import CompareOptions
 from runmanager.results.paired import LEAST_ROUNDS, paired_speedup, ratios_of
+from runmanager.results.paired_words import MARGIN, paired_verdict, said_of_rounds, why_so_few
 from runmanager.results.sides import Side, differences, memory_kind, must_agree, should_agree, typical
 from runmanager.results.statistics import Interval, difference_interval, speedup_interval
 
@@ -69,20 +70,28 @@ def judge(baseline: Side, candidate: Side, shared_host: Causes, options: Compare
 
 
 def _judge_turns(sides: Sequence[Side], shared_host: Causes, options: CompareOptions) -> dict[str, Any]:
-    """The same of sides that were measured side by side: their rounds count, in the place of epochs."""
-    ratios = ratios_of(*(side.finished for side in sides))
+    """The same of sides that were measured side by side: their rounds count, in the place of epochs.
+
+    What was measured also has its `pairs`, no column either: how many pairs of processes there were.
+    """
+    estimate = paired_speedup(ratios_of(*(side.finished for side in sides)))
+    rounds = 0 if estimate is None else estimate.rounds
     row: dict[str, Any] = dict(zip(THROUGHPUT.value_columns, (typical(side.values) for side in sides), strict=True))
-    row |= {"verdict": NOT_MEASURED} | dict.fromkeys(THROUGHPUT.columns[-2:], len(ratios))
-    estimate = paired_speedup(ratios)
+    row |= {"verdict": NOT_MEASURED} | dict.fromkeys(THROUGHPUT.columns[-2:], rounds)
     said = _unfinished(sides) or differences(sides, must_agree)
     if estimate is None and not _unfinished(sides):
         way_out = "; a longer `measure.max_seconds` gives more" if _have_met(sides) else ""
-        said.append(f"too few rounds: {len(ratios)} measured side by side, {LEAST_ROUNDS} needed{way_out}")
+        said.append(f"too few rounds: no pair of processes has {LEAST_ROUNDS} measured side by side{way_out}")
     if estimate is not None and not said:
         tolerance = options.paired_drift
         row |= {"speedup": estimate.value, "ci_low": estimate.low, "ci_high": estimate.high}
-        row |= {"tolerance": tolerance, "verdict": verdict(estimate.interval, tolerance=tolerance)}
-        said = [f"{len(ratios)} rounds side by side: a difference must lie outside 1 ± {tolerance * 100:g}%"]
+        row |= {"tolerance": tolerance, "pairs": estimate.sessions}
+        row |= {"verdict": paired_verdict(estimate, drift=tolerance, margin=MARGIN)}
+        finished = [run for side in sides for run in side.finished]
+        said = [
+            f"{said_of_rounds(estimate)}: a difference must lie outside 1 ± {tolerance * 100:g}%",
+            *why_so_few(estimate, finished),
+        ]
     reason = "; ".join([*_contended(sides, shared_host), *said, *_remarks(sides)])
     return row | {"reason": reason or None}
 
