@@ -77,12 +77,17 @@ class RunFolder:
         """
         kept: list[EpochRecord] = []
         if last is not None:
-            kept = [epoch for epoch in read_epochs(self.paths) if epoch.epoch < last.epoch]
-            kept.append(next((e for e in read_epochs(self.paths) if e.epoch == last.epoch), last))
+            stored = read_epochs(self.paths)
+            kept = [epoch for epoch in stored if epoch.epoch < last.epoch]
+            kept.append(next((epoch for epoch in stored if epoch.epoch == last.epoch), last))
         kept = [msgspec.structs.replace(each, warmup=True) if each.epoch in unmeasured else each for each in kept]
-        self.close()
-        replace_file(self.paths.epochs, b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in kept))
+        self.replace_epochs(kept)
         return kept
+
+    def replace_epochs(self, epochs: Sequence[EpochRecord]) -> None:
+        """Let epochs.jsonl have these and no others."""
+        self.close()
+        replace_file(self.paths.epochs, b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in epochs))
 
     def begin_anew(self, record: RunRecord) -> None:
         """Put `record` in the place of an earlier attempt, whose files go to attempts/<its number>/.
