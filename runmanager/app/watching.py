@@ -13,7 +13,7 @@ from rich.console import Console
 from runmanager.app.elsewhere import follow_elsewhere, stored_record
 from runmanager.app.following import SweepReader
 from runmanager.app.progress import RunDisplay
-from runmanager.app.run_line import run_label
+from runmanager.app.run_line import measure_seconds_of, run_label
 from runmanager.app.summary import command_name, show_results
 from runmanager.errors import RecordError, RunManagerError
 from runmanager.launching.child import Raised, Returned
@@ -108,7 +108,9 @@ class SweepWatcher(Listener):
         run = self._to_run[job.key]
         self._running[job.key] = run
         self._pids[job.key] = pid
-        self._display.started(run.paths, int(run.cell.config.get("epochs", self._epochs)))
+        config = run.cell.config
+        seconds = measure_seconds_of(config)
+        self._display.started(run.paths, int(config.get("epochs", self._epochs)), measure_seconds=seconds)
 
     def tick(self) -> None:
         self._display.follow([run.paths for run in self._running.values()])
