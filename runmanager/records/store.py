@@ -71,15 +71,10 @@ class RunFolder:
         self._appender.append(msgspec.json.encode(epoch))
 
     def cut_epochs(self, last: EpochRecord | None, *, unmeasured: Container[int] = ()) -> list[EpochRecord]:
-        """Keep the epochs up to `last`, adding it where its line is missing; None keeps none. Returns what is kept.
-
-        Those with a number in `unmeasured` are marked as warm-up, so that nobody takes their times for the run's.
-        """
-        kept: list[EpochRecord] = []
-        if last is not None:
-            stored = read_epochs(self.paths)
-            kept = [epoch for epoch in stored if epoch.epoch < last.epoch]
-            kept.append(next((epoch for epoch in stored if epoch.epoch == last.epoch), last))
+        """Keep the epochs up to `last`, which is added where it is missing, those `unmeasured` as warm-up; return them."""
+        kept = [] if last is None else [each for each in read_epochs(self.paths) if each.epoch <= last.epoch]
+        if last is not None and (not kept or kept[-1].epoch < last.epoch):
+            kept.append(last)
         kept = [msgspec.structs.replace(each, warmup=True) if each.epoch in unmeasured else each for each in kept]
         self.replace_epochs(kept)
         return kept

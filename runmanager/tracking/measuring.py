@@ -126,6 +126,11 @@ class Measuring:
             gpu_others_share=gpu.others_share,
         )
 
+    def peak_memory_bytes(self, record: RunRecord) -> int | None:
+        """That of the training, which a process that trains nothing leaves as it stands in the record."""
+        known = None if self.has_trained else record.peak_memory_bytes
+        return known or peak_memory_bytes(self._device)
+
     def environment_at_end(self, environment: Environment) -> Environment:
         """The environment, with what the run met in it."""
         met = self._sampler.load()

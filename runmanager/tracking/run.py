@@ -315,8 +315,7 @@ class ActiveRun:
             ended_at=datetime.datetime.now(datetime.UTC).isoformat(),
             run_seconds=run_seconds,
             num_parameters=None if self._network is None else num_parameters(self._network),
-            peak_memory_bytes=(not self.measuring.has_trained and self.record.peak_memory_bytes)
-            or peak_memory_bytes(self.device),
+            peak_memory_bytes=self.measuring.peak_memory_bytes(self.record),
             environment=self.measuring.environment_at_end(self.record.environment),
             measurements=self.measuring.measurements(),
             notes=self._notes.said,

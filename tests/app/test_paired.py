@@ -179,11 +179,11 @@ def test_a_side_that_outlived_the_other_is_measured_again_beside_it(command, own
 
 
 # An interval of one pair of processes is never so narrow: further ones are begun while there is time.
-RESTARTED = ("-m", "measure=paired", "measure.block_steps=4", "measure.half_width=0.08", "lr=0.1,0.2")
+RESTARTED = ("-m", "measure=paired", "measure.block_steps=4", "measure.half_width=0.088", "lr=0.1,0.2")
 
 
 def test_processes_are_restarted_and_their_spread_is_known(command, sweep, tiny):
-    words = (*RESTARTED, *tiny, "measure.max_seconds=10", "name=restarted")
+    words = (*RESTARTED, *tiny, "measure.max_seconds=60", "name=restarted")
     done = command(*words)
     assert done.status == 0
     stored = sweep("restarted")
