@@ -71,7 +71,7 @@ class RunFolder:
         self._appender.append(msgspec.json.encode(epoch))
 
     def cut_epochs(self, last: EpochRecord | None, *, unmeasured: Container[int] = ()) -> list[EpochRecord]:
-        """Keep the epochs up to `last`, which is added where it is missing, those `unmeasured` as warm-up; return them."""
+        """Keep the epochs up to `last`, added where it is missing, those `unmeasured` as warm-up; return them."""
         kept = [] if last is None else [each for each in read_epochs(self.paths) if each.epoch <= last.epoch]
         if last is not None and (not kept or kept[-1].epoch < last.epoch):
             kept.append(last)
