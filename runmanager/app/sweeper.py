@@ -32,6 +32,7 @@ from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
 from runmanager.launching.plan import Action, CellsOf, PlannedRun, Resume, plan_runs, wants_epochs
 from runmanager.launching.slurm import SlurmLauncher
+from runmanager.launching.turns import TurnKeeper
 from runmanager.records.heartbeat import HeartbeatObserver, timeout_faults
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
@@ -198,26 +199,29 @@ class GridSweeper(Sweeper):
         if answer.strip().lower() not in ("y", "yes"):
             raise UsageError("Nothing was run.")
 
-    def _instruct(
+    def _launch_here(
         self,
         launcher: LocalLauncher,
         watcher: SweepWatcher,
-        to_run: Sequence[PlannedRun],
         sweep: SweepPaths,
+        batch: Sequence[PlannedRun],
         first: int,
-    ) -> None:
-        """Tell the launcher all that the overrides do not say of `to_run`, whose keys count from `first`."""
-        launcher.listener = watcher
+        turns: TurnKeeper | None = None,
+        is_begun: bool = False,
+    ) -> Sequence[JobReturn]:
+        """Run `batch`, whose keys count from `first`; `is_begun`: this command has done so before."""
+        launcher.listener, launcher.turns = watcher, turns
         launcher.facts = [
-            JobFacts(launcher.wish_for(str(each.cell.config["device"])), each.paths.heartbeat) for each in to_run
+            JobFacts(launcher.wish_for(str(each.cell.config["device"])), each.paths.heartbeat) for each in batch
         ]
 
         def overrides_for(key: int, number: int) -> list[str]:
-            words = _words(to_run[key - first], sweep)
+            words = _words(batch[key - first], sweep)
             # What an earlier try of this command has done is gone on with, whatever was asked of earlier commands.
-            return [*words, "resume=auto"] if number > 1 and watcher.has_claimed(key) else words
+            return [*words, "resume=auto"] if is_begun or (number > 1 and watcher.has_claimed(key)) else words
 
         launcher.overrides_for = overrides_for
+        return launcher.launch([_words(each, sweep) for each in batch], initial_job_idx=first)
 
     def _run(self, grid: Grid, plan: Sequence[PlannedRun], sweep: SweepPaths) -> Any:
         driver = ProcessIdentity.current()
@@ -295,10 +299,9 @@ class GridSweeper(Sweeper):
         self, watcher: SweepWatcher, batch: Sequence[PlannedRun], sweep: SweepPaths, first: int
     ) -> Sequence[JobReturn]:
         if isinstance(self._launcher, LocalLauncher):
-            self._instruct(self._launcher, watcher, batch, sweep, first)
-            if self._pairing is not None:
-                self._launcher.turns = self._pairing.keeper(batch, first)
-        elif isinstance(self._launcher, SlurmLauncher):
+            launch = partial(self._launch_here, self._launcher, watcher, sweep)
+            return launch(batch, first) if self._pairing is None else self._pairing.run(batch, first, watcher, launch)
+        if isinstance(self._launcher, SlurmLauncher):
             self._launcher.listener, self._launcher.runs = watcher, batch
             self._launcher.when_ended = "runmanager.app.watching:write_tables_alone"
         return self._launcher.launch([_words(each, sweep) for each in batch], initial_job_idx=first)

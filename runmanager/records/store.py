@@ -94,19 +94,19 @@ class RunFolder:
         self._appender.append(msgspec.json.encode(epoch))
 
     def cut_epochs(self, last: EpochRecord | None, *, unmeasured: Container[int] = ()) -> list[EpochRecord]:
-        """Keep the epochs up to `last`, adding it where its line is missing; None keeps none. Returns what is kept.
-
-        Those with a number in `unmeasured` are marked as warm-up, so that nobody takes their times for the run's.
-        """
-        self.refuse_others()
-        kept: list[EpochRecord] = []
-        if last is not None:
-            kept = [epoch for epoch in read_epochs(self.paths) if epoch.epoch < last.epoch]
-            kept.append(next((e for e in read_epochs(self.paths) if e.epoch == last.epoch), last))
+        """Keep the epochs up to `last`, added where it is missing, those `unmeasured` as warm-up; return them."""
+        kept = [] if last is None else [each for each in read_epochs(self.paths) if each.epoch <= last.epoch]
+        if last is not None and (not kept or kept[-1].epoch < last.epoch):
+            kept.append(last)
         kept = [msgspec.structs.replace(each, warmup=True) if each.epoch in unmeasured else each for each in kept]
-        self.close()
-        replace_file(self.paths.epochs, b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in kept))
+        self.replace_epochs(kept)
         return kept
+
+    def replace_epochs(self, epochs: Sequence[EpochRecord]) -> None:
+        """Let epochs.jsonl have these and no others."""
+        self.refuse_others()
+        self.close()
+        replace_file(self.paths.epochs, b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in epochs))
 
     def begin_anew(self, record: RunRecord) -> None:
         """Put `record` in the place of an earlier attempt, whose files go to attempts/<its number>/.

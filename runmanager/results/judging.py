@@ -12,9 +12,10 @@ from runmanager.results.blocks import blocks_of
 from runmanager.results.effects import Contrast, contrast, estimates, run_values
 from runmanager.results.hidden_costs import hidden_cost_remarks
 from runmanager.results.metrics import MEMORY, RUN_TIME, THROUGHPUT, Metric
-from runmanager.results.noise import Residuals, joint_confidence
+from runmanager.results.noise import Residuals
 from runmanager.results.options import CompareOptions
-from runmanager.results.paired import least_rounds, paired_speedup, ratios_of
+from runmanager.results.paired import LEAST_ROUNDS, paired_speedup, ratios_of
+from runmanager.results.paired_words import said_of_rounds, why_so_few
 from runmanager.results.resolution import collapsed, step_of
 from runmanager.results.sides import Side, differences, disagreements, memory_kind, should_agree, unknown_code
 from runmanager.results.statistics import Estimate, Interval
@@ -77,8 +78,8 @@ class _Weighed:
     sides: Sides
     against: Sequence[str] = ()
     contrast: Contrast | None = None
-    ratios: Sequence[float] | None = None
-    """The log ratio of each round, of sides that were measured side by side."""
+    rounds: Sequence[Sequence[float]] | None = None
+    """The log ratio of each round, session by session, of sides that were measured side by side."""
 
     @property
     def metric(self) -> Metric:
@@ -97,7 +98,7 @@ def judge(
     """
     weighed = [_weigh(sides, options) for sides in pairs]
     contrasts = [each.contrast for each in weighed if each.contrast is not None]
-    rows = max(among, len(contrasts) + sum(each.ratios is not None for each in weighed))
+    rows = max(among, len(contrasts) + sum(each.rounds is not None and not each.against for each in weighed))
     found = iter(estimates(contrasts, rows=rows))
     return [_row(each, found, rows, shared_host, options) for each in weighed]
 
@@ -112,11 +113,11 @@ def residuals_of(pairs: Sequence[Sides]) -> Residuals:
 def _weigh(sides: Sides, options: CompareOptions) -> _Weighed:
     metric = sides[1].metric
     if metric == THROUGHPUT and all(side.in_turns for side in sides):
-        ratios = ratios_of(*(side.finished for side in sides))
+        rounds = ratios_of(*(side.finished for side in sides))
         against = _unfinished(sides) or disagreements(sides)
-        if paired_speedup(ratios) is None and not _unfinished(sides):
-            against.append(_too_few_rounds(sides, len(ratios), least_rounds(joint_confidence(1))))
-        return _Weighed(sides, against, ratios=None if against else ratios)
+        if not rounds and not _unfinished(sides):
+            against.append(_too_few_rounds(sides))
+        return _Weighed(sides, against, rounds=rounds)
     if against := obstacles(sides, options):
         return _Weighed(sides, against)
     found = _contrast(sides)
@@ -158,8 +159,8 @@ def _row(
         tolerance, why = _tolerance_of(sides, options)
         row |= _judged(metric, next(found), tolerance, options)
         said = [*why, *_assumed(weighed.contrast)]
-    elif metric == THROUGHPUT and all(side.in_turns for side in sides):
-        counted, said = _row_of_rounds(weighed, rows, options)
+    elif weighed.rounds is not None:
+        counted, said = _row_of_rounds(sides, weighed.rounds, weighed.against, rows, options)
         row |= counted
     remarks = [*hidden_cost_remarks(sides), *_remarks(sides)]
     reason = "; ".join([*_contended(sides, shared_host), *said, *remarks])
@@ -188,20 +189,21 @@ def _assumed(found: Contrast) -> list[str]:
     return ["one run a side: the noise between runs is assumed, not measured; more seeds measure it"]
 
 
-def _row_of_rounds(weighed: _Weighed, rows: int, options: CompareOptions) -> tuple[dict[str, Any], list[str]]:
-    """What sides come to that were measured side by side, and why: their rounds count, in the place of epochs."""
-    sides, said = weighed.sides, list(weighed.against)
-    ratios = weighed.ratios if weighed.ratios is not None else ratios_of(*(side.finished for side in sides))
-    row: dict[str, Any] = dict.fromkeys(THROUGHPUT.columns[-2:], len(ratios))
-    if weighed.ratios is None:
-        return row, said
-    estimate = paired_speedup(ratios, confidence=joint_confidence(rows))
-    if estimate is None:
-        return row, [_too_few_rounds(sides, len(ratios), least_rounds(joint_confidence(rows)))]
+def _row_of_rounds(
+    sides: Sides, rounds: Sequence[Sequence[float]], against: Sequence[str], rows: int, options: CompareOptions
+) -> tuple[dict[str, Any], list[str]]:
+    """What sides come to that were measured side by side, and why: their rounds count, in the place of epochs.
+
+    What was measured also has its `pairs`, no column either: how many pairs of processes there were.
+    """
+    estimate = paired_speedup(rounds, rows=rows)
+    row: dict[str, Any] = dict.fromkeys(THROUGHPUT.columns[-2:], estimate.rounds if estimate else 0)
+    if estimate is None or against:
+        return row, list(against)
     row |= dict(zip(THROUGHPUT.value_columns, _rates_at(estimate.value, sides), strict=True))
-    tolerance = options.paired_drift
-    said = [f"{len(ratios)} rounds side by side: a difference must lie outside 1 ± {tolerance * 100:g}%"]
-    return row | _judged(THROUGHPUT, estimate, tolerance, options), said
+    row |= {"pairs": estimate.sessions, **_judged(THROUGHPUT, estimate, options.paired_drift, options)}
+    must = f"{said_of_rounds(estimate)}: a difference must lie outside 1 ± {options.paired_drift * 100:g}%"
+    return row, [must, *why_so_few(estimate, [run for side in sides for run in side.finished])]
 
 
 def _rates_at(speedup: float, sides: Sides) -> tuple[float, float]:
@@ -212,9 +214,9 @@ def _rates_at(speedup: float, sides: Sides) -> tuple[float, float]:
     return low, low * speedup
 
 
-def _too_few_rounds(sides: Sides, count: int, needed: int) -> str:
+def _too_few_rounds(sides: Sides) -> str:
     way_out = "; a longer `measure.max_seconds` gives more" if _have_met(sides) else ""
-    return f"too few rounds: {count} measured side by side, {needed} needed{way_out}"
+    return f"too few rounds: no pair of processes has {LEAST_ROUNDS} measured side by side{way_out}"
 
 
 def _have_met(sides: Sequence[Side]) -> bool:

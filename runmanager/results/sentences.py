@@ -66,7 +66,8 @@ def _duel_answer(row: dict[str, Any], comparison: Table) -> str:
         return f"{candidate} and {baseline} could not be compared{where}: {without_contention(row['reason'])}."
     ratio, low, high = (f"{row[name]:.3f}" for name in ("speedup", "ci_low", "ci_high"))
     said = f"{candidate} is {ratio} times as fast as {baseline}{where} (95% interval {low} to {high}): {row['verdict']}"
-    return f"{said}, after {row['candidate_epochs']} rounds side by side.{caution([row])}"
+    pairs = counted(row["pairs"], "pair")
+    return f"{said}, after {row['candidate_epochs']} rounds side by side in {pairs} of processes.{caution([row])}"
 
 
 def best_row(results: Table) -> tuple[str, dict[str, Any], Table] | None:
