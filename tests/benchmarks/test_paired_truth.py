@@ -8,12 +8,16 @@ import torch
 from benchmarks.paired_truth import Trial, report
 from benchmarks.slowed import slow_down
 from runmanager.results.judging import verdict
+from runmanager.results.metrics import THROUGHPUT
 from runmanager.results.statistics import Estimate
 
 
 def trials(*intervals: tuple[float, float] | None) -> list[Trial]:
     estimates = [None if each is None else Estimate(1.0, *each) for each in intervals]
-    said = ["not measured" if each is None else verdict(each.interval, tolerance=0.01) for each in estimates]
+    said = [
+        "not measured" if each is None else verdict(THROUGHPUT, each.interval, tolerance=0.01, margin=0.03)
+        for each in estimates
+    ]
     return [Trial(estimate, word, 20, 7.0) for estimate, word in zip(estimates, said, strict=True)]
 
 
