@@ -183,8 +183,9 @@ def compare(
     metric: Annotated[
         str,
         typer.Option(
-            help="What they are compared by: samples_per_second, epoch_seconds, wall_seconds, run_seconds, "
-            "time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, peak_memory_bytes.",
+            help="What they are compared by: samples_per_second, overall_samples_per_second, epoch_seconds, "
+            "wall_seconds, run_seconds, time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, "
+            "peak_memory_bytes.",
             autocompletion=metrics_like,
         ),
     ] = "samples_per_second",

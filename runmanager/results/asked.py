@@ -15,7 +15,7 @@ from runmanager.results.formats import human_field, is_number
 from runmanager.results.pairing import frozen
 from runmanager.results.sorting import rank
 from runmanager.results.summary import SweepSummary
-from runmanager.results.table import contention_notes, result_rows
+from runmanager.results.table import notes_of_rows, result_rows
 from runmanager.results.where import LISTED, Condition
 
 __all__ = ["AskedTable", "ask", "ask_table"]
@@ -47,8 +47,8 @@ class AskedTable:
         said = counted(len(rows), f"of {runs} is where {condition.text}.", f"of {runs} are where {condition.text}.")
         if not rows:
             said += self._values_there(condition.words)
-        of_all = contention_notes(self.table.rows)  # says how many of the rows, so it is said of these
-        notes = (said, *(note for note in self.table.notes if note not in of_all), *contention_notes(rows))
+        of_all = notes_of_rows(self.table.rows)
+        notes = (said, *(note for note in self.table.notes if note not in of_all), *notes_of_rows(rows))
         return self.changed(lambda table: dataclasses.replace(table, rows=rows, notes=notes))
 
     def _values_there(self, words: Sequence[str]) -> str:

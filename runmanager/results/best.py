@@ -266,8 +266,11 @@ def best_headline(best: Best) -> str:
     return f"the best {best.metric.name} is {_figure(best.winner, best.metric)} with {best.winner.side.label}."
 
 
-def best_sections(best: Best) -> list[Section]:
-    """The winner for people: its runs, the best first, what is left out, and where the best one's weights are."""
+def best_sections(best: Best, *, trust: bool = False) -> list[Section]:
+    """The winner for people: its runs, the best first, what is left out, and where the best one's weights are.
+
+    Whoever has said to `trust` the run gets a call that does.
+    """
     runs = [(run.record.name, human(value, best.metric.name)) for run, value in best.winner.runs]
     lines = []
     if best.winner.num_unfinished:
@@ -278,21 +281,25 @@ def best_sections(best: Best) -> list[Section]:
     return [
         Section("Runs", runs, ("run", best.metric.name), lines),
         Section("Settings that vary", [(name, spoken(value)) for name, value in best.winner.settings.items()]),
-        Section("Weights of the first", lines=_weights(best.winner.runs[0][0].paths)),
+        Section("Weights of the first", lines=_weights(best.winner.runs[0][0].paths, trust=trust)),
     ]
 
 
-def _weights(paths: RunPaths) -> list[str]:
+def _weights(paths: RunPaths, *, trust: bool) -> list[str]:
     run = f"{paths.root.parent.parent}/{paths.name}"
+    trusting = ", trust=True" if trust else ""
     if paths.best.exists():
-        return [str(paths.best), f"runmanager.load_model({run!r}, best=True)"]
+        return [str(paths.best), f"runmanager.load_model({run!r}, best=True{trusting})"]
     if paths.checkpoint.exists():
-        return [str(paths.checkpoint), f"runmanager.load_model({run!r})"]
+        return [str(paths.checkpoint), f"runmanager.load_model({run!r}{trusting})"]
     return ["none were kept; checkpoint.keep_best=val_accuracy keeps the best ones"]
 
 
-def best_to_json(best: Best, *, command: Sequence[str]) -> str:
-    """An object: the metric, the winner with its runs, the runner-up, verdict and reason; `command` makes the cell."""
+def best_to_json(best: Best, *, command: Sequence[str] | None) -> str:
+    """An object: the metric, the winner with its runs, the runner-up, verdict and reason.
+
+    `command` makes the cell; it is null where none may be given.
+    """
     found = {
         "metric": best.metric.name,
         "best": _plain(best.winner),
@@ -304,7 +311,7 @@ def best_to_json(best: Best, *, command: Sequence[str]) -> str:
         "num_cells": best.num_cells,
         "num_ties": best.num_ties,
         "num_left_out": best.num_left_out,
-        "command": list(command),
+        "command": command and list(command),
     }
     return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
 

@@ -7,6 +7,7 @@ from typing import Any
 from runmanager.records.spoken import counted, spoken
 from runmanager.results.columns import NULLS, Table, effect_of, setting_name
 from runmanager.results.formats import human_effect
+from runmanager.results.hidden_costs import is_otherwise_overall
 from runmanager.results.judging import CONTENDED, DIFFERENT, NO_DIFFERENCE, NOT_MEASURED, VERDICTS
 from runmanager.results.overall import Overall, overall
 from runmanager.results.sides import label_of
@@ -157,12 +158,14 @@ def without_contention(reason: str) -> str:
 
 
 def caution(measured: Rows) -> str:
-    """A warning where the measured pairs met other load: the answer must not sound surer than it is."""
+    """Warnings where medians hide costs or the pairs met other load: the answer must not sound surer than it is."""
+    hidden = any(is_otherwise_overall(row["reason"]) for row in measured)
+    whole = " The medians hide slower or faster epochs: see `overall_samples_per_second`." if hidden else ""
     met = sum((row["reason"] or "").startswith(CONTENDED) for row in measured)
     if not met:
-        return ""
+        return whole
     which = "Its runs" if len(measured) == 1 else f"The runs of {met} of the {len(measured)} pairs"
-    return f" {which} were contended: other load was on the machine, so measure again when it is quiet."
+    return f"{whole} {which} were contended: other load was on the machine, so measure again when it is quiet."
 
 
 def _size(row: dict[str, Any]) -> float:

@@ -10,12 +10,13 @@ from runmanager.records.attempts import session_of_epoch
 from runmanager.records.store import StoredRun
 from runmanager.results.blocks import blocks_of
 from runmanager.results.effects import Contrast, contrast, estimates, run_values
+from runmanager.results.hidden_costs import hidden_cost_remarks
 from runmanager.results.metrics import MEMORY, RUN_TIME, THROUGHPUT, Metric
-from runmanager.results.noise import joint_confidence
+from runmanager.results.noise import Residuals, joint_confidence
 from runmanager.results.options import CompareOptions
 from runmanager.results.paired import least_rounds, paired_speedup, ratios_of
 from runmanager.results.resolution import collapsed, step_of
-from runmanager.results.sides import Side, differences, memory_kind, must_agree, should_agree
+from runmanager.results.sides import Side, differences, disagreements, memory_kind, should_agree, unknown_code
 from runmanager.results.statistics import Estimate, Interval
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
     "Causes",
     "judge",
     "obstacles",
+    "residuals_of",
+    "took_turns",
     "verdict",
 ]
 
@@ -99,11 +102,18 @@ def judge(
     return [_row(each, found, rows, shared_host, options) for each in weighed]
 
 
+def residuals_of(pairs: Sequence[Sides]) -> Residuals:
+    """What the runs of all pairs that can be compared show of the noise between runs."""
+    weighed = [_weigh(sides, CompareOptions()) for sides in pairs]
+    seen = [each.contrast.residuals for each in weighed if each.contrast is not None]
+    return Residuals(math.fsum(each.squares for each in seen), math.fsum(each.freedom for each in seen))
+
+
 def _weigh(sides: Sides, options: CompareOptions) -> _Weighed:
     metric = sides[1].metric
     if metric == THROUGHPUT and all(side.in_turns for side in sides):
         ratios = ratios_of(*(side.finished for side in sides))
-        against = _unfinished(sides) or differences(sides, must_agree)
+        against = _unfinished(sides) or disagreements(sides)
         if paired_speedup(ratios) is None and not _unfinished(sides):
             against.append(_too_few_rounds(sides, len(ratios), least_rounds(joint_confidence(1))))
         return _Weighed(sides, against, ratios=None if against else ratios)
@@ -151,7 +161,8 @@ def _row(
     elif metric == THROUGHPUT and all(side.in_turns for side in sides):
         counted, said = _row_of_rounds(weighed, rows, options)
         row |= counted
-    reason = "; ".join([*_contended(sides, shared_host), *said, *_remarks(sides)])
+    remarks = [*hidden_cost_remarks(sides), *_remarks(sides)]
+    reason = "; ".join([*_contended(sides, shared_host), *said, *remarks])
     return row | {"reason": reason or None}
 
 
@@ -225,7 +236,7 @@ def obstacles(sides: Sequence[Side], options: CompareOptions) -> list[str]:
     if unfinished := _unfinished(sides):
         return unfinished
     metric, counts = sides[0].metric, _counts(sides)
-    against = [*_senseless(sides), *differences(sides, must_agree)]
+    against = [*_senseless(sides), *disagreements(sides)]
     if metric == MEMORY:
         against += differences(sides, memory_kind)
     if metric == RUN_TIME and any(side.paired for side in sides):
@@ -261,7 +272,7 @@ def _tolerance_of(sides: Sides, options: CompareOptions) -> tuple[float, list[st
     if _side_by_side(baseline, candidate):
         share = options.paired_drift
         return share, [f"epochs side by side: a difference must lie outside 1 ± {share * 100:g}%"]
-    if _took_turns(baseline, candidate):
+    if took_turns(*([run.record.started_at or "" for run in side.finished] for side in sides)):
         return 0.0, []
     share = options.drift
     must = f"so a difference must lie outside 1 ± {share * 100:g}%"
@@ -282,16 +293,15 @@ def _side_by_side(baseline: Side, candidate: Side) -> bool:
     return sessions[0] == sessions[1] and None not in sessions[0]
 
 
-def _took_turns(baseline: Side, candidate: Side) -> bool:
+def took_turns(baseline: Sequence[str], candidate: Sequence[str]) -> bool:
     """Whether neither side as a whole began before the other: then a drift of the machine hits both alike.
 
-    Judged by the share of all pairs of runs in which the baseline's began first (the statistic of Mann and Whitney
-    1947, over the product of the counts): 0.5 for sides that take turns, 0 or 1 where one comes after the other. Runs
-    that began at one time count half for either.
+    Given is when the runs of each side began. Judged by the share of all pairs of runs in which the baseline's began
+    first (the statistic of Mann and Whitney 1947, over the product of the counts): 0.5 for sides that take turns, 0 or
+    1 where one comes after the other. Runs that began at one time count half for either.
     """
-    begun = [[run.record.started_at or "" for run in side.finished] for side in (baseline, candidate)]
-    first = sum(0.5 * (one <= other) + 0.5 * (one < other) for one in begun[0] for other in begun[1])
-    return _IN_TURNS[0] <= first / (len(begun[0]) * len(begun[1])) <= _IN_TURNS[1]
+    first = sum(0.5 * (one <= other) + 0.5 * (one < other) for one in baseline for other in candidate)
+    return _IN_TURNS[0] <= first / (len(baseline) * len(candidate)) <= _IN_TURNS[1]
 
 
 def _remarks(sides: Sequence[Side]) -> list[str]:
@@ -308,8 +318,8 @@ def _remarks(sides: Sequence[Side]) -> list[str]:
         for difference in differences([side], lambda environment: {"device": environment.device_name})
     ]
     named = [*differences(sides, should_agree), *devices]
-    lost = collapsed(sides)
-    return [*lost, *_deviations(sides), *_unlike_products(sides), *named, *uncommitted, *partial]
+    lost = [*collapsed(sides), *_deviations(sides), *_unlike_products(sides)]
+    return [*lost, *named, *unknown_code(sides), *uncommitted, *partial]
 
 
 def _unlike_products(sides: Sequence[Side]) -> list[str]:

@@ -36,6 +36,7 @@ def report_page(
     results: Table,
     comparison: Table,
     causes: Sequence[str] = (),
+    to_find: Sequence[str] = (),
     crossovers: Sequence[Crossover] = (),
     rounds: Sequence[Rounds] = (),
     work: Table | None = None,
@@ -43,7 +44,8 @@ def report_page(
 ) -> str:
     """The whole of report.html. It asks for nothing from elsewhere: styles and figures are in it.
 
-    `causes` are lines on what bounds the compared runs, `crossovers` get a line each, `rounds` a figure.
+    `causes` are lines on what bounds the compared runs, `to_find` on what so many runs can find; `crossovers` get a
+    line each, `rounds` a figure.
     `work` are rows of what the runs achieve. `now` is said where runs are still to come, and nowhere else: the page of
     a sweep that has ended is the same whenever it is made.
     """
@@ -55,9 +57,10 @@ def report_page(
         results,
         comparison,
         sweep=str(sweep.paths.root),
-        command=plan.command if plan else (),
+        commands=plan.given_by() if plan else {},
         settings=sweep.runs[0].record.settings if sweep.runs else None,
         causes=causes,
+        to_find=to_find,
         is_attended=is_attended,
     )
     shown = {
@@ -162,7 +165,7 @@ def _facts(runs: Sequence[StoredRun], plan: SweepRecord | None) -> list[tuple[st
     facts = [(words, _values([getattr(environment, name) for environment in environments])) for name, words in FACTS]
     facts.append(("Libraries", _values([_libraries(environment) for environment in environments])))
     if plan is not None:
-        facts.append(("Command", typed(plan.command)))
+        facts.append(("Command" if len(plan.commands) == 1 else "Commands", "; ".join(map(typed, plan.commands))))
         facts.append(("Created", plan.created))
     return [(words, values) for words, values in facts if values]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from runmanager.records.code import changed_files, files_said
 from runmanager.records.run import Environment
 from runmanager.records.spoken import spoken
 from runmanager.records.states import Status
@@ -16,7 +17,7 @@ from runmanager.results.effects import geometric_mean
 from runmanager.results.metrics import THROUGHPUT, Metric
 from runmanager.results.statistics import mean, median
 
-__all__ = ["Side", "differences", "label_of", "memory_kind", "must_agree", "should_agree"]
+__all__ = ["Side", "differences", "disagreements", "label_of", "memory_kind", "should_agree", "unknown_code"]
 
 _SHORT_COMMIT = 10
 
@@ -92,14 +93,29 @@ def _state(cell: Cell) -> str:
     return f"{record.status.value} ({record.reason.value})"
 
 
-def must_agree(environment: Environment) -> dict[str, Any]:
-    """What makes two runs incomparable where it differs."""
+def disagreements(sides: Sequence[Side]) -> list[str]:
+    """The facts and the files of code in which any two finished runs differ, which makes them incomparable."""
+    found = differences(sides, _must_agree)
+    files = changed_files(run.record.environment for side in sides for run in side.finished)
+    return [*found, f"code differs: {files_said(files)}"] if files else found
+
+
+def _must_agree(environment: Environment) -> dict[str, Any]:
     commit = environment.commit
     return {
         "torch threads": environment.torch_threads,
         "commit": commit and commit[:_SHORT_COMMIT],
         **environment.libraries,
     }
+
+
+def unknown_code(sides: Iterable[Side]) -> list[str]:
+    """The sides of which a finished run does not say what its code was, nor does its commit, where others do."""
+    runs = [(side.label, run.record.environment) for side in sides for run in side.finished]
+    lacking = dict.fromkeys(label for label, each in runs if each.code is None and each.commit_clean is not True)
+    if all(each.code is None for _, each in runs) or not lacking:
+        return []
+    return [f"whether the code is the same is not known: {', '.join(lacking)}"]
 
 
 def memory_kind(environment: Environment) -> dict[str, Any]:

@@ -22,9 +22,10 @@ from runmanager.results.columns import (
     setting_of,
 )
 from runmanager.results.contention import contention
-from runmanager.results.summary import SUMMARY_COLUMNS, RunSummary, SweepSummary, summarize
+from runmanager.results.hidden_costs import hidden_cost_notes
+from runmanager.results.summary import OVERALL, SUMMARY_COLUMNS, RunSummary, SweepSummary, summarize
 
-__all__ = ["Table", "contention_notes", "damage_notes", "epoch_rows", "result_rows"]
+__all__ = ["Table", "damage_notes", "epoch_rows", "notes_of_rows", "result_rows"]
 
 LEGEND = (
     f"{MISSING} is not measured. Times and throughput are medians over the measured epochs: warm-up epochs "
@@ -80,7 +81,7 @@ def result_rows(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *
             *_warmup_notes(runs),
             *_attempt_notes(runs),
             *_deviation_notes(runs),
-            *contention_notes(rows),
+            *notes_of_rows(rows),
             *_sight_notes(runs),
             *damage_notes(summary.damaged),
         ),
@@ -143,7 +144,12 @@ def _settings(cells: CellsWith[RunSummary], asked: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*cells.columns, *(name for name in wanted if name is not None)]))
 
 
-def contention_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
+def notes_of_rows(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What the rows of a results table say together; a part of the rows says it of itself."""
+    return [*hidden_cost_notes(rows), *_contention_notes(rows)] if rows and OVERALL in rows[0] else []
+
+
+def _contention_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
     """A line that stays where the column had to give way."""
     began = [row["contended"] for row in rows if row.get("contended") is not None]
     met = sum(began)

@@ -70,6 +70,7 @@ def write_tables(
             paths.comparison("md"): lambda: to_markdown(noted),
         }
         if report:
+            from runmanager.results.planning import what_can_be_found
             from runmanager.results.report import report_page
 
             texts[paths.report] = lambda: report_page(
@@ -78,6 +79,7 @@ def write_tables(
                 results=results,
                 comparison=comparison,
                 causes=why(matches),
+                to_find=what_can_be_found(matches, plan),
                 crossovers=crossings,
                 rounds=paired_rounds(matches),
                 work=work_rows(sweep, plan),

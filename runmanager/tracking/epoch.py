@@ -1,5 +1,6 @@
 """One epoch while it is running: batches timed and moved, losses and predictions added up on the device."""
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -22,7 +23,11 @@ _END = object()
 
 
 class Epoch:
-    """One epoch of a run: hands out batches, timed and on the device, and adds up what is tracked."""
+    """One epoch of a run: hands out batches, timed and on the device, and adds up what is tracked.
+
+    It belongs to the thread that begins it. Tracking, taking batches and ending it raise `UsageError` in any other
+    thread, and once it has ended.
+    """
 
     def __init__(
         self,
@@ -39,6 +44,7 @@ class Epoch:
         self.number = number
         self.num_steps = steps_before
         self.first_batch_seconds: float | None = None  # from asking the first loader to its first batch
+        self._thread: int | None = threading.get_ident()
         self._timer = timer
         self._device = device
         self._when_first_batch = when_first_batch
@@ -58,8 +64,18 @@ class Epoch:
         """What was said of the evaluated samples, where that was to be kept; None without an evaluation."""
         return self._evaluation if self._is_evaluated else None
 
+    def _refuse_misuse(self, call: str) -> None:
+        if self._thread is None:
+            raise UsageError(f"{call}() must come before its epoch's end, got epoch {self.number}, which has ended.")
+        if threading.get_ident() != self._thread:
+            raise UsageError(
+                f"{call}() must be called by the thread that began epoch {self.number}, got another one; "
+                "give each thread a run of its own."
+            )
+
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The loader's batches on the run's device; waiting, moving and what the loop does with each are timed."""
+        self._refuse_misuse("batches")
         self._sees_training = True
         self._open_loops += 1
         mark, heartbeat = self._timer.mark, self._heartbeat
@@ -98,6 +114,7 @@ class Epoch:
 
     def eval_batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The loader's batches on the run's device; all the time they take counts as evaluation."""
+        self._refuse_misuse("eval_batches")
         # Where somebody took the training batches by hand, all that came before is training.
         self._timer.mark("eval" if self._sees_training or self._sees_eval or self.number == 0 else "epoch")
         self._sees_eval = True
@@ -129,12 +146,14 @@ class Epoch:
 
     def track_loss(self, loss: torch.Tensor | float, samples: int) -> None:
         """Count one training step's mean loss over `samples` samples."""
+        self._refuse_misuse("track")
         self._train.add_loss(loss, samples)
         self.num_steps += 1
         self._heartbeat.progress += 1  # where somebody takes the batches by hand, this is all there is
 
     def track_predictions(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
         """Count the correct ones among a training step's predictions."""
+        self._refuse_misuse("track")
         self._train.add_predictions(preds, labels)
 
     def track_eval(
@@ -146,6 +165,7 @@ class Epoch:
         samples: int | None = None,
     ) -> None:
         """Count one evaluated batch, as `track` does for training."""
+        self._refuse_misuse("track_eval")
         self._is_evaluated = True
         self._eval.add_loss(loss, _count(preds, labels, samples))
         if preds is not None and labels is not None:
@@ -169,6 +189,8 @@ class Epoch:
         The record lacks what comes after (`wall_seconds`, sinks and checkpoint in `tracking_seconds`) and what only
         the run knows (`warmup`, `run_seconds`). With it come the losses of the steps that were to be logged.
         """
+        self._refuse_misuse("end_epoch")
+        self._thread = None
         self._timer.mark(self._last_phase())
         seconds = self._timer.resolve()
         train, evaluated = self._train.averages(), self._eval.averages()

@@ -63,9 +63,10 @@ def train_run(
         options.early_stop,
         turns,
         precision=precision if precision.is_cast else None,
+        is_built_in=True,
     )
     with rounding_to(precision):  # from the start: the run's record tells of it
-        run = manager.run(params, folder=folder, can_resume=True, options=run_options)
+        run = manager.run(params, folder=folder, can_resume=True, options=run_options, unsigned=None)
         if isinstance(run, IdleRun):
             return run.record
         with run:
@@ -158,7 +159,7 @@ def _fix_step(
     """What is done once for the steps on full batches: compile them, and have them captured on the way."""
     if compiled is not None:
         seconds = compiled.rehearse(stepper.learn, loader, device=run.device)
-        run.measuring.learn(compile_seconds=seconds)
+        run.learn(compile_seconds=seconds)
     if (graphs := graph_device(options, run.device)) is not None:
         num_full = max(1, loader.num_samples // loader.batch_size)
         stepper.replay_on(graphs, num_warmups=min(_WARMUPS, num_full), must=options.graphs is True, tell=run.note)

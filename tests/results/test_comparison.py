@@ -94,6 +94,33 @@ def test_runs_made_with_different_means_are_not_measured(contents, host, steady,
     assert outcome(contents((CPU, steady(1.0), {}), (CUDA, steady(0.5), other))) == ("not measured", said)
 
 
+@pytest.mark.parametrize(
+    ("codes", "said"),
+    [
+        (({"own.py": "0a"}, {"own.py": "1a"}), "code differs: own.py"),
+        (({"own.py": "0a", "x.py": "0"}, {"own.py": "0a", "y.py": "1"}), ""),  # as of two models
+        (({"own.py": "0a"}, {}), ""),
+        (({"own.py": "0a"}, None), "whether the code is the same is not known: cuda"),
+        ((None, None), ""),
+    ],
+)
+def test_runs_of_different_code_are_not_measured_where_that_is_known(contents, host, steady, codes, said):
+    dirty = msgspec.structs.replace(host, commit_clean=False)
+    cpu, cuda = ({"environment": msgspec.structs.replace(dirty, code=code)} for code in codes)
+    verdict, reason = outcome(contents((CPU, steady(1.0), cpu), (CUDA, steady(0.5), cuda)))
+    assert verdict == ("not measured" if "differs" in said else "faster")
+    assert said in reason
+    assert bool(said) == ("code" in reason)
+
+
+def test_code_that_changed_within_one_side_is_not_measured(contents, host, steady):
+    old, new = ({"environment": msgspec.structs.replace(host, code={"own.py": digest})} for digest in ("0a", "1a"))
+    sweep = contents(
+        (CPU | {"seed": 0}, steady(1.0), old), (CPU | {"seed": 1}, steady(1.0), new), (CUDA, steady(0.5), new)
+    )
+    assert outcome(sweep) == ("not measured", "code differs: own.py")
+
+
 def test_different_means_within_one_side_are_not_measured(contents, host, steady):
     other = {"environment": msgspec.structs.replace(host, torch_threads=1)}
     sweep = contents(

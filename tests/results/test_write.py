@@ -44,7 +44,7 @@ def test_the_report_says_what_bounds_the_compared_runs(sweep, timed):
         sweep.run(config, timed([9.0] + [2.0] * 6, data_seconds=seconds))
     write_tables(sweep.paths)
     page = sweep.paths.report.read_text()
-    hint = "cpu (input): 80% of the epoch waits for data: <code>loader=resident</code>; at most 5 times as fast."
+    hint = "cpu (input): 80% of the training epoch waits for data (64% of the wall time): <code>loader=resident</code>;"
     assert page.index(">What to do next</h2>") < page.index(hint) < page.index(">Comparison</h2>")
     assert "cuda (" not in page
 
