@@ -1,13 +1,12 @@
 """What two sides come to: the effect with its interval, a verdict, and what stands against it."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runmanager.records.attempts import session_of_epoch
-from runmanager.records.store import StoredRun
 from runmanager.results.blocks import blocks_of
 from runmanager.results.effects import Contrast, contrast, estimates, run_values
 from runmanager.results.hidden_costs import hidden_cost_remarks
@@ -16,19 +15,18 @@ from runmanager.results.noise import Residuals
 from runmanager.results.options import CompareOptions
 from runmanager.results.paired import LEAST_ROUNDS, paired_speedup, ratios_of
 from runmanager.results.paired_words import said_of_rounds, why_so_few
-from runmanager.results.resolution import collapsed, step_of
-from runmanager.results.sides import Side, differences, disagreements, memory_kind, should_agree, unknown_code
+from runmanager.results.remarks import Causes, contended, remarks
+from runmanager.results.resolution import step_of
+from runmanager.results.sides import Side, differences, disagreements, memory_kind
 from runmanager.results.statistics import Estimate, Interval
 
 __all__ = [
-    "CONTENDED",
     "DIFFERENT",
     "INCONCLUSIVE",
     "NOT_MEASURED",
     "NO_DIFFERENCE",
     "TOO_FEW_EPOCHS",
     "VERDICTS",
-    "Causes",
     "judge",
     "obstacles",
     "residuals_of",
@@ -43,11 +41,7 @@ DIFFERENT = ("faster", "slower", "better", "worse")
 VERDICTS = (*DIFFERENT, NO_DIFFERENCE, INCONCLUSIVE)
 """Those of measured rows."""
 
-CONTENDED = "contended:"
 TOO_FEW_EPOCHS = "too few epochs"
-
-Causes = Mapping[Path, tuple[str, ...] | None]
-"""What each run had to share its host with, by its folder."""
 
 Sides = tuple[Side, Side]
 
@@ -162,8 +156,8 @@ def _row(
     elif weighed.rounds is not None:
         counted, said = _row_of_rounds(sides, weighed.rounds, weighed.against, rows, options)
         row |= counted
-    remarks = [*hidden_cost_remarks(sides), *_remarks(sides)]
-    reason = "; ".join([*_contended(sides, shared_host), *said, *remarks])
+    known = [*hidden_cost_remarks(sides), *remarks(sides)]
+    reason = "; ".join([*contended(sides, shared_host), *said, *known])
     return row | {"reason": reason or None}
 
 
@@ -304,62 +298,3 @@ def took_turns(baseline: Sequence[str], candidate: Sequence[str]) -> bool:
     """
     first = sum(0.5 * (one <= other) + 0.5 * (one < other) for one in baseline for other in candidate)
     return _IN_TURNS[0] <= first / (len(baseline) * len(candidate)) <= _IN_TURNS[1]
-
-
-def _remarks(sides: Sequence[Side]) -> list[str]:
-    """What a reader must know, though it forbids nothing."""
-    if not all(side.finished for side in sides):
-        return []
-    partial = [f"{side.label}: {side.state}" for side in sides if len(side.finished) < len(side.cells)]
-    dirty = [side.label for side in sides if any(run.record.environment.commit_clean is False for run in side.finished)]
-    uncommitted = [f"uncommitted changes: {', '.join(dirty)}"] if dirty else []
-    # One side is one device: seeds that landed on two kinds of GPU are no repetitions of each other.
-    devices = [
-        difference
-        for side in sides
-        for difference in differences([side], lambda environment: {"device": environment.device_name})
-    ]
-    named = [*differences(sides, should_agree), *devices]
-    lost = [*collapsed(sides), *_deviations(sides), *_unlike_products(sides)]
-    return [*lost, *named, *unknown_code(sides), *uncommitted, *partial]
-
-
-def _unlike_products(sides: Sequence[Side]) -> list[str]:
-    """What the products of each side were computed in, where all asked for the same and not all got it.
-
-    PyTorch's own default on GPUs rounds those of convolutions to TF32: in somebody's own loop, and in built-in runs of
-    versions that left it so.
-    """
-    runs = [run for side in sides for run in side.finished]
-    if len({run.record.config.get("precision", "fp32") for run in runs}) > 1:
-        return []
-    found = {
-        side.label: sorted({kind for run in side.finished if (kind := run.record.measurements.precision)})
-        for side in sides
-    }
-    if len({kind for kinds in found.values() for kind in kinds}) < 2:
-        return []
-    said = ", ".join(f"{' and '.join(kinds)} ({label})" for label, kinds in found.items() if kinds)
-    return [f"precision of products differs: {said}"]
-
-
-def _deviations(sides: Sequence[Side]) -> list[str]:
-    """What runs of a side did otherwise than their settings ask, which sets the sides apart beside the axis."""
-    lines = [f"{side.label}: {line}" for side in sides for run in side.finished for line in run.record.deviations]
-    return list(dict.fromkeys(lines))
-
-
-def _contended(sides: Sequence[Side], shared_host: Causes) -> list[str]:
-    """Empty, or one sentence that begins with `contended:`: which side shared its host with what."""
-    met: dict[str, list[str]] = {}
-    for side in sides:
-        runs = side.finished or [cell.stored for cell in side.cells if cell.stored is not None]
-        for cause in _causes(runs, shared_host):
-            met.setdefault(cause, []).append(side.label)
-    if not met:
-        return []
-    return [f"{CONTENDED} " + ", ".join(f"{' and '.join(labels)} met {cause}" for cause, labels in met.items())]
-
-
-def _causes(runs: list[StoredRun], shared_host: Causes) -> list[str]:
-    return list(dict.fromkeys(cause for run in runs for cause in shared_host[run.paths.root] or ()))
