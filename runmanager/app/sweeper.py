@@ -304,17 +304,18 @@ def _folder_for(config: Config) -> SweepPaths | None:
 def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedRun]:
     commit, clean = commit_of(Path.cwd())
     now = Environment(commit=commit, commit_clean=clean, libraries=library_versions())
-    stored = read_sweep(sweep, epochs_of=wants_epochs).runs if sweep else []
-    if config.resume == Resume.MUST and not stored:
+    stored = read_sweep(sweep, epochs_of=wants_epochs) if sweep else None
+    if config.resume == Resume.MUST and not (stored and stored.runs):
         where = sweep.root if sweep else "a fresh folder"
         raise UsageError(f"`resume=must` must find runs in {where}, got none; leave it out to start.")
     return plan_runs(
         grid.cells,
-        stored,
+        stored.runs if stored else (),
         sweep or SweepPaths(Path(config.output_root) / "<new>"),
         resume=Resume(config.resume),
         rerun_changed=config.rerun_changed,
         now=now,
+        damaged=stored.damaged if stored else (),
     )
 
 

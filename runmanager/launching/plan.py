@@ -7,8 +7,9 @@ from typing import Any
 
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.run import Environment, RunRecord
+from runmanager.records.signature import short_signature
 from runmanager.records.states import Reason, Status
-from runmanager.records.store import StoredRun
+from runmanager.records.store import Damage, StoredRun
 from runmanager.records.sweep import PlannedCell, plan_cell
 
 __all__ = [
@@ -95,19 +96,33 @@ def plan_runs(
     resume: Resume,
     rerun_changed: bool,
     now: Environment,
+    damaged: Iterable[Damage] = (),
 ) -> list[PlannedRun]:
     """A plan for each distinct cell, in order. Runs are found by signature, never by their folder's name.
+
+    `damaged` are folders that cannot be read. Their names still end with the signature: such a cell's run will be
+    refused by its folder, whose files stay.
 
     `now` says which commit and library versions a new run would have; a finished run that had others is named, and
     run anew if `rerun_changed`.
     """
+    unreadable = {each.path.name.rpartition("-")[2]: each for each in damaged}
     found = {run.record.signature: run for run in stored}
     distinct = {cell.signature: cell for cell in reversed(cells)}
     ordered = [distinct.pop(cell.signature) for cell in cells if cell.signature in distinct]
     return [
-        _plan(cell, found.get(cell.signature), sweep, resume=resume, rerun_changed=rerun_changed, now=now)
+        _plan(cell, found[cell.signature], resume=resume, rerun_changed=rerun_changed, now=now)
+        if cell.signature in found
+        else _plan_new(cell, unreadable.get(short_signature(cell.signature)), sweep)
         for cell in ordered
     ]
+
+
+def _plan_new(cell: Cell, damage: Damage | None, sweep: SweepPaths) -> PlannedRun:
+    if damage is None:
+        return PlannedRun(cell, Action.START, "new", sweep.run(cell.name))
+    why = f"will be refused: {damage.message}; move its folder away to run the cell again"
+    return PlannedRun(cell, Action.START, why, sweep.run(damage.path.name))
 
 
 def wants_epochs(record: RunRecord) -> bool:
@@ -115,11 +130,7 @@ def wants_epochs(record: RunRecord) -> bool:
     return record.status not in (Status.FINISHED, Status.SKIPPED)
 
 
-def _plan(
-    cell: Cell, run: StoredRun | None, sweep: SweepPaths, *, resume: Resume, rerun_changed: bool, now: Environment
-) -> PlannedRun:
-    if run is None:
-        return PlannedRun(cell, Action.START, "new", sweep.run(cell.name))
+def _plan(cell: Cell, run: StoredRun, *, resume: Resume, rerun_changed: bool, now: Environment) -> PlannedRun:
     changes = changes_since(run.record.environment, now)
     action, why = _decide(run, resume, rerun_changed, changes)
     return PlannedRun(cell, action, why, run.paths, run.record, changes)
