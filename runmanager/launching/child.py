@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from runmanager.launching.lifeline import die_with_parent
+from runmanager.launching.lifeline import die_with_parent, tie_workers
 from runmanager.launching.turns import Seat, take_seat
 
 __all__ = [
@@ -42,8 +42,7 @@ PRELOAD_VARIABLE = "RUNMANAGER_PRELOAD"
 class Request:
     """What a process is to do: call `function(*arguments)` in this folder, environment and number of threads.
 
-    `server` is the pid of the forkserver that is to be its parent, None where there is none; `seat` its place among
-    jobs that take turns.
+    `seat` is its place among jobs that take turns.
     """
 
     function: Callable[..., Any]
@@ -51,7 +50,6 @@ class Request:
     environment: Mapping[str, str]
     folder: str
     threads: int
-    server: int | None = None
     seat: Seat | None = None
 
 
@@ -77,8 +75,7 @@ def child_main(connection: Connection, request: Request) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # blocked by inheritance: the server is deaf to it
     die_with_parent()
-    if request.server is not None and os.getppid() != request.server:
-        os._exit(1)  # the server was killed just now, and the driver takes this process for gone
+    tie_workers()
     if sys.platform == "linux":
         # A loader's workers would else come from a nested forkserver: slow to start, and alive after a kill.
         multiprocessing.set_start_method("fork", force=True)

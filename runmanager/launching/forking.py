@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import connection, forkserver, resource_tracker, spawn
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,7 +19,7 @@ from runmanager.records.process import ProcessIdentity
 __all__ = ["MAIN_KEYS", "MAIN_VARIABLE", "Started", "Starter", "kill_group"]
 
 MAIN_VARIABLE = "RUNMANAGER_MAIN"
-"""Environment variable of the server: where the driver imports from, and its main module, as JSON."""
+"""Environment variable of the server: the driver's pid, where it imports from, and its main module, as JSON."""
 
 MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
 """How Python tells a process what its parent's main module is."""
@@ -97,7 +97,6 @@ class Starter:
     def _start(self, request: Request) -> Started:
         server = _server() if self._forks else None
         mine, theirs = connection.Pipe(duplex=False)
-        request = replace(request, server=server.pid if server else None)
         process = self._context.Process(target=child_main, args=(theirs, request), daemon=False)
         try:
             process.start()
@@ -125,7 +124,7 @@ def _server() -> ProcessIdentity | None:
 
 def _main_module() -> str:
     data: dict[str, Any] = spawn.get_preparation_data("server")
-    return json.dumps({key: data[key] for key in ("sys_path", *MAIN_KEYS) if key in data})
+    return json.dumps({"driver": os.getpid()} | {key: data[key] for key in ("sys_path", *MAIN_KEYS) if key in data})
 
 
 @contextlib.contextmanager
