@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from runmanager.launching.lifeline import die_with_parent, tie_workers
+from runmanager.launching.lifeline import end_with_driver, tie_to, tie_workers
 from runmanager.launching.turns import Seat, take_seat
 
 __all__ = [
@@ -42,7 +42,8 @@ PRELOAD_VARIABLE = "RUNMANAGER_PRELOAD"
 class Request:
     """What a process is to do: call `function(*arguments)` in this folder, environment and number of threads.
 
-    `seat` is its place among jobs that take turns.
+    `server` is the pid of the forkserver that is to be its parent, None where there is none; `seat` its place among
+    jobs that take turns.
     """
 
     function: Callable[..., Any]
@@ -50,6 +51,7 @@ class Request:
     environment: Mapping[str, str]
     folder: str
     threads: int
+    server: int | None = None
     seat: Seat | None = None
 
 
@@ -74,7 +76,10 @@ def child_main(connection: Connection, request: Request) -> None:
     os.setsid()  # one signal reaches the run and its loader's workers, and a terminal's Ctrl-C reaches neither
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # blocked by inheritance: the server is deaf to it
-    die_with_parent()
+    if request.server is None:
+        end_with_driver()
+    else:
+        tie_to(request.server)  # once more: the driver's program may have started the server, without our preload
     tie_workers()
     if sys.platform == "linux":
         # A loader's workers would else come from a nested forkserver: slow to start, and alive after a kill.

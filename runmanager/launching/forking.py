@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import connection, forkserver, resource_tracker, spawn
 from multiprocessing.connection import Connection
 from typing import Any
@@ -97,6 +97,7 @@ class Starter:
     def _start(self, request: Request) -> Started:
         server = _server() if self._forks else None
         mine, theirs = connection.Pipe(duplex=False)
+        request = replace(request, server=server.pid if server else None)
         process = self._context.Process(target=child_main, args=(theirs, request), daemon=False)
         try:
             process.start()

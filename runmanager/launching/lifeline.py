@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from multiprocessing import connection, parent_process, util
 
-__all__ = ["die_with_parent", "tie_next_forks", "tie_to", "tie_workers", "when_orphaned"]
+__all__ = ["end_with_driver", "tie_next_forks", "tie_to", "tie_workers", "when_orphaned"]
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LOOK_SECONDS = 0.2
@@ -44,13 +44,12 @@ def tie_next_forks() -> None:
     os.register_at_fork(after_in_child=tie)
 
 
-def die_with_parent() -> None:
-    """Where the kernel ties nothing (macOS), end with the driver: a thread waits for its end.
+def end_with_driver() -> None:
+    """Where the kernel ties nothing (macOS), have a thread wait for the driver's end.
 
     It cannot end a process that is inside a long C call, which the kernel can.
     """
-    if sys.platform != "linux":
-        threading.Thread(target=_exit_after_parent, daemon=True).start()
+    threading.Thread(target=_exit_after_parent, daemon=True).start()
 
 
 def _exit_after_parent() -> None:
