@@ -188,6 +188,8 @@ def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None 
     state = SweepReader(sweep, queue=queue).read()
     console.print(f"{sweep.root}: {state.in_words()}", markup=False, highlight=False)
     for number, cell in enumerate(state.cells, start=1):
+        if cell.is_damaged:
+            console.print(_damage_of(cell.paths), markup=False, soft_wrap=not console.is_terminal)
         if cell.record is None or cell.record.status.is_success:
             continue
         try:
@@ -202,6 +204,14 @@ def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None 
             line.append(f"  on another host, {last_heard(read_beat(cell.paths.heartbeat))}")
         console.print(line, soft_wrap=not console.is_terminal)
     return state.status
+
+
+def _damage_of(paths: RunPaths) -> str:
+    try:
+        read_record(paths)
+    except RecordError as error:
+        return str(error)
+    return f"{paths.record} could not be read a moment ago"
 
 
 def follow_sweep(

@@ -17,7 +17,9 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from runmanager.app.cells import Grid, count_cells, prepare_cells, split
+from runmanager.app.axes import count_cells
+from runmanager.app.capacity import refuse_what_cannot_fit
+from runmanager.app.cells import Grid, prepare_cells, split
 from runmanager.app.checks import check, foretold, get_ready
 from runmanager.app.composition import CellLoader
 from runmanager.app.elsewhere import end_silent_runs
@@ -98,22 +100,24 @@ class GridSweeper(Sweeper):
         words = [f"{key}={value}" for key, value in self._params.items()] + arguments
         self._refuse_folders()
         self._refuse_hidden_grid(words)
-        if not self._dry_run and (num_cells := count_cells(split(self._loader, words))) >= _PREPARED_FROM:
+        self._confirm(num_cells := count_cells(split(self._loader, words), num_sides=max(1, len(self._sides))))
+        if not self._dry_run and num_cells >= _PREPARED_FROM:
             get_ready(self._launcher, num_jobs=num_cells)  # while the cells are composed and checked
         grid = self._grid(words)
         self._pairing = pairing_of(grid, self._launcher)
         for line in turns_said(grid, self._pairing):
             self._say(line)
         first = grid.configs[0]
-        sweep = _folder_for(first)
+        sweep = None if first.name is None else SweepPaths(Path(first.output_root) / first.name)
         plan = self._planned(grid, sweep)
+        to_run = [each for each in plan if each.is_to_run]
+        refuse_what_cannot_fit(self._launcher, grid, self._batches(to_run), take_turns=self._pairing is not None)
         if self._dry_run:
             self._show(foretold(self._launcher, plan, needs_all=self._needs_all(grid)), sweep, grid)
             return []
         if end_silent_runs(plan, self._observer, apart_from=self._queued, say=self._say):
             plan = self._planned(grid, sweep)
-        to_run = [each for each in plan if each.is_to_run]
-        self._confirm(len(to_run))
+            to_run = [each for each in plan if each.is_to_run]
         check(self._launcher, grid, to_run, needs_all=self._needs_all(grid))
         with _writing_to(Path(first.output_root)):
             sweep = sweep or fresh_sweep_folder(Path(first.output_root))
@@ -192,10 +196,11 @@ class GridSweeper(Sweeper):
                 for line in grids
             )
 
-    def _confirm(self, num_runs: int) -> None:
-        if self._yes or num_runs < _ASKED_FROM or not (sys.stdin.isatty() and self._console.is_terminal):
+    def _confirm(self, num_cells: int) -> None:
+        can_ask = sys.stdin.isatty() and self._console.is_terminal
+        if self._dry_run or self._yes or num_cells < _ASKED_FROM or not can_ask:
             return
-        answer = self._console.input(f"Run {counted(num_runs, 'cell')}? [y/N] ", markup=False)
+        answer = self._console.input(f"Run up to {counted(num_cells, 'cell')}? [y/N] ", markup=False)
         if answer.strip().lower() not in ("y", "yes"):
             raise UsageError("Nothing was run.")
 
@@ -307,26 +312,22 @@ class GridSweeper(Sweeper):
         return self._launcher.launch([_words(each, sweep) for each in batch], initial_job_idx=first)
 
 
-def _folder_for(config: Config) -> SweepPaths | None:
-    """The named sweep's folder; None where a fresh one is to be made."""
-    return None if config.name is None else SweepPaths(Path(config.output_root) / config.name)
-
-
 def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedRun]:
     commit, clean = commit_of(Path.cwd())
     now = Environment(commit=commit, commit_clean=clean, libraries=library_versions())
-    stored = read_sweep(sweep, epochs_of=wants_epochs).runs if sweep else []
-    if config.resume == Resume.MUST and not stored:
+    stored = read_sweep(sweep, epochs_of=wants_epochs) if sweep else None
+    if config.resume == Resume.MUST and not (stored and stored.runs):
         where = sweep.root if sweep else "a fresh folder"
         raise UsageError(f"`resume=must` must find runs in {where}, got none; leave it out to start.")
     return plan_runs(
         grid.cells,
-        stored,
+        stored.runs if stored else (),
         sweep or SweepPaths(Path(config.output_root) / "<new>"),
         resume=Resume(config.resume),
         rerun_changed=config.rerun_changed,
         now=now,
         code_of=CodeToday(Path.cwd()).of,
+        damaged=stored.damaged if stored else (),
     )
 
 

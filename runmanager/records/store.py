@@ -13,6 +13,7 @@ from runmanager.errors import RecordError, UsageError
 from runmanager.records.attempts import last_sign
 from runmanager.records.claims import give_back
 from runmanager.records.collecting import collector_at_rest
+from runmanager.records.damage import UNDECODABLE, UNREADABLE, damaged
 from runmanager.records.files import LineAppender, content_of, replace_file, whole_lines
 from runmanager.records.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.paths import EPOCHS, RECORD, RunPaths, SweepPaths
@@ -170,7 +171,7 @@ def decode_file(path: str | Path, decoder: msgspec.json.Decoder[_T]) -> _T:
         try:
             decoded = decoder.decode(data)
             version = decoded.schema_version
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             version = _VERSION_DECODER.decode(data).schema_version  # a newer file may have other types
             if version <= SCHEMA_VERSION:
                 raise
@@ -182,8 +183,8 @@ def decode_file(path: str | Path, decoder: msgspec.json.Decoder[_T]) -> _T:
         return decoded
     except FileNotFoundError:
         raise RecordError(f"{path} must be a file, got nothing there.") from None
-    except (OSError, msgspec.MsgspecError, RecursionError) as error:
-        raise RecordError(f"{path} is damaged: {error}") from error
+    except UNREADABLE as error:
+        raise damaged(path, error) from error
 
 
 _VERSION_DECODER = msgspec.json.Decoder(_Versioned)
@@ -204,8 +205,8 @@ def read_record(paths: RunPaths, *, shared: SharedParts | None = None) -> RunRec
         partly = decode_file(path, PARTLY_DECODER)
         try:
             record = shared.whole(partly)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise RecordError(f"{path} is damaged: {error}") from error
+        except UNDECODABLE as error:
+            raise damaged(path, error) from error
     refuse_times(path, record)
     return record
 
@@ -214,8 +215,8 @@ def read_epochs(paths: RunPaths) -> list[EpochRecord]:
     """The run's epochs in order; a torn last line is left out. Raises `RecordError` for a damaged line."""
     try:
         return _EPOCH_DECODER.decode_lines(whole_lines(f"{paths.root}/{EPOCHS}"))
-    except (OSError, msgspec.MsgspecError, RecursionError) as error:
-        raise RecordError(f"{paths.epochs} is damaged: {error}") from error
+    except UNREADABLE as error:
+        raise damaged(paths.epochs, error) from error
 
 
 @dataclass(frozen=True)
@@ -296,12 +297,7 @@ def read_run(paths: RunPaths) -> StoredRun:
 
 def _turns_of(paths: RunPaths, record: RunRecord) -> Sequence[Turn]:
     """The measured turns of a run that took any: the others, however many, cost no look at the disk."""
-    if record.session is None:
-        return ()
-    try:
-        return read_turns(paths)
-    except (OSError, msgspec.MsgspecError, RecursionError) as error:
-        raise RecordError(f"{paths.turns} is damaged: {error}") from error
+    return () if record.session is None else read_turns(paths)
 
 
 def read_sweep(
