@@ -235,7 +235,6 @@ class ActiveRun:
         Raises `RunBusyError` where another process has taken the run over meanwhile: then nothing is written any more.
         """
         record, step_losses = epoch.close()
-        assert epoch.division is not None
         self._notes.extend(self._unmarked.look_at(epoch.division))
         if self.folder.is_lost():  # a file is read for that: when the clock has stopped
             raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
