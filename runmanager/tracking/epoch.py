@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 import torch
@@ -17,7 +17,7 @@ from runmanager.tracking.meter import Averages, Meter
 from runmanager.tracking.phases import Division, Part, Phases
 from runmanager.tracking.prefetch import arrived
 from runmanager.tracking.scores import Evaluation
-from runmanager.tracking.tasks import IGNORED, Task
+from runmanager.tracking.tasks import IGNORED, Said, Task
 from runmanager.tracking.timer import TRAINING, PhaseTimer
 
 __all__ = ["Epoch", "with_walls", "without_walls"]
@@ -29,7 +29,7 @@ class Epoch:
     """One epoch of a run: hands out batches, timed and on the device, and adds up what is tracked.
 
     With `is_all_training` all of its time is training but for what is marked or evaluated; else training ends with the
-    last step. `division`, of its time, is known once it is closed.
+    last step.
 
     It belongs to the thread that begins it. Tracking, taking batches and ending it raise `UsageError` in any other
     thread, and once it has ended.
@@ -57,7 +57,7 @@ class Epoch:
         self._when_first_batch = when_first_batch
         self._heartbeat = heartbeat or Heartbeat()
         self._train, self._eval = Meter(log_every=log_every, steps_before=steps_before), Meter()
-        self.division: Division | None = None
+        self._division: Division | None = None
         self._phases = Phases(timer, otherwise="eval" if number == 0 else TRAINING if is_all_training else None)
         self._sees_training = self._is_evaluated = False
         self._open_loops = 0
@@ -67,6 +67,12 @@ class Epoch:
     def timer(self) -> PhaseTimer:
         """The clock of its phases."""
         return self._timer
+
+    @property
+    def division(self) -> Division:
+        """How its time is divided; known once it is closed."""
+        assert self._division is not None
+        return self._division
 
     @property
     def evaluation(self) -> Evaluation | None:
@@ -188,18 +194,10 @@ class Epoch:
         self.num_steps += 1
         self._heartbeat.progress += 1  # where somebody takes the batches by hand, this is all there is
 
-    def track_predictions(
-        self,
-        preds: torch.Tensor,
-        labels: torch.Tensor,
-        *,
-        task: Task | None = None,
-        class_dim: int | None = None,
-        ignore_index: int = IGNORED,
-    ) -> None:
+    def track_predictions(self, preds: torch.Tensor, labels: torch.Tensor, **said: Unpack[Said]) -> None:
         """Count the right ones among a training step's predictions, as `track` does."""
         self._refuse_misuse("track")
-        self._train.add_predictions(preds, labels, task, class_dim, ignore_index)
+        self._train.add_predictions(preds, labels, **said)
 
     def track_eval(
         self,
@@ -226,15 +224,15 @@ class Epoch:
         """Stop the clock and bring everything home, waiting for the device once.
 
         Without an evaluation there are no `eval_seconds`. What is neither tracked nor marked after the last training
-        step is in no phase. The record lacks what comes after (`wall_seconds`,
-        sinks and checkpoint in `tracking_seconds`) and what only the run knows (`warmup`, `run_seconds`). With it come
-        the losses of the steps that were to be logged.
+        step is in no phase. The record lacks what comes after (`wall_seconds`, sinks and checkpoint in
+        `tracking_seconds`) and what only the run knows (`warmup`, `run_seconds`). With it come the losses of the steps
+        that were to be logged.
         """
         self._refuse_misuse("end_epoch")
         self._thread = None
-        self.division = self._phases.resolve()
+        self._division = self._phases.resolve()
         train, evaluated = self._train.averages(), self._eval.averages()
-        record = _record(self.number, train, evaluated, self.division.seconds, seen=self._sees_training)
+        record = _record(self.number, train, evaluated, self._division.seconds, seen=self._sees_training)
         return record, self._train.logged_losses()
 
 

@@ -3,7 +3,7 @@
 import datetime
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 import torch
@@ -37,7 +37,7 @@ from runmanager.tracking.provenance import command_line
 from runmanager.tracking.ranks import refuse_several_ranks
 from runmanager.tracking.run import ActiveRun, IdleRun
 from runmanager.tracking.sinks import ConsoleSink, LogSink, Sink
-from runmanager.tracking.tasks import IGNORED, Task
+from runmanager.tracking.tasks import Said
 from runmanager.tracking.tensorboard import TensorBoardSink
 
 if TYPE_CHECKING:
@@ -292,18 +292,12 @@ class RunManager:
         epoch.show_first_batch(batch)
         epoch.track_loss(loss, len(batch[0]))
 
-    def track_num_correct(
-        self,
-        preds: torch.Tensor,
-        labels: torch.Tensor,
-        *,
-        task: Task | None = None,
-        class_dim: int | None = None,
-        ignore_index: int = IGNORED,
-    ) -> None:
-        """Count the right ones among predictions, logits (batch, classes) for labels (batch,); see `Epoch.track`."""
-        epoch = self._running_epoch("track_num_correct")
-        epoch.track_predictions(preds, labels, task=task, class_dim=class_dim, ignore_index=ignore_index)
+    def track_num_correct(self, preds: torch.Tensor, labels: torch.Tensor, **said: Unpack[Said]) -> None:
+        """Count the right ones among predictions, logits (batch, classes) for labels (batch,).
+
+        `task`, `class_dim` and `ignore_index` say how else to read them, as in `Epoch.track`.
+        """
+        self._running_epoch("track_num_correct").track_predictions(preds, labels, **said)
 
     def end_epoch(self) -> None:
         """Stop the clock and write the epoch down."""

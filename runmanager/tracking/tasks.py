@@ -8,18 +8,27 @@
 """
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, TypedDict, get_args
 
 import torch
 
 from runmanager.errors import TensorMismatchError, UsageError
 
-__all__ = ["IGNORED", "Reading", "Task", "read"]
+__all__ = ["IGNORED", "Reading", "Said", "Task", "read"]
 
 Task = Literal["multiclass", "binary", "multilabel"]
 
 IGNORED = -100
 """The label that does not count, unless another one is named: as in PyTorch's losses."""
+
+
+class Said(TypedDict, total=False):
+    """What a caller may say of predictions and labels."""
+
+    task: Task | None
+    class_dim: int | None
+    ignore_index: int
+
 
 _NO_CLASSES = "leave the predictions out and say samples=… where these are no classes"
 

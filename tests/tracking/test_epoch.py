@@ -169,7 +169,7 @@ def test_training_and_evaluation_are_told_apart(clock: Clock, train: Part, evalu
     record, _ = epoch.close()
     assert (record.epoch_seconds, record.eval_seconds, record.tracking_seconds) == (5.0, 3.0, 0.0)
     assert record.samples_per_second == 8 / 5.0
-    assert epoch.division is not None and epoch.division.unclaimed == 8.0
+    assert epoch.division.unclaimed == 8.0
 
 
 @pytest.mark.parametrize("train", TRAININGS)
@@ -183,7 +183,7 @@ def test_an_evaluation_before_and_amid_the_training_is_no_part_of_it(clock: Cloc
     train_by_hand(epoch, clock, seconds=0.5)
     record, _ = epoch.close()
     assert (record.epoch_seconds, record.eval_seconds, record.samples) == (11.0, 6.0, 24)
-    assert epoch.division is not None and epoch.division.unclaimed == 0.0
+    assert epoch.division.unclaimed == 0.0
     if train is train_with_batches:  # what was not handed out is all computing
         assert (record.data_seconds, record.transfer_seconds, record.compute_seconds) == (2.0, 0.0, 9.0)
     else:
@@ -239,7 +239,7 @@ def test_training_ends_with_the_last_step_where_steps_are_tracked_as_they_are_ma
     clock.now += 8.0
     record, _ = epoch.close()
     assert (record.data_seconds, record.compute_seconds, record.epoch_seconds) == (None, 4.0, 5.0)
-    assert epoch.division is not None and epoch.division.unclaimed == 8.0
+    assert epoch.division.unclaimed == 8.0
 
 
 def test_where_the_data_is_marked_the_rest_of_a_step_is_computing(clock: Clock) -> None:
@@ -314,7 +314,6 @@ def test_an_epoch_of_which_nothing_is_tracked_is_all_training_and_says_so(clock:
     clock.now += 1.0
     record, _ = epoch.close()
     assert (record.epoch_seconds, record.eval_seconds) == (5.0, 3.0)
-    assert epoch.division is not None
     (note,) = Unmarked().look_at(epoch.division)
     assert "no step of an epoch was tracked" in note
 
@@ -326,7 +325,7 @@ def test_what_is_short_is_not_worth_a_note(clock: Clock) -> None:
         train_by_hand(epoch, clock, steps=1, seconds=training)
         clock.now += seconds
         record, _ = epoch.close()
-        assert (record.epoch_seconds, record.eval_seconds) == (training, None) and epoch.division is not None
+        assert (record.epoch_seconds, record.eval_seconds) == (training, None)
         notes = unmarked.look_at(epoch.division)
         assert len(notes) == noted and all("in `wall_seconds` alone" in note for note in notes)
 
@@ -339,7 +338,7 @@ def test_the_tutorials_epoch_is_all_training(clock: Clock) -> None:
     clock.now += 8.0
     record, _ = epoch.close()
     assert (record.epoch_seconds, record.eval_seconds, record.samples) == (12.0, None, 8)
-    assert epoch.division is not None and Unmarked().look_at(epoch.division) == []
+    assert Unmarked().look_at(epoch.division) == []
 
 
 def test_batches_that_are_left_early_are_timed_to_the_end_of_their_step(clock: Clock) -> None:
