@@ -1,5 +1,7 @@
 """One epoch while it is running: batches timed and moved, losses and predictions added up on the device."""
 
+import operator
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,7 +34,7 @@ class Epoch:
     last step.
 
     It belongs to the thread that begins it. Tracking, taking batches and ending it raise `UsageError` in any other
-    thread, and once it has ended.
+    thread, in a fork, and once it has ended; so does tracking a step of training within an evaluation.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Epoch:
         self.number = number
         self.num_steps = steps_before
         self.first_batch_seconds: float | None = None  # from asking the first loader to its first batch
+        self._process = os.getpid()
         self._thread: int | None = threading.get_ident()
         self._timer = timer
         self._device = device
@@ -82,10 +85,28 @@ class Epoch:
     def _refuse_misuse(self, call: str) -> None:
         if self._thread is None:
             raise UsageError(f"{call}() must come before its epoch's end, got epoch {self.number}, which has ended.")
+        if os.getpid() != self._process:
+            raise UsageError(
+                f"{call}() must be called by process {self._process}, which began epoch {self.number}, got its fork "
+                f"{os.getpid()}; begin a run of its own there."
+            )
         if threading.get_ident() != self._thread:
             raise UsageError(
                 f"{call}() must be called by the thread that began epoch {self.number}, got another one; "
                 "give each thread a run of its own."
+            )
+
+    def _refuse_no_step(self, call: str) -> None:
+        self._refuse_misuse(call)
+        if self.number == 0:
+            raise UsageError(
+                f"{call}() must count a step of training, got epoch 0, which is the evaluation before training; "
+                "count epochs from 1, or call track_eval() there."
+            )
+        if self._phases.is_in_evaluation:
+            raise UsageError(
+                f"{call}() must come outside of an evaluation, got a call within `evaluating` or `eval_batches`; call "
+                "track_eval() there, or end the evaluation first."
             )
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
@@ -180,15 +201,18 @@ class Epoch:
         "binary" logits (batch, …), a yes where above 0; "multilabel" the same (batch, labels, …), each by itself.
         Without `task` they are multiclass, if that is clear; else it raises `UsageError`.
         """
-        self._refuse_misuse("track")
+        self._refuse_no_step("track")
         count = _count(preds, labels, samples)
         if preds is not None and labels is not None:
-            self._train.add_predictions(preds, labels, task, class_dim, ignore_index)
-        self.track_loss(loss, count)
+            self._train.add_predictions(preds, labels, task, class_dim, ignore_index, samples=count)
+        self._count_step(loss, count)
 
     def track_loss(self, loss: torch.Tensor | float, samples: int) -> None:
         """Count one training step's mean loss over `samples` samples."""
-        self._refuse_misuse("track")
+        self._refuse_no_step("track_loss")
+        self._count_step(loss, _whole(samples))
+
+    def _count_step(self, loss: torch.Tensor | float, samples: int) -> None:
         self._train.add_loss(loss, samples)
         self._phases.trained()
         self.num_steps += 1
@@ -196,8 +220,8 @@ class Epoch:
 
     def track_predictions(self, preds: torch.Tensor, labels: torch.Tensor, **said: Unpack[Said]) -> None:
         """Count the right ones among a training step's predictions, as `track` does."""
-        self._refuse_misuse("track")
-        self._train.add_predictions(preds, labels, **said)
+        self._refuse_no_step("track_predictions")
+        self._train.add_predictions(preds, labels, **said, samples=_count(preds, labels, None))
 
     def track_eval(
         self,
@@ -212,10 +236,11 @@ class Epoch:
     ) -> None:
         """Count one evaluated batch, as `track` does for training."""
         self._refuse_misuse("track_eval")
+        count = _count(preds, labels, samples)
         self._is_evaluated = True
-        self._eval.add_loss(loss, _count(preds, labels, samples))
+        self._eval.add_loss(loss, count)
         if preds is not None and labels is not None:
-            self._eval.add_predictions(preds, labels, task, class_dim, ignore_index)
+            self._eval.add_predictions(preds, labels, task, class_dim, ignore_index, samples=count)
             if self._evaluation is not None:
                 self._evaluation.add(preds, labels, self._eval.reading)
         self._phases.evaluated()
@@ -239,12 +264,27 @@ class Epoch:
 def _count(preds: torch.Tensor | None, labels: torch.Tensor | None, samples: int | None) -> int:
     if preds is not None and labels is None:
         raise UsageError("Tracked predictions must come with their labels, got none; pass both or leave both out.")
+    if preds is not None and not (isinstance(preds, torch.Tensor) and isinstance(labels, torch.Tensor)):
+        raise UsageError(
+            f"Predictions and labels must be tensors, got {type(preds).__name__} and {type(labels).__name__}; use "
+            "torch.as_tensor(…)."
+        )
     if samples is not None:
-        return samples
+        return _whole(samples)
     if labels is None or not labels.ndim:
         got = "neither labels nor samples=…" if labels is None else "labels of no dimension; pass samples=…"
         raise UsageError(f"A tracked step must say how many samples it had, got {got}")
     return int(labels.shape[0])
+
+
+def _whole(samples: Any) -> int:
+    """The number, if it is one: of a tensor it would have to be waited for."""
+    is_whole = hasattr(samples, "__index__") and not isinstance(samples, bool | torch.Tensor)
+    if not is_whole or samples < 0:
+        raise UsageError(
+            f"`samples` must be a whole number of at least 0, got {samples!r}; pass int(…) of what is one, as a tensor."
+        )
+    return operator.index(samples)
 
 
 def _record(

@@ -39,8 +39,12 @@ class MatchBuffer:
         task: Task | None = None,
         class_dim: int | None = None,
         ignore_index: int = IGNORED,
+        samples: int | None = None,
     ) -> None:
-        """Hold predictions against their labels, as `tasks.read` reads them; it raises where that is not clear."""
+        """Hold predictions against their labels, as `tasks.read` reads them; it raises where that is not clear.
+
+        They count as those of `samples` samples, as many as there are rows of labels unless that is said.
+        """
         said = task, class_dim, ignore_index  # all three are mostly left out
         kind = (preds.shape, labels.shape, preds.dtype, labels.dtype, preds.device, labels.device, said)
         if kind != self._kind:
@@ -54,7 +58,7 @@ class MatchBuffer:
         elif self._kept.add(preds, labels):
             self._compare_kept()
         self._num_labels += labels.numel()
-        self.num_samples += len(labels)
+        self.num_samples += len(labels) if samples is None else samples
 
     def total(self) -> tuple[int, int]:
         """How many predictions were right, and how many labels count; waits for the device."""

@@ -47,7 +47,7 @@ class Measuring:
         self._known = Measurements()
         self._energy_before: float | None = None
         self._joules: dict[int, float] = {}
-        self.warmup = range(0)
+        self.warmup: Sequence[int] = ()
         self.has_trained = False
         self.look = self._sampler.look
 

@@ -19,6 +19,10 @@ _UNMARKED = (
     "the time after an epoch's last tracked step is in `wall_seconds` alone where it is neither tracked nor marked; "
     "track the evaluation (`track_eval`), or mark it (`with epoch.evaluating():`)"
 )
+_REPEATED = (
+    "`track` was called more often than batches were taken from `epoch.batches`, and each call counts as a step with "
+    "its samples; of several losses of one step track one, or their sum"
+)
 _GUESSED = (
     "where no step of an epoch was tracked, all of its time that is not marked counts as training; call `epoch.track` "
     "after each step"
@@ -56,16 +60,18 @@ class Part:
 class Division:
     """The seconds of an epoch by phase; those of training that no single phase is known for are `TRAINING`'s.
 
-    `unclaimed` ones belong to no phase. `is_guessed`: nothing said which part of the epoch was training.
+    `unclaimed` ones belong to no phase. `is_guessed`: nothing said which part of the epoch was training. `is_repeated`:
+    there were more tracked steps than batches handed out.
     """
 
     seconds: Mapping[str, float]
     unclaimed: float
     is_guessed: bool
+    is_repeated: bool
 
 
 class Unmarked:
-    """Looks at a run's epochs, one after the other, for time that nobody tracked or marked."""
+    """Looks at a run's epochs, one after the other, for time that nobody tracked or marked, and steps tracked twice."""
 
     def __init__(self) -> None:
         self._unclaimed = self._guessed = self._total = 0.0
@@ -77,7 +83,7 @@ class Unmarked:
         self._guessed += division.seconds.get(TRAINING, 0.0) if division.is_guessed else 0.0
         least = max(_WORTH_A_NOTE * self._total, _LEAST_NOTED_SECONDS)
         said = ((self._unclaimed, _UNMARKED), (self._guessed, _GUESSED))
-        return [note for seconds, note in said if seconds > least]
+        return [note for seconds, note in said if seconds > least] + [_REPEATED] * division.is_repeated
 
 
 class Phases:
@@ -92,7 +98,12 @@ class Phases:
         self._timer = timer
         self._otherwise = otherwise
         self.open: list[Part] = []
-        self._num_trained = 0
+        self._num_handed_out = self._num_tracked = 0
+
+    @property
+    def _num_trained(self) -> int:
+        """Grows with each step, tracked or not."""
+        return self._num_handed_out + self._num_tracked
 
     @property
     def is_evaluation(self) -> bool:
@@ -101,10 +112,14 @@ class Phases:
             return self.open[-1].is_marked and self.open[-1].phase == "eval"
         return self._otherwise == "eval"
 
+    @property
+    def is_in_evaluation(self) -> bool:
+        """Whether the time goes to evaluation."""
+        return (self.open[-1].phase if self.open else self._otherwise) == "eval"
+
     def marked(self, phase: str) -> Part:
         """A part that somebody marks; the parts of training that lie within an evaluation are evaluation."""
-        is_evaluated = self.open[-1].phase == "eval" if self.open else self._otherwise == "eval"
-        return Part(self, "eval" if is_evaluated and phase in _TRAINING_PHASES else phase, is_marked=True)
+        return Part(self, "eval" if self.is_in_evaluation and phase in _TRAINING_PHASES else phase, is_marked=True)
 
     def enter(self, part: Part) -> None:
         """What follows is time of `part`."""
@@ -132,7 +147,7 @@ class Phases:
             self._timer.mark(last)
         self._timer.mark("compute")
         self.open.remove(step)
-        self._num_trained += 1  # tracked or not, it was one
+        self._num_handed_out += 1
 
     def trained(self) -> None:
         """A step was tracked."""
@@ -142,7 +157,7 @@ class Phases:
                 self._timer.mark(TRAINING)
         elif self._otherwise is None and not self.is_over:
             self._timer.mark(TRAINING)
-        self._num_trained += 1
+        self._num_tracked += 1
 
     def evaluated(self) -> None:
         """An evaluated batch was tracked."""
@@ -157,6 +172,7 @@ class Phases:
         """End the last stretch, wait for the device, and divide the time."""
         if self.open and self.open[-1].phase == TRAINING:
             self._timer.marks_tracked = True  # somebody left the loop and holds on to it: of it the end is not known
+            self._num_handed_out += 1
             self.open.clear()
         self._mark_up_to_here()
         self.is_over = True
@@ -176,7 +192,8 @@ class Phases:
             else:
                 phase = self._phase_of(name)
                 seconds[phase] = seconds.get(phase, 0.0) + taken
-        return Division(seconds, unclaimed, is_guessed=self._otherwise is None and not self._num_trained)
+        is_guessed = self._otherwise is None and not self._num_trained
+        return Division(seconds, unclaimed, is_guessed, is_repeated=0 < self._num_handed_out < self._num_tracked)
 
     def _phase_of(self, stretch: Any) -> str:
         """The phase of a stretch that belongs to one, as it is known in the end."""

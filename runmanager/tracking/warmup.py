@@ -84,7 +84,8 @@ class Warmup:
 
     def __init__(self, least: int) -> None:
         self.num_epochs = 0  # of training, in this process
-        self.epochs = range(0)
+        self.epochs: Sequence[int] = ()
+        self._numbers: list[int] = []  # of those that are looked at, which need not follow one another
         self._least = least
         self._levels: list[float] = []
         self._still_warming = 0
@@ -99,8 +100,8 @@ class Warmup:
         self.num_epochs += 1
         if self.num_epochs <= max(_LOOKED_AT, self._least):
             self._learn(record, step_seconds)
-            first = record.epoch - self.num_epochs + 1
-            self.epochs = range(first, first + min(self.num_epochs, max(self._least, self._judged())))
+            self._numbers.append(record.epoch)
+            self.epochs = self._numbers[: max(self._least, self._judged())]
         self._earlier = step_seconds if self._still_warming == self.num_epochs else ()
         return record.epoch in self.epochs
 

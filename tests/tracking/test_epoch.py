@@ -1,7 +1,11 @@
 """An epoch: every stretch of its time in a phase, every batch moved, every step counted."""
 
+import contextlib
+import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -297,6 +301,51 @@ def test_an_evaluation_that_goes_along_with_the_training_is_told_apart(clock: Cl
     assert (record.data_seconds, record.compute_seconds, record.eval_seconds) == (1.0, 4.0, 3.0)
 
 
+@pytest.mark.parametrize(
+    ("number", "enter", "words"),
+    [
+        (1, Epoch.evaluating, "outside of an evaluation"),
+        (1, lambda epoch: contextlib.closing(started(epoch.eval_batches([LOSS]))), "call track_eval"),
+        (0, lambda epoch: contextlib.nullcontext(), "epoch 0, which is the evaluation before training"),
+    ],
+)
+def test_a_step_of_training_within_an_evaluation_is_refused(
+    clock: Clock, number: int, enter: Callable[[Epoch], Any], words: str
+) -> None:
+    """It would be counted among the samples, and its time would not."""
+    epoch = begin(clock, number)
+    predictions, labels = torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64)
+    with enter(epoch):
+        for call in (
+            lambda: epoch.track(LOSS, samples=4),
+            lambda: epoch.track_loss(LOSS, 4),
+            lambda: epoch.track_predictions(predictions, labels),
+        ):
+            with pytest.raises(UsageError, match=words):
+                call()
+        epoch.track_eval(LOSS, samples=4)
+    if number:
+        epoch.track(LOSS, samples=4)
+    record, _ = epoch.close()
+    assert (record.samples, epoch.num_steps) == (4 * number, number)
+
+
+def started(batches: Iterator[Any]) -> Iterator[Any]:
+    next(batches)
+    return batches
+
+
+def test_steps_tracked_more_than_once_a_batch_are_said(clock: Clock) -> None:
+    for times, said in ((1, False), (2, True)):
+        epoch = begin(clock)
+        for _, labels in epoch.batches(slow(clock, 0.5)):
+            for _ in range(times):
+                epoch.track(LOSS, samples=len(labels))
+        epoch.close()
+        notes = Unmarked().look_at(epoch.division)
+        assert [("more often than batches were taken" in note) for note in notes] == [True] * said
+
+
 def test_batches_of_two_loaders_at_once_are_training_as_long_as_they_come(clock: Clock) -> None:
     epoch = begin(clock)
     for _ in zip(epoch.batches(slow(clock, 0.5)), epoch.batches(slow(clock, 0.25)), strict=True):
@@ -405,6 +454,54 @@ def test_steps_are_logged_at_their_number_in_the_run(clock: Clock) -> None:
     _, logged = epoch.close()
     assert (list(logged.steps), list(logged.values)) == ([6, 9], [1.0, 4.0])
     assert not begin(clock).close()[1].steps
+
+
+def test_the_samples_that_are_said_are_those_that_count(clock: Clock) -> None:
+    """Fewer than the labels, as sentences of several tokens are; or more."""
+    for said in (2, 3, np.int64(2), 50):
+        epoch = begin(clock)
+        for track in (epoch.track, epoch.track_eval):
+            for loss in (1.0, 4.0):
+                track(loss, torch.zeros(20, 3), torch.zeros(20, dtype=torch.int64), samples=said if loss == 1.0 else 1)
+        record, _ = epoch.close()
+        assert record.samples == said + 1
+        assert record.loss == record.val_loss == pytest.approx((said * 1.0 + 4.0) / (said + 1))
+        assert record.accuracy == record.val_accuracy == 1.0
+
+
+@pytest.mark.parametrize("samples", [-3, 2.5, math.nan, True, "4", torch.tensor(4)])
+def test_a_number_of_samples_that_is_none_is_refused(clock: Clock, samples: Any) -> None:
+    epoch = begin(clock)
+    predictions, labels = torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64)
+    for call in (
+        lambda: epoch.track(LOSS, predictions, labels, samples=samples),
+        lambda: epoch.track_loss(LOSS, samples),
+        lambda: epoch.track_eval(LOSS, samples=samples),
+    ):
+        with pytest.raises(UsageError, match="`samples` must be a whole number of at least 0, got"):
+            call()
+    record, _ = epoch.close()
+    assert record.samples == 0 and record.accuracy is None
+
+
+@pytest.mark.parametrize(
+    ("predictions", "labels"),
+    [
+        (np.zeros((4, 3)), np.zeros(4, dtype=np.int64)),
+        (torch.zeros(4, 3), [0] * 4),
+        (torch.zeros(4, 3), np.zeros(4, dtype=np.int64)),
+        (np.zeros((4, 3)), torch.zeros(4, dtype=torch.int64)),
+    ],
+)
+def test_what_is_no_tensor_is_refused(clock: Clock, predictions: Any, labels: Any) -> None:
+    epoch = begin(clock)
+    for call in (
+        lambda: epoch.track(LOSS, predictions, labels),
+        lambda: epoch.track(LOSS, predictions, labels, samples=4),
+        lambda: epoch.track_predictions(predictions, labels),
+    ):
+        with pytest.raises(UsageError, match=r"must be tensors, got .*torch.as_tensor"):
+            call()
 
 
 def test_what_cannot_be_counted_is_refused(clock: Clock) -> None:

@@ -4,6 +4,7 @@ import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -78,7 +79,18 @@ def test_longer_epochs_of_the_same_steps_are_no_slower() -> None:
     warmup = Warmup(1)
     for number in range(1, 9):
         warmup.look_at(EpochRecord(number, samples=100 * number), [1.0] * (10 * number))
-    assert warmup.epochs == range(1, 2)
+    assert list(warmup.epochs) == [1]
+
+
+def test_epochs_may_have_numbers_that_leave_some_out() -> None:
+    """Which are warm-up is seen from when they were run, not from what they are called."""
+    warmup, history = Warmup(1), []
+    for number, level in enumerate([2.0] * 3 + [1.0] * 5):
+        record = EpochRecord(10 * number + 1, samples=40)
+        is_warmup = warmup.look_at(record, [level] * 40)
+        warmup.revise(history)
+        history.append(msgspec.structs.replace(record, warmup=is_warmup))
+    assert [each.epoch for each in history if each.warmup] == [1, 11, 21] == list(warmup.epochs)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
