@@ -9,6 +9,7 @@ __all__ = [
     "RecordError",
     "RunBusyError",
     "RunExistsError",
+    "RunFailedError",
     "RunManagerError",
     "SweepError",
     "TensorMismatchError",
@@ -54,6 +55,10 @@ class RecordError(RunManagerError):
 
 class RunExistsError(RunManagerError):
     """The run is finished already, and was not to be overwritten."""
+
+
+class RunFailedError(RunManagerError):
+    """A run that ended badly, as another sweeper than ours is told of it; its record tells how it ended."""
 
 
 class RunBusyError(RunManagerError):

@@ -49,9 +49,17 @@ class _Command:
     def is_multirun(self) -> bool:
         return any(word in ("-m", "--multirun") for word in self.words)
 
+    @property
+    def other_sweeper(self) -> str | None:
+        """The word that chooses another sweeper than ours."""
+        chosen = [word for word in self.words if word.startswith("hydra/sweeper=")]
+        return chosen[-1] if chosen and chosen[-1] != "hydra/sweeper=grid" else None
+
     def faults(self) -> list[str]:
-        """The words that are neither an option nor NAME=VALUE, as readable lines."""
+        """The words that are neither an option nor NAME=VALUE, and a flag that cannot apply, as readable lines."""
         faults = []
+        if self.other_sweeper is not None and "--dry-run" in self.flags:
+            faults.append(f"`--dry-run` must be left out under `{self.other_sweeper}`, got it; that shows no plan.")
         words = iter(self.words)
         for word in words:
             option = word.partition("=")[0]
@@ -76,16 +84,16 @@ class _Command:
         options = [word for word in options if not word.startswith("hydra.sweeper.debug")]
         if not self.is_multirun:
             options.append("hydra.sweeper.multirun=false")
-        if any(word.startswith("hydra/sweeper=") and word != "hydra/sweeper=grid" for word in self.words):
-            options = []  # another sweeper than ours has no such settings
+        if self.other_sweeper is not None:
+            options = []  # it has no such settings
         return ["-m", *words, *options]
 
 
-def task(cfg: Any) -> None:
+def task(cfg: Any) -> float | None:
     """What Hydra runs for each cell; torch is loaded only here, where a cell is run."""
     from runmanager.app.cell import run_cell
 
-    run_cell(cfg)
+    return run_cell(cfg)
 
 
 def main(
@@ -126,6 +134,7 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
     import hydra
 
     from runmanager.app.groups import groups_without_copies
+    from runmanager.app.other_sweepers import OtherSweeper
     from runmanager.app.schema import conf_folder
     from runmanager.tracking.provenance import said_to_children
 
@@ -137,6 +146,7 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
         said_to_children(called),
         _arguments(command.for_hydra()),
         groups_without_copies(),
+        OtherSweeper(is_single=not command.is_multirun, quiet="--quiet" in command.flags).watched(),
         warnings.catch_warnings(),
     ):
         warnings.filterwarnings("ignore", message=".*version_base.*")  # Hydra 1.4 wants to be without it

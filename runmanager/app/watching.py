@@ -1,21 +1,21 @@
 """A sweep's driver while its runs run: the display, ends that no run could write itself, the tables, the status."""
 
-import contextlib
 import datetime
 import shlex
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 
 from runmanager.app.elsewhere import follow_elsewhere, stored_record
+from runmanager.app.finishing import Faults, show_and_write
 from runmanager.app.following import SweepReader
 from runmanager.app.progress import RunDisplay
 from runmanager.app.run_line import run_label
 from runmanager.app.summary import command_name, show_results
-from runmanager.errors import RecordError, RunManagerError
+from runmanager.errors import RecordError
 from runmanager.launching.child import Raised, Returned
 from runmanager.launching.engine import Ending, Job, Listener
 from runmanager.launching.jobs import outcome_of_ending
@@ -38,8 +38,8 @@ class SweepWatcher(Listener):
     """Is told by the engine what happens to the runs, in the order in which they were handed to the launcher.
 
     Another driver may be at the same sweep. A cell that it has taken is left to it, and followed to its end; `observer`
-    tells whether one on another host lives. `show` prints what the sweep came to. `faults` are readable lines about
-    what went wrong beside the runs, once they had begun, and `error` the first such error.
+    tells whether one on another host lives. `show` prints what the sweep came to. `faults` are what went wrong apart
+    from the runs, once they had begun.
     """
 
     def __init__(
@@ -68,8 +68,7 @@ class SweepWatcher(Listener):
         self._went_well: dict[int, bool] = {}
         self.is_halted = False
         self._pace = Pace()
-        self.faults: list[str] = []
-        self.error: BaseException | None = None
+        self.faults = Faults()
         shown = [*to_run, *self._elsewhere]
         longest = max((len(run_label(each.paths)) for each in shown), default=0)
         self._display = RunDisplay(console, num_runs=len(shown), quiet=quiet, longest_label=longest)
@@ -191,39 +190,21 @@ class SweepWatcher(Listener):
         before = [(0 if run.stored is None else run.stored.attempt, stored_record(run)) for run in self._to_run]
         return bool(self._pids) or any(record is not None and record.attempt > attempt for attempt, record in before)
 
-    def failed(self, what: str, error: BaseException) -> None:
-        """Keep what went wrong beside the runs, for they have begun and what they did is not to be lost."""
-        first = next((line for line in str(error).splitlines() if line.strip()), "")
-        said = first if isinstance(error, RunManagerError) else f"{type(error).__name__}: {first} (--debug shows where)"
-        self.faults.append(f"{what}: {said}")
-        self.error = self.error or error
-
-    @contextlib.contextmanager
-    def _kept_as_fault(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            self.failed(what, error)
-
     def _write_tables_meanwhile(self) -> None:
         try:
-            self._write_tables(report=False)
+            self._write_tables()
         except Exception as error:  # no run is to end for that: what they did is in their records
             self._display.say(f"The tables could not be written ({type(error).__name__}: {error}); tried again later.")
 
-    def _write_tables(self, *, report: bool) -> None:
+    def _write_tables(self) -> None:
         from runmanager.results.write import write_tables
 
         with self._pace.doing():
-            write_tables(self._sweep, report=report)
+            write_tables(self._sweep, report=False)
 
     def finish(self, *, interrupted: bool) -> int:
         """Show the tables, write them with the report, and return the command's exit status."""
-        if not self._quiet:
-            with self._kept_as_fault("The results could not be shown"):
-                self._show(self._sweep, self._console)
-        with self._kept_as_fault("The tables could not be written"):
-            self._write_tables(report=True)
+        show_and_write(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
         if interrupted:
             self._display.say(f"Interrupted. To go on:  {self._resuming_command()}")
             return _INTERRUPTED
@@ -233,8 +214,8 @@ class SweepWatcher(Listener):
 
     def leave(self) -> None:
         """Write the tables as they stand, and say how to follow runs that go on without this driver."""
-        with self._kept_as_fault("The tables could not be written"):
-            self._write_tables(report=False)
+        with self.faults.kept("The tables could not be written"):
+            self._write_tables()
         if not self._quiet:
             sweep = shlex.quote(str(self._sweep.root))
             self._display.say("The cells are Slurm's now. To follow them:")

@@ -21,6 +21,7 @@ __all__ = [
     "RunStart",
     "ScoreSink",
     "Sink",
+    "end_line",
     "epoch_line",
     "score_sinks",
 ]
