@@ -1,5 +1,6 @@
 """The task that Hydra runs for each cell, in whatever process its launcher gives it."""
 
+import io
 import logging
 import os
 import signal
@@ -131,6 +132,9 @@ def _send_output_to(path: Path) -> None:
     os.dup2(handle, 1)
     os.dup2(handle, 2)
     os.close(handle)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # whatever the terminal's is
 
 
 def _interruptible(runs: list[ActiveRun]) -> AbstractContextManager[None]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError
+from runmanager.records.streams import mended_streams, tell_of_lost_output
 
 __all__ = ["main", "task"]
 
@@ -44,6 +45,16 @@ class _Command:
     @property
     def runs_something(self) -> bool:
         return not any(word == name or word.startswith(f"{name}=") for word in self.words for name in _NOT_A_RUN)
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether there are runs, which what is shown is only about."""
+        return self.runs_something and "--dry-run" not in self.flags
+
+    def tell_of_lost_output(self, error: OSError) -> None:
+        """Say that standard output is lost, unless nothing was to be shown."""
+        if not (self.is_sweep and "--quiet" in self.flags):
+            tell_of_lost_output(error, is_sweep=self.is_sweep)
 
     @property
     def is_multirun(self) -> bool:
@@ -110,8 +121,14 @@ def main(
     """
     given = list(sys.argv[1:] if argv is None else argv)
     command = _Command.read(given)
+    with mended_streams(command.tell_of_lost_output) as output:
+        status = _status_of(command, [*program, *given], task)
+    return _BROKEN_STATUS if status == 0 and output.has_failed and not command.is_sweep else status
+
+
+def _status_of(command: _Command, called: Sequence[str], task: Callable[[Any], Any]) -> int:
     try:
-        _run_hydra(command, [*program, *given], task)
+        _run_hydra(command, called, task)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:

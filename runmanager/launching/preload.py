@@ -63,7 +63,7 @@ def _is_harmless(data: Mapping[str, Any]) -> bool:
 
 
 def _has_cuda() -> bool:
-    return "libcuda.so" in Path("/proc/self/maps").read_text() or any(
+    return "libcuda.so" in Path("/proc/self/maps").read_text(errors="replace") or any(
         os.path.realpath(f"/proc/self/fd/{name}").startswith(("/dev/nvidia", "/dev/dxg"))
         for name in os.listdir("/proc/self/fd")
     )

@@ -56,7 +56,7 @@ def _start_ticks(pid: int) -> int | None:
     """When the process began, or None if there is none, or only its zombie."""
     try:
         # The command's name stands in parentheses and may hold spaces and parentheses itself.
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        state, *fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         return None if state in "ZX" else int(fields[18])
     except OSError:
         pass

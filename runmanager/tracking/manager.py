@@ -20,6 +20,7 @@ from runmanager.records.run import RunRecord
 from runmanager.records.signature import UNSIGNED, short_signature, signature
 from runmanager.records.states import Outcome, Reason, Status
 from runmanager.records.store import RunFolder, encode_record, last_moment, read_record, read_run, read_sweep
+from runmanager.records.streams import show_line
 from runmanager.records.sweep import PlannedCell, fresh_sweep_folder, plan_cell, write_cells
 from runmanager.tracking.devices import resolve_device
 from runmanager.tracking.environment import capture_environment
@@ -202,7 +203,7 @@ class RunManager:
 
     def _say(self, line: str) -> None:
         if self._console and self._own_sinks is None:
-            print(line, flush=True)
+            show_line(line)
 
     def _say_if_watched(self, paths: RunPaths) -> None:
         """Say why the next moment may take long."""

@@ -10,6 +10,7 @@ import torch
 from runmanager.records.attempts import said_of_attempts
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.records.streams import show_line
 from runmanager.tracking.losses import LoggedLosses
 from runmanager.tracking.scores import Evaluation
 
@@ -138,15 +139,15 @@ class ConsoleSink:
 
     def begin(self, start: RunStart) -> Sequence[str]:
         self._planned = start.record.epochs_planned
-        print(f"{start.record.name}: on {start.device}", flush=True)
+        show_line(f"{start.record.name}: on {start.device}")
         return ()
 
     def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
-        print("  " + epoch_line(record, self._planned), flush=True)
+        show_line("  " + epoch_line(record, self._planned))
         return ()
 
     def end(self, record: RunRecord) -> None:
-        print("  " + end_line(record), flush=True)
+        show_line("  " + end_line(record))
 
 
 class LogSink:
@@ -159,7 +160,7 @@ class LogSink:
     def begin(self, start: RunStart) -> Sequence[str]:
         self._planned = start.record.epochs_planned
         # Appended line by line: the launcher may write the process's own output to the same file.
-        self._file = start.paths.log.open("a", buffering=1)
+        self._file = start.paths.log.open("a", buffering=1, encoding="utf-8", errors="backslashreplace")
         attempt = f", attempt {start.record.attempt}" if start.record.attempt > 1 else ""
         now = datetime.datetime.now(datetime.UTC).isoformat()  # of this attempt; the record has the first one's
         self._write(f"{now}  begins on {start.device}{attempt}")
