@@ -14,7 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from runmanager.app.schema import Config, plain_config, read_config
-from runmanager.errors import RunBusyError, RunFailedError, UsageError
+from runmanager.errors import RecordError, RunBusyError, RunFailedError, UsageError
 from runmanager.launching.child import GOES_ON_VARIABLE, OWN_PROCESS_VARIABLE
 from runmanager.launching.plan import Resume
 from runmanager.launching.signals import signals_call
@@ -119,9 +119,17 @@ def _run_to_its_end(manager: RunManager, options: Config, params: Mapping[str, A
         except RunBusyError:
             raise  # whose run it is now, its record says
         except (Exception, SystemExit):
-            if not runs:
-                raise  # there is no record yet that could tell
+            if not runs or not _is_told(folder):
+                raise
             _log.debug("the run failed", exc_info=True)
+
+
+def _is_told(folder: RunPaths) -> bool:
+    """Whether the run's record tells how it ended."""
+    try:
+        return read_record(folder).status.is_ended
+    except RecordError:
+        return False
 
 
 def _send_output_to(path: Path) -> None:

@@ -5,10 +5,20 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console
 
-from runmanager.errors import RunManagerError
+from runmanager.errors import RunManagerError, SweepError
 from runmanager.records.paths import SweepPaths
+from runmanager.records.standing import StandingFolder
 
-__all__ = ["Faults", "show_and_write"]
+__all__ = ["Faults", "refuse_if_gone", "show_and_write"]
+
+
+def refuse_if_gone(sweep: SweepPaths, folder: StandingFolder) -> None:
+    """Raises `SweepError` where a sweep's folder is not there any more: what its runs do is lost."""
+    if fate := folder.fate:
+        raise SweepError(
+            f"The folder {sweep.root} must stay in its place while its runs run, got {fate}; no run goes on. Give the "
+            "command again to run what is lost."
+        )
 
 
 class Faults:
@@ -19,10 +29,12 @@ class Faults:
         self.error: BaseException | None = None
 
     def add(self, what: str, error: BaseException) -> None:
-        """Keep an error; the runs have begun, and what they did is not to be lost."""
+        """Keep an error; the runs have begun, and what they did is not to be lost. A `SweepError` says itself what."""
         first = next((line for line in str(error).splitlines() if line.strip()), "")
         said = first if isinstance(error, RunManagerError) else f"{type(error).__name__}: {first} (--debug shows where)"
-        self.lines.append(f"{what}: {said}")
+        line = said if isinstance(error, SweepError) else f"{what}: {said}"
+        if line not in self.lines:
+            self.lines.append(line)
         self.error = self.error or error
 
     @contextlib.contextmanager

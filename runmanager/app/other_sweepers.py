@@ -14,7 +14,7 @@ from omegaconf import DictConfig, open_dict
 from runmanager.app.cells import prepare_jobs
 from runmanager.app.checks import check_cells, writing_to
 from runmanager.app.composition import CellLoader
-from runmanager.app.finishing import Faults, show_and_write
+from runmanager.app.finishing import Faults, refuse_if_gone, show_and_write
 from runmanager.app.progress import RunDisplay
 from runmanager.app.screen import screen
 from runmanager.app.summary import show_results
@@ -22,6 +22,7 @@ from runmanager.errors import ConfigurationError, RecordError, RunFailedError, S
 from runmanager.records.grid import differing
 from runmanager.records.paths import SweepPaths
 from runmanager.records.run import RunRecord
+from runmanager.records.standing import StandingFolder
 from runmanager.records.store import read_record, run_names
 from runmanager.records.sweep import PlannedCell, plan_cell, write_cells
 from runmanager.tracking.provenance import command_line
@@ -44,6 +45,7 @@ class OtherSweeper:
         self._quiet = quiet
         self._name = ""
         self._sweep: SweepPaths | None = None
+        self._folder: StandingFolder | None = None
         self._before: dict[str, int] = {}
         self._cells: list[PlannedCell] = []
         self._shown: set[str] = set()
@@ -61,7 +63,7 @@ class OtherSweeper:
             with self._in_between():
                 yield
         except BaseException as error:
-            if not self._begun():
+            if self._folder is None or not (self._folder.fate or self._begun()):
                 raise
             self._finish(error)
         else:
@@ -115,6 +117,7 @@ class OtherSweeper:
         axes = {name: [each[name] for each in settings if name in each] for name in differing(settings)}
         with writing_to(folder.parent):
             write_cells(self._sweep, self._cells, axes=axes, command=command_line())
+        self._folder = self._folder or StandingFolder(folder)
 
     def launched(self, returns: Sequence[JobReturn], first: int) -> None:
         """Show how the runs of a launch ended, and keep what is wrong with jobs that began no run."""
@@ -152,6 +155,8 @@ class OtherSweeper:
         return [name for name in run_names(self._sweep) if self._attempt(name) != self._before.get(name)]
 
     def _finish(self, error: BaseException | None) -> None:
+        if self._folder is not None:
+            refuse_if_gone(self._paths, self._folder)
         begun = self._begun()
         if not begun:
             if self._job_faults:  # which the sweeper has not raised

@@ -10,7 +10,7 @@ from typing import Self
 from rich.console import Console
 
 from runmanager.app.elsewhere import follow_elsewhere, stored_record
-from runmanager.app.finishing import Faults, show_and_write
+from runmanager.app.finishing import Faults, refuse_if_gone, show_and_write
 from runmanager.app.following import SweepReader
 from runmanager.app.progress import RunDisplay
 from runmanager.app.run_line import run_label
@@ -24,6 +24,7 @@ from runmanager.records.files import replace_file
 from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.paths import SweepPaths
 from runmanager.records.run import RunRecord
+from runmanager.records.standing import StandingFolder
 from runmanager.records.states import Outcome, Status
 from runmanager.records.store import encode_record, read_record
 from runmanager.results.pace import Pace
@@ -69,6 +70,8 @@ class SweepWatcher(Listener):
         self.is_halted = False
         self._pace = Pace()
         self.faults = Faults()
+        self._folder = StandingFolder(sweep.root)
+        self._unwritten: dict[str, tuple[PlannedRun, RunRecord]] = {}
         shown = [*to_run, *self._elsewhere]
         longest = max((len(run_label(each.paths)) for each in shown), default=0)
         self._display = RunDisplay(console, num_runs=len(shown), quiet=quiet, longest_label=longest)
@@ -91,6 +94,7 @@ class SweepWatcher(Listener):
         self._display.__exit__(kind, error, traceback)
 
     def wants(self, key: int) -> bool:
+        refuse_if_gone(self._sweep, self._folder)
         run = self._to_run[key]
         record = stored_record(run)
         if still_to_run(run, record):
@@ -108,12 +112,14 @@ class SweepWatcher(Listener):
         self._display.started(run.paths, int(run.cell.config.get("epochs", self._epochs)))
 
     def tick(self) -> None:
+        refuse_if_gone(self._sweep, self._folder)
         self._display.follow([run.paths for run in self._running.values()])
 
     def stopping(self, *, at_once: bool) -> None:
         self._display.say("Stopping at once." if at_once else "Stopping after this epoch; Ctrl-C again stops at once.")
 
     def settled(self, ending: Ending) -> Outcome:
+        refuse_if_gone(self._sweep, self._folder)  # or its end would be written into a folder made for it
         key = ending.job.key
         if _is_anothers(self._running[key], ending, self._pids[key]):
             return Outcome(Status.FINISHED)  # ours came too late, which is no bad end
@@ -130,16 +136,21 @@ class SweepWatcher(Listener):
         outcome = outcome_of_ending(ending)
         if not is_own:
             return outcome, False
-        now = datetime.datetime.now(datetime.UTC).isoformat()
-        run.paths.root.mkdir(parents=True, exist_ok=True)
-        replace_file(run.paths.record, encode_record(record.ended(outcome, at=now)))
-        run.paths.heartbeat.unlink(missing_ok=True)
-        if isinstance(ending.answer, Raised):
-            replace_file(run.paths.error, ending.answer.traceback)
+        record = record.ended(outcome, at=datetime.datetime.now(datetime.UTC).isoformat())
+        try:
+            _write_end(run, record)
+            if isinstance(ending.answer, Raised):
+                replace_file(run.paths.error, ending.answer.traceback)
+        except OSError as error:  # a full disk ends no other run
+            if run.paths.name not in self._unwritten:
+                self._display.say(f"The end of {run.paths.name} could not be written: {error} Tried again at the end.")
+            self._unwritten[run.paths.name] = run, record
+            return outcome, False
         return outcome, True
 
     def retrying(self, ending: Ending, outcome: Outcome, *, tries: int, of: int) -> None:
         run = self._running.pop(ending.job.key)
+        self._unwritten.pop(run.paths.name, None)
         said = f"{outcome.status} ({outcome.reason}): {outcome.message}"
         self._display.retrying(run.paths, f"{said}; tried again ({tries + 1} of {of})")
 
@@ -204,6 +215,13 @@ class SweepWatcher(Listener):
 
     def finish(self, *, interrupted: bool) -> int:
         """Show the tables, write them with the report, and return the command's exit status."""
+        with self.faults.kept("The end of the sweep"):
+            refuse_if_gone(self._sweep, self._folder)
+        if self._folder.fate:
+            return 1
+        for run, record in self._unwritten.values():
+            with self.faults.kept(f"The end of {run.paths.name} could not be written"):
+                _write_end(run, record)
         show_and_write(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
         if interrupted:
             self._display.say(f"Interrupted. To go on:  {self._resuming_command()}")
@@ -250,6 +268,12 @@ def _record_of(run: PlannedRun, pid: int) -> tuple[RunRecord | None, bool]:
     if owner is None or owner.pid == pid:
         return record, True
     return record, not record.status.is_ended and owner.is_alive() is False
+
+
+def _write_end(run: PlannedRun, record: RunRecord) -> None:
+    run.paths.root.mkdir(parents=True, exist_ok=True)
+    replace_file(run.paths.record, encode_record(record))
+    run.paths.heartbeat.unlink(missing_ok=True)
 
 
 def _never_begun(run: PlannedRun) -> RunRecord:

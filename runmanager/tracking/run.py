@@ -290,10 +290,14 @@ class ActiveRun:
     @children_unheard()
     def end(self, error: BaseException | None = None) -> RunRecord:
         """Write the run's end: as `error` says, or as the epochs say; nothing where another process has the run now."""
-        if self.folder.is_lost():
-            self._heartbeat.stop(keeps_file=True)
-            self.folder.close()
-            return self.record
+        is_lost = True
+        try:
+            if is_lost := self.folder.is_lost():
+                return self.record
+        finally:
+            if is_lost:  # or its folder is gone
+                self._heartbeat.stop(keeps_file=True)
+                self.folder.close()
         outcome, run_seconds = self._outcome(error), self._run_seconds()  # before pictures are drawn
         try:
             if self._begun_sinks is None and self._network is not None:

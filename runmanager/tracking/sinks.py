@@ -3,12 +3,14 @@
 import datetime
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, TextIO, runtime_checkable
 
 import torch
 
 from runmanager.records.attempts import said_of_attempts
 from runmanager.records.paths import RunPaths
+from runmanager.records.room import room_wanted
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.streams import show_line
 from runmanager.tracking.losses import LoggedLosses
@@ -180,7 +182,8 @@ class LogSink:
 
     def _write(self, line: str) -> None:
         assert self._file is not None
-        self._file.write(line + "\n")
+        with room_wanted(Path(self._file.name)):
+            self._file.write(line + "\n")
 
 
 def end_line(record: RunRecord) -> str:
