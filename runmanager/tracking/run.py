@@ -316,10 +316,14 @@ class ActiveRun:
         """
         if self.record.status.is_ended:
             return self.record
-        if self.folder.is_lost():
-            self._heartbeat.stop(keeps_file=True)
-            self.folder.leave()
-            return self.record
+        is_lost = True
+        try:
+            if is_lost := self.folder.is_lost():
+                return self.record
+        finally:
+            if is_lost:  # or its folder is gone
+                self._heartbeat.stop(keeps_file=True)
+                self.folder.leave()
         self.folder.refuse_others()
         with self._open.lock:
             try:
