@@ -1,218 +1,321 @@
-"""Comparisons of simulated runs whose truth is known: false verdicts, and how often intervals cover the truth.
+"""Comparisons of simulated runs whose truth is known: coverage, false verdicts, power, and what is said of many rows.
 
-`python -m benchmarks.compare_truth --write` takes some minutes and writes its figures into docs/measurement.md.
+`python -m benchmarks.compare_truth --write` takes some minutes and writes its figures into docs/measurement.md. The
+noise is that of `noise_models.py`. `BEFORE` has what the method of version 0.1 came to in the same simulations: the
+bootstrap over runs and epochs, and a tolerance of 10% below five runs a side.
 """
 
 import argparse
 import datetime
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from statistics import mean
 
 import numpy as np
-import numpy.typing as npt
-from scipy.optimize import brentq
 
+from benchmarks.noise_models import MODELS, ratings
 from benchmarks.page import MEASUREMENT, described_machine, write_section
-from runmanager.records.paths import RunPaths, SweepPaths
-from runmanager.records.run import Environment, EpochRecord, RunRecord
-from runmanager.records.signature import signature
-from runmanager.records.states import Status
-from runmanager.records.store import StoredRun, SweepContents
+from benchmarks.simulated import accurate_run, simulated_sweep, timed_run
+from runmanager.records.store import SweepContents
+from runmanager.results.best import find_best
 from runmanager.results.comparison import compare
-from runmanager.results.crossing import CurvePoint, find_crossing
-from runmanager.results.statistics import speedup_interval
+from runmanager.results.effects import RunValue, contrast, estimates, run_values
+from runmanager.results.judging import DIFFERENT, NO_DIFFERENCE, verdict
+from runmanager.results.metrics import THROUGHPUT
+from runmanager.results.options import CompareOptions
+from runmanager.results.overall import Overall, overall
+from runmanager.results.statistics import Estimate
 
-RUN_NOISE, EPOCH_NOISE, DRIFT = 0.03, 0.02, 0.02
-EPOCHS = 10
-START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+DEVIATIONS = (0.0, 0.01, 0.03, 0.05)
+MOST_RUNS = 20
+EFFECT = 1.1
+CANDIDATES = 20
 
-Rates = list[list[float]]
+Side = list[list[float]]
+Runs = Sequence[RunValue]
+
+DESIGNS = {"blocks": True, "two samples": False}
+
+_GRID_BEFORE = {
+    "normal epochs": ("96.2% (28.0%)", "1.9% (13.0%)", "100%", "20.2 points (37.0)", "13.2% (69.7%)"),
+    "AR(1) 0.9 epochs": ("94.1% (10.0%)", "2.1% (9.0%)", "100%", "38.0 points (45.0)", "19.7% (75.8%)"),
+    "t3 epochs": ("96.9% (26.0%)", "1.2% (7.0%)", "100%", "16.5 points (32.0)", "11.7% (75.8%)"),
+    "two modes of runs": ("94.3% (16.0%)", "4.2% (41.0%)", "32%", "29.8 points (48.0)", "35.8% (100%)"),
+}
+"""Of version 0.1, by 100 tables a cell, worst cells in brackets; it made no difference between the designs."""
+
+_OTHERS_BEFORE = {
+    "interval of one run a side": "a factor of 1.01 to 1.03, of the epochs alone",
+    "three seeds rounded to 1/500, a run sd of a tenth of that: coverage": "27.0%",
+    "how much too good the best of 8 equal cells looks": "not said, 0.0084 true",
+    "best claims what compare does not: 10 seeds, a tenth of them collapsed": "9.5%",
+}
+
+
+def _before() -> Iterator[tuple[str, str]]:
+    """What version 0.1 came to, by the lines of today."""
+    yield from _OTHERS_BEFORE.items()
+    for model, (covered, false, found, lost, sweeps) in _GRID_BEFORE.items():
+        for design in DESIGNS:
+            what = f"{model}, {design}"
+            yield f"coverage: {what}", covered
+            yield f"false verdicts: {what}", false
+            if "two modes" not in model:
+                yield f"a true 10% found, 5 runs a side, run sd up to 1%: {what}", found
+            yield f"power lost by one more run: {what}", lost
+            yield f"a true 10% called no difference, worst cell: {what}", "100%"
+            yield f"sweeps of 20 equal candidates with a false verdict: {what}", sweeps
+
+
+BEFORE: Mapping[str, str] = dict(_before())
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the page: what was simulated, in how many trials, what share came out and what it should be."""
+    """A line of the page: what was simulated, in how many trials, what came out, and what it should be."""
 
     what: str
     trials: int
-    share: float
+    after: str
     wanted: str
 
     def __str__(self) -> str:
-        return f"| {self.what} | {self.trials:,} | {self.share:.1%} | {self.wanted} |"
+        return f"| {self.what} | {self.trials:,} | {BEFORE.get(self.what, '')} | {self.after} | {self.wanted} |"
 
 
-def epochs_of(level: float, generator: np.random.Generator, count: int = EPOCHS) -> list[float]:
-    """Throughputs of a run's epochs; `level` is the logarithm of their true median."""
-    return [float(rate) for rate in np.exp(level + generator.normal(0, EPOCH_NOISE, count))]
+def values_of(side: Side) -> list[RunValue]:
+    """What the runs of a side count with, as in `compare`."""
+    return run_values(side, is_ratio=True)
 
 
-def simulated_run(device: str, seed: int, place: int, rates: Sequence[float]) -> StoredRun:
-    """A finished run that began as number `place`, its first epoch warm-up."""
-    config = {"device": device, "seed": seed}
-    begun = START + datetime.timedelta(minutes=place)
-    record = RunRecord(
-        name=f"device={device},seed={seed}",
-        signature=signature(config),
-        status=Status.FINISHED,
-        config=config,
-        started_at=begun.isoformat(),
-        ended_at=(begun + datetime.timedelta(seconds=30)).isoformat(),
-        environment=Environment(host="simulated", torch_threads=1),
-    )
-    epochs = [EpochRecord(epoch=1, warmup=True, samples=1, epoch_seconds=9.0)]
-    epochs += [EpochRecord(epoch=2 + at, samples=1, epoch_seconds=1 / rate) for at, rate in enumerate(rates)]
-    return StoredRun(RunPaths(Path("runs") / record.name), record, epochs)
+def interval_of(baseline: Runs, candidate: Runs, are_blocks: bool) -> Estimate:
+    """The interval of a comparison with one row."""
+    return estimates([contrast(baseline, candidate, is_ratio=True, are_blocks=are_blocks)])[0]
 
 
-def simulated_table(runs: Sequence[int], *, in_turns: bool, drift: float, generator: np.random.Generator) -> str:
-    """The verdict on two devices of equal speed, `runs` of each; the machine's speed walks by `drift` a run."""
-    cells = [(device, seed) for device, count in zip(("cpu", "cuda"), runs, strict=True) for seed in range(count)]
-    if in_turns:
-        cells.sort(key=lambda cell: cell[1])
-    walk = np.cumsum(generator.normal(0, drift, len(cells))) if drift else np.zeros(len(cells))
-    levels = walk + generator.normal(0, RUN_NOISE, len(cells))
-    stored = [
-        simulated_run(device, seed, place, epochs_of(float(level), generator))
-        for place, ((device, seed), level) in enumerate(zip(cells, levels, strict=True))
-    ]
-    (row,) = compare(SweepContents(SweepPaths(Path("simulated")), stored), None).rows
-    return str(row["verdict"])
+def said_of(estimate: Estimate, runs: int) -> str:
+    """The verdict on sides that took turns; one run a side cannot, so that it must leave the drift."""
+    options = CompareOptions()
+    drift = options.drift if runs == 1 else 0.0
+    return verdict(THROUGHPUT, estimate.interval, tolerance=drift, margin=options.margin_of("speedup"))
 
 
-def false_verdicts(trials: int) -> Iterator[Row]:
-    """How often two devices of equal speed are called different."""
-    cases = (
-        ("1 to 5 runs a side in turns, no drift", None, True, 0.0),
-        ("1 to 5 runs a side in turns, drift", None, True, DRIFT),
-        ("1 to 5 runs a side, one side after the other, drift", None, False, DRIFT),
-        ("5 runs a side in turns, no drift", 5, True, 0.0),
-        ("5 runs a side in turns, drift", 5, True, DRIFT),
-        ("5 runs a side, one side after the other, drift", 5, False, DRIFT),
-        ("1 run a side, drift", 1, True, DRIFT),
-        ("3 runs a side, one side after the other, drift", 3, False, DRIFT),
-    )
-    for number, (what, runs, in_turns, drift) in enumerate(cases):
-        generator = np.random.default_rng(number)
-        false = 0
-        for _ in range(trials):
-            counts = [runs, runs] if runs else [int(count) for count in generator.integers(1, 6, 2)]
-            verdict = simulated_table(counts, in_turns=in_turns, drift=drift, generator=generator)
-            false += verdict in ("faster", "slower")
-        yield Row(f"false verdicts: {what}", trials, false / trials, "at most 5%")
-
-
-def plain_interval(sides: Sequence[Rates], generator: np.random.Generator) -> tuple[float, float]:
-    """The percentile interval without any correction, of 500 bootstrap samples in two levels."""
-    drawn = []
-    for side in sides:
-        rates = np.log(np.array(side))
-        runs = generator.integers(0, len(rates), (500, len(rates)))
-        epochs = generator.integers(0, rates.shape[1], (500, len(rates), rates.shape[1]))
-        drawn.append(np.median(np.median(rates[runs[:, :, None], epochs], axis=2), axis=1))
-    low, high = np.quantile(drawn[1] - drawn[0], [0.025, 0.975])
-    return float(low), float(high)
-
-
-def speedup_coverage(trials: int) -> Iterator[Row]:
-    """How often the interval of a speedup holds the true one, 1."""
-    for runs in (2, 3, 4, 5, 10):
-        generator = np.random.default_rng(runs)
-        ours = plain = 0
-        for _ in range(trials):
-            sides = [
-                [epochs_of(float(level), generator) for level in generator.normal(0, RUN_NOISE, runs)] for _ in range(2)
-            ]
-            found = speedup_interval(sides[0], sides[1])
-            ours += found.low <= 1 <= found.high
-            low, high = plain_interval(sides, generator)
-            plain += low <= 0 <= high
-        yield Row(f"speedup's interval covers the truth: {runs} runs a side", trials, ours / trials, "at least 95%")
-        yield Row(f"the same without the correction for few runs: {runs} runs a side", trials, plain / trials, "")
+def scaled(estimate: Estimate, factor: float) -> Estimate:
+    """The interval of the same runs, were the candidate so many times as fast: it moves with the truth."""
+    return Estimate(*(factor * end for end in (estimate.value, estimate.low, estimate.high)))
 
 
 @dataclass(frozen=True)
-class Devices:
-    """Two simulated devices: the seconds that each takes for a model of so many parameters.
+class Cell:
+    """Shares of tables: the interval covers the truth, equal sides differ, a true 10% is found, or called equal."""
 
-    Each is measured at seven sizes, `factor` apart, of which the fourth is on average the true crossing.
-    """
-
-    what: str
-    factor: float
-    baseline: Callable[[float], float]
-    candidate: Callable[[float], float]
-    runs: int
-    tolerance: float
-    wanted: str
-
-    def crossing(self) -> float:
-        """Where the two truly take equally long."""
-        return float(brentq(lambda size: math.log(self.baseline(size) / self.candidate(size)), 1.0, 1e9))
+    covered: float
+    false: float
+    found: float
+    denied: float
 
 
-def _devices() -> Iterator[Devices]:
-    wide, window = "at least 95%", "93% to 97%"
-    for runs in (5, 10):
-        name = f"power laws, a factor of 4 apart, {runs} runs a side"
-        yield Devices(name, 4, _power(1e-6, 0.8), _power(1e-4, 0.4), runs, 0.0, window)
-        name = f"latency + work, a factor of 4 apart, {runs} runs a side"
-        yield Devices(name, 4, _linear(1e-3, 1e-8), _linear(2e-3, 3e-10), runs, 0.0, window)
-    name = "latency + work, a factor of 16 apart, 5 runs a side"
-    yield Devices(name, 16, _linear(1e-3, 1e-8), _linear(2e-3, 3e-10), 5, 0.0, window)
-    name = "latency + work, a factor of 4 apart, 1 run a side"
-    yield Devices(name, 4, _linear(1e-3, 1e-8), _linear(2e-3, 3e-10), 1, math.log(1.1), wide)
+Cells = dict[tuple[float, int], Cell]
 
 
-def _power(scale: float, exponent: float) -> Callable[[float], float]:
-    return lambda size: scale * size**exponent
+def cells_of(model: str, deviation: float, trials: int) -> dict[str, Cells]:
+    """Tables of two equal sides with 1 to 20 runs each, by design; those of n runs are the first of those with more."""
+    generator = np.random.default_rng([round(1000 * deviation), list(MODELS).index(model)])
+    tables = np.exp(MODELS[model](generator, deviation, (trials, 2, MOST_RUNS))).tolist()
+    known = [(values_of(low), values_of(high)) for low, high in tables]
+    counts = range(1, MOST_RUNS + 1)
+    return {
+        name: {(deviation, runs): _cell(known, runs, are_blocks) for runs in counts}
+        for name, are_blocks in DESIGNS.items()
+    }
 
 
-def _linear(latency: float, each: float) -> Callable[[float], float]:
-    return lambda size: latency + each * size
-
-
-def crossover_coverage(trials: int) -> Iterator[Row]:
-    """How often the interval of a crossover holds the true one, wherever the measured sizes lie about it."""
-    for number, devices in enumerate(_devices()):
-        generator = np.random.default_rng(number)
-        truth = devices.crossing()
-        covered = sum(_covers(devices, truth, generator) for _ in range(trials))
-        yield Row(f"crossover's interval covers the truth: {devices.what}", trials, covered / trials, devices.wanted)
-
-
-def _covers(devices: Devices, truth: float, generator: np.random.Generator) -> bool:
-    middle = truth * devices.factor ** generator.uniform(-0.5, 0.5)
-    points = tuple(
-        CurvePoint.of(
-            size,
-            _logs(-math.log(devices.baseline(size)), devices.runs, generator),
-            _logs(-math.log(devices.candidate(size)), devices.runs, generator),
-            tolerance=devices.tolerance,
-        )
-        for size in (middle * devices.factor**step for step in range(-3, 4))
+def _cell(tables: Sequence[tuple[Runs, Runs]], runs: int, are_blocks: bool) -> Cell:
+    equal = [interval_of(low[:runs], high[:runs], are_blocks) for low, high in tables]
+    faster = [said_of(scaled(each, EFFECT), runs) for each in equal]
+    return Cell(
+        mean(each.low <= 1 <= each.high for each in equal),
+        mean(said_of(each, runs) in ("faster", "slower") for each in equal),
+        mean(said == "faster" for said in faster),
+        mean(said == NO_DIFFERENCE for said in faster),
     )
-    found = find_crossing(points)
-    return found.low <= truth <= found.high
 
 
-def _logs(level: float, runs: int, generator: np.random.Generator) -> Rates:
-    """Logarithms of the throughputs of a side's runs and their epochs."""
-    levels = level + generator.normal(0, RUN_NOISE, (runs, 1))
-    rates: npt.NDArray[np.float64] = levels + generator.normal(0, EPOCH_NOISE, (runs, EPOCHS))
-    return [list(map(float, run)) for run in rates]
+def grid(trials: int) -> Iterator[Row]:
+    """One to twenty runs a side, each noise and each deviation between runs."""
+    cases = [(model, deviation) for model in MODELS for deviation in DEVIATIONS]
+    of_case: dict[tuple[str, str], Cells] = {(design, model): {} for design in DESIGNS for model in MODELS}
+    with ProcessPoolExecutor(2) as pool:
+        found = pool.map(cells_of, *zip(*cases, strict=True), [trials] * len(cases))
+        for (model, _), of_designs in zip(cases, found, strict=True):
+            for design, cells in of_designs.items():
+                of_case[design, model].update(cells)
+    for (design, model), cells in of_case.items():
+        yield from rows_of_grid(f"{model}, {design}", cells, trials)
+
+
+def rows_of_grid(what: str, cells: Cells, trials: int) -> Iterator[Row]:
+    """What a noise model and a design come to."""
+    number = trials * len(cells)
+    covered, false = [each.covered for each in cells.values()], [each.false for each in cells.values()]
+    worst = f"{mean(covered):.1%} ({min(covered):.1%})"
+    yield Row(f"coverage: {what}", number, worst, "at least 93%")
+    yield Row(f"false verdicts: {what}", number, f"{mean(false):.1%} ({max(false):.1%})", "at most 6%")
+    if "two modes" not in what:
+        powers = [cells[deviation, 5].found for deviation in (0.0, 0.01)]
+        said = f"{min(powers):.1%}"
+        yield Row(f"a true 10% found, 5 runs a side, run sd up to 1%: {what}", trials, said, "at least 90%")
+    steps = {
+        (deviation, runs): cells[deviation, runs].found - cells[deviation, runs + 1].found
+        for deviation in DEVIATIONS
+        for runs in range(1, MOST_RUNS)
+    }
+    pooled = max(mean(steps[deviation, runs] for deviation in DEVIATIONS) for runs in range(1, MOST_RUNS))
+    said = f"{max(pooled, 0.0) * 100:.1f} points ({max(*steps.values(), 0.0) * 100:.1f})"
+    yield Row(f"power lost by one more run: {what}", trials, said, "at most 3 points")
+    denied = max(each.denied for each in cells.values())
+    yield Row(f"a true 10% called no difference, worst cell: {what}", trials, f"{denied:.1%}", "as few as can be")
+
+
+def one_run(trials: int) -> Iterator[Row]:
+    """What the interval of one run a side comes to."""
+    low, high = np.exp(MODELS["normal epochs"](np.random.default_rng(0), 0.01, (2, 1))).tolist()
+    found = interval_of(values_of(low), values_of(high), False)
+    yield Row("interval of one run a side", 1, f"a factor of {found.high / found.value:.2f}", "finite, within 1.4")
+
+
+def equal_candidates(trials: int) -> Iterator[Row]:
+    """Twenty candidates that are all equal to the baseline: whether any row says that one is not."""
+    trials = max(1, trials // 10)
+    for design, are_blocks in DESIGNS.items():
+        for model in MODELS:
+            shares = [
+                mean(false_sweep(model, deviation, runs, are_blocks, seed) for seed in range(trials))
+                for deviation in DEVIATIONS
+                for runs in (1, 2, 3, 5, 10)
+            ]
+            said = f"{mean(shares):.1%} ({max(shares):.1%})"
+            what = f"sweeps of 20 equal candidates with a false verdict: {model}, {design}"
+            yield Row(what, trials * len(shares), said, "at most 6%")
+
+
+def false_sweep(model: str, deviation: float, runs: int, are_blocks: bool, seed: int) -> bool:
+    """Whether a sweep of equal candidates holds a false verdict."""
+    generator = np.random.default_rng([seed, runs, round(1000 * deviation)])
+    baseline, *others = map(values_of, np.exp(MODELS[model](generator, deviation, (CANDIDATES + 1, runs))).tolist())
+    found = estimates([contrast(baseline, other, is_ratio=True, are_blocks=are_blocks) for other in others])
+    return any(said_of(each, runs) in ("faster", "slower") for each in found)
+
+
+def through_records(trials: int) -> Iterator[Row]:
+    """The same from stored runs through `compare`: 3 seeds in turns, 3% between runs."""
+    trials = max(1, trials // 20)
+    generator = np.random.default_rng(0)
+    false = 0
+    for _ in range(trials):
+        rates = np.exp(MODELS["normal epochs"](generator, 0.03, (3, CANDIDATES + 1))).tolist()
+        runs = [
+            timed_run({"lr": lr, "seed": seed}, rate)
+            for seed, of_seed in enumerate(rates)
+            for lr, rate in enumerate(of_seed)
+        ]
+        rows = compare(simulated_sweep(runs), None, CompareOptions(axis="lr")).rows
+        false += any(row["verdict"] in ("faster", "slower") for row in rows)
+    yield Row("the same from stored runs, 3 seeds, run sd 3%", trials, f"{false / trials:.1%}", "at most 6%")
+
+
+def many_pairs(trials: int) -> Iterator[Row]:
+    """Eight pairs of one effect, and eight whose effect depends on one of two settings."""
+    agreed, covered, named = [], [], []
+    for seed in range(trials):
+        same, differing = (_over_pairs(seed, effects) for effects in ((1.1,) * 4, (1.0, 1.1, 1.2, 1.3)))
+        agreed.append(same.agrees)
+        covered.append(same.estimate.low <= EFFECT <= same.estimate.high)
+        named.append(not differing.agrees and differing.setting == "a")
+    yield Row("8 equal pairs said to disagree", trials, f"{1 - mean(agreed):.1%}", "at most 6%")
+    yield Row("their geometric mean's interval covers the truth", trials, f"{mean(covered):.1%}", "at least 93%")
+    what = "8 pairs of 1.0 to 1.3 by one of two settings: it is named"
+    yield Row(what, trials, f"{mean(named):.1%}", "at least 90%")
+
+
+def _over_pairs(seed: int, effects: Sequence[float]) -> Overall:
+    """Pairs of five runs a side at four values of `a` and two of `b`; the effect depends on `a`."""
+    generator = np.random.default_rng(seed)
+    places = [(a, b) for a in range(4) for b in range(2)]
+    rates = np.exp(MODELS["normal epochs"](generator, 0.02, (len(places), 2, 5)))
+    rates[:, 1] *= np.array([effects[a] for a, _ in places])[:, None, None]
+    pairs = [(values_of(low), values_of(high)) for low, high in rates.tolist()]
+    found = estimates([contrast(*pair, is_ratio=True, are_blocks=True) for pair in pairs])
+    rows = [
+        {
+            **{"a": a, "b": b, "speedup": each.value, "ci_low": each.low, "ci_high": each.high, "tolerance": 0.0},
+            **{"margin": 0.03, "error": each.error, "freedom": each.freedom, "verdict": said_of(each, 5)},
+        }
+        for (a, b), each in zip(places, found, strict=True)
+    ]
+    return overall(rows, ("a", "b"))
+
+
+def best_cells(trials: int) -> Iterator[Row]:
+    """Accuracies: rounded to a validation set, picked as the best of several, and with seeds that collapsed."""
+    generator = np.random.default_rng(0)
+    levels = 0.9 + generator.uniform(0, 1 / 500, (trials, 2, 1))
+    measured = np.round(500 * (levels + generator.normal(0, 2e-4, (trials, 2, 3)))) / 500
+    rows = [_accuracy_row(sides.tolist()) for sides in measured]
+    truths = (levels[:, 1] - levels[:, 0]).ravel().tolist()
+    covered = mean(row["ci_low"] <= truth <= row["ci_high"] for row, truth in zip(rows, truths, strict=True))
+    what = "three seeds rounded to 1/500, a run sd of a tenth of that: coverage"
+    yield Row(what, trials, f"{covered:.1%}", "at least 93%")
+    trials = max(1, trials // 10)
+    said, true, held = [], [], []
+    for _ in range(trials):
+        cells = ratings(generator, (8, 3))
+        best = find_best(_accuracy_sweep(cells.tolist()), None, metric="val_accuracy")
+        said.append(best.flattery or 0.0)
+        true.append(float(best.value) - 0.9)
+        held.append(len(best.rivals) == 7)
+    share = f"{mean(said):.4f} said, {mean(true):.4f} true"
+    yield Row("how much too good the best of 8 equal cells looks", trials, share, "equal")
+    yield Row("best of 8 equal cells names all 7 others", trials, f"{mean(held):.1%}", "at least 94%")
+    false = 0
+    for _ in range(trials):
+        levels = np.array([[0.0], [0.02]])  # the second cell is a little better, but for its collapsed seeds
+        sweep = _accuracy_sweep((ratings(generator, (2, 10), collapse=0.1) + levels).tolist())
+        best = find_best(sweep, None, metric="val_accuracy")
+        (row,) = compare(sweep, None, CompareOptions(axis="lr", metric="val_accuracy")).rows
+        ahead = "better" if best.settings["lr"] == row["candidate"] else "worse"
+        false += best.verdict in DIFFERENT and row["verdict"] != ahead
+    what = "best claims what compare does not: 10 seeds, a tenth of them collapsed"
+    yield Row(what, trials, f"{false / trials:.1%}", "never")
+
+
+def _accuracy_sweep(cells: Sequence[Sequence[float]]) -> SweepContents:
+    return simulated_sweep(
+        [
+            accurate_run({"lr": lr, "seed": seed}, cell[seed])
+            for seed in range(len(cells[0]))
+            for lr, cell in enumerate(cells)
+        ]
+    )
+
+
+def _accuracy_row(cells: Sequence[Sequence[float]]) -> Mapping[str, float]:
+    (row,) = compare(_accuracy_sweep(cells), None, CompareOptions(axis="lr", metric="val_accuracy")).rows
+    return row
+
+
+PARTS = (one_run, grid, equal_candidates, through_records, many_pairs, best_cells)
 
 
 def main() -> None:
     """Simulate everything, print each line, and write the page if asked."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=2000, help="of each line (default: 2000)")
+    parser.add_argument("--trials", type=int, default=2000, help="tables of each cell (default: 2000)")
     parser.add_argument("--write", action="store_true", help="put the table into docs/measurement.md")
     options = parser.parse_args()
-    lines = ["| simulated | trials | share | wanted |", "| --- | ---: | ---: | --- |"]
-    for part in (false_verdicts, speedup_coverage, crossover_coverage):
+    lines = ["| simulated | trials | version 0.1 | now | wanted |", "| --- | ---: | --- | --- | --- |"]
+    for part in PARTS:
         for row in part(options.trials):
             print(row, flush=True)
             lines.append(str(row))

@@ -106,7 +106,9 @@ def report(name: str, found: "_Profiled") -> str:
 
 def _hint(run: StoredRun) -> str:
     bound = find_bottleneck(run)
-    return "nothing clear" if bound is None else f"{bound.kind}: {bound.share:.0%} {bound.evidence}"
+    return (
+        "nothing clear" if bound is None else f"{bound.kind}: {bound.whole_share:.0%} of the wall time {bound.evidence}"
+    )
 
 
 def _kernels(spans: Sequence[Span]) -> list[str]:

@@ -64,6 +64,7 @@ ENVIRONMENT = Environment(
     libraries={"torch": "2.15.0", "torchvision": "0.30.0", "numpy": "2.3.0", "hydra-core": "1.3.8"},
     commit="5d1cf0e9a27b4c6f8e3d2a1b0c9f8e7d6c5b4a39",
     commit_clean=True,
+    code={},
     command=COMMAND,
     load_at_start=0.2,
     load_at_end=1.1,

@@ -8,7 +8,6 @@ __all__ = [
     "DeviceUnavailableError",
     "RecordError",
     "RunBusyError",
-    "RunExistsError",
     "RunManagerError",
     "SweepError",
     "TensorMismatchError",
@@ -50,10 +49,6 @@ class DatasetError(RunManagerError):
 
 class RecordError(RunManagerError):
     """A file of a run or sweep that is damaged, or written by a newer version of this package."""
-
-
-class RunExistsError(RunManagerError):
-    """The run is finished already, and was not to be overwritten."""
 
 
 class RunBusyError(RunManagerError):

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from rich.console import Console, RenderableType
 
+from runmanager.records.spoken import counted
+
 __all__ = ["CellOutput", "in_kernel"]
 
 _COLUMNS = 100  # fits beside a notebook's margin in a window of 1,200 pixels
@@ -100,7 +102,7 @@ def _shortened(text: str) -> str:
     left_out = len(lines) - _FIRST_LINES - _LAST_LINES
     if left_out <= 0:
         return text
-    return "\n".join([*lines[:_FIRST_LINES], f"… {left_out:,} lines …", *lines[-_LAST_LINES:]])
+    return "\n".join([*lines[:_FIRST_LINES], f"… {counted(left_out, 'line')} …", *lines[-_LAST_LINES:]])
 
 
 def _display(text: str) -> Callable[[str], None]:

@@ -11,6 +11,7 @@ from runmanager.launching.signals import signals_call
 from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.ownership import end_silent, silent_runs
 from runmanager.records.run import RunRecord
+from runmanager.records.spoken import counted
 from runmanager.records.store import read_record
 
 __all__ = ["end_silent_runs", "follow_elsewhere", "stored_record"]
@@ -46,7 +47,7 @@ def end_silent_runs(
     }
     if not unseen:
         return False
-    runs = "1 run says" if len(unseen) == 1 else f"{len(unseen)} runs say"
+    runs = counted(len(unseen), "run says", "runs say")
     hosts = ", ".join(dict.fromkeys(unseen.values()))
     say(f"{runs} `running` on {hosts}: watched for a sign of life for up to {observer.limit_seconds:g} s.")
     ended = [end_silent(paths, observer) for paths in silent_runs(list(unseen), observer)]

@@ -19,6 +19,7 @@ from runmanager.records.heartbeat import HeartbeatObserver, last_heard, read_bea
 from runmanager.records.paths import RECORD, RunPaths, SweepPaths
 from runmanager.records.run import RunRecord
 from runmanager.records.sharing import SharedParts
+from runmanager.records.spoken import counted
 from runmanager.records.states import Status
 from runmanager.records.store import read_epochs, read_record, run_names
 from runmanager.records.sweep import PlannedCell, SweepRecord, read_sweep_record
@@ -94,7 +95,7 @@ class SweepState:
 
     def size_in_words(self) -> str:
         """How many cells there are."""
-        return "1 cell" if len(self.cells) == 1 else f"{len(self.cells)} cells"
+        return counted(len(self.cells), "cell")
 
 
 class SweepReader:
@@ -278,7 +279,7 @@ class _Follower:
         self._running: dict[str, RunPaths] = {}
         self._ended: dict[str, RunRecord | None] = {}
         self._gone: set[str] = set()
-        self._said_whom: set[str] = set()
+        self._said_whom: set[tuple[str, str]] = set()
 
     def begin(self, state: SweepState) -> None:
         """Show of what has ended already only what ended badly."""
@@ -323,14 +324,15 @@ class _Follower:
         waiting = [cell for cell in state.cells if cell.is_waiting] if is_nobody_at_it else []
         whom = Counter(_WAITS_FOR[cell.is_queued] for cell in waiting)
         if whom and whom.keys() != self._said_whom:
-            self._display.say("; ".join(f"{number} {words}" for words, number in whom.items()) + "; Ctrl-C leaves.")
+            self._display.say("; ".join(counted(number, *words) for words, number in whom.items()) + "; Ctrl-C leaves.")
         self._said_whom = set(whom)
 
 
+_HANDED_OVER = "handed to Slurm, which cannot be asked from here"
 _WAITS_FOR = {
-    True: "cells wait in Slurm's queue",
-    False: "cells wait for somebody to run them",
-    None: "cells were handed to Slurm, which cannot be asked from here",
+    True: ("cell waits in Slurm's queue", "cells wait in Slurm's queue"),
+    False: ("cell waits for a driver", "cells wait for a driver"),
+    None: (f"cell was {_HANDED_OVER}", f"cells were {_HANDED_OVER}"),
 }
 
 

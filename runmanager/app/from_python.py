@@ -26,6 +26,7 @@ from runmanager.records.location import find_sweep
 from runmanager.records.paths import SweepPaths
 from runmanager.records.sweep import read_sweep_record
 from runmanager.results.sweep import Sweep
+from runmanager.tracking.ranks import refuse_several_ranks
 
 __all__ = ["run_sweep", "watch_sweep"]
 
@@ -60,9 +61,10 @@ def run_sweep(*overrides: str, name: str, output_root: str | PathLike[str] = "ou
     `output_root/name`. A second call with this name does only what is missing. The command runs in a process of its
     own, which ends with this one. An interrupt lets the running epochs end, a second one ends them at once; then
     `KeyboardInterrupt` is raised, and the same call goes on with what is left. Runs that fail are in the table: they
-    raise nothing. Raises `UsageError`, a line a fault, where the settings cannot be and nothing was run; `SweepError`
-    where the sweep's process broke off.
+    raise nothing. Raises `UsageError`, a line a fault, where the settings cannot be and nothing was run, and in one of
+    several ranks; `SweepError` where the sweep's process broke off.
     """
+    refuse_several_ranks()
     _refuse_other_words(overrides)
     command = ["-m", *overrides, word_of("name", name), word_of("output_root", os.fspath(output_root))]
     place = _Place()

@@ -21,8 +21,9 @@ _FLAGS = ("--dry-run", "--debug", "--quiet", "--yes")
 _PRELOAD = ("torch", "runmanager.app.cell_preload")
 _WITH_A_VALUE = (
     *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd"),
-    *("--experimental-rerun", "--info", "-i"),
+    *("--info", "-i"),
 )
+_RERUN = "--experimental-rerun"
 _HYDRAS_FLAGS = (
     *("--help", "-h", "--hydra-help", "--version", "--resolve", "--run", "-r", "--multirun", "-m"),
     *("--shell-completion", "-sc"),
@@ -59,6 +60,11 @@ class _Command:
                 if "=" not in word and not word.startswith("~"):
                     way_out = f"; write {word}=…" if word.replace(".", "_").isidentifier() else ""
                     faults.append(f"`{word}` must be NAME=VALUE, got no value{way_out}.")
+            elif option == _RERUN:
+                way_out = "`runmanager reproduce RUN` gives the command that makes a run again"
+                faults.append(f"`{_RERUN}` must be left out, as it loads a pickle, which can run any code; {way_out}.")
+                if option == word:
+                    next(words, None)
             elif option in _WITH_A_VALUE:
                 if option == word:
                     next(words, None)
@@ -123,6 +129,10 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
         raise RunManagerError("runmanager must run on Linux or macOS, got Windows; use WSL.")
     if faults := command.faults():
         raise ConfigurationError(faults)
+    from runmanager.tracking.ranks import refuse_several_ranks
+
+    if command.runs_something:
+        refuse_several_ranks()
     import hydra
 
     from runmanager.app.groups import groups_without_copies

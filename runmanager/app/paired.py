@@ -172,7 +172,7 @@ def _groups(grid: Grid, name: str) -> list[_Sides]:
         differing([each.settings for each in planned]),
     )
     try:
-        axis = find_axis(cells, name)
+        axis = find_axis(cells, name, "measure.axis")
     except UsageError as error:
         raise ConfigurationError([str(error)]) from None
     groups: dict[str, list[frozenset[str]]] = {}

@@ -11,24 +11,29 @@ from runmanager.app.live import duration
 from runmanager.app.time_left import sweep_seconds_left
 from runmanager.launching.plan import PlannedRun
 from runmanager.records.paths import SweepPaths
+from runmanager.records.spoken import counted
 from runmanager.records.states import Status
 from runmanager.records.store import read_sweep
 
 __all__ = ["plan_table"]
 
 
-def plan_table(plan: Sequence[PlannedRun], sweep: SweepPaths | None, *, workers: int = 1) -> RenderableType:
-    """The cells with what is to be done with each, why and where; nothing is run. `workers` run at once."""
+def plan_table(
+    plan: Sequence[PlannedRun], sweep: SweepPaths | None, *, workers: int = 1, to_find: Sequence[str] = ()
+) -> RenderableType:
+    """The cells with what is to be done with each, why and where; nothing is run.
+
+    `workers` run at once. `to_find` says what a comparison of them can find.
+    """
     table = Table(box=None, pad_edge=False)
     for heading in ("run", "plan", "why"):
         table.add_column(heading, overflow="fold")
     for run in plan:
         table.add_row(run.paths.name, run.action, run.why)
     counts = Counter(str(run.action) for run in plan)
-    cells = f"{len(plan)} cell{'' if len(plan) == 1 else 's'}"
     said = ", ".join(f"{number} {action}" for action, number in counts.items())
     where = f"Where: {sweep.runs}" if sweep else "Where: a fresh folder"
-    return Group(table, "", f"{cells}: {said}", where, _estimate(plan, sweep, workers))
+    return Group(table, "", f"{counted(len(plan), 'cell')}: {said}", where, _estimate(plan, sweep, workers), *to_find)
 
 
 def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None, workers: int) -> str:

@@ -3,7 +3,7 @@
 import platform
 import shlex
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,11 @@ from runmanager.records.grid import flatten, plain_settings
 from runmanager.records.process import usable_cores
 from runmanager.records.run import Environment, RunRecord
 from runmanager.records.signature import signature
-from runmanager.records.spoken import whole_command
+from runmanager.records.spoken import spoken, whole_command
+from runmanager.tracking.own_code import code_today
 from runmanager.tracking.processor import cpu_model
 from runmanager.tracking.provenance import commit_of, library_versions
+from runmanager.training.stored_targets import refuse_foreign_targets
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -28,8 +30,10 @@ __all__ = ["Reproduction", "environment_today", "reproduce"]
 
 _PROGRAM = ("python", "-m", "runmanager")
 _GROUPS = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
-_OF_THE_FOLDER = frozenset({"name", "output_root", "resume", "rerun_changed"})
-"""Settings that say where the old run lies: the new one gets a folder of its own."""
+_OF_THE_FOLDER = frozenset({"name", "output_root", "resume", "rerun_changed", "hydra"})
+"""Settings that say where the old run lies, and how it was launched: the new one gets a folder of its own."""
+
+_TRUST = "if you trust whoever made the run, add --trust"
 
 _ANOTHER_CELL = "With today's code these settings are another cell: there are settings that the run did not know."
 
@@ -54,29 +58,45 @@ class Reproduction:
         return shlex.join(self.command)
 
 
-def reproduce(record: RunRecord, *, seeds: Sequence[Any] = ()) -> Reproduction:
+def reproduce(
+    record: RunRecord, *, seeds: Sequence[Any] = (), told: Collection[str] = (), trust: bool = False
+) -> Reproduction:
     """The command for one run; with several `seeds` for it and its repetitions.
 
-    Every setting in which the run differs from today's defaults is in it.
+    Every setting in which the run differs from today's defaults is in it, and each of those that the reader is `told`
+    of, by its dotted name; where the command cannot have them, a remark does. Raises `UsageError` where it would call a
+    stored `_target_` that is not a network of a known package, unless the run is to be trusted.
     """
     if not _is_ours(record.config):
         said = (
             "It was made by a loop of its own, so the command is the one that was given; its settings are the loop's."
         )
-        return Reproduction(whole_command(record.environment.command), False, (said,))
+        return _as_given(record, said, told)
+    if not trust:
+        refuse_foreign_targets(record.config, way_out=_TRUST)
     if record.session is not None:
         said = "It took turns with other runs (measure=paired), so the command is that of all of them."
-        return Reproduction(record.environment.command, False, (said,))
+        return _as_given(record, said, told)
     try:
-        words = _overrides(record.config)
-        is_proved = signature(_checked(words)) == record.signature
+        words = _overrides(record.config, told)
+        settings = _checked(words)
     except ConfigurationError as error:
         said = f"Today's settings refuse it, so the command is the one that was given: {error}"
-        return Reproduction(record.environment.command, False, (said,))
+        return _as_given(record, said, told)
+    if not trust:
+        refuse_foreign_targets(settings, way_out=_TRUST)  # what Hydra reads in the words may be more than was stored
+    is_proved = signature(settings) == record.signature
     grid = list(dict.fromkeys(seeds))
     if len(grid) > 1:
         words = ["-m", *(word for word in words if not word.startswith("seed=")), f"seed={','.join(map(str, grid))}"]
     return Reproduction((*_PROGRAM, *words), is_proved, () if is_proved else (_ANOTHER_CELL,))
+
+
+def _as_given(record: RunRecord, why: str, told: Collection[str]) -> Reproduction:
+    """The command that made the run, and what of the run it may not say."""
+    known = {name.removesuffix(".name"): value for name, value in record.settings.items() if name in told}
+    cell = [f"This cell has {', '.join(f'{name}={spoken(value)}' for name, value in known.items())}."] if known else []
+    return Reproduction(whole_command(record.environment.command), False, (why, *cell))
 
 
 def _is_ours(config: Mapping[str, Any]) -> bool:
@@ -84,18 +104,23 @@ def _is_ours(config: Mapping[str, Any]) -> bool:
     return all(isinstance(config.get(group), Mapping) and "name" in config[group] for group in _GROUPS)
 
 
-def _overrides(config: Mapping[str, Any]) -> list[str]:
-    """The words that turn today's defaults into `config`. Raises `ConfigurationError` for what today refuses."""
+def _overrides(config: Mapping[str, Any], told: Collection[str]) -> list[str]:
+    """The words that turn today's defaults into `config`, and those of `told` settings that are the defaults.
+
+    Raises `ConfigurationError` for what today refuses.
+    """
     wanted = flatten({key: value for key, value in config.items() if key not in _OF_THE_FOLDER})
     usual = _flat([])
     kinds = {group: f"{group}.name" for group in _GROUPS}
-    choices = [f"{group}={wanted[kind]}" for group, kind in kinds.items() if wanted[kind] != usual[kind]]
+    choices = [
+        f"{group}={wanted[kind]}" for group, kind in kinds.items() if wanted[kind] != usual[kind] or kind in told
+    ]
     choices += [word_of(name, value) for name, value in wanted.items() if name.endswith("._target_")]
     base = _flat(choices)
     words = [
         word_of(name if name in base else f"+{name}", value)
         for name, value in wanted.items()
-        if name not in base or base[name] != value
+        if name not in base or base[name] != value or (name in told and not name.endswith((".name", "._target_")))
     ]
     return [*choices, *words]
 
@@ -149,6 +174,7 @@ def environment_today(then: Environment) -> Environment:
         libraries=library_versions(),
         commit=commit,
         commit_clean=clean,
+        code=code_today(then.code, then.command),
     )
 
 

@@ -36,10 +36,12 @@ from runmanager.records.heartbeat import HeartbeatObserver, timeout_faults
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment
+from runmanager.records.spoken import counted
 from runmanager.records.states import Status
-from runmanager.records.store import read_sweep
-from runmanager.records.sweep import fresh_sweep_folder, leave_sweep, write_cells
+from runmanager.records.store import SweepContents, read_sweep
+from runmanager.records.sweep import fresh_sweep_folder, leave_sweep, read_sweep_record, with_cells, write_cells
 from runmanager.records.writable import refused_unless_writable
+from runmanager.tracking.own_code import CodeToday
 from runmanager.tracking.provenance import DRIVEN_VARIABLE, command_line, commit_of, library_versions
 
 __all__ = ["GridSweeper", "register_sweeper"]
@@ -105,7 +107,7 @@ class GridSweeper(Sweeper):
         sweep = _folder_for(first)
         plan = self._planned(grid, sweep)
         if self._dry_run:
-            self._show(foretold(self._launcher, plan, needs_all=self._needs_all(grid)), sweep)
+            self._show(foretold(self._launcher, plan, needs_all=self._needs_all(grid)), sweep, grid)
             return []
         if end_silent_runs(plan, self._observer, apart_from=self._queued, say=self._say):
             plan = self._planned(grid, sweep)
@@ -154,11 +156,17 @@ class GridSweeper(Sweeper):
             for each in plan
         ]
 
-    def _show(self, plan: Sequence[PlannedRun], sweep: SweepPaths | None) -> None:
+    def _show(self, plan: Sequence[PlannedRun], sweep: SweepPaths | None, grid: Grid) -> None:
         from runmanager.app.plan_table import plan_table
+        from runmanager.results.planning import what_will_be_found
 
         workers = OmegaConf.select(self._master, "hydra.launcher.workers", default=1)
-        self._console.print(plan_table(plan, sweep, workers=workers))
+        there = [each for each in plan if each.action is not Action.SKIP]
+        earlier = read_sweep_record(sweep) if sweep else None
+        cells = with_cells(earlier, CellsOf(there), axes=grid.axes, command=command_line())
+        stored = read_sweep(sweep) if sweep else SweepContents(SweepPaths(Path()), [])
+        to_find = what_will_be_found(stored, cells)
+        self._console.print(plan_table(plan, sweep, workers=workers, to_find=to_find))
 
     def _needs_all(self, grid: Grid) -> bool:
         """Whether a cell whose device is missing leaves nothing to run the others for."""
@@ -186,7 +194,7 @@ class GridSweeper(Sweeper):
     def _confirm(self, num_runs: int) -> None:
         if self._yes or num_runs < _ASKED_FROM or not (sys.stdin.isatty() and self._console.is_terminal):
             return
-        answer = self._console.input(f"Run {num_runs:,} cells? [y/N] ", markup=False)
+        answer = self._console.input(f"Run {counted(num_runs, 'cell')}? [y/N] ", markup=False)
         if answer.strip().lower() not in ("y", "yes"):
             raise UsageError("Nothing was run.")
 
@@ -315,6 +323,7 @@ def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedR
         resume=Resume(config.resume),
         rerun_changed=config.rerun_changed,
         now=now,
+        code_of=CodeToday(Path.cwd()).of,
     )
 
 

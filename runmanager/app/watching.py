@@ -24,6 +24,7 @@ from runmanager.records.files import replace_file
 from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.paths import SweepPaths
 from runmanager.records.run import RunRecord
+from runmanager.records.spoken import counted
 from runmanager.records.states import Outcome, Status
 from runmanager.records.store import encode_record, read_record
 from runmanager.results.pace import Pace
@@ -78,8 +79,7 @@ class SweepWatcher(Listener):
         if not self._quiet:
             kept = sum(each.action is Action.KEEP for each in self._plan)
             known = f", {kept} finished already" if kept else ""
-            runs = "1 run" if len(self._to_run) == 1 else f"{len(self._to_run)} runs"
-            self._display.say(f"{runs} to do{known}, in {self._sweep.root}")
+            self._display.say(f"{counted(len(self._to_run), 'run')} to do{known}, in {self._sweep.root}")
             for each in self._plan:
                 if each.action in (Action.LEAVE, Action.MEASURE) or (each.action is Action.KEEP and each.changes):
                     self._display.say(f"{each.paths.name}: {each.why}")

@@ -11,6 +11,7 @@ from runmanager.cli.printing import print_text
 from runmanager.cli.runs import RunFormat
 from runmanager.errors import UsageError
 from runmanager.records.location import OUTPUT_ROOT
+from runmanager.records.spoken import counted
 
 if TYPE_CHECKING:
     from runmanager.cli.health import Check, Level
@@ -67,8 +68,8 @@ def show(checks: Iterable["Check"]) -> int:
         typer.echo(f"{typer.style(f'{check.level:8}', fg=_COLOURS[check.level])} {check.subject:12} {check.finding}")
         if check.cure:
             typer.echo(f"{'':21} cure: {check.cure}")
-    counts = [f"{number} {level}{'' if number == 1 else 's'}" for level, number in _not_well(levels)]
-    typer.echo(f"\n{len(levels)} checks: {', '.join(counts) or 'all is well'}.")
+    counts = [counted(number, level) for level, number in _not_well(levels)]
+    typer.echo(f"\n{counted(len(levels), 'check')}: {', '.join(counts) or 'all is well'}.")
     return _status(levels)
 
 

@@ -16,6 +16,7 @@ from runmanager import __version__
 from runmanager.records.ceilings import read_ceilings
 from runmanager.records.paths import cache_folder, ceilings_file
 from runmanager.records.process import usable_cores
+from runmanager.records.spoken import counted
 
 __all__ = ["Check", "Level", "machine_checks"]
 
@@ -96,7 +97,7 @@ def _fault(requirement: Requirement) -> str | None:
 def cores_check(quota_file: Path = Path("/sys/fs/cgroup/cpu.max")) -> Check:
     """How many cores there are, and whether a container or OMP_NUM_THREADS contradicts them."""
     cores = usable_cores()
-    finding = f"{cores} of {os.cpu_count()} cores usable"
+    finding = f"{cores} of {counted(os.cpu_count() or cores, 'core')} usable"
     quota = _cpu_quota(quota_file)
     if quota is not None and quota < cores:
         cure = f"set OMP_NUM_THREADS={max(1, int(quota))}: more threads than that wait for each other"

@@ -8,11 +8,12 @@ import typer
 
 from runmanager.cli.arguments import RunName, SweepName
 from runmanager.cli.completion import metrics_like
-from runmanager.cli.printing import print_text, prose, warn_of_damage
+from runmanager.cli.printing import print_text, print_warning, prose, warn_of_damage
 from runmanager.errors import UsageError
 from runmanager.records.location import find_run, find_sweep
 
 if TYPE_CHECKING:
+    from runmanager.records.run import Environment
     from runmanager.records.store import StoredRun
 
 __all__ = ["RunFormat", "best", "diff", "reproduce", "show"]
@@ -28,6 +29,9 @@ class RunFormat(StrEnum):
 
 
 _FORMAT = typer.Option("--format", help="JSON has every value in full.")
+_TRUST = typer.Option(
+    "--trust", help="Give the command even where it imports and calls a `_target_` that the run's files name."
+)
 
 
 def show(run: RunName) -> None:
@@ -59,7 +63,7 @@ def diff(one: RunName, other: RunName, format_: Annotated[RunFormat, _FORMAT] = 
         print_text(f"\n{prose(said)}\n")
 
 
-def reproduce(run: RunName) -> None:
+def reproduce(run: RunName, trust: Annotated[bool, _TRUST] = False) -> None:
     """Show the command that makes a run again, and what of code, packages and hardware is another here today."""
     from runmanager.app.reproducing import environment_today
     from runmanager.app.reproducing import reproduce as command_for
@@ -67,19 +71,35 @@ def reproduce(run: RunName) -> None:
     from runmanager.results.difference import difference_sections, environment_difference
 
     record = _read(run).record
-    reproduction = command_for(record)
+    reproduction = command_for(record, trust=trust)
     proved = [f"It gives the run's own signature, {record.signature[:8]}, with today's code."]
     said = [*(proved if reproduction.is_proved else ()), *reproduction.remarks]
     then = record.environment
+    today = environment_today(then)
     if then.commit_clean is False:
         said.append("It was made with uncommitted changes, which nobody kept: its commit alone is not its code.")
-    differences = environment_difference(then, environment_today(then))
+    differences = environment_difference(then, today)
     if any(each.name == "Commit" for each in differences) and then.commit:
         said.append(f"Its code: git checkout {then.commit[:_SHORT_COMMIT]}")
+    said.append(_said_of_code(then, today))
     if not differences:
-        said.append("Code, packages and hardware are as they were.")
+        said.append("Packages and hardware are as they were.")
     sections = difference_sections(differences, names=("then", "today"))
     print_text(as_text(f"{reproduction.line}\n\n{prose(*said)}", sections))
+
+
+def _said_of_code(then: "Environment", today: "Environment") -> str:
+    """Whether the run's code is still the same: changed, the same, or not known."""
+    from runmanager.records.code import changed_files, files_said, is_same_code
+
+    if then.code == {}:
+        return "It ran no code of your own."
+    if files := changed_files((then, today)):
+        return f"Its code has changed since: {files_said(files)}."
+    if is_same_code(then, today):
+        return "Its code is the same."
+    why = "the run did not record it" if then.code is None else "its files are not found from this folder"
+    return f"Whether its code is the same is not known: {why}."
 
 
 def best(
@@ -96,6 +116,7 @@ def best(
         str | None,
         typer.Option(metavar="CONDITION", help="Among the runs for which it holds: 'device==cuda and lr<0.1'."),
     ] = None,
+    trust: Annotated[bool, _TRUST] = False,
     format_: Annotated[RunFormat, _FORMAT] = RunFormat.TEXT,
 ) -> None:
     """Show the best cell by its mean over seeds, how sure that is, its command, and where its weights are."""
@@ -115,12 +136,20 @@ def best(
         raise UsageError(f"`--where` must hold for a run of {paths.name}, got none: {meant.notes[0]}")
     found = find_best(contents, plan, metric=metric, folders=folders)
     runs = [run.record for run, _ in found.winner.runs]
-    command = command_for(runs[0], seeds=in_order(run.config.get("seed") for run in runs))
+    seeds = in_order(run.config.get("seed") for run in runs)
+    words, lines = None, list[str]()
+    try:
+        command = command_for(runs[0], seeds=seeds, told=found.winner.settings, trust=trust)
+        words, lines = command.command, [command.line, *command.remarks]
+    except UsageError as refused:
+        lines = [str(refused)]
     warn_of_damage([each.message for each in contents.damaged])
     if format_ is RunFormat.JSON:
-        print_text(best_to_json(found, command=command.command))
+        if words is None:
+            print_warning(*lines)
+        print_text(best_to_json(found, command=words))
     else:
-        said = [*best_sections(found), Section("Command", lines=[command.line, *command.remarks])]
+        said = [*best_sections(found, trust=trust), Section("Command", lines=lines)]
         print_text(as_text(prose(f"{paths.name}: {best_headline(found)}", "", *found.sentences()), said))
 
 

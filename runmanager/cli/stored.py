@@ -183,8 +183,9 @@ def compare(
     metric: Annotated[
         str,
         typer.Option(
-            help="What they are compared by: samples_per_second, epoch_seconds, wall_seconds, run_seconds, "
-            "time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, peak_memory_bytes.",
+            help="What they are compared by: samples_per_second, overall_samples_per_second, epoch_seconds, "
+            "wall_seconds, run_seconds, time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, "
+            "peak_memory_bytes.",
             autocompletion=metrics_like,
         ),
     ] = "samples_per_second",
@@ -197,8 +198,16 @@ def compare(
         ),
     ] = None,
     drift: Annotated[
-        float, typer.Option(help="With few runs a side, no difference up to this share is called one.")
+        float, typer.Option(help="Where one side ran after the other, no difference up to this share is called one.")
     ] = 0.1,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            help="The largest effect that counts as no difference: a share of ratios (0.03 where not given), "
+            "of accuracies and losses in their own unit.",
+            show_default=False,
+        ),
+    ] = None,
     show_all: Annotated[bool, typer.Option("--all", help="Every row, not only the first 50; files have all.")] = False,
     format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
         TableFormat.TEXT
@@ -216,7 +225,7 @@ def compare(
         raise UsageError(f"`--crossover` must go with a format for people, got --format {format_}; it is a sentence.")
     paths = find_sweep(sweep)
     contents, plan = read_results(paths)
-    options = comparison.CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift)
+    options = comparison.CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift, margin=margin)
     matches = match_sides(contents, plan, options)
     if format_ is not TableFormat.TEXT:
         matches = matches.without_stand_in()
@@ -224,7 +233,7 @@ def compare(
     explained = [
         *why(matches),
         *work_lines(matches),
-        *(crossing_answers(matches, crossover, options) if crossover is not None else []),
+        *(crossing_answers(matches, pairs, crossover) if crossover is not None else []),
     ]
     if format_ is TableFormat.TEXT:
         from runmanager.results.sentences import answers

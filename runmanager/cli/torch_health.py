@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 
 from runmanager.cli.health import Check, Level
+from runmanager.records.spoken import counted
 
 __all__ = ["torch_checks"]
 
@@ -29,7 +30,7 @@ def torch_checks() -> list[Check]:
             return [Check("torch", Level.ERROR, finding, "pip install torch torchvision"), tensorboard_check()]
         built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
         threads = torch.get_num_threads()
-        version = f"{torch.__version__}, built with {built}, {threads} thread{'' if threads == 1 else 's'}"
+        version = f"{torch.__version__}, built with {built}, {counted(threads, 'thread')}"
         checks = [Check("torch", Level.OK, version), torchvision_check(torch.__version__)]
         devices = device_checks()
         told = [str(warning.message) for warning in caught if "CUDA" in str(warning.message)]

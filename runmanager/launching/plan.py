@@ -1,10 +1,13 @@
 """What a sweep has to do: each cell beside what is stored of it, and why it is to be run, gone on with, or kept."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
+from runmanager.records.code import changed_files, files_said, is_same_code
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.run import Environment, RunRecord
 from runmanager.records.states import Reason, Status
@@ -22,6 +25,10 @@ __all__ = [
     "still_to_run",
     "wants_epochs",
 ]
+
+
+Code = Mapping[str, str] | None
+"""The digests of files of code by their paths, as a run's `Environment` has them; None is not known."""
 
 
 class Action(StrEnum):
@@ -62,7 +69,7 @@ class Cell:
 class PlannedRun:
     """A cell, what is to be done with it and why, where, and what was stored of it when this was planned.
 
-    `changes` says in words what differs between the versions it was made with and those of now.
+    `changes` says in words what differs between the code and versions it was made with and those of now.
     """
 
     cell: Cell
@@ -95,17 +102,20 @@ def plan_runs(
     resume: Resume,
     rerun_changed: bool,
     now: Environment,
+    code_of: Callable[[Code], Code] = lambda _: None,
 ) -> list[PlannedRun]:
     """A plan for each distinct cell, in order. Runs are found by signature, never by their folder's name.
 
-    `now` says which commit and library versions a new run would have; a finished run that had others is named, and
-    run anew if `rerun_changed`.
+    `now` says which commit and library versions a new run would have, and `code_of` what the files of a run's code are
+    now; a finished run that had others is named, and run anew if `rerun_changed`.
     """
     found = {run.record.signature: run for run in stored}
     distinct = {cell.signature: cell for cell in reversed(cells)}
     ordered = [distinct.pop(cell.signature) for cell in cells if cell.signature in distinct]
     return [
-        _plan(cell, found.get(cell.signature), sweep, resume=resume, rerun_changed=rerun_changed, now=now)
+        _plan(
+            cell, found.get(cell.signature), sweep, resume=resume, rerun_changed=rerun_changed, now=now, code_of=code_of
+        )
         for cell in ordered
     ]
 
@@ -116,12 +126,24 @@ def wants_epochs(record: RunRecord) -> bool:
 
 
 def _plan(
-    cell: Cell, run: StoredRun | None, sweep: SweepPaths, *, resume: Resume, rerun_changed: bool, now: Environment
+    cell: Cell,
+    run: StoredRun | None,
+    sweep: SweepPaths,
+    *,
+    resume: Resume,
+    rerun_changed: bool,
+    now: Environment,
+    code_of: Callable[[Code], Code],
 ) -> PlannedRun:
     if run is None:
         return PlannedRun(cell, Action.START, "new", sweep.run(cell.name))
-    changes = changes_since(run.record.environment, now)
+    then = run.record.environment
+    code = code_of(then.code)
+    today = msgspec.structs.replace(now, code=None if code is None else dict(code))
+    changes = changes_since(then, today)
     action, why = _decide(run, resume, rerun_changed, changes)
+    if action in (Action.KEEP, Action.GO_ON) and not changes and is_same_code(then, today) is None:
+        why += "; whether its code is the same is not known"
     return PlannedRun(cell, action, why, run.paths, run.record, changes)
 
 
@@ -176,6 +198,8 @@ def changes_since(then: Environment, now: Environment) -> str:
         changes.append(f"commit {then.commit[:8]}, now {now.commit[:8]}")
     if then.commit_clean is not now.commit_clean and None not in (then.commit_clean, now.commit_clean):
         changes.append("uncommitted changes now" if then.commit_clean else "uncommitted changes then")
+    if files := changed_files((then, now)):
+        changes.append(f"code changed ({files_said(files)})")
     for name, version in now.libraries.items():
         earlier = then.libraries.get(name)
         if earlier is not None and earlier != version:

@@ -19,6 +19,7 @@ from runmanager.launching.slurm_job import Report, owner_note
 from runmanager.launching.slurm_options import SlurmOptions
 from runmanager.launching.slurm_queue import WAITING_STATES, JobEnd, SlurmQueue
 from runmanager.records.process import ProcessIdentity
+from runmanager.records.spoken import counted
 from runmanager.records.states import Outcome, Reason, Status
 from runmanager.records.store import read_epochs, read_record
 
@@ -247,7 +248,7 @@ def outcome_of_job(end: JobEnd, *, options: SlurmOptions, log: Any) -> Outcome:
     """What the end of a job makes of a run, where the job itself could not tell."""
     match end.state:
         case "TIMEOUT" | "DEADLINE":
-            return Outcome(Status.KILLED, Reason.TIMEOUT, f"Slurm's time limit of {options.time} minutes")
+            return Outcome(Status.KILLED, Reason.TIMEOUT, f"Slurm's time limit of {counted(options.time, 'minute')}")
         case "OUT_OF_MEMORY":
             asked = f" with memory_gb={options.memory_gb:g}" if options.memory_gb else ""
             return Outcome(Status.FAILED, Reason.OUT_OF_MEMORY, f"Slurm killed the job: it was out of memory{asked}")

@@ -28,6 +28,7 @@ from runmanager.launching.slurm_queue import SlurmQueue
 from runmanager.records.files import replace_file
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
+from runmanager.records.spoken import counted
 from runmanager.records.states import Outcome, Reason, Status
 from runmanager.records.store import encode_record, read_record
 
@@ -216,7 +217,7 @@ def _settle(request: SlurmRequest, overseer: _Overseer, report: Report) -> None:
         replace_file(paths.error, report.answer.traceback)
     record = read_record(paths)
     if overseer.time_is_up and record.status is Status.KILLED and record.reason is Reason.INTERRUPTED:
-        message = f"stopped before Slurm's time limit of {request.time_limit_minutes} minutes"
+        message = f"stopped before Slurm's time limit of {counted(request.time_limit_minutes, 'minute')}"
         outcome = Outcome(Status.KILLED, Reason.TIMEOUT, message)
         replace_file(paths.record, encode_record(record.ended(outcome, at=record.ended_at)))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from runmanager.records.code import changed_files, files_said
 from runmanager.records.heartbeat import Beat
 from runmanager.records.run import Attempt, Environment, EpochRecord, RunRecord
 from runmanager.records.states import Status
@@ -96,6 +97,8 @@ def _moves(record: RunRecord) -> list[tuple[int, int, str]]:
     now = _conditions(record.environment)
     for each in record.earlier:
         facts = _differences(_conditions(each.environment), now)
+        if files := changed_files((each.environment, record.environment)):
+            facts = "; ".join(filter(None, [facts, f"code changed ({files_said(files)})"]))
         if facts and first <= each.last_epoch:
             if moves and moves[-1][1:] == (first - 1, facts):
                 moves[-1] = (moves[-1][0], each.last_epoch, facts)

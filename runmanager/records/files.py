@@ -86,6 +86,8 @@ def locked_folder(folder: Path) -> Iterator[None]:
             yield
         finally:
             _held.discard(key)
+            with contextlib.suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_UN)  # a fork, as of a loader, may hold the handle open for long
     finally:
         os.close(handle)
 

@@ -1,11 +1,13 @@
 """Settings and grids: expanding axes into cells, flattening nested settings, naming what varies."""
 
+import argparse
 import dataclasses
 import itertools
 import math
 import re
+import types
 from collections import namedtuple
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from runmanager.errors import UsageError
@@ -22,6 +24,7 @@ __all__ = [
 ]
 
 _MAX_NAME_BYTES = 120  # file systems take 255 bytes, however few letters they are
+_SHORT_BYTES = 12  # a value that is no longer is never shortened
 
 
 class Settings(dict[str, Any]):
@@ -67,9 +70,10 @@ def _product(axes: Mapping[str, Iterable[Any]]) -> Iterable[tuple[Any, ...]]:
 
 
 def plain_settings(params: Any) -> dict[str, Any]:
-    """The settings of a run as a dict of plain values, from a mapping, named tuple or dataclass.
+    """The settings of a run as a dict of plain values, from a mapping, named tuple, dataclass or `argparse.Namespace`.
 
-    NumPy's numbers become Python's; values that JSON has no word for (a `torch.device`, a path, infinity) their text.
+    NumPy's numbers become Python's; functions their qualified name; other values that JSON has no word for (a
+    `torch.device`, a path, infinity) their text.
     Raises `UsageError` for anything else, and for keys that are not strings.
     """
     if params is None:
@@ -78,9 +82,11 @@ def plain_settings(params: Any) -> dict[str, Any]:
         params = params._asdict()
     elif dataclasses.is_dataclass(params) and not isinstance(params, type):
         params = dataclasses.asdict(params)
+    elif isinstance(params, argparse.Namespace | types.SimpleNamespace):
+        params = vars(params)
     if not isinstance(params, Mapping):
         raise UsageError(
-            "A run's settings must be a mapping, a named tuple or a dataclass, "
+            "A run's settings must be a mapping, a named tuple, a dataclass or an argparse.Namespace, "
             f"got {type(params).__name__}; use expand_grid(...) or a dict."
         )
     return {_key(key): _plain(value) for key, value in params.items()}
@@ -103,6 +109,8 @@ def _plain(value: Any) -> Any:
         return {_key(key): _plain(item) for key, item in value.items()}
     if isinstance(value, Sequence | set | frozenset):
         return [_plain(item) for item in value]
+    if isinstance(value, types.FunctionType | types.BuiltinFunctionType) and "<" not in value.__qualname__:
+        return ".".join(filter(None, (value.__module__, value.__qualname__)))  # its text has an address in it
     return str(value)
 
 
@@ -134,11 +142,39 @@ def _differ(one: Any, other: Any) -> bool:
     return one is not other and (type(one) is not type(other) or one != other)
 
 
-def readable_name(varying: Mapping[str, Any]) -> str:
-    """The part of a run folder's name for people: `lr=0.01,model=cnn`; `run` where nothing varies."""
-    parts = [f"{key.removesuffix('.name')}={_short(value)}" for key, value in varying.items()]
-    name = re.sub(r"[^\w.,=+-]+", "_", ",".join(parts))
+def readable_name(settings: Mapping[str, Any], *, telling: Container[str] = ()) -> str:
+    """The part of a run folder's name for people: `lr=0.01,model=cnn`; `run` where there are no settings.
+
+    It has at most 120 bytes. Where all do not fit, the longest values are shortened in their middle; where that is not
+    enough, settings are left out from the end, those that are `telling` (that tell this run from others) last.
+    """
+    parts = {key: (f"{key.removesuffix('.name')}=", _short(value)) for key, value in settings.items()}
+    parts = {key: (_safe(name), _safe(value)) for key, (name, value) in parts.items()}
+    while len(parts) > 1 and _num_bytes(parts.values(), limit=_SHORT_BYTES) > _MAX_NAME_BYTES:
+        parts.pop(next((key for key in reversed(parts) if key not in telling), next(reversed(parts))))
+    longest = range(_MAX_NAME_BYTES, _SHORT_BYTES, -1)
+    limit = next((each for each in longest if _num_bytes(parts.values(), limit=each) <= _MAX_NAME_BYTES), _SHORT_BYTES)
+    name = ",".join(f"{key}{_cut(value, limit)}" for key, value in parts.values())
     return name.encode()[:_MAX_NAME_BYTES].decode(errors="ignore").strip(".,_") or "run"
+
+
+def _safe(text: str) -> str:
+    return re.sub(r"[^\w.,=+-]+", "_", text)
+
+
+def _num_bytes(parts: Collection[tuple[str, str]], *, limit: int) -> int:
+    """How long a name of these keys and values is, values cut to `limit` bytes."""
+    return sum(len(key.encode()) + min(len(value.encode()), limit) + 1 for key, value in parts) - 1
+
+
+def _cut(text: str, limit: int) -> str:
+    """A text of at most `limit` bytes: its beginning and its end, as values of one kind often differ in one of them."""
+    data = text.encode()
+    if len(data) <= limit:
+        return text
+    tail = (limit - 2) // 2
+    head = limit - 2 - tail
+    return f"{data[:head].decode(errors='ignore')}..{data[-tail:].decode(errors='ignore')}"
 
 
 def _short(value: Any) -> str:

@@ -4,7 +4,10 @@ import msgspec
 
 from runmanager.records.ceilings import Ceilings
 
-__all__ = ["Measurements"]
+__all__ = ["UNKNOWN_WORK", "Measurements"]
+
+UNKNOWN_WORK = "the work of a step is not known"
+"""How a note begins that says why a run's work could not be counted."""
 
 
 class Measurements(msgspec.Struct, frozen=True, kw_only=True):

@@ -59,6 +59,7 @@ class Environment(msgspec.Struct, frozen=True, gc=False):
 
     `outside_cpu_share` and `steal_share` are the shares of all the cores' time that others and the hypervisor took,
     means over the run; their `_p90` were met or exceeded during a tenth of it, and show who came for a part only.
+    `code` has a digest of each source file of the user's own that the run was made with, by its path.
     """
 
     host: str = ""
@@ -78,6 +79,7 @@ class Environment(msgspec.Struct, frozen=True, gc=False):
     libraries: dict[str, str] = {}
     commit: str | None = None
     commit_clean: bool | None = None
+    code: dict[str, str] | None = None
     command: tuple[str, ...] = ()
     load_at_start: float | None = None
     load_at_end: float | None = None
@@ -107,6 +109,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `config` holds the settings as asked, resolved and nested. `attempt` counts from 1 the times the run was begun
     or gone on with; where it was gone on with, `earlier` has the stretches before, and `resumed_at` is when this one
     began. `started_at` is the first one's start, `environment` the last one's. Times of day are ISO 8601 in UTC.
+    `unsigned` names the top-level settings that are no part of its identity; None: the built-in job's (`UNSIGNED`).
     `notes` are readable lines about what could not be done or was chosen, `deviations` about what was done otherwise
     than `config` asks. Runs of one `session` took turns on their machine (`measure=paired`); what a run waited for its
     turns is in no time of it.
@@ -132,6 +135,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     earlier: tuple[Attempt, ...] = ()
     measurements: Measurements = Measurements()
     session: str | None = None
+    unsigned: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
     deviations: tuple[str, ...] = ()
 
@@ -141,7 +145,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
         What came later than the run is among them, at the value that changes nothing.
         """
-        return completed(flatten({key: value for key, value in self.config.items() if key not in UNSIGNED}))
+        unsigned = UNSIGNED if self.unsigned is None else self.unsigned
+        return completed(flatten({key: value for key, value in self.config.items() if key not in unsigned}))
 
     @property
     def outcome(self) -> Outcome:

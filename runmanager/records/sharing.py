@@ -36,10 +36,12 @@ class SharedParts:
         """The record with its configuration. Raises `msgspec.MsgspecError`."""
         config = {name: self._decoded(bytes(part)) for name, part in record.config.items()}
         then, known = record.environment, self._facts
+        code = None if then.code is None else known.setdefault(("code", *then.code.items()), then.code)
         environment = msgspec.structs.replace(
             then,
             libraries=known.setdefault(("libraries", *then.libraries.items()), then.libraries),
             command=known.setdefault(("command", *then.command), then.command),
+            code=code,
             **{name: known.setdefault(text, text) for name in _TEXTS if (text := getattr(then, name)) is not None},
         )
         return RunRecord(**{**msgspec.structs.asdict(record), "config": config, "environment": environment})

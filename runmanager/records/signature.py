@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 __all__ = ["LATER", "UNSIGNED", "completed", "short_signature", "signature"]
@@ -10,7 +10,8 @@ __all__ = ["LATER", "UNSIGNED", "completed", "short_signature", "signature"]
 UNSIGNED = frozenset(
     {"name", "output_root", "data_root", "resume", "rerun_changed", "checkpoint", "log_every", "hydra"}
 )
-"""Top-level settings that say where and how a run is kept, not what it computes: left out of the signature."""
+"""Top-level settings of the built-in job that say where and how a run is kept, not what it computes: left out of the
+signature. In somebody's own loop these are names like any other."""
 
 LATER: dict[str, Any] = {
     "channels_last": False,
@@ -31,13 +32,13 @@ _CHOICES = {"loader.prefetch_to_device": "dataloader"}
 """The one choice of its group that has the setting, where not all of them do."""
 
 
-def signature(config: Mapping[str, Any]) -> str:
-    """SHA-256, as 64 hex digits, of the resolved configuration without the `UNSIGNED` settings.
+def signature(config: Mapping[str, Any], *, unsigned: Container[str] = UNSIGNED) -> str:
+    """SHA-256, as 64 hex digits, of the resolved configuration without the top-level settings in `unsigned`.
 
     The order of keys does not matter. Everything else does, defaults too: a default that changes later then changes
     no old identity. Only a setting of `LATER` is left out at the value that is named there.
     """
-    signed = _without_later({key: value for key, value in config.items() if key not in UNSIGNED})
+    signed = _without_later({key: value for key, value in config.items() if key not in unsigned})
     text = json.dumps(signed, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["in_backticks", "spoken", "typed", "whole_command"]
+__all__ = ["counted", "in_backticks", "spoken", "typed", "whole_command"]
 
 
 def spoken(value: Any) -> str:
@@ -16,6 +16,11 @@ def spoken(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(value) if isinstance(value, list | dict) else str(value)
+
+
+def counted(count: int, one: str, several: str | None = None) -> str:
+    """`1 run`, `1,200 runs`; `several` where it is more than an s: `counted(2, "run was", "runs were")`."""
+    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
 
 
 def whole_command(stored: Sequence[str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from runmanager.errors import RecordError
+from runmanager.errors import RecordError, UsageError
 from runmanager.records.attempts import last_sign
 from runmanager.records.claims import give_back
 from runmanager.records.collecting import collector_at_rest
@@ -41,16 +41,38 @@ __all__ = [
 
 
 class RunFolder:
-    """The files of a run in the hands of their one writer."""
+    """The files of a run in the hands of their one writer: the process that claimed it, until it leaves the folder.
+
+    Whatever writes raises `UsageError` in any other process, as a fork of it, and after that.
+    """
 
     def __init__(self, paths: RunPaths, record: RunRecord, *, claim: Path | None = None) -> None:
         self.paths = paths
         self.record = record
         self._claim = claim
+        self._writer: int | None = os.getpid()
         self._appender: LineAppender | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process may write."""
+        return self._writer == os.getpid()
+
+    def refuse_others(self) -> None:
+        """Raise `UsageError` where this process may not write."""
+        if self._writer is None:
+            raise UsageError(
+                f"Run {self.paths.name} must be written while it runs, got a call after its end; begin it once more."
+            )
+        if not self.is_ours:
+            raise UsageError(
+                f"Run {self.paths.name} must be written by process {self._writer}, which began it, got its fork "
+                f"{os.getpid()}; begin a run of its own there."
+            )
 
     def write(self, **changes: Any) -> RunRecord:
         """Replace run.json by the record with `changes`."""
+        self.refuse_others()
         self.record = msgspec.structs.replace(self.record, **changes)
         replace_file(self.paths.record, encode_record(self.record))
         return self.record
@@ -66,6 +88,7 @@ class RunFolder:
 
     def append(self, epoch: EpochRecord) -> None:
         """Add an epoch to epochs.jsonl; it survives a kill from here on."""
+        self.refuse_others()
         if self._appender is None:
             self._appender = LineAppender(self.paths.epochs)
         self._appender.append(msgspec.json.encode(epoch))
@@ -75,6 +98,7 @@ class RunFolder:
 
         Those with a number in `unmeasured` are marked as warm-up, so that nobody takes their times for the run's.
         """
+        self.refuse_others()
         kept: list[EpochRecord] = []
         if last is not None:
             kept = [epoch for epoch in read_epochs(self.paths) if epoch.epoch < last.epoch]
@@ -90,6 +114,7 @@ class RunFolder:
         A kill in between leaves nothing that lies: the checkpoint goes first, so that nobody goes on from it, and the
         old record says what it says until the new one stands, before the old epochs go.
         """
+        self.refuse_others()
         aside = self.paths.attempts / str(self.record.attempt - 1)
         aside.mkdir(parents=True, exist_ok=True)
         shutil.copy2(self.paths.record, aside / self.paths.record.name)
@@ -105,9 +130,15 @@ class RunFolder:
 
     def give_back(self) -> None:
         """Let go of a folder that was there before, unwritten: the next process may claim it while this one lives."""
+        self.leave()
         if self._claim is not None:
             give_back(self._claim)
             self._claim = None
+
+    def leave(self) -> None:
+        """Write no more: the run has ended, or is not to be run."""
+        self.close()
+        self._writer = None
 
     def close(self) -> None:
         if self._appender is not None:

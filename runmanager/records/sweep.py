@@ -2,8 +2,8 @@
 
 import datetime
 import socket
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, count
+from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import msgspec
 
 from runmanager.errors import UsageError
 from runmanager.records.files import locked_folder, replace_file
-from runmanager.records.grid import flatten
+from runmanager.records.grid import differing, flatten
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import SCHEMA_VERSION
@@ -26,6 +26,8 @@ __all__ = [
     "open_sweep",
     "plan_cell",
     "read_sweep_record",
+    "varying_settings",
+    "with_cells",
     "write_cells",
 ]
 
@@ -42,8 +44,10 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One sweep, as kept in its sweep.json.
 
     `axes` maps each varying setting to its values in the order given; `cells` are the signatures in order; `planned`
-    has the same cells with the settings in which they differ, and `settings` those that all of them share. `drivers`
-    are the processes that are at it; one that was killed stays in here until the next one comes.
+    has the same cells with the settings in which they differ, and `settings` those that all of them share. `commands`
+    are all that were given for it, in order, once where one was repeated at once, and `command` is the last; after each
+    of them the sweep had so many cells as `cells_after` says. `drivers` are the processes that are at it; one that was
+    killed stays in here until the next one comes.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -55,14 +59,34 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, Any] = {}
     planned: tuple[PlannedCell, ...] = ()
     drivers: tuple[ProcessIdentity, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
+    cells_after: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.commands:  # a record of before there were several
+            msgspec.structs.force_setattr(self, "commands", (self.command,))
+            msgspec.structs.force_setattr(self, "cells_after", (len(self.cells),))
+
+    def given_by(self) -> dict[str, tuple[str, ...]]:
+        """Of each cell, by its run's name, the command that asked for it first."""
+        stretches = zip(self.commands, pairwise((0, *self.cells_after)), strict=False)
+        return {cell.run: command for command, (first, end) in stretches for cell in self.planned[first:end]}
 
 
 _DECODER = msgspec.json.Decoder(SweepRecord)
 
 
-def plan_cell(signature: str, run: str, config: Mapping[str, Any]) -> PlannedCell:
-    """A cell with all its (flat) settings that belong to its identity."""
-    return PlannedCell(signature, run, flatten({k: v for k, v in config.items() if k not in UNSIGNED}))
+def plan_cell(
+    signature: str, run: str, config: Mapping[str, Any], *, unsigned: Container[str] = UNSIGNED
+) -> PlannedCell:
+    """A cell with all its (flat) settings that belong to its identity: those that are not `unsigned`."""
+    return PlannedCell(signature, run, completed(flatten({k: v for k, v in config.items() if k not in unsigned})))
+
+
+def varying_settings(record: SweepRecord | None, cell: PlannedCell) -> list[str]:
+    """The settings in which `cell` and the cells of a sweep's record do not all agree."""
+    known = [] if record is None else [_whole(each, record.settings) for each in record.planned]
+    return differing([each.settings for each in (*known, cell)])
 
 
 def read_sweep_record(paths: SweepPaths) -> SweepRecord | None:
@@ -74,7 +98,7 @@ def write_cells(
     paths: SweepPaths,
     cells: Iterable[PlannedCell],
     *,
-    axes: Mapping[str, Sequence[Any]],
+    axes: Mapping[str, Sequence[Any]] | None,
     command: Sequence[str],
     driver: ProcessIdentity | None = None,
 ) -> SweepRecord:
@@ -82,11 +106,12 @@ def write_cells(
 
     A cell that was known keeps its run's name, so that two drivers never give one cell two folders. `cells` is gone
     through twice; many cells take less memory where it makes them anew each time. Of the values of `axes` each is kept
-    once. `driver` is a process that will run cells until it calls `leave_sweep`.
+    once; None where nobody planned them: then they are what all cells so far differ in. `driver` is a process that will
+    run cells until it calls `leave_sweep`.
     """
     paths.runs.mkdir(parents=True, exist_ok=True)
     with locked_folder(paths.root):  # two commands under one name may come at once
-        record = _merged(read_sweep_record(paths), cells, axes=axes, command=command)
+        record = with_cells(read_sweep_record(paths), cells, axes=axes, command=command)
         drivers = [each for each in record.drivers if each != driver and each.is_alive() is not False]
         record = msgspec.structs.replace(record, drivers=(*drivers, *([driver] if driver else [])))
         replace_file(paths.record, encode_record(record))
@@ -102,13 +127,14 @@ def leave_sweep(paths: SweepPaths, driver: ProcessIdentity) -> None:
             replace_file(paths.record, encode_record(msgspec.structs.replace(record, drivers=drivers)))
 
 
-def _merged(
+def with_cells(
     earlier: SweepRecord | None,
     cells: Iterable[PlannedCell],
     *,
-    axes: Mapping[str, Sequence[Any]],
+    axes: Mapping[str, Sequence[Any]] | None,
     command: Sequence[str],
 ) -> SweepRecord:
+    """The record with the cells of one more command, as `write_cells` writes it; `earlier` is what is stored."""
     known = [] if earlier is None else [_whole(cell, earlier.settings) for cell in earlier.planned]
     signatures = {cell.signature for cell in known}
     shared = _shared(cell.settings for cell in chain(known, cells))
@@ -117,13 +143,20 @@ def _merged(
         if cell.signature not in signatures:
             planned[cell.signature] = _without(cell, shared)
     all_axes = {} if earlier is None else {name: list(values) for name, values in earlier.axes.items()}
+    if axes is None:
+        axes = _differing_values([*known, *(cell for cell in cells if cell.signature not in signatures)])
     for name, values in axes.items():
         listed = all_axes.setdefault(name, [])
         for value in values:
             if value not in listed:  # no set: a value may be a list
                 listed.append(value)
+    commands, counts = (earlier.commands, earlier.cells_after) if earlier else ((), ())
+    if commands[-1:] == (tuple(command),):
+        commands, counts = commands[:-1], counts[:-1]
     return SweepRecord(
         command=tuple(command),
+        commands=(*commands, tuple(command)),
+        cells_after=(*counts, len(planned)),
         axes=all_axes,
         cells=tuple(planned),
         created=earlier.created if earlier else datetime.datetime.now(datetime.UTC).isoformat(),
@@ -132,6 +165,12 @@ def _merged(
         planned=tuple(planned.values()),
         drivers=earlier.drivers if earlier else (),
     )
+
+
+def _differing_values(cells: Sequence[PlannedCell]) -> dict[str, list[Any]]:
+    """The settings in which cells differ, with the values that they have, in order."""
+    settings = [cell.settings for cell in cells]
+    return {name: [each[name] for each in settings if name in each] for name in differing(settings)}
 
 
 def _whole(cell: PlannedCell, shared: Mapping[str, Any]) -> PlannedCell:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from runmanager.errors import UsageError
+from runmanager.records.spoken import counted
 from runmanager.records.store import SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.cells import gather_cells
@@ -14,7 +15,7 @@ from runmanager.results.formats import human_field, is_number
 from runmanager.results.pairing import frozen
 from runmanager.results.sorting import rank
 from runmanager.results.summary import SweepSummary
-from runmanager.results.table import contention_notes, result_rows
+from runmanager.results.table import notes_of_rows, result_rows
 from runmanager.results.where import LISTED, Condition
 
 __all__ = ["AskedTable", "ask", "ask_table"]
@@ -42,11 +43,12 @@ class AskedTable:
         """The rows for which the condition holds; a note says how many there were. Raises `UsageError`."""
         holds = condition.over(self.columns, known=self.known)
         rows = [row for row in self.table.rows if holds(row)]
-        said = f"{len(rows)} of {len(self.table.rows)} runs are where {condition.text}."
+        runs = counted(len(self.table.rows), "run")
+        said = counted(len(rows), f"of {runs} is where {condition.text}.", f"of {runs} are where {condition.text}.")
         if not rows:
             said += self._values_there(condition.words)
-        of_all = contention_notes(self.table.rows)  # says how many of the rows, so it is said of these
-        notes = (said, *(note for note in self.table.notes if note not in of_all), *contention_notes(rows))
+        of_all = notes_of_rows(self.table.rows)
+        notes = (said, *(note for note in self.table.notes if note not in of_all), *notes_of_rows(rows))
         return self.changed(lambda table: dataclasses.replace(table, rows=rows, notes=notes))
 
     def _values_there(self, words: Sequence[str]) -> str:
@@ -76,7 +78,7 @@ def _range_said(table: Table, column: str) -> str:
     if is_number(table, column):
         known = [text for text, row in zip(said, ordered, strict=True) if row[column] is not None]
         return f"{known[0]} to {known[-1]}"
-    return f"{', '.join(said[:_MAX_SAID])} or {len(said) - _MAX_SAID} others"
+    return f"{', '.join(said[:_MAX_SAID])} or {counted(len(said) - _MAX_SAID, 'other')}"
 
 
 def ask(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, words: Sequence[str]) -> AskedTable:

@@ -1,30 +1,32 @@
-"""The best cell of a sweep by a metric, over its seeds, and whether the next best one is truly behind it."""
+"""The best cell of a sweep by a metric, over its seeds, and which others cannot be told from it."""
 
+import math
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any
 
 import msgspec
 
 from runmanager.errors import UsageError
 from runmanager.records.paths import RunPaths
-from runmanager.records.spoken import spoken
+from runmanager.records.spoken import counted, spoken
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.account import Section
 from runmanager.results.cells import Cell, Cells, gather_cells
 from runmanager.results.columns import OUTCOMES
 from runmanager.results.contention import contention, exposure_of
+from runmanager.results.findings import without_contention
 from runmanager.results.formats import human
 from runmanager.results.judging import DIFFERENT, NOT_MEASURED, judge
 from runmanager.results.metrics import PLAIN_METRICS, Metric, find_metric
 from runmanager.results.options import CompareOptions
 from runmanager.results.pairing import SEED, frozen
 from runmanager.results.seeds import Spread
-from runmanager.results.sentences import without_contention
 from runmanager.results.sides import Side
-from runmanager.results.statistics import median
+from runmanager.results.statistics import mean, median
 
 __all__ = ["Best", "Contender", "best_headline", "best_sections", "best_to_json", "find_best"]
 
@@ -43,8 +45,8 @@ class Contender:
 
     @cached_property
     def spread(self) -> Spread:
-        """The mean of its runs' values, with their standard deviation and count."""
-        return Spread.of([_middle(values) for values in self.side.values])
+        """The typical value of its runs, by which cells are ranked and judged, with their deviation and count."""
+        return Spread.of([_middle(values) for values in self.side.values], around=self.side.typical)
 
     @property
     def runs(self) -> list[tuple[StoredRun, float]]:
@@ -63,9 +65,11 @@ class Best:
     """The winner among `num_cells` cells, the next one, and what stands between them.
 
     `verdict` and `reason` are those of a comparison of the two, winner as candidate: `not measured` where too few runs
-    were made to tell. `num_ties` other cells have the winner's very mean, `num_left_out` have a finished run without a
-    value of the metric. `instead_of` is the metric that it would be by if any finished run had it, where nobody asked
-    for one.
+    were made to tell. All other cells are compared with the winner, by intervals that hold together for any two cells:
+    `rivals` are those that cannot be told from it, the best first. `flattery` is how much better the winner may look
+    than it is, as it was picked after looking; None where its noise is not known. `num_ties` other cells have the
+    winner's very mean, `num_left_out` have a finished run without a value of the metric. `instead_of` is the metric
+    that it would be by if any finished run had it, where nobody asked for one.
     """
 
     metric: Metric
@@ -73,6 +77,8 @@ class Best:
     runner_up: Contender | None
     verdict: str
     reason: str | None
+    rivals: Sequence[Contender]
+    flattery: float | None
     num_cells: int
     num_ties: int
     num_left_out: int
@@ -113,17 +119,33 @@ class Best:
         elif self.verdict == NOT_MEASURED:
             said.append(f"Whether it is truly behind is not known: {without_contention(self.reason or '')}.")
         else:
-            said.append("That is within the noise: the two cannot be told apart.")
+            said += self._about_rivals()
         if self.num_ties:
-            said.append(f"{self.num_ties} other cell{' has' if self.num_ties == 1 else 's have'} the very same mean.")
-        if self.num_cells > 2:
-            said.append(
-                f"The best of {self.num_cells} cells was picked after looking, so its mean is likely a little too good."
-            )
+            said.append(f"{counted(self.num_ties, 'other cell has', 'other cells have')} the very same mean.")
+        if self.num_cells > 2 and (self.rivals or self.flattery is None):
+            said.append(self._about_picking())
         return said
+
+    def _about_rivals(self) -> list[str]:
+        """The cells that may as well be the best ones, and why they are in doubt where their runs say so."""
+        labels = [each.side.label for each in self.rivals]
+        more = len(labels) - _MOST_NAMED
+        named = "; ".join(labels[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
+        count = f"{len(labels)} cells" if len(labels) > 1 else "One cell"
+        said = [f"{count} cannot be told from the best one: {named}."]
+        return [*said, f"({self.reason}.)"] if self.reason else said
+
+    def _about_picking(self) -> str:
+        """What picking the best one after looking makes of its mean."""
+        picked = f"The best of {self.num_cells} cells was picked after looking, so its mean is likely a little too good"
+        if self.flattery is None:
+            return f"{picked}: by how much is not known without more seeds."
+        size = human(self.flattery, self.metric.name)
+        return f"{picked}: by {size} on average, if the {len(self.rivals) + 1} that cannot be told apart are equal."
 
 
 _OUTSIDE = "The difference is outside the noise."
+_MOST_NAMED = 10
 
 
 def find_best(
@@ -134,8 +156,12 @@ def find_best(
     folders: Collection[str] | None = None,
     options: CompareOptions | None = None,
 ) -> Best:
-    """The cell that is best by the mean of `metric` over its seeds; `folders` names the runs that count (None: all).
+    """The cell that is best by the mean of `metric` over its seeds (the geometric mean of times and rates).
 
+    `folders` names the runs that count (None: all).
+    Every other cell is compared with it, as one of all pairs of cells: the best was picked after looking, and any two
+    might have been the first and another (Tukey's comparisons, here by max-t; Hochberg and Tamhane, *Multiple
+    Comparison Procedures*, 1987).
     Without a metric it is the first of `OUTCOMES` that a cell has; the answer says so where that is not the first.
     Only cells of which every finished run has the metric are in: those that never reach an accuracy have no time to it.
     Raises `UsageError` for an unknown metric, and where no finished run has it.
@@ -152,24 +178,46 @@ def find_best(
         raise UsageError(_why_none(named, sides, [name for name in PLAIN_METRICS if _with_values(sides_by(name))]))
     sign = -1 if asked.more_is_better else 1
     winner, *others = sorted(contenders, key=lambda each: sign * float(each.spread))
-    row: dict[str, Any] = {"verdict": NOT_MEASURED, "reason": None}
-    if others:
-        met = contention([exposure_of(run) for run in sweep.runs])
-        shared_host = {run.paths.root: causes for run, causes in zip(sweep.runs, met, strict=True)}
-        # By their places and not by their settings, which the reason would say again and again.
-        behind, ahead = replace(others[0].side, label="the next"), replace(winner.side, label="the best")
-        row = judge(behind, ahead, shared_host, options or CompareOptions())
+    met = contention([exposure_of(run) for run in sweep.runs])
+    shared_host = {run.paths.root: causes for run, causes in zip(sweep.runs, met, strict=True)}
+    # By their places and not by their settings, which the reasons would say again and again.
+    ahead = replace(winner.side, label="the best")
+    pairs = [(replace(each.side, label="the next"), ahead) for each in others]
+    among = len(contenders) * len(others) // 2
+    rows = judge(pairs, shared_host, options or CompareOptions(), among=among)
+    first: dict[str, Any] = rows[0] if rows else {"verdict": NOT_MEASURED, "reason": None}
+    rivals = [each for each, row in zip(others, rows, strict=True) if row["verdict"] not in (*DIFFERENT, NOT_MEASURED)]
     return Best(
         asked,
         winner,
         others[0] if others else None,
-        row["verdict"],
-        row["reason"],
+        first["verdict"],
+        first["reason"],
+        rivals,
+        _flattery(winner, rows, len(rivals)),
         len(contenders),
         sum(float(each.spread) == float(winner.spread) for each in others),
         len([each for each in sides if each.side.finished]) - len(contenders),
         OUTCOMES[0] if metric is None and named != OUTCOMES[0] else None,
     )
+
+
+def _flattery(winner: Contender, rows: Sequence[dict[str, Any]], num_rivals: int) -> float | None:
+    """By how much the winner's mean exceeds the truth on average, were its rivals as good as it is.
+
+    That is the expected largest of so many normal numbers, times the standard error of a cell's mean: half of the
+    variance of two cells' difference. The expectation is Blom's approximation (*Statistical Estimates and Transformed
+    Beta-Variables*, 1958).
+    """
+    errors = [row["error"] for row in rows if row["verdict"] != NOT_MEASURED and row["freedom"]]
+    if not errors:
+        return None
+    count = num_rivals + 1
+    error = math.sqrt(mean([each**2 for each in errors]) / 2)
+    largest = NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if num_rivals else 0.0
+    if winner.side.metric.effect == "difference":
+        return error * largest
+    return float(winner.spread) * -math.expm1(-error * largest)
 
 
 def _contenders(cells: Cells, metric: Metric, folders: Collection[str] | None) -> list[Contender]:
@@ -218,43 +266,52 @@ def best_headline(best: Best) -> str:
     return f"the best {best.metric.name} is {_figure(best.winner, best.metric)} with {best.winner.side.label}."
 
 
-def best_sections(best: Best) -> list[Section]:
-    """The winner for people: its runs, the best first, what is left out, and where the best one's weights are."""
+def best_sections(best: Best, *, trust: bool = False) -> list[Section]:
+    """The winner for people: its runs, the best first, what is left out, and where the best one's weights are.
+
+    Whoever has said to `trust` the run gets a call that does.
+    """
     runs = [(run.record.name, human(value, best.metric.name)) for run, value in best.winner.runs]
     lines = []
     if best.winner.num_unfinished:
         lines.append(f"{best.winner.num_unfinished} more of its runs did not finish.")
     if best.num_left_out:
-        cells = "1 cell is" if best.num_left_out == 1 else f"{best.num_left_out} cells are"
+        cells = counted(best.num_left_out, "cell is", "cells are")
         lines.append(f"{cells} left out: not every finished run there has the metric.")
     return [
         Section("Runs", runs, ("run", best.metric.name), lines),
         Section("Settings that vary", [(name, spoken(value)) for name, value in best.winner.settings.items()]),
-        Section("Weights of the first", lines=_weights(best.winner.runs[0][0].paths)),
+        Section("Weights of the first", lines=_weights(best.winner.runs[0][0].paths, trust=trust)),
     ]
 
 
-def _weights(paths: RunPaths) -> list[str]:
+def _weights(paths: RunPaths, *, trust: bool) -> list[str]:
     run = f"{paths.root.parent.parent}/{paths.name}"
+    trusting = ", trust=True" if trust else ""
     if paths.best.exists():
-        return [str(paths.best), f"runmanager.load_model({run!r}, best=True)"]
+        return [str(paths.best), f"runmanager.load_model({run!r}, best=True{trusting})"]
     if paths.checkpoint.exists():
-        return [str(paths.checkpoint), f"runmanager.load_model({run!r})"]
+        return [str(paths.checkpoint), f"runmanager.load_model({run!r}{trusting})"]
     return ["none were kept; checkpoint.keep_best=val_accuracy keeps the best ones"]
 
 
-def best_to_json(best: Best, *, command: Sequence[str]) -> str:
-    """An object: the metric, the winner with its runs, the runner-up, verdict and reason; `command` makes the cell."""
+def best_to_json(best: Best, *, command: Sequence[str] | None) -> str:
+    """An object: the metric, the winner with its runs, the runner-up, verdict and reason.
+
+    `command` makes the cell; it is null where none may be given.
+    """
     found = {
         "metric": best.metric.name,
         "best": _plain(best.winner),
         "runner_up": None if best.runner_up is None else _plain(best.runner_up),
         "verdict": best.verdict,
         "reason": best.reason,
+        "rivals": [each.settings for each in best.rivals],
+        "flattery": best.flattery,
         "num_cells": best.num_cells,
         "num_ties": best.num_ties,
         "num_left_out": best.num_left_out,
-        "command": list(command),
+        "command": command and list(command),
     }
     return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
 

@@ -41,7 +41,7 @@ RUN_COLUMNS = ("run", "status", "reason")
 RESULT_COLUMNS = (
     *("epochs", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "epoch_seconds_iqr"),
     *("wall_seconds", "run_seconds", "samples_per_second", *PHASE_COLUMNS, "peak_memory_bytes", "num_parameters"),
-    *("device_name", "contended", "started_at", "run_dir"),
+    *("device_name", "contended", "started_at", "run_dir", "overall_samples_per_second"),
 )
 EPOCH_COLUMNS = (
     *("run", "epoch", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "wall_seconds", "run_seconds"),

@@ -8,9 +8,9 @@ from runmanager.records.store import SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.columns import MISSING, NULLS, STAND_IN, Table, column_of
 from runmanager.results.contention import contention, exposure_of
-from runmanager.results.judging import Causes, judge
+from runmanager.results.judging import judge
 from runmanager.results.matching import Match, Matches, match_sides
-from runmanager.results.metrics import THROUGHPUT
+from runmanager.results.metrics import THROUGHPUT, Metric
 from runmanager.results.options import CompareOptions
 from runmanager.results.pairing import Axis, varying_axes
 from runmanager.results.table import damage_notes
@@ -47,7 +47,10 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
     causes = contention([exposure_of(run) for run in sweep.runs])
     shared_host = {run.paths.root: of_run for run, of_run in zip(sweep.runs, causes, strict=True)}
     settings = {name: column_of(name) for name in matches.names}
-    rows = [_row(match, settings, matches, shared_host, options) for match in matches.pairs]
+    judged = judge([match.sides for match in matches.pairs], shared_host, options)
+    rows = [
+        _identity(match, settings, matches) | measured for match, measured in zip(matches.pairs, judged, strict=True)
+    ]
     varying = [column for name, column in settings.items() if name in matches.cells.varying]
     return Table(
         columns=[*settings.values(), *matches.metric.columns],
@@ -55,7 +58,7 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
         settings=tuple(settings.values()),
         shown=(*varying, *_shown(matches)),
         notes=(*_nothing_to_compare(matches), *damage_notes(sweep.damaged)),
-        legend=" ".join([*_standing_in(matches), _legend(matches)]),
+        legend=" ".join([*_standing_in(matches), _legend(matches), _verdicts(matches.metric, options)]),
     )
 
 
@@ -76,9 +79,8 @@ def with_numbered_reasons(table: Table) -> Table:
     )
 
 
-def _row(
-    match: Match, settings: dict[str, str], matches: Matches, shared_host: Causes, options: CompareOptions
-) -> dict[str, Any]:
+def _identity(match: Match, settings: dict[str, str], matches: Matches) -> dict[str, Any]:
+    """What is compared in a row."""
     metric = matches.metric
     row = {column: match.settings.get(name) for name, column in settings.items()}
     row[NULLS] = tuple(settings[name] for name, value in match.settings.items() if value is None)
@@ -87,7 +89,7 @@ def _row(
     row[STAND_IN] = matches.is_stand_in(match)
     if metric != THROUGHPUT:
         row["metric"] = metric.name
-    return row | judge(*match.sides, shared_host, options)
+    return row
 
 
 def _shown(matches: Matches) -> tuple[str, ...]:
@@ -99,28 +101,41 @@ def _shown(matches: Matches) -> tuple[str, ...]:
     return (*axis, *answer, *metric.value_columns, "reason")
 
 
+_INTERVALS = f"The intervals of all rows hold together with 95% confidence. {MISSING} is not measured."
+
+
 def _legend(matches: Matches) -> str:
     metric = matches.metric
     in_turns = [all(side.in_turns for side in match.sides) for match in matches.pairs]
     if metric == THROUGHPUT and any(in_turns):
-        others = "" if all(in_turns) else " Rows without rounds: of the medians over epochs, with a bootstrap interval."
+        others = "" if all(in_turns) else " Rows without rounds: of the medians over epochs, by Student's t over runs."
         return (
             "The speedup is candidate / baseline, of the samples per second in each round side by side: the "
             "Hodges-Lehmann estimate over rounds (warm-up does not count), with its 95% interval by the signed-rank "
-            f"test.{others} {MISSING} is not measured."
+            f"test.{others} {_INTERVALS}"
         )
-    interval = f"with its 95% bootstrap interval. {MISSING} is not measured."
     if metric == THROUGHPUT:
         return (
-            "The speedup is candidate / baseline, of the median samples per second over measured epochs (warm-up does "
-            f"not count), {interval}"
+            "The speedup is candidate / baseline, of the geometric mean over runs of a run's median samples per second "
+            f"over measured epochs (warm-up does not count), with its 95% interval. {_INTERVALS}"
         )
-    of = f"of the median {metric.name} over {'measured epochs' if metric.per_epoch else 'runs'}, {interval}"
+    center = "mean" if metric.effect == "difference" else "geometric mean"
+    of_run = f"a run's median {metric.name} over measured epochs" if metric.per_epoch else metric.name
+    of = f"of the {center} over runs of {of_run}, with its 95% interval. {_INTERVALS}"
     if metric.is_time:
         return f"The speedup is baseline / candidate, {of}"
     better = "more" if metric.more_is_better else "less"
     sign = "/" if metric.effect == "ratio" else "-"
     return f"The {metric.effect} is candidate {sign} baseline, {of} For {metric.name}, {better} is better."
+
+
+def _verdicts(metric: Metric, options: CompareOptions) -> str:
+    """How to read the verdicts that say no difference."""
+    margin = options.margin_of(metric.effect)
+    if margin is None:
+        return "`inconclusive` is not known: the interval has 0 in it, and no `--margin` says what is as good as 0."
+    within = f"0 ± {margin:g}" if metric.effect == "difference" else f"1 ± {margin * 100:g}%"
+    return f"`no difference` has its interval within {within}; `inconclusive` is not known, as it is too wide to tell."
 
 
 def _standing_in(matches: Matches) -> list[str]:

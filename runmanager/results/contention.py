@@ -24,7 +24,7 @@ OUTSIDE_CPU_SHARE = 0.25
 leaves cores idle meets others on its caches and memory."""
 STEAL_SHARE = 0.10
 """Share of CPU time that the hypervisor gave to other guests, above which a run counts as contended: what is stolen is
-missing from every core, so it takes as much from the throughput as a speedup must show (`compare.drift`)."""
+missing from every core, so it takes as much from the throughput as a speedup must show (`--drift`)."""
 GPU_OTHERS_SHARE = 0.10
 """Share of the looks at the run's GPU that found other processes computing on it, above which it counts as contended:
 others that come for less than a tenth of the run leave its medians alone."""

@@ -4,16 +4,16 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.spoken import spoken
-from runmanager.results.columns import setting_name
-from runmanager.results.crossing import CurvePoint, find_crossing
+from runmanager.results.columns import Table, setting_name
+from runmanager.results.crossing import Crossing, CurvePoint, find_crossings
 from runmanager.results.figures.words import number
-from runmanager.results.judging import obstacles, tolerance_of
+from runmanager.results.judging import NOT_MEASURED
 from runmanager.results.matching import Match, Matches
-from runmanager.results.options import CompareOptions
 from runmanager.results.statistics import median
 
 __all__ = [
@@ -23,95 +23,117 @@ __all__ = [
 ]
 
 NUM_PARAMETERS = "num_parameters"
-_MOST_UNASKED = 6  # pairs of curves along an axis: nobody reads more lines, and each costs tens of milliseconds
+_MOST_UNASKED = 6  # pairs of curves along an axis: nobody reads more lines
+_AHEAD = {"faster": 1, "better": 1, "slower": -1, "worse": -1}
+
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Crossover:
-    """Where two curves of a metric cross along `along`; `labels` are the sides' names, baseline first.
+    """Two curves of a metric along `along`, and where they cross; `labels` are the sides' names, baseline first.
 
-    `xs` are the measured values in ascending order, `curves` the two sides' metric there. From `at` on `leader` is
-    ahead; None is no crossing within the measured range, where `leader` is ahead throughout. The 95% interval of the
-    crossing reaches from `low` to `high`, which are infinite where it leaves the measured range. `settings` tell this
-    pair of curves from others.
+    `points` are the measured values in ascending order, with what the comparison says of them; `curves` are the two
+    sides' metric there. `settings` tell this pair of curves from others.
     """
 
     along: str
     metric: str
     labels: tuple[str, str]
     settings: Mapping[str, Any]
-    xs: tuple[float, ...]
+    points: tuple[CurvePoint, ...]
     curves: tuple[tuple[float, ...], tuple[float, ...]]
-    leader: str
-    at: float | None
-    low: float
-    high: float
+    crossings: tuple[Crossing, ...]
+
+    @property
+    def xs(self) -> tuple[float, ...]:
+        return tuple(point.x for point in self.points)
 
     @property
     def is_too_close(self) -> bool:
-        """Whether either side may be ahead throughout the measured range."""
-        return math.isinf(self.low) and math.isinf(self.high) and self.low < self.high
+        """Whether it cannot be told anywhere which side is ahead."""
+        return not any(point.ahead for point in self.points)
 
     @property
-    def follower(self) -> str:
-        return self.labels[self.labels[0] == self.leader]
+    def first_leader(self) -> str:
+        """The side that is ahead at the first point where one surely is."""
+        return self.labels[next(point.ahead for point in self.points if point.ahead) > 0]
+
+    @property
+    def second_leader(self) -> str:
+        """The other side, which overtakes the first one where the curves cross."""
+        return self.labels[self.labels[0] == self.first_leader]
 
 
-def crossovers(matches: Matches, along: str, options: CompareOptions, *, most: int | None = None) -> list[Crossover]:
+def crossovers(matches: Matches, comparison: Table, along: str, *, most: int | None = None) -> list[Crossover]:
     """A crossover for each candidate and each choice of the other settings that was measured at two values at least.
 
-    Where `most` is given, only of the first so many choices, in the order of the sweep's plan.
+    `comparison` has the rows of `matches`, in their order. Where `most` is given, only the first so many choices are
+    looked at, in the order of the sweep's plan. Pairs along an axis that stands in for another are left out.
 
-    Raises `UsageError` for an axis that the sweep lacks or whose values are no numbers above 0, and for a metric whose
-    sides are held against each other by their difference.
+    Raises `UsageError` for an axis that the sweep lacks or whose values are not numbers above 0, and for a metric whose
+    sides are compared by their difference.
     """
     if matches.metric.effect == "difference":
         raise UsageError(f"`--crossover` must go with a metric of ratios, got {matches.metric.name}; leave one out.")
-    names = _names(matches, along)
-    varying = [name for name in matches.cells.varying if name not in names]
-    groups = _groups(matches, along, options)[:most]
-    found = [_crossover(matches.metric.name, along, group, varying, options) for group in groups]
+    asked = matches.without_stand_in()
+    names = _names(asked, along)
+    varying = [name for name in asked.cells.varying if name not in names]
+    groups = _groups(matches, comparison, along)[:most]
+    found = [_crossover(asked.metric.name, along, group, varying) for group in groups]
     return [each for each in found if each is not None]
 
 
-def _groups(matches: Matches, along: str, options: CompareOptions) -> list[list[tuple[float, Match]]]:
-    """The matches of each pair of curves, with their places along the axis."""
-    names = _names(matches, along)
-    groups: dict[str, list[tuple[float, Match]]] = {}
-    for match in matches.pairs:
+@dataclass(frozen=True)
+class _Place:
+    """A measured pair at one value of the axis."""
+
+    x: float
+    match: Match
+    row: Row
+
+
+def _groups(matches: Matches, comparison: Table, along: str) -> list[list[_Place]]:
+    """The measured pairs of each pair of curves, with their places along the axis."""
+    names = _names(matches.without_stand_in(), along)
+    groups: dict[str, list[_Place]] = {}
+    for match, row in zip(matches.pairs, comparison.rows, strict=True):
+        if matches.is_stand_in(match) or row["verdict"] == NOT_MEASURED:
+            continue
         others = {name: value for name, value in match.settings.items() if name not in names}
         x = _value(match, along)
-        if x is not None and not obstacles(match.sides, options):
+        if x is not None:
             key = json.dumps([match.axis.name, match.values, others], sort_keys=True, default=str)
-            groups.setdefault(key, []).append((x, match))
+            groups.setdefault(key, []).append(_Place(x, match, row))
     return list(groups.values())
 
 
-def crossovers_worth_saying(matches: Matches, options: CompareOptions) -> list[Crossover]:
+def crossovers_worth_saying(matches: Matches, comparison: Table) -> list[Crossover]:
     """Without being asked: what there is along the number of parameters, and crossings along any other numeric axis.
 
-    Along each, the first `_MOST_UNASKED` choices of the other settings are looked at. Of an axis that stands in for
-    another nothing is said: nobody asked who is ahead.
+    Along each, the first `_MOST_UNASKED` choices of the other settings are looked at.
     """
-    matches = matches.without_stand_in()
     if matches.metric.effect == "difference":
         return []
-    axes = _numeric_axes(matches)
-    by_parameters = crossovers(matches, NUM_PARAMETERS, options, most=_MOST_UNASKED)
-    # Where the parameters grow along an axis, both tell of the same crossing.
-    said = _moved_by_parameters(matches) if by_parameters else frozenset[str]()
+    asked = matches.without_stand_in()
+    by_parameters = crossovers(matches, comparison, NUM_PARAMETERS, most=_MOST_UNASKED)
+    # Where the parameters grow along an axis, both have the same crossings.
+    said = _moved_by_parameters(asked) if by_parameters else frozenset[str]()
     others = [
-        each for name in axes if name not in said for each in crossovers(matches, name, options, most=_MOST_UNASKED)
+        each
+        for name in _numeric_axes(asked)
+        if name not in said
+        for each in crossovers(matches, comparison, name, most=_MOST_UNASKED)
     ]
-    return [*by_parameters, *(each for each in others if each.at is not None and not each.is_too_close)]
+    return [*by_parameters, *(each for each in others if each.crossings)]
 
 
-def unlooked_lines(matches: Matches, options: CompareOptions) -> list[str]:
-    """What `crossovers_worth_saying` did not look at, a sentence an axis: no crossing told is not none there."""
-    matches = matches.without_stand_in()
+def unlooked_lines(matches: Matches, comparison: Table) -> list[str]:
+    """What `crossovers_worth_saying` did not look at, a sentence an axis: crossings there are not known."""
     if matches.metric.effect == "difference":
         return []
-    counts = {axis: len(_groups(matches, axis, options)) for axis in _numeric_axes(matches)}
+    axes = _numeric_axes(matches.without_stand_in())
+    counts = {axis: len(_groups(matches, comparison, axis)) for axis in axes}
     return [
         f"Crossings along {axis} were looked for in {_MOST_UNASKED} of {count} pairs of curves; "
         f"`--crossover {axis}` looks at all."
@@ -124,9 +146,9 @@ def _numeric_axes(matches: Matches) -> list[str]:
     return [name for name in matches.names if name in matches.cells.varying and _is_numeric(matches, name)]
 
 
-def crossing_answers(matches: Matches, along: str, options: CompareOptions) -> list[str]:
-    """The sentences for an axis that was asked for, which never say nothing. Raises as `crossovers` does."""
-    found = crossovers(matches.without_stand_in(), along, options)
+def crossing_answers(matches: Matches, comparison: Table, along: str) -> list[str]:
+    """The sentences for an axis that was asked for, one at least. Raises as `crossovers` does."""
+    found = crossovers(matches, comparison, along)
     if not found:
         return [f"No crossover along {along}: no two sides were both measured at two of its values."]
     return crossover_lines(found)
@@ -184,70 +206,70 @@ def _value(match: Match, along: str) -> float | None:
     return float(count) if count else None
 
 
-def _crossover(
-    metric: str, along: str, group: Sequence[tuple[float, Match]], varying: Sequence[str], options: CompareOptions
-) -> Crossover | None:
-    by_x: dict[float, list[Match]] = {}
-    for x, match in sorted(group, key=lambda pair: pair[0]):
-        by_x.setdefault(x, []).append(match)
+def _crossover(metric: str, along: str, group: Sequence[_Place], varying: Sequence[str]) -> Crossover | None:
+    by_x: dict[float, list[_Place]] = {}
+    for place in sorted(group, key=lambda place: place.x):
+        by_x.setdefault(place.x, []).append(place)
     if len(by_x) < 2:
         return None
-    crossing = find_crossing(tuple(_point(x, matches, options) for x, matches in by_x.items()))
-    first = group[0][1]
+    points = tuple(_point(x, places) for x, places in by_x.items())
+    first = group[0].match
     baseline, candidate = (side.label for side in first.sides)
-    curves = tuple(tuple(_typical(matches, at) for matches in by_x.values()) for at in (0, 1))
-    shown = {name: first.settings[name] for name in varying if name in first.settings}
+    curves = tuple(tuple(_typical(places, at) for places in by_x.values()) for at in (0, 1))
     return Crossover(
         along=along,
         metric=metric,
         labels=(baseline, candidate),
-        settings=shown,
-        xs=tuple(by_x),
+        settings={name: first.settings[name] for name in varying if name in first.settings},
+        points=points,
         curves=(curves[0], curves[1]),
-        leader=candidate if crossing.candidate_leads else baseline,
-        at=crossing.at,
-        low=crossing.low,
-        high=crossing.high,
+        crossings=tuple(find_crossings(points)),
     )
 
 
-def _runs(matches: Sequence[Match], at: int) -> list[list[float]]:
-    """The values of one side's runs; two pairs may stand at one place of the axis."""
-    return [run for match in matches for run in match.sides[at].values]
-
-
-def _typical(matches: Sequence[Match], at: int) -> float:
-    """The geometric mean over a side's runs of each run's median."""
-    logs = [math.log(value) for run in _runs(matches, at) if (value := median(run))]
+def _typical(places: Sequence[_Place], at: int) -> float:
+    """The geometric mean over a side's runs of each run's median; two pairs may stand at one place of the axis."""
+    runs = [run for place in places for run in place.match.sides[at].values]
+    logs = [math.log(value) for run in runs if (value := median(run))]
     return math.exp(math.fsum(logs) / len(logs))
 
 
-def _point(x: float, matches: Sequence[Match], options: CompareOptions) -> CurvePoint:
-    metric = matches[0].sides[0].metric
-    logs = [[[math.log(metric.weighed(value)) for value in run] for run in _runs(matches, at)] for at in (0, 1)]
-    tolerance = max(tolerance_of(match.sides, options)[0] for match in matches)
-    return CurvePoint.of(x, logs[0], logs[1], tolerance=math.log1p(tolerance))
+def _point(x: float, places: Sequence[_Place]) -> CurvePoint:
+    """What the rows at one place come to: a side is ahead where a row says so, and none says otherwise."""
+    metric = places[0].match.sides[0].metric
+    logs = [math.log(place.row[metric.effect]) for place in places]
+    sign = 1 if metric.effect == "speedup" or metric.more_is_better else -1
+    said = {_AHEAD[place.row["verdict"]] for place in places if place.row["verdict"] in _AHEAD}
+    return CurvePoint(x, sign * math.fsum(logs) / len(logs), said.pop() if len(said) == 1 else 0)
 
 
 def _line(found: Crossover) -> str:
     where = ", ".join(f"{setting_name(name)}={spoken(value)}" for name, value in found.settings.items())
     at = f" ({where})" if where else ""
-    first, last = number(found.xs[0]), number(found.xs[-1])
-    interval = f"[{_end(found.low, found)}, {_end(found.high, found)}]"
-    measured = f"the measured range of {found.along}, {first} to {last}"
+    first, last = _measured(found.xs[0]), _measured(found.xs[-1])
+    within = f"the measured range of {found.along}, {first} to {last}"
     if found.is_too_close:
-        return f"{found.labels[1]} and {found.labels[0]}{at} are too close to tell which is ahead within {measured}."
-    if found.at is not None:
-        said = f"{found.leader} overtakes {found.follower}{at} at {found.along} = {number(found.at)} {interval}"
-        return f"{said}, measured from {first} to {last}."
-    line = f"No crossover of {found.labels[1]} and {found.labels[0]}{at} within {measured}: {found.leader} is ahead"
-    if math.isinf(found.low) and math.isinf(found.high):
+        return f"{found.labels[1]} and {found.labels[0]}{at} are too close to tell which is ahead within {within}."
+    if found.crossings:
+        return f"{_crossed(found, at)}, measured from {first} to {last}."
+    line = f"No crossover of {found.labels[1]} and {found.labels[0]}{at} within {within}: {found.first_leader} is ahead"
+    sure = sum(point.ahead != 0 for point in found.points)
+    if sure == len(found.points):
         return f"{line} throughout."
-    near = f"below {number(found.high)}" if math.isinf(found.low) else f"above {number(found.low)}"
-    return f"{line}, though {near} the two are too close to tell."
+    return f"{line} at {sure} of {len(found.points)} values; at the others the two are too close to tell."
 
 
-def _end(value: float, found: Crossover) -> str:
-    if math.isinf(value):
-        return f"below {number(found.xs[0])}" if value < 0 else f"above {number(found.xs[-1])}"
-    return number(value)
+def _crossed(found: Crossover, at: str) -> str:
+    """Where the second leader is ahead: from one place on, or in ranges."""
+    places = [f"{number(each.at)} [{_measured(each.low)}, {_measured(each.high)}]" for each in found.crossings]
+    if len(places) == 1:
+        return f"{found.second_leader} overtakes {found.first_leader}{at} at {found.along} = {places[0]}"
+    ranges = [
+        f"from {start} to {end}" if end else f"from {start} on" for start, end in zip_longest(places[::2], places[1::2])
+    ]
+    return f"{found.second_leader} is ahead of {found.first_leader}{at} along {found.along} {' and '.join(ranges)}"
+
+
+def _measured(value: float) -> str:
+    """A measured value of the axis, in full."""
+    return f"{value:,.15g}"

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from runmanager.records.code import changed_files
 from runmanager.records.run import Environment
 from runmanager.records.spoken import spoken
 from runmanager.records.store import StoredRun
@@ -58,8 +59,11 @@ def difference_of(one: StoredRun, other: StoredRun) -> list[Difference]:
 
 def environment_difference(one: Environment, other: Environment) -> list[Difference]:
     """In what code, packages and hardware differ."""
+    files = changed_files((one, other))
+    codes = [{name: (each.code or {})[name] or None for name in files} for each in (one, other)]
     return [
         *_differing("code", _facts(one, CODE), _facts(other, CODE)),
+        *_differing("code", *codes),
         *_differing("packages", {**_facts(one, PYTHON), **one.libraries}, {**_facts(other, PYTHON), **other.libraries}),
         *_differing("hardware", _facts(one, MACHINE), _facts(other, MACHINE)),
     ]

@@ -28,7 +28,9 @@ def read_event_folders(root: Path) -> dict[str, EventFolder]:
     Raises `UsageError` where there is no such folder, or no event file in it.
     """
     if not root.is_dir():
-        raise UsageError(f"`--events` must have a folder, got '{root}', which is none; name that of the event files.")
+        raise UsageError(
+            f"SWEEP must be a folder with `--events`, got '{root}', which is none; name that of the event files."
+        )
     found: dict[str, EventFolder] = {}
     unread: list[OSError] = []
     for folder, below, names in os.walk(root, onerror=unread.append):
@@ -40,7 +42,7 @@ def read_event_folders(root: Path) -> dict[str, EventFolder]:
         line = f"{error.filename} cannot be read: {error.strerror}"
         found[os.path.relpath(error.filename, root)] = EventFolder(damage=[line])
     if not found:
-        raise UsageError(f"`--events` must have a folder with TensorBoard's event files, got none in '{root}'.")
+        raise UsageError(f"SWEEP must be a folder of TensorBoard's event files with `--events`, got none in '{root}'.")
     return dict(sorted(found.items()))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.run import PHASES, EpochRecord
+from runmanager.records.spoken import counted
 from runmanager.records.store import StoredRun
 
 __all__ = ["EPOCH_METRICS", "Exported", "mark_of_run", "metrics_of", "needed_package", "write_changed"]
@@ -28,8 +29,8 @@ class Exported:
     num_kept: int = 0
 
     def in_words(self) -> str:
-        kept = f", {self.num_kept} were there already" if self.num_kept else ""
-        return f"{self.num_written} run{'' if self.num_written == 1 else 's'} written to {self.where}{kept}."
+        kept = f", {counted(self.num_kept, 'was there already', 'were there already')}" if self.num_kept else ""
+        return f"{counted(self.num_written, 'run')} written to {self.where}{kept}."
 
 
 def needed_package(name: str, *, extra: str) -> ModuleType:

@@ -201,6 +201,7 @@ def human_effect(row: Mapping[str, Any], column: str) -> str:
 # Settings are shown as they were asked for; only what was measured is rounded.
 _MEASURED = frozenset(
     {"loss", "val_loss", "epoch_seconds", "epoch_seconds_iqr", "wall_seconds", "run_seconds", "samples_per_second"}
+    | {"overall_samples_per_second"}
     | {*PHASE_COLUMNS, *EFFECTS, "ci_low", "ci_high", "baseline_samples_per_second", "candidate_samples_per_second"}
     | {"baseline_value", "candidate_value"}
 )

@@ -1,6 +1,5 @@
 """What a sweep found, in sentences, the answer first: as the report and TensorBoard say it."""
 
-import math
 from collections.abc import Sequence
 
 from runmanager.errors import UsageError
@@ -26,7 +25,7 @@ def headlines(
 ) -> list[str]:
     """The answers, with how sure it is which cell is best, and the first crossings; last, how the runs ended."""
     *found, count = answers(results, comparison, of_the_best=_certainty(sweep, plan, results))
-    crossed = [each for each in crossovers if each.at and math.isfinite(each.high - each.low)][:_MOST_CROSSINGS]
+    crossed = [each for each in crossovers if each.crossings][:_MOST_CROSSINGS]
     return [*found, *crossover_lines(crossed), count]
 
 

@@ -50,8 +50,8 @@ class Look:
 
     @cached_property
     def crossovers(self) -> list[Crossover]:
-        """From where on along an axis a side is ahead."""
-        return crossovers_worth_saying(self._matches, _OPTIONS)
+        """Where along an axis one side overtakes the other."""
+        return crossovers_worth_saying(self._matches, self.comparison)
 
     @cached_property
     def figures(self) -> "list[Drawn]":

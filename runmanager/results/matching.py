@@ -17,7 +17,7 @@ from runmanager.results.judging import obstacles
 from runmanager.results.metrics import Metric, find_metric
 from runmanager.results.options import ANY_AXIS, CompareOptions
 from runmanager.results.pairing import JOINT, SEED, Axis, find_axis, pair_cells, usual_baseline, varying_axes
-from runmanager.results.sides import Side, label_of, typical
+from runmanager.results.sides import Side, label_of
 from runmanager.results.statistics import median
 
 __all__ = ["Match", "Matches", "match_sides"]
@@ -102,6 +102,8 @@ def match_sides(sweep: SweepContents, plan: SweepRecord | None, options: Compare
     if faults := options.faults():
         raise UsageError("\n".join(faults))
     metric = find_metric(options.metric)
+    if metric.effect != "difference" and (options.margin or 0.0) >= 1:
+        raise UsageError(f"`--margin` must be below 1 for {metric.name}, got {options.margin}; 0.03 means 3%.")
     cells = _in_order_of_plan(gather_cells(sweep.runs, sweep.damaged, plan), plan)
     if options.axis == ANY_AXIS:
         axes = varying_axes(cells)
@@ -153,7 +155,7 @@ def _with_stand_in(matches: Matches, options: CompareOptions) -> Matches:
 
 def _effect(match: Match) -> float:
     """How far the two sides are apart, whichever is ahead: only for telling which axis has more to say."""
-    low, high = sorted(value for side in match.sides if (value := typical(side.values)) is not None)
+    low, high = sorted(value for side in match.sides if (value := side.typical) is not None)
     return high - low if match.sides[0].metric.effect == "difference" else high / low
 
 

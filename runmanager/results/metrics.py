@@ -12,6 +12,7 @@ from runmanager.records.run import EpochRecord
 from runmanager.records.store import StoredRun
 from runmanager.records.turns import Turn
 from runmanager.results.columns import COMPARISON_COLUMNS
+from runmanager.results.summary import OVERALL, measured_epochs, overall_rate
 
 __all__ = ["MEMORY", "METRIC_NAMES", "PLAIN_METRICS", "RUN_TIME", "THROUGHPUT", "Effect", "Metric", "find_metric"]
 
@@ -40,14 +41,8 @@ class Metric:
         """Whether less of it is a speedup."""
         return self.effect == "speedup" and not self.more_is_better
 
-    def weighed(self, value: float) -> float:
-        """A value as it enters the effect: a time as its inverse, so that the ratio is the speedup."""
-        return 1 / value if self.is_time else value
-
     def word(self, direction: int) -> str:
-        """What it means that the candidate's effect lies above (1) or below (-1) no effect, or at neither (0)."""
-        if not direction:
-            return "no difference"
+        """What it means that the candidate's effect lies above (1) or below (-1) no effect."""
         if self.effect == "speedup":
             return "faster" if direction > 0 else "slower"
         return "better" if (direction > 0) == self.more_is_better else "worse"
@@ -117,12 +112,19 @@ def _rates(run: StoredRun) -> list[float]:
     return [rate for each in measured if not each.warmup and (rate := each.samples_per_second)]
 
 
+def _overall(run: StoredRun) -> list[float]:
+    rate = overall_rate(measured_epochs(run))
+    return [] if rate is None else [rate]
+
+
 THROUGHPUT = Metric("samples_per_second", "speedup", _rates, True, True, "no samples_per_second")
+OVERALL_THROUGHPUT = Metric(OVERALL, "speedup", _overall, False, True, f"no {OVERALL}")
 RUN_TIME = _whole_run("run_seconds", "speedup")
 MEMORY = _whole_run("peak_memory_bytes", "ratio")
 
 _METRICS = (
     THROUGHPUT,
+    OVERALL_THROUGHPUT,
     _each_epoch("epoch_seconds", more_is_better=False),
     _each_epoch("wall_seconds", more_is_better=False),
     RUN_TIME,

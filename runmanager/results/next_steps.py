@@ -1,14 +1,15 @@
 """What to do next, as a sweep's own results suggest it: a sentence for each step, the most pressing one first."""
 
 import shlex
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
-from runmanager.records.spoken import in_backticks, spoken, typed
+from runmanager.records.location import OUTPUT_ROOT
+from runmanager.records.spoken import counted, in_backticks, spoken, typed
 from runmanager.records.states import Reason, Status
 from runmanager.results.columns import STAND_IN, Table, setting_name
-from runmanager.results.judging import TOO_FEW_EPOCHS
+from runmanager.results.judging import INCONCLUSIVE, TOO_FEW_EPOCHS
 from runmanager.results.options import CompareOptions
 from runmanager.results.pairing import SEED
 from runmanager.results.seeds import SEEDS, collapse_seeds
@@ -17,6 +18,8 @@ from runmanager.results.sentences import best_row, finished_cells
 __all__ = ["next_steps"]
 
 _BAD = (Status.FAILED, Status.KILLED, Status.CRASHED)
+_PROGRAM = ("python", "-m", "runmanager")
+_RUNS_MORE = ("resume=", "rerun_changed=")  # with these a command would also run what is finished
 _LEAST_SEEDS = 3
 _EPOCHS_ENOUGH = 7  # of those asked for: the first is warm-up, and another may be
 _LEAST_VALUES = 3  # of an axis: of two values the best is always at an end
@@ -29,21 +32,24 @@ def next_steps(
     comparison: Table,
     *,
     sweep: str,
-    command: Sequence[str] = (),
+    commands: Mapping[str, Sequence[str]] | None = None,
     settings: Mapping[str, Any] | None = None,
     causes: Sequence[str] = (),
+    to_find: Sequence[str] = (),
     is_attended: bool = True,
 ) -> list[str]:
     """Sentences with commands and settings in backticks.
 
-    `sweep` is the sweep's folder and `command` what made it; `settings` are those of a run, by which it is seen which
-    can be given at all; `causes` say what bounds the compared runs and what to change first. `is_attended` is whether
-    somebody is at the runs that have not begun.
+    `sweep` is the folder, `commands` have for each run the one that asked for it. `settings` are those of a run, by
+    which it is seen which can be given at all; `causes` say what bounds the compared runs and what to change first;
+    `to_find` says what so many runs can find, which is of interest where rows are inconclusive. `is_attended` is
+    whether a driver is at the runs that have not begun.
     """
     known = settings or {}
     steps = [
-        *_unfinished(results, shlex.quote(sweep), command, is_attended=is_attended),
+        *_unfinished(results, sweep, commands or {}, is_attended=is_attended),
         *_surer(results, comparison, known),
+        *(to_find if any(row["verdict"] == INCONCLUSIVE for row in comparison.rows) else ()),
         *causes,
         *_at_the_edge(results),
     ]
@@ -53,46 +59,80 @@ def next_steps(
     return steps
 
 
-def _unfinished(results: Table, sweep: str, command: Sequence[str], *, is_attended: bool) -> list[str]:
-    counts = Counter(row["status"] for row in results.rows)
-    running, pending = counts[Status.RUNNING], counts[Status.PENDING]
-    interrupted = sum(row["reason"] == Reason.INTERRUPTED for row in results.rows)  # by people: nothing to mend
-    bad = sum(counts[each] for each in _BAD) - interrupted
-    steps, again = [], in_backticks(typed(command))
-    waiting = running + pending if running or is_attended else 0
+def _unfinished(results: Table, sweep: str, commands: Mapping[str, Sequence[str]], *, is_attended: bool) -> list[str]:
+    def rows_where(is_so: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
+        return [row for row in results.rows if is_so(row)]
+
+    running = rows_where(lambda row: row["status"] == Status.RUNNING)
+    pending = rows_where(lambda row: row["status"] == Status.PENDING)
+    interrupted = rows_where(lambda row: row["reason"] == Reason.INTERRUPTED)  # by people: nothing to mend
+    bad = rows_where(lambda row: row["status"] in _BAD and row["reason"] != Reason.INTERRUPTED)
+    steps = []
+    waiting = len(running) + len(pending) if running or is_attended else 0
     if waiting:
-        steps.append(f"Wait for {_runs(waiting)}: {in_backticks(f'runmanager watch {sweep}')} follows them.")
-    if bad and _resumes(command):
-        missing = f"then give the same command again, which does only what is missing: {again}"
-        steps.append(f"Mend what ended {_runs(bad)} early (`runmanager show RUN` has the log and the error), {missing}")
+        watch = in_backticks(f"runmanager watch {shlex.quote(sweep)}")
+        steps.append(f"Wait for {_runs(waiting)}: {watch} follows them.")
+    left = interrupted + ([] if waiting else pending)
+    again = _again([*bad, *left], sweep, commands)
+    if bad and again:
+        give, do = ("command", "does") if len(again) == 1 else ("commands", "do")
+        missing = f"then give the same {give} again, which {do} only what is missing: {_listed(again)}"
+        steps.append(
+            f"Mend what ended {_runs(len(bad))} early (`runmanager show RUN` has the log and the error), {missing}"
+        )
     elif bad:
-        steps.append(f"See what ended {_runs(bad)} early: `runmanager show RUN` has the log and the error.")
-    left = interrupted + (0 if waiting else pending)
-    if left and not _resumes(command):
-        steps.append(f"{_runs(left)} did not come to an end, and nobody is at work; with a `name=…` one could go on.")
+        steps.append(f"See what ended {_runs(len(bad))} early: `runmanager show RUN` has the log and the error.")
+    if left and not again:
+        way_out = "with a `name=…` a sweep can be resumed"
+        steps.append(f"{_runs(len(left))} did not come to an end, and no driver is at work; {way_out}.")
     elif left and not bad:
-        steps.append(f"Give the same command again for the {_runs(left)} that it lacks: {again}")
-    return [*steps, *_skipped(results, command)]
+        give, lack = ("command", "it lacks") if len(again) == 1 else ("commands", "they lack")
+        steps.append(f"Give the same {give} again for the {_runs(len(left))} that {lack}: {_listed(again)}")
+    return [*steps, *_skipped(results, sweep, commands)]
 
 
-def _skipped(results: Table, command: Sequence[str]) -> list[str]:
+def _skipped(results: Table, sweep: str, commands: Mapping[str, Sequence[str]]) -> list[str]:
     """Where the runs could be made that lacked their device."""
     skipped = [row for row in results.rows if row["status"] == Status.SKIPPED]
     if not skipped:
         return []
     devices = " and ".join(sorted({str(row["device"]) for row in skipped if row["device"]})) or "the device"
-    said = f"{_runs(len(skipped))} {'was' if len(skipped) == 1 else 'were'} skipped for want of {devices}"
-    there = "give the same command where there is one"
-    return [f"{said}: {there}{f', {in_backticks(typed(command))}' if command else '.'}"]
+    said = f"{counted(len(skipped), 'run was', 'runs were')} skipped for want of {devices}"
+    given = _again(skipped, sweep, commands) or _given(skipped, commands)
+    there = f"give the same command{'s' if len(given) > 1 else ''} where there is one"
+    return [f"{said}: {there}{f', {_listed(given)}' if given else '.'}"]
+
+
+def _given(rows: Sequence[Mapping[str, Any]], commands: Mapping[str, Sequence[str]]) -> list[Sequence[str]]:
+    """The commands that asked for these cells, in the order in which they were given."""
+    runs = {row["run"] for row in rows}
+    return list(dict.fromkeys(tuple(command) for run, command in commands.items() if run in runs and command))
+
+
+def _again(rows: Sequence[Mapping[str, Any]], sweep: str, commands: Mapping[str, Sequence[str]]) -> list[Sequence[str]]:
+    """The commands that run what is missing and nothing else; none where one would begin another sweep."""
+    found = [_resumed(command, sweep) for command in _given(rows, commands)]
+    return list(dict.fromkeys(filter(None, found))) if all(found) else []
+
+
+def _resumed(command: Sequence[str], sweep: str) -> tuple[str, ...]:
+    """The command as it comes back to this sweep and keeps what is finished; empty where none does."""
+    words = tuple(word for word in command if not word.startswith(_RUNS_MORE))
+    if any(word.startswith("name=") for word in words):
+        return words
+    if words[: len(_PROGRAM)] != _PROGRAM:
+        return ()
+    folder = PurePath(sweep)
+    has_root = folder.parent.name == OUTPUT_ROOT.name or any(word.startswith("output_root=") for word in words)
+    return (*words, f"name={folder.name}", *(() if has_root else (f"output_root={folder.parent}",)))
+
+
+def _listed(commands: Sequence[Sequence[str]]) -> str:
+    return " and ".join(in_backticks(typed(command)) for command in commands)
 
 
 def _runs(count: int) -> str:
-    return f"{count:,} run{'' if count == 1 else 's'}"
-
-
-def _resumes(command: Sequence[str]) -> bool:
-    """Whether the same command comes back to this sweep: without a name each has a folder of its own."""
-    return any(word.startswith("name=") for word in command)
+    return counted(count, "run")
 
 
 def _surer(results: Table, comparison: Table, known: Mapping[str, Any]) -> list[str]:

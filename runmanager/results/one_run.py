@@ -9,6 +9,7 @@ import msgspec
 
 from runmanager.records.attempts import said_of_attempts
 from runmanager.records.ceilings import Ceilings
+from runmanager.records.code import files_said
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import PHASES, EpochRecord, RunRecord
 from runmanager.records.spoken import spoken
@@ -129,6 +130,9 @@ def _environment_rows(record: RunRecord) -> list[tuple[str, str]]:
     rows = [(words, getattr(environment, name)) for name, words in FACTS]
     libraries = ", ".join(f"{name} {version}" for name, version in sorted(environment.libraries.items()))
     known = [(words, human(value, "loss")) for words, value in rows if value not in (None, "")]
+    if environment.code is not None:
+        files = [f"{name} {digest}" for name, digest in environment.code.items()]
+        known.append(("Own code", files_said(files) or "none"))
     return [*known, ("Libraries", libraries)] if libraries else known
 
 

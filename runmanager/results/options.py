@@ -1,11 +1,14 @@
 """How runs are compared: the options of a comparison, and what is wrong with them."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 __all__ = ["ANY_AXIS", "CompareOptions"]
 
 ANY_AXIS = "any"
+
+_MARGIN = 0.03  # of a ratio: smaller effects are rarely worth a decision
 
 
 @dataclass(frozen=True)
@@ -15,10 +18,11 @@ class CompareOptions:
     `axis` is the compared setting or group, several joined by `+`, or `any` for each one that varies (None: what paired
     runs took turns for, else `device`, for which another one stands in where no two devices can be compared);
     `baseline` its value to compare against (None: `cpu` for `device`, else the first given). `metric` is what they are
-    compared by, a name of `METRIC_NAMES`. `drift` is the share by which runs alone drift: with fewer than `min_runs`
-    runs a side, or where one side ran after the other, a ratio must exceed it; `paired_drift` is the same where both
-    sides were measured interleaved. Below `min_epochs` measured epochs a side nothing is said, nor below `min_seeds`
-    runs where a run has but one value.
+    compared by, a name of `METRIC_NAMES`. `drift` is the share by which a machine drifts while one side runs after the
+    other: a ratio must then exceed it; `paired_drift` is the same where both sides were measured interleaved. `margin`
+    is the largest effect that is as good as none: a share for ratios (None: 3%), for differences in the metric's own
+    unit (None: there is none, and nothing is `no difference`). Below `min_epochs` measured epochs a side nothing is
+    said, nor below `min_seeds` runs where a run has but one value.
     """
 
     axis: str | None = None
@@ -26,25 +30,31 @@ class CompareOptions:
     metric: str = "samples_per_second"
     drift: float = 0.10
     paired_drift: float = 0.01
+    margin: float | None = None
     min_epochs: int = 5
-    min_runs: int = 5
     min_seeds: int = 3
+
+    def margin_of(self, effect: str) -> float | None:
+        """The margin for this kind of effect; None where there is none."""
+        return self.margin if self.margin is not None or effect == "difference" else _MARGIN
 
     def faults(self) -> list[str]:
         """What is wrong with these options, one readable line each."""
-        shares = [
-            f"`compare.{name}` must be at least 0 and below 1, got {value}; 0.1 means 10%."
-            for name, value in (("drift", self.drift), ("paired_drift", self.paired_drift))
+        faults = [
+            f"`{name}` must be at least 0 and below 1, got {value}; 0.1 means 10%."
+            for name, value in (("--drift", self.drift), ("paired_drift", self.paired_drift))
             if not 0 <= value < 1
         ]
-        least = (("min_epochs", 1), ("min_runs", 1), ("min_seeds", 2))
-        counts = [
-            f"`compare.{name}` must be at least {low}, got {value}."
+        if self.margin is not None and not 0 < self.margin < math.inf:
+            faults.append(f"`--margin` must be above 0 and finite, got {self.margin}; 0.03 means 3% of a ratio.")
+        least = (("min_epochs", 1), ("min_seeds", 2))
+        faults += [
+            f"`{name}` must be at least {low}, got {value}."
             for name, low in least
             if (value := getattr(self, name)) < low
         ]
         if self.axis == ANY_AXIS and self.baseline is not None:
-            counts.append(
+            faults.append(
                 f"`--baseline` must belong to one axis, got {self.baseline!r} with `--axis any`; name the axis."
             )
-        return shares + counts
+        return faults

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["PageRow", "PageTable", "page_table"]
 
 _COLOURED = ("status", "verdict")
-_WORST_FIRST = ("failed", "crashed", "killed", "skipped", "running", "pending", "finished", "faster")
+_WORST_FIRST = (
+    *("failed", "crashed", "killed", "skipped", "running", "pending", "finished"),
+    *("faster", "inconclusive"),
+)
 _LONG = 60  # characters that want a wide column
 
 Row = Mapping[str, Any]

@@ -4,19 +4,28 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
+from statistics import NormalDist
 
 from runmanager.records.store import StoredRun
+from runmanager.results.noise import CONFIDENCE
 from runmanager.results.statistics import Estimate
 
-__all__ = ["LEAST_ROUNDS", "in_stretches", "is_narrow", "log_ratios", "paired_speedup", "ratios_of", "rounds_of"]
+__all__ = [
+    "LEAST_ROUNDS",
+    "in_stretches",
+    "is_narrow",
+    "least_rounds",
+    "log_ratios",
+    "paired_speedup",
+    "ratios_of",
+    "rounds_of",
+]
 
 LEAST_ROUNDS = 6
 """Of fewer there is no interval at 95%: that all of them fall on one side happens by chance in one of 16 cases."""
 
 _MOST_VALUES = 200
 _EXACT_UNTIL = 50
-_NORMAL_QUANTILE = 1.959963984540054
-"""Of the standard normal distribution at 97.5%."""
 
 
 def ratios_of(baseline: Sequence[StoredRun], candidate: Sequence[StoredRun]) -> list[float]:
@@ -56,8 +65,8 @@ def log_ratios(
     return ratios
 
 
-def paired_speedup(ratios: Sequence[float]) -> Estimate | None:
-    """The speedup and its 95% interval from the log ratios of rounds; None of so few that there is no interval.
+def paired_speedup(ratios: Sequence[float], *, confidence: float = CONFIDENCE) -> Estimate | None:
+    """The speedup and its interval from the log ratios of rounds; None of so few that there is no interval.
 
     As the order in a round is drawn by lot, what disturbs a turn is as likely to fall on one side as on the other, and
     the ratios scatter evenly around the true one. Of such values the signed-rank test makes an interval that neither
@@ -68,13 +77,20 @@ def paired_speedup(ratios: Sequence[float]) -> Estimate | None:
     import numpy as np
 
     values = np.asarray(in_stretches(ratios), dtype=float)
-    rank = _lower_rank(len(values))
+    rank = _lower_rank(len(values), confidence)
     if rank is None:
         return None
     first, second = np.triu_indices(len(values))
     means = np.sort((values[first] + values[second]) / 2)
     low, high = means[rank - 1], means[len(means) - rank]
-    return Estimate(*(math.exp(float(value)) for value in (np.median(means), low, high)))
+    value, low, high = (float(each) for each in (np.median(means), low, high))
+    error = (high - low) / 2 / NormalDist().inv_cdf((1 + confidence) / 2)
+    return Estimate(math.exp(value), math.exp(low), math.exp(high), error, len(values) - 1.0)
+
+
+def least_rounds(confidence: float) -> int:
+    """How many rounds an interval of this confidence needs: `LEAST_ROUNDS` for 95%."""
+    return math.ceil(math.log2(2 / (1 - confidence)))
 
 
 def is_narrow(ratios: Sequence[float], half_width: float) -> bool:
@@ -96,14 +112,15 @@ def in_stretches(values: Sequence[float]) -> list[float]:
 
 
 @cache
-def _lower_rank(count: int) -> int | None:
+def _lower_rank(count: int, confidence: float) -> int | None:
     """Which of the ordered pair means, from 1, is the interval's lower end: the highest with at most 2.5% below.
 
-    None where even the first leaves more, as of fewer than six values.
+    That is for 95% confidence. None where even the first leaves more, as of fewer than six values.
     """
+    tail = (1 - confidence) / 2
     if count > _EXACT_UNTIL:
         mean, deviation = count * (count + 1) / 4, math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
-        return math.floor(mean - _NORMAL_QUANTILE * deviation)
+        return math.floor(mean - NormalDist().inv_cdf(1 - tail) * deviation)
     chances = [1.0]  # of each sum of ranks that have a positive sign, by chance alone
     for rank in range(1, count + 1):
         longer = [0.0] * (len(chances) + rank)
@@ -114,7 +131,7 @@ def _lower_rank(count: int) -> int | None:
     below, rank = 0.0, 0
     for chance in chances:
         below += chance
-        if below > 0.025:
+        if below > tail:
             break
         rank += 1
     return rank or None

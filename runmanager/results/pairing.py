@@ -39,7 +39,7 @@ class Axis:
                 if match(value):
                     return at
         known = ", ".join(map(spoken, self.values)) or "none, as there are no runs"
-        raise UsageError(f"The baseline must be a value of '{self.name}', got {wanted!r}; its values are {known}.")
+        raise UsageError(f"`--baseline` must be a value of '{self.name}', got {wanted!r}; its values are {known}.")
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class Pair:
     candidate_cells: Sequence[Cell]
 
 
-def find_axis(cells: Cells, asked: str) -> Axis:
+def find_axis(cells: Cells, asked: str, option: str = "--axis") -> Axis:
     """The axis of that name: a setting, a group (`model` or `model.name`) with all its settings, or several together.
 
-    Raises `UsageError` for a name that no cell has.
+    Raises `UsageError`, which blames `option`, for a name that no cell has.
     """
     if JOINT in asked:
-        return _joint(asked, [find_axis(cells, name) for name in asked.split(JOINT)], cells)
+        return _joint(asked, [find_axis(cells, name, option) for name in asked.split(JOINT)], cells)
     names = cells.names()
     group = asked.removesuffix(".name")
     members = [name for name in names if name.startswith(f"{group}.")]
@@ -69,7 +69,7 @@ def find_axis(cells: Cells, asked: str) -> Axis:
         return _numbered(asked, [asked], cells, [cells.value(cell, asked) for cell in cells.cells])
     if members and (asked == group or asked in names):
         return _numbered(asked, members, cells, _group_values(cells, group, members))
-    raise UsageError(_unknown_axis(cells, asked, names))
+    raise UsageError(_unknown_axis(cells, asked, names, option))
 
 
 def varying_axes(cells: Cells) -> list[Axis]:
@@ -125,11 +125,11 @@ def _text(value: Any) -> str:
     return "unset" if value is _ABSENT else spoken(value)
 
 
-def _unknown_axis(cells: Cells, asked: str, names: Sequence[str]) -> str:
+def _unknown_axis(cells: Cells, asked: str, names: Sequence[str], option: str) -> str:
     near = difflib.get_close_matches(asked, names, n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
     varying = ", ".join(cells.varying) or "nothing"
-    return f"The axis must be a setting of the runs, got '{asked}'; {hint}what varies here: {varying}."
+    return f"`{option}` must be a setting of the runs, got '{asked}'; {hint}what varies here: {varying}."
 
 
 def usual_baseline(axis: Axis) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment
-from runmanager.records.spoken import in_backticks, typed
+from runmanager.records.spoken import counted, in_backticks, typed
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
@@ -36,6 +36,7 @@ def report_page(
     results: Table,
     comparison: Table,
     causes: Sequence[str] = (),
+    to_find: Sequence[str] = (),
     crossovers: Sequence[Crossover] = (),
     rounds: Sequence[Rounds] = (),
     work: Table | None = None,
@@ -43,7 +44,8 @@ def report_page(
 ) -> str:
     """The whole of report.html. It asks for nothing from elsewhere: styles and figures are in it.
 
-    `causes` are lines on what bounds the compared runs, `crossovers` get a line each, `rounds` a figure.
+    `causes` are lines on what bounds the compared runs, `to_find` on what so many runs can find; `crossovers` get a
+    line each, `rounds` a figure.
     `work` are rows of what the runs achieve. `now` is said where runs are still to come, and nowhere else: the page of
     a sweep that has ended is the same whenever it is made.
     """
@@ -55,9 +57,10 @@ def report_page(
         results,
         comparison,
         sweep=str(sweep.paths.root),
-        command=plan.command if plan else (),
+        commands=plan.given_by() if plan else {},
         settings=sweep.runs[0].record.settings if sweep.runs else None,
         causes=causes,
+        to_find=to_find,
         is_attended=is_attended,
     )
     shown = {
@@ -114,10 +117,10 @@ def _unfinished(results: Table, sweep: str, now: datetime.datetime, *, is_attend
     running, pending = counts[Status.RUNNING], counts[Status.PENDING]
     if not running + pending:
         return ""
-    lacks = [f"{running:,} {'was' if running == 1 else 'were'} still running"] if running else []
+    lacks = [counted(running, "was still running", "were still running")] if running else []
     lacks += [f"{pending:,} had not begun"] if pending else []
     made = f"Made at {now.astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC, before the end of the sweep"
-    said = f"{made}: of {len(results.rows):,} runs {' and '.join(lacks)}"
+    said = f"{made}: of {counted(len(results.rows), 'run')} {' and '.join(lacks)}"
     if running or is_attended:
         return f"{said}. {in_backticks(shlex.join(('runmanager', 'report', sweep)))} makes the page anew."
     return f"{said}, and nobody was at work."
@@ -141,7 +144,7 @@ def _failed(failures: Table) -> str:
     count = len(failures.rows)
     reasons = Counter(row["reason"] or row["status"] for row in failures.rows)
     said = ", ".join(f"{number:,} {reason}" for reason, number in reasons.most_common())
-    return f"{count:,} run{' has' if count == 1 else 's have'} no result: {said}."
+    return f"{counted(count, 'run has', 'runs have')} no result: {said}."
 
 
 def _run_notes(runs: Sequence[StoredRun]) -> list[str]:
@@ -162,7 +165,7 @@ def _facts(runs: Sequence[StoredRun], plan: SweepRecord | None) -> list[tuple[st
     facts = [(words, _values([getattr(environment, name) for environment in environments])) for name, words in FACTS]
     facts.append(("Libraries", _values([_libraries(environment) for environment in environments])))
     if plan is not None:
-        facts.append(("Command", typed(plan.command)))
+        facts.append(("Command" if len(plan.commands) == 1 else "Commands", "; ".join(map(typed, plan.commands))))
         facts.append(("Created", plan.created))
     return [(words, values) for words, values in facts if values]
 

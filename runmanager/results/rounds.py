@@ -8,7 +8,7 @@ from typing import Any
 from runmanager.results.matching import Match, Matches
 from runmanager.results.metrics import THROUGHPUT
 from runmanager.results.paired import in_stretches, paired_speedup, ratios_of
-from runmanager.results.sides import differences, must_agree
+from runmanager.results.sides import disagreements
 from runmanager.results.statistics import Estimate
 
 __all__ = ["Rounds", "paired_rounds"]
@@ -42,7 +42,7 @@ def _rounds(match: Match, matches: Matches) -> Rounds | None:
     baseline, candidate = match.sides
     ratios = ratios_of(baseline.finished, candidate.finished)
     estimate = paired_speedup(ratios)
-    if estimate is None or differences(match.sides, must_agree):
+    if estimate is None or disagreements(match.sides):
         return None
     settings = {name: value for name, value in match.settings.items() if name in matches.cells.varying}
     drawn = [math.exp(ratio) for ratio in in_stretches(ratios)]

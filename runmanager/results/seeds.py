@@ -29,10 +29,10 @@ class Spread(float):
     count: int
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> "Spread":
-        """Of at least one value; that of one value has no deviation (NaN)."""
+    def of(cls, values: Sequence[float], *, around: float | None = None) -> "Spread":
+        """Of at least one value; that of one value has no deviation (NaN). `around` is what stands for their mean."""
         middle = mean(values)
-        spread = cls(middle)
+        spread = cls(middle if around is None else around)
         spread.count = len(values)
         distance = math.dist(values, [middle] * len(values))  # squares of its own would overflow for a huge loss
         spread.deviation = distance / math.sqrt(len(values) - 1) if len(values) > 1 else math.nan

@@ -1,20 +1,23 @@
 """One side of a comparison: its runs, what they measured, and what stands against taking them for one."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from runmanager.records.code import changed_files, files_said
 from runmanager.records.run import Environment
 from runmanager.records.spoken import spoken
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun
 from runmanager.results.cells import Cell
+from runmanager.results.effects import geometric_mean
 from runmanager.results.metrics import THROUGHPUT, Metric
-from runmanager.results.statistics import median
+from runmanager.results.statistics import mean, median
 
-__all__ = ["Side", "differences", "label_of", "memory_kind", "must_agree", "should_agree", "typical"]
+__all__ = ["Side", "differences", "disagreements", "label_of", "memory_kind", "should_agree", "unknown_code"]
 
 _SHORT_COMMIT = 10
 
@@ -37,9 +40,25 @@ class Side:
         return [run for run in runs if run is not None and run.record.status is Status.FINISHED]
 
     @cached_property
+    def measured(self) -> list[tuple[StoredRun, list[float]]]:
+        """The finished runs that have values of the metric, with these: a value an epoch, or one for the run."""
+        return [(run, values) for run in self.finished if (values := self.metric.values(run))]
+
+    @cached_property
     def values(self) -> list[list[float]]:
-        """What the metric says of each finished run that has any: a value an epoch, or one for the run."""
-        return [values for run in self.finished if (values := self.metric.values(run))]
+        """The values of each measured run."""
+        return [values for _, values in self.measured]
+
+    @cached_property
+    def typical(self) -> float | None:
+        """The mean over its runs of a run's median over epochs; the geometric mean where sides have a ratio."""
+        middles = [middle for values in self.values if (middle := median(values)) is not None]
+        if not middles:
+            return None
+        if self.metric.effect == "difference":
+            return mean(middles)
+        # Values that cannot be are shown, and stand in the reason why the row is not measured.
+        return geometric_mean(middles) if 0 < min(middles) <= max(middles) < math.inf else median(middles)
 
     @property
     def without_values(self) -> int:
@@ -65,11 +84,6 @@ def label_of(axis: str, value: Any) -> str:
     return spoken(value) if axis == "device" or "+" in axis else f"{axis.removesuffix('.name')}={spoken(value)}"
 
 
-def typical(values: Sequence[Sequence[float]]) -> float | None:
-    """Of a side: the median over its runs of the median over a run's epochs."""
-    return median([value for epochs in values if (value := median(epochs)) is not None])
-
-
 def _state(cell: Cell) -> str:
     if cell.stored is None:
         return Status.PENDING.value
@@ -79,14 +93,29 @@ def _state(cell: Cell) -> str:
     return f"{record.status.value} ({record.reason.value})"
 
 
-def must_agree(environment: Environment) -> dict[str, Any]:
-    """What makes two runs incomparable where it differs."""
+def disagreements(sides: Sequence[Side]) -> list[str]:
+    """The facts and the files of code in which any two finished runs differ, which makes them incomparable."""
+    found = differences(sides, _must_agree)
+    files = changed_files(run.record.environment for side in sides for run in side.finished)
+    return [*found, f"code differs: {files_said(files)}"] if files else found
+
+
+def _must_agree(environment: Environment) -> dict[str, Any]:
     commit = environment.commit
     return {
         "torch threads": environment.torch_threads,
         "commit": commit and commit[:_SHORT_COMMIT],
         **environment.libraries,
     }
+
+
+def unknown_code(sides: Iterable[Side]) -> list[str]:
+    """The sides of which a finished run does not say what its code was, nor does its commit, where others do."""
+    runs = [(side.label, run.record.environment) for side in sides for run in side.finished]
+    lacking = dict.fromkeys(label for label, each in runs if each.code is None and each.commit_clean is not True)
+    if all(each.code is None for _, each in runs) or not lacking:
+        return []
+    return [f"whether the code is the same is not known: {', '.join(lacking)}"]
 
 
 def memory_kind(environment: Environment) -> dict[str, Any]:

@@ -18,10 +18,12 @@ from runmanager.results.contention import Exposure, exposure_of
 from runmanager.results.statistics import iqr, median
 
 __all__ = [
+    "OVERALL",
     "SUMMARY_COLUMNS",
     "RunSummary",
     "SweepSummary",
     "measured_epochs",
+    "overall_rate",
     "planned_signatures",
     "summarize",
     "summary_of",
@@ -29,6 +31,9 @@ __all__ = [
 
 SUMMARY_COLUMNS = ("status", "reason", *(name for name in RESULT_COLUMNS if name not in ("contended", "run_dir")))
 """The columns of results.csv that follow from a run alone: whom it met is seen from all of them."""
+
+OVERALL = "overall_samples_per_second"
+"""The throughput of all measured epochs together, in which the slow ones weigh as much as they took."""
 
 _NOTHING: dict[str, Any] = dict.fromkeys(SUMMARY_COLUMNS)
 
@@ -114,6 +119,12 @@ def measured_epochs(run: StoredRun) -> list[EpochRecord]:
     return [epoch for epoch in run.epochs if not epoch.warmup and epoch.epoch_seconds is not None]
 
 
+def overall_rate(measured: Sequence[EpochRecord]) -> float | None:
+    """Samples of all these epochs over the seconds of training on them; None where no epoch has a throughput."""
+    timed = [(epoch.samples, epoch.epoch_seconds or 0.0) for epoch in measured if epoch.samples_per_second]
+    return sum(samples for samples, _ in timed) / sum(seconds for _, seconds in timed) if timed else None
+
+
 def _values(run: StoredRun) -> tuple[Any, ...]:
     """What the run's record and epochs say, in the order of `SUMMARY_COLUMNS`."""
     record, epochs = run.record, run.epochs
@@ -146,7 +157,7 @@ def _times(measured: Sequence[EpochRecord]) -> dict[str, float | None]:
     values = zip(*map(_medians_of, measured), strict=True)
     known = {name: [v for v in column if v is not None] for name, column in zip(_MEDIANS, values, strict=False)}
     times = {name: median(column) for name, column in known.items()}
-    return times | {"epoch_seconds_iqr": iqr(known.get("epoch_seconds", []))}
+    return times | {"epoch_seconds_iqr": iqr(known.get("epoch_seconds", [])), OVERALL: overall_rate(measured)}
 
 
 def _heard_of(run: StoredRun) -> str:

@@ -88,14 +88,24 @@ class Sweep:
         return frame(table, human_columns(table) if pivot is None else None)
 
     def compare(
-        self, axis: str | None = None, baseline: Any = None, *, metric: str = "samples_per_second"
+        self,
+        axis: str | None = None,
+        baseline: Any = None,
+        *,
+        metric: str = "samples_per_second",
+        drift: float = CompareOptions.drift,
+        margin: float | None = None,
     ) -> "pd.DataFrame":
         """One row a matched pair along `axis` (as `CompareOptions` say), columns of comparison.csv or of the metric.
 
-        Raises `UsageError` for an axis, a baseline or a metric that the sweep does not have.
+        `drift` is the share by which the machine may drift while one side runs after the other, `margin` the largest
+        effect that counts as none: a share for ratios (None: 3%), for accuracies and losses in their own unit.
+        Raises `UsageError` for an axis, a baseline or a metric that the sweep does not have, and for a `drift` or
+        `margin` out of range.
         """
+        options = CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift, margin=margin)
         with _said_of_arguments():
-            return frame(compare(*self._look.read, CompareOptions(axis=axis, baseline=baseline, metric=metric)))
+            return frame(compare(*self._look.read, options))
 
     def best(self, metric: str | None = None, *, where: str | None = None) -> Best:
         """The best cell by the mean of `metric` over its seeds, and whether the next one is truly behind it.

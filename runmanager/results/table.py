@@ -5,6 +5,7 @@ from itertools import zip_longest
 from typing import Any
 
 from runmanager.records.collecting import collector_at_rest
+from runmanager.records.spoken import counted
 from runmanager.records.states import Status
 from runmanager.records.store import Damage, SweepContents
 from runmanager.records.sweep import SweepRecord
@@ -21,9 +22,10 @@ from runmanager.results.columns import (
     setting_of,
 )
 from runmanager.results.contention import contention
-from runmanager.results.summary import SUMMARY_COLUMNS, RunSummary, SweepSummary, summarize
+from runmanager.results.hidden_costs import hidden_cost_notes
+from runmanager.results.summary import OVERALL, SUMMARY_COLUMNS, RunSummary, SweepSummary, summarize
 
-__all__ = ["Table", "contention_notes", "damage_notes", "epoch_rows", "result_rows"]
+__all__ = ["Table", "damage_notes", "epoch_rows", "notes_of_rows", "result_rows"]
 
 LEGEND = (
     f"{MISSING} is not measured. Times and throughput are medians over the measured epochs: warm-up epochs "
@@ -79,7 +81,7 @@ def result_rows(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *
             *_warmup_notes(runs),
             *_attempt_notes(runs),
             *_deviation_notes(runs),
-            *contention_notes(rows),
+            *notes_of_rows(rows),
             *_sight_notes(runs),
             *damage_notes(summary.damaged),
         ),
@@ -142,13 +144,20 @@ def _settings(cells: CellsWith[RunSummary], asked: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*cells.columns, *(name for name in wanted if name is not None)]))
 
 
-def contention_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
+def notes_of_rows(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What the rows of a results table say together; a part of the rows says it of itself."""
+    return [*hidden_cost_notes(rows), *_contention_notes(rows)] if rows and OVERALL in rows[0] else []
+
+
+def _contention_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
     """A line that stays where the column had to give way."""
     began = [row["contended"] for row in rows if row.get("contended") is not None]
     met = sum(began)
     if not met:
         return []
-    which = "The run was" if len(began) == 1 else f"{met} of {len(began)} runs were"
+    which = (
+        "The run was" if len(began) == 1 else counted(met, f"of {len(began)} runs was", f"of {len(began)} runs were")
+    )
     return [f"{which} contended: other load was on the machine, so times may be too long."]
 
 
@@ -161,13 +170,13 @@ def _warmup_notes(runs: Sequence[RunSummary]) -> list[str]:
     what = "The only epoch was warm-up" if lengths == {1} else "Every epoch was warm-up"
     names = [run.name for run in unmeasured[:_MAX_NAMED]]
     more = len(unmeasured) - len(names)
-    return [f"{what}, so there are no times: {', '.join(names)}{f' and {more} more runs' if more else ''}."]
+    return [f"{what}, so there are no times: {', '.join(names)}{f' and {more} more' if more else ''}."]
 
 
 def _attempt_notes(runs: Sequence[RunSummary]) -> list[str]:
     """Which epochs were made elsewhere than the record says, so that nobody wonders why they do not count."""
     lines = [f"{run.name}: {line}." for run in runs for line in run.of_attempts]
-    return _first(lines, "So it is of {} more runs or stretches of epochs.")
+    return _first(lines, "Like these: {} more, in the runs' run.json.")
 
 
 def _deviation_notes(runs: Sequence[RunSummary]) -> list[str]:
@@ -187,6 +196,6 @@ def _sight_notes(runs: Sequence[RunSummary]) -> list[str]:
     unseen = [run.heard for run in runs if run.heard]
     if not unseen:
         return []
-    more = f" and {len(unseen) - _MAX_NAMED} more runs" if len(unseen) > _MAX_NAMED else ""
+    more = f" and {len(unseen) - _MAX_NAMED} more" if len(unseen) > _MAX_NAMED else ""
     said = f"{', '.join(unseen[:_MAX_NAMED])}{more}"
     return [f"Running on another host, as they say: {said}. `runmanager watch` sees whether they live."]

@@ -10,7 +10,7 @@ from runmanager.records.spoken import spoken
 from runmanager.results.columns import EFFECTS, MISSING, Table, effect_of
 from runmanager.results.comparison import with_numbered_reasons
 from runmanager.results.formats import human, human_columns, human_effect, human_field, is_number
-from runmanager.results.judging import NOT_MEASURED
+from runmanager.results.judging import INCONCLUSIVE, NOT_MEASURED
 from runmanager.results.seeds import SEEDS
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _FOLDED_AT = 14  # text wider than this is broken into lines; numbers never are
 _WORDS = ("status", "reason")  # single words: they are broken only where no other column can give way
 _PHRASES = ("verdict", "compared")  # a few words, the first that may stand above each other
 _STYLES = {"finished": "green", "running": "cyan", "skipped": "yellow", "failed": "red", "killed": "red"}
-_STYLES |= {"crashed": "red", NOT_MEASURED: "yellow"}
+_STYLES |= {"crashed": "red", NOT_MEASURED: "yellow", INCONCLUSIVE: "yellow"}
 _STYLES |= dict.fromkeys(("faster", "better"), "green") | dict.fromkeys(("slower", "worse"), "magenta")
 _LEFT_OUT_FIRST = (
     *("peak_memory_bytes", "val_loss", "loss", "accuracy", "contended", "epochs"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from runmanager.records.ceilings import Ceilings
-from runmanager.records.measurements import Measurements
+from runmanager.records.measurements import UNKNOWN_WORK, Measurements
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.cells import gather_cells
@@ -179,7 +179,7 @@ _LEGEND = (
 
 
 def work_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
-    """A row for each run whose work was counted, the most FLOP a second first."""
+    """A row for each run whose work was counted, the most FLOP a second first; a note says of how many it was not."""
     cells = gather_cells(sweep.runs, sweep.damaged, plan)
     settings = {name: f"settings.{name}" if name in _SHOWN else column_of(name) for name in cells.columns}
     rows = []
@@ -197,5 +197,16 @@ def work_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
         rows=rows,
         settings=tuple(settings.values()),
         shown=(*(varying or ["run"]), *_SHOWN),
+        notes=_uncounted([cell.stored for cell in cells.cells if cell.stored is not None], len(rows)),
         legend=_LEGEND,
     )
+
+
+def _uncounted(runs: Sequence[StoredRun], num_counted: int) -> tuple[str, ...]:
+    """Why the work of some runs is not known, as the first of their records says that says anything."""
+    if num_counted == len(runs):
+        return ()
+    said = (note for run in runs if not work_of(run) for note in run.record.notes if note.startswith(UNKNOWN_WORK))
+    why = next(said, f"{UNKNOWN_WORK}: it is counted on a first batch, which they have not shown")
+    missing = len(runs) - num_counted
+    return (f"Of {missing} of {len(runs)} runs {why}.",)

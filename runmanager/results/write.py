@@ -51,13 +51,13 @@ def write_tables(
         options = options or CompareOptions()
         matches = match_sides(sweep, plan, options)
         comparison = compare_matches(sweep, matches, options)
-        unlooked = unlooked_lines(matches, options)
+        unlooked = unlooked_lines(matches, comparison)
         comparison = dataclasses.replace(comparison, notes=(*comparison.notes, *unlooked))
         filed = comparison
         if matches.instead_of is not None:
             filed = compare_matches(sweep, matches.without_stand_in(), options)
             filed = dataclasses.replace(filed, notes=(*filed.notes, *unlooked))
-        crossings = crossovers_worth_saying(matches, options)
+        crossings = crossovers_worth_saying(matches, comparison)
         noted = dataclasses.replace(filed, notes=(*filed.notes, *crossover_lines(crossings)))
         texts: dict[Path, Callable[[], str | Iterable[str]]] = {
             paths.results("csv"): lambda: to_csv(results),
@@ -70,6 +70,7 @@ def write_tables(
             paths.comparison("md"): lambda: to_markdown(noted),
         }
         if report:
+            from runmanager.results.planning import what_can_be_found
             from runmanager.results.report import report_page
 
             texts[paths.report] = lambda: report_page(
@@ -78,6 +79,7 @@ def write_tables(
                 results=results,
                 comparison=comparison,
                 causes=why(matches),
+                to_find=what_can_be_found(matches, plan),
                 crossovers=crossings,
                 rounds=paired_rounds(matches),
                 work=work_rows(sweep, plan),

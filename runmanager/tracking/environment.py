@@ -18,8 +18,8 @@ from runmanager.tracking.provenance import command_line, commit_of, library_vers
 __all__ = ["capture_environment", "known_ceilings", "load_average"]
 
 
-def capture_environment(device: torch.device) -> Environment:
-    """All that can be known at a run's start; `load_at_end` and the shares come at its end."""
+def capture_environment(device: torch.device, *, code: dict[str, str] | None = None) -> Environment:
+    """All that can be known at a run's start; `load_at_end` and the shares come at its end. `code` is known already."""
     commit, clean = commit_of(Path.cwd())
     return Environment(
         host=socket.gethostname(),
@@ -30,6 +30,7 @@ def capture_environment(device: torch.device) -> Environment:
         libraries=library_versions(),
         commit=commit,
         commit_clean=clean,
+        code=code,
         command=command_line(),
         load_at_start=load_average(),
         **device_facts(device, cpu_model=cpu_model()),

@@ -1,5 +1,6 @@
 """One epoch while it is running: batches timed and moved, losses and predictions added up on the device."""
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -29,6 +30,9 @@ class Epoch:
 
     With `is_all_training` all of its time is training but for what is marked or evaluated; else training ends with the
     last step.
+
+    It belongs to the thread that begins it. Tracking, taking batches, marking and ending it raise `UsageError` in any
+    other thread, and once it has ended.
     """
 
     def __init__(
@@ -47,12 +51,13 @@ class Epoch:
         self.number = number
         self.num_steps = steps_before
         self.first_batch_seconds: float | None = None  # from asking the first loader to its first batch
+        self._thread: int | None = threading.get_ident()
         self._timer = timer
         self._device = device
         self._when_first_batch = when_first_batch
         self._heartbeat = heartbeat or Heartbeat()
         self._train, self._eval = Meter(log_every=log_every, steps_before=steps_before), Meter()
-        self._division: Division | None = None
+        self.division: Division | None = None  # of its time, once it is closed
         self._phases = Phases(timer, otherwise="eval" if number == 0 else TRAINING if is_all_training else None)
         self._sees_training = self._is_evaluated = False
         self._open_loops = 0
@@ -64,18 +69,22 @@ class Epoch:
         return self._timer
 
     @property
-    def division(self) -> Division:
-        """How its time is divided; known once it is closed."""
-        assert self._division is not None
-        return self._division
-
-    @property
     def evaluation(self) -> Evaluation | None:
         """What was said of the evaluated samples, where that was to be kept; None without an evaluation."""
         return self._evaluation if self._is_evaluated else None
 
+    def _refuse_misuse(self, call: str) -> None:
+        if self._thread is None:
+            raise UsageError(f"{call}() must come before its epoch's end, got epoch {self.number}, which has ended.")
+        if threading.get_ident() != self._thread:
+            raise UsageError(
+                f"{call}() must be called by the thread that began epoch {self.number}, got another one; "
+                "give each thread a run of its own."
+            )
+
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The loader's batches on the run's device; waiting, moving and what the loop does with each are timed."""
+        self._refuse_misuse("batches")
         if self._phases.is_evaluation:
             yield from self.eval_batches(loader)
             return
@@ -103,9 +112,7 @@ class Epoch:
                     yield moved
                 finally:
                     phases.take_back(step)
-        raise UsageError(
-            f"The batches of epoch {self.number} must be taken before it ends; take them from the next one."
-        )
+        self._refuse_misuse("batches")  # as it has ended meanwhile
 
     @property
     def is_whole(self) -> bool:
@@ -121,6 +128,7 @@ class Epoch:
 
     def eval_batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The loader's batches on the run's device; all the time they take counts as evaluation."""
+        self._refuse_misuse("eval_batches")
         self._open_loops += 1
         if self._evaluation is not None:
             self._evaluation.takes_from(loader)
@@ -137,6 +145,7 @@ class Epoch:
         Of blocks in one another each has its own time, but parts of training within an evaluation are evaluation.
         Nothing waits for the device. Raises `UsageError` for a phase that there is not.
         """
+        self._refuse_misuse("phase")
         if name not in PHASES:
             raise UsageError(f"A phase must be {', '.join(PHASES[:-1])} or {PHASES[-1]}, got {name!r}.")
         return self._phases.marked(name)
@@ -164,13 +173,18 @@ class Epoch:
         "binary" logits (batch, …), a yes where above 0; "multilabel" the same (batch, labels, …), each by itself.
         Without `task` they are multiclass, if that is clear; else it raises `UsageError`.
         """
+        self._refuse_misuse("track")
         count = _count(preds, labels, samples)
         if preds is not None and labels is not None:
             self._train.add_predictions(preds, labels, task, class_dim, ignore_index)
-        self.track_loss(loss, count)
+        self._count_step(loss, count)
 
     def track_loss(self, loss: torch.Tensor | float, samples: int) -> None:
         """Count one training step's mean loss over `samples` samples."""
+        self._refuse_misuse("track")
+        self._count_step(loss, samples)
+
+    def _count_step(self, loss: torch.Tensor | float, samples: int) -> None:
         self._train.add_loss(loss, samples)
         self._phases.trained()
         self.num_steps += 1
@@ -178,6 +192,7 @@ class Epoch:
 
     def track_predictions(self, preds: torch.Tensor, labels: torch.Tensor, **said: Unpack[Said]) -> None:
         """Count the right ones among a training step's predictions, as `track` does."""
+        self._refuse_misuse("track")
         self._train.add_predictions(preds, labels, **said)
 
     def track_eval(
@@ -192,6 +207,7 @@ class Epoch:
         ignore_index: int = IGNORED,
     ) -> None:
         """Count one evaluated batch, as `track` does for training."""
+        self._refuse_misuse("track_eval")
         self._is_evaluated = True
         self._eval.add_loss(loss, _count(preds, labels, samples))
         if preds is not None and labels is not None:
@@ -208,9 +224,11 @@ class Epoch:
         `tracking_seconds`) and what only the run knows (`warmup`, `run_seconds`). With it come the losses of the steps
         that were to be logged.
         """
-        self._division = self._phases.resolve()
+        self._refuse_misuse("end_epoch")
+        self._thread = None
+        self.division = self._phases.resolve()
         train, evaluated = self._train.averages(), self._eval.averages()
-        record = _record(self.number, train, evaluated, self._division.seconds, seen=self._sees_training)
+        record = _record(self.number, train, evaluated, self.division.seconds, seen=self._sees_training)
         return record, self._train.logged_losses()
 
 

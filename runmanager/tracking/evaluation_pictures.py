@@ -19,6 +19,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 
 from runmanager.records.lines import error_line
 from runmanager.records.run import EpochRecord
+from runmanager.records.spoken import counted
 from runmanager.tracking.confusion_picture import MAX_CLASSES, draw_confusion
 from runmanager.tracking.drawing import as_png
 from runmanager.tracking.first_batch import images_of
@@ -149,9 +150,9 @@ def _confusion_matrix(epoch: int, scores: Scores, evaluation: Evaluation) -> Ima
 def _account(scores: Scores) -> str:
     """Of which samples a picture is, and how many were predicted right."""
     known, right = num_known_and_right(scores)  # not by the matrix, which is huge where there are many classes
-    said = f"{right:,} of {known:,} samples right"
+    said = f"{right:,} of {counted(known, 'sample')} right"
     left_out = scores.num_evaluated - known
-    return f"{said}; {left_out:,} more are not looked at" if left_out else said
+    return f"{said}; {left_out:,} more not looked at" if left_out else said
 
 
 _KINDS: dict[str, tuple[Callable[[Scores, Evaluation], None], Callable[[int, Scores, Evaluation], Image.Image]]] = {

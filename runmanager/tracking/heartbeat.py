@@ -1,6 +1,7 @@
 """A run's heartbeat: a thread that shows every few seconds that the process lives and how far the run has come."""
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -26,6 +27,7 @@ class Heartbeat:
         self._seconds = seconds
         self._each_beat = each_beat
         self._counter = 0
+        self._process = os.getpid()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -39,8 +41,10 @@ class Heartbeat:
     def stop(self, *, keeps_file: bool = False) -> None:
         """Beat no more, and take the file away: the run's record tells its end.
 
-        `keeps_file` where it is another process's by now.
+        `keeps_file` where it is another process's by now. A fork has no part in it.
         """
+        if os.getpid() != self._process:
+            return
         self._stopped.set()
         if self._thread is not None and self._path is not None:
             if self._thread is not threading.current_thread():  # where the garbage of a dropped run was found

@@ -7,6 +7,7 @@ from math import gcd, isfinite
 
 import torch
 
+from runmanager.records.spoken import counted
 from runmanager.tracking.losses import sum_type
 
 __all__ = ["MAX_PARAMETERS", "MAX_VALUES", "NUM_BINS", "Histogram", "histograms_of", "left_out"]
@@ -59,7 +60,8 @@ def left_out(network: torch.nn.Module) -> Sequence[str]:
     if len(sizes) > MAX_PARAMETERS:
         notes.append(f"histograms of the first {MAX_PARAMETERS} of {len(sizes)} parameters only")
     if large := sum(size > MAX_VALUES for size in sizes[:MAX_PARAMETERS]):
-        notes.append(f"histograms of {large} parameters are of a sample, {MAX_VALUES:,} values of each at most")
+        which = counted(large, "parameter")
+        notes.append(f"histograms of {which} are of a sample, {MAX_VALUES:,} values of each at most")
     return notes
 
 

@@ -1,7 +1,6 @@
 """`RunManager`: begins runs in a sweep's folder, and keeps the tutorials' calls."""
 
 import datetime
-import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -10,23 +9,32 @@ import msgspec
 import torch
 import yaml
 
-from runmanager.errors import DeviceUnavailableError, RunExistsError, UsageError
+from runmanager.errors import DeviceUnavailableError, RecordError, UsageError
 from runmanager.records.files import replace_file
-from runmanager.records.grid import differing, flatten, plain_settings, readable_name
+from runmanager.records.grid import flatten, plain_settings, readable_name
 from runmanager.records.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import RunRecord
 from runmanager.records.signature import UNSIGNED, short_signature, signature
 from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import RunFolder, encode_record, last_moment, read_record, read_run, read_sweep
-from runmanager.records.sweep import PlannedCell, fresh_sweep_folder, plan_cell, write_cells
+from runmanager.records.store import RunFolder, read_epochs, read_record, read_run, read_sweep
+from runmanager.records.sweep import (
+    fresh_sweep_folder,
+    plan_cell,
+    read_sweep_record,
+    varying_settings,
+    write_cells,
+)
 from runmanager.tracking.devices import resolve_device
+from runmanager.tracking.dropped import when_dropped
 from runmanager.tracking.environment import capture_environment
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.opening import open_run
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
+from runmanager.tracking.own_code import own_code
 from runmanager.tracking.provenance import command_line
+from runmanager.tracking.ranks import refuse_several_ranks
 from runmanager.tracking.run import ActiveRun, IdleRun
 from runmanager.tracking.sinks import ConsoleSink, LogSink, Sink
 from runmanager.tracking.tasks import Said
@@ -57,7 +65,9 @@ class RunManager:
     TensorBoard as `tensorboard` says, to its run.log, and to standard output if `console`. `owns_sweep` is for
     launchers: False leaves sweep.json and the tables to somebody else. `heartbeat_timeout`: a run that says `running`
     on another host is taken over when it has shown no sign of life for so many seconds.
-    Raises `UsageError` for a timeout that a living run could miss.
+    The report is written when nobody holds the manager any more, or the process ends; its other tables at each run's
+    end. Threads may have runs of their own at one time, each its `run`, from one manager or several.
+    Raises `UsageError` for a timeout that a living run could miss, and where this process is one of several ranks.
     """
 
     def __init__(
@@ -71,6 +81,7 @@ class RunManager:
         owns_sweep: bool = True,
         heartbeat_timeout: float = SILENT_AFTER_SECONDS,
     ) -> None:
+        refuse_several_ranks()
         if faults := timeout_faults("heartbeat_timeout", heartbeat_timeout):
             raise UsageError(faults[0])
         self.paths = fresh_sweep_folder(Path("outputs")) if root is None else SweepPaths(Path(root))
@@ -80,15 +91,14 @@ class RunManager:
         self._own_sinks = sinks
         self._owns_sweep = owns_sweep
         self._heartbeat_timeout = heartbeat_timeout
-        self._folders: dict[str, RunPaths] | None = None
-        self._cells: list[PlannedCell] = []
+        self._stored: dict[str, tuple[RunPaths, str]] | None = None
         self._begun: list[RunPaths] = []
-        self._active: ActiveRun | None = None
+        self._active: ActiveRun | IdleRun | None = None
         self._epoch: Epoch | None = None
         self._tables: StandingTables | None = None
         if owns_sweep:
             # The report draws figures, which takes a second: once, when the manager goes, not after every run.
-            weakref.finalize(self, _write_tables_if_any, self.paths, self._begun)
+            when_dropped(self, _write_tables_now_or_later, self.paths, self._begun)
 
     def run(
         self,
@@ -100,32 +110,34 @@ class RunManager:
         options: RunOptions | None = None,
         folder: RunPaths | None = None,
         can_resume: bool = False,
+        unsigned: tuple[str, ...] | None = (),
     ) -> ActiveRun | IdleRun:
-        """Claim the folder of a run with `params`: a mapping, named tuple or dataclass; without `device` it is on CPU.
+        """Claim the folder of a run with `params`: a mapping, named tuple, dataclass or `argparse.Namespace`.
+
+        Without `device` it is on CPU.
 
         Entering the run moves the network to its device and begins the sinks. Leave the network out to build it
         inside and call `run.begin(network, loader)`: what goes wrong in building is then the run's own failure.
         A missing device is recorded as `skipped`, and a run that is finished is kept, unless overwritten: then the run
         yields no epochs. `optimizer` lets the learning rate be logged. `folder` is where the run is kept; by default
         it is named after its settings. `can_resume` promises that `begin` will get a checkpointer, and lets a killed
-        run go on. A run that says `running` on another host is watched for up to `heartbeat_timeout` first.
-        Raises `UsageError` for settings that are none, `RunBusyError` if a living process has the run.
+        run go on. A run that says `running` on another host is watched for up to `heartbeat_timeout` first. `unsigned`
+        are top-level settings that are no part of the run's identity; None: those of the built-in job.
+        Raises `UsageError` for settings that are none, and in one of several ranks; `RunBusyError` if a living process
+        has the run.
         """
+        refuse_several_ranks()
         settings = plain_settings(params)
-        if folder is None:
-            _refuse_unsigned(settings)
-        record = self._new_record(settings, folder)
-        paths = folder or self._folder_of(record)
-        self._plan(record, paths)
+        paths, record = self._new_record(settings, folder, unsigned)
         try:
             device = resolve_device(str(settings.get("device") or "cpu"))
         except DeviceUnavailableError as error:
             return self._skip(paths, record, error)
-        record = msgspec.structs.replace(record, environment=capture_environment(device))
-        _end_abandoned(paths)
+        options = options or RunOptions()
+        code = own_code(settings, is_built_in=options.is_built_in)
+        record = msgspec.structs.replace(record, environment=capture_environment(device, code=code))
         self._say_if_watched(paths)
         observer = HeartbeatObserver(limit_seconds=self._heartbeat_timeout)
-        options = options or RunOptions()
         again = options.turns is not None and options.turns.again
         opened = open_run(
             paths, record, can_resume=can_resume, overwrite=self._overwrite, again=again, observer=observer
@@ -133,20 +145,17 @@ class RunManager:
         self._begun.append(paths)
         if opened.is_kept:
             self._say(f"{paths.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
-            return IdleRun(opened.folder.record, say=self._say)
+            return self._idle(opened.folder)
         _write_config(opened.folder)
-        begin_with = None if network is None else _beginner(network, loader, optimizer)
-        run = ActiveRun(
+        return ActiveRun(
             folder=opened.folder,
             device=device,
             sinks=self._sinks(),
             options=options,
             is_resumed=opened.is_resumed,
-            begin_with=begin_with,
+            begin_with=None if network is None else _beginner(network, loader, optimizer),
             when_ended=lambda run: self._write_tables(),
         )
-        _live[paths.root.resolve()] = run
-        return run
 
     def _sinks(self) -> Sequence[Sink]:
         if self._own_sinks is not None:
@@ -159,39 +168,46 @@ class RunManager:
             sinks.append(ConsoleSink())
         return sinks
 
-    def _new_record(self, settings: dict[str, Any], folder: RunPaths | None) -> RunRecord:
-        identity = signature(settings)
-        name = folder.name if folder else f"{readable_name(flatten(settings))}-{short_signature(identity)}"
-        return RunRecord(
+    def _new_record(
+        self, settings: dict[str, Any], folder: RunPaths | None, unsigned: tuple[str, ...] | None
+    ) -> tuple[RunPaths, RunRecord]:
+        """The record of a run that is about to begin, and its folder: where it is stored already, or as planned."""
+        left_out = UNSIGNED if unsigned is None else unsigned
+        identity = signature(settings, unsigned=left_out)
+        paths, name = (folder, folder.name) if folder else self._find(identity)
+        cell = plan_cell(identity, paths.name if paths else "", settings, unsigned=left_out)
+        if not paths:
+            telling = varying_settings(read_sweep_record(self.paths), cell)
+            name = f"{readable_name(flatten(settings), telling=telling)}-{short_signature(identity)}"
+            cell = msgspec.structs.replace(cell, run=name)
+        if self._owns_sweep:
+            plan = write_cells(self.paths, [cell], axes=None, command=command_line())
+            if not paths:  # another process may have named the cell first
+                name = next(each.run for each in plan.planned if each.signature == identity)
+        record = RunRecord(
             name=name,
             signature=identity,
             status=Status.RUNNING,
             config=settings,
             started_at=datetime.datetime.now(datetime.UTC).isoformat(),
             owner=ProcessIdentity.current(),
+            unsigned=unsigned,
         )
+        return paths or self.paths.run(name), record
 
-    def _folder_of(self, record: RunRecord) -> RunPaths:
-        """The folder of the run with this signature, under whatever name; a new one if there is none."""
-        if self._folders is None:
+    def _find(self, identity: str) -> tuple[RunPaths | None, str]:
+        """Folder and name of the stored run of this signature, whatever its folder is called; None and no name."""
+        if self._stored is None:
             stored = read_sweep(self.paths, epochs_of=lambda _: False).runs  # only who they are
-            self._folders = {run.record.signature: run.paths for run in stored}
-        return self._folders.setdefault(record.signature, self.paths.run(record.name))
-
-    def _plan(self, record: RunRecord, paths: RunPaths) -> None:
-        if not self._owns_sweep:
-            return
-        self._cells.append(plan_cell(record.signature, paths.name, record.config))
-        settings = [cell.settings for cell in self._cells]
-        axes = {name: [cell[name] for cell in settings if name in cell] for name in differing(settings)}
-        write_cells(self.paths, self._cells, axes=axes, command=command_line())
+            self._stored = {run.signature: (run.paths, run.name) for run in stored}
+        return self._stored.get(identity, (None, ""))
 
     def _skip(self, paths: RunPaths, record: RunRecord, error: DeviceUnavailableError) -> IdleRun:
         stored = read_record(paths).observed() if paths.record.exists() else None
         if stored is not None and stored.status is not Status.SKIPPED:
             # What another host has done of it is not to be thrown away by one that can do nothing.
             self._say(f"{paths.name}: stays {stored.status}: {error}")
-            return IdleRun(stored, say=self._say)
+            return self._idle(RunFolder(paths, stored))
         outcome = Outcome(Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, str(error))
         opened = open_run(paths, record.ended(outcome, at=record.started_at), can_resume=False, overwrite=False)
         self._begun.append(paths)
@@ -199,7 +215,16 @@ class RunManager:
             _write_config(opened.folder)
             self._say(f"{paths.name}: skipped: {error}")
         self._write_tables()
-        return IdleRun(opened.folder.record, say=self._say)
+        return self._idle(opened.folder)
+
+    def _idle(self, folder: RunFolder) -> IdleRun:
+        folder.leave()
+        try:
+            history = read_epochs(folder.paths)
+        except RecordError as error:
+            self._say(str(error))
+            history = []
+        return IdleRun(folder, history, say=self._say)
 
     def _say(self, line: str) -> None:
         if self._console and self._own_sinks is None:
@@ -235,31 +260,25 @@ class RunManager:
 
     # The tutorials' calls: one run at a time, begun and ended by hand.
 
-    def begin_run(self, run: Any, network: torch.nn.Module, loader: Any) -> None:
+    def begin_run(self, run: Any, network: torch.nn.Module, loader: Any) -> bool:
         """Begin a run with the settings `run`, a named tuple as `RunBuilder.get_runs` makes them.
 
         Histograms of weights and gradients are on, unless the manager was given `tensorboard` options.
-        Raises `RunExistsError` if the run is finished, `DeviceUnavailableError` if its device is missing, since a loop
-        written by hand would go on without it.
+        Returns whether it is to be run. False where it is finished already, or its device is missing: the other calls
+        may follow all the same, and record nothing.
         """
         if self._active is not None:
             raise UsageError("begin_run() must come after the end_run() of the run before, got none; call end_run().")
         if self._tensorboard is None:
             self._tensorboard = TensorBoardOptions(histograms=True)
         begun = self.run(run)
-        if isinstance(begun, IdleRun):
-            if begun.record.status is Status.SKIPPED:
-                raise DeviceUnavailableError(begun.record.message)
-            raise RunExistsError(
-                f"Run {begun.record.name} must be new, got one that is finished; use RunManager(…, overwrite=True) "
-                "to run it again."
-            )
         try:
             begun.begin(network, loader)
         except BaseException as error:
             begun.end(error)
             raise
         self._active = begun
+        return isinstance(begun, ActiveRun)
 
     def begin_epoch(self) -> None:
         """Start the clock of the next epoch."""
@@ -293,7 +312,7 @@ class RunManager:
         self._active = None
         run.end()
 
-    def _running(self, call: str) -> ActiveRun:
+    def _running(self, call: str) -> ActiveRun | IdleRun:
         if self._active is None:
             raise UsageError(f"{call}() must come between begin_run() and end_run(), got no run; call begin_run().")
         return self._active
@@ -315,29 +334,6 @@ def _beginner(
     return lambda run: run.begin(network, loader, optimizer=optimizer)
 
 
-_live: "weakref.WeakValueDictionary[Path, ActiveRun]" = weakref.WeakValueDictionary()
-"""The runs of this process that somebody still holds, by folder."""
-
-
-def _end_abandoned(paths: RunPaths) -> None:
-    """Write the end of a run that this very process began and dropped, as a notebook's cell does that raises."""
-    if not paths.record.exists() or paths.root.resolve() in _live:
-        return
-    stored = read_record(paths)
-    if stored.status is Status.RUNNING and stored.owner == ProcessIdentity.current():
-        outcome = Outcome(Status.KILLED, Reason.INTERRUPTED, "begun and never ended")
-        replace_file(paths.record, encode_record(stored.ended(outcome, at=last_moment(paths, stored))))
-
-
-def _refuse_unsigned(settings: dict[str, Any]) -> None:
-    """Runs that differ in these alone would be taken for one."""
-    for name in sorted(UNSIGNED.intersection(settings)):
-        raise UsageError(
-            f"A setting must not be called '{name}', got {settings[name]!r}; that name says how a run is kept, and "
-            "does not tell runs apart: choose another one."
-        )
-
-
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the same text in a third of the time
 
 
@@ -351,3 +347,11 @@ def _write_tables_if_any(paths: SweepPaths, begun: Sequence[RunPaths]) -> None:
         from runmanager.results.write import write_tables
 
         write_tables(paths)
+
+
+def _write_tables_now_or_later(paths: SweepPaths, begun: Sequence[RunPaths]) -> None:
+    """Garbage is collected anywhere, in the middle of an import say: what fails there is done at the process's end."""
+    try:
+        _write_tables_if_any(paths, begun)
+    except Exception:
+        when_dropped(None, _write_tables_if_any, paths, begun)

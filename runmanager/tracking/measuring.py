@@ -8,7 +8,7 @@ import msgspec
 import torch
 
 from runmanager.records.lines import error_line
-from runmanager.records.measurements import Measurements
+from runmanager.records.measurements import UNKNOWN_WORK, Measurements
 from runmanager.records.run import Environment, EpochRecord, RunRecord
 from runmanager.tracking.devices import peak_host_bytes, peak_memory_bytes, peak_reserved_bytes, reset_peak_memory
 from runmanager.tracking.environment import known_ceilings, load_average
@@ -71,12 +71,12 @@ class Measuring:
         """Count the work of a step on `batch_size` samples like those of `batch`; return notes on what cannot be."""
         inputs = inputs_of(batch)
         if inputs is None or batch_size is None:
-            return ["the work of a step is not known: the loader does not show what a full batch is"]
+            return [f"{UNKNOWN_WORK}: the loader does not show what a full batch is"]
         full = torch.empty((batch_size, *inputs.shape[1:]), dtype=inputs.dtype, device="meta")
         try:
             work = step_work(network, full, optimizer=optimizer)
         except Exception as error:  # any model may be impossible to follow, in any way; the run must not
-            return [f"the work of a step is not known: it cannot be followed without data ({error_line(error)})"]
+            return [f"{UNKNOWN_WORK}: it cannot be followed without data ({error_line(error)})"]
         self._known = msgspec.structs.replace(
             self._known, flop_per_step=work.flop, operations_per_step=work.operations, bytes_per_step=work.bytes
         )

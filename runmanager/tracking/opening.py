@@ -50,7 +50,8 @@ def open_run(
     goes_on = can_resume and not overwrite and paths.checkpoint.exists()
     if status is Status.FINISHED and not overwrite and not (again and goes_on):
         folder.give_back()
-        return OpenedRun(RunFolder(paths, read_record(paths)), is_kept=True)
+        folder.record = read_record(paths)
+        return OpenedRun(folder, is_kept=True)
     if goes_on and (status is Status.FINISHED or _was_broken_off(status)):
         _put_error_aside(paths, stored.attempt - 1)
         assert record.started_at is not None

@@ -69,7 +69,8 @@ class RunOptions:
     """How a run is tracked: `step/loss` every `log_every` steps (0: never), so many warm-up epochs at least.
 
     With `turns` it trains and is measured only when it is its turn. `precision` is what a step's products are computed
-    in (`bf16`, `fp16`), where its weights are of another type.
+    in (`bf16`, `fp16`), where its weights are of another type. `is_built_in` is for the job that this package brings:
+    the process's main script is then no part of its code.
     """
 
     log_every: int = 0
@@ -77,6 +78,7 @@ class RunOptions:
     early_stop: EarlyStopOptions = field(default_factory=EarlyStopOptions)
     turns: TurnTaker | None = None
     precision: str | None = None
+    is_built_in: bool = False
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -2,9 +2,8 @@
 
 import datetime
 import os
-import time
-import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Self
 
 import msgspec
@@ -16,8 +15,9 @@ from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Outcome
 from runmanager.records.store import RunFolder
 from runmanager.tracking.devices import peak_memory_bytes
+from runmanager.tracking.dropped import end_run_when_dropped
 from runmanager.tracking.ending import Ending
-from runmanager.tracking.epoch import Epoch, with_walls, without_walls
+from runmanager.tracking.epoch import Epoch, without_walls
 from runmanager.tracking.events import cut_events
 from runmanager.tracking.first_batch import batch_size_of, inputs_of, peek
 from runmanager.tracking.heartbeat import Heartbeat
@@ -25,11 +25,14 @@ from runmanager.tracking.idle import IdleRun
 from runmanager.tracking.last_evaluation import LastEvaluation
 from runmanager.tracking.measuring import Measuring, num_parameters
 from runmanager.tracking.notes import RunNotes
+from runmanager.tracking.open_epoch import OpenEpoch
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.outcomes import keep_traceback, outcome_of
 from runmanager.tracking.phases import Unmarked
+from runmanager.tracking.run_clock import RunClock
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.tracking.timer import PhaseTimer, clock_for
+from runmanager.tracking.told_sinks import ToldSinks
 from runmanager.tracking.turns import turns_of
 from runmanager.tracking.unheard import children_unheard
 from runmanager.tracking.warmup import Warmup
@@ -50,7 +53,11 @@ class ActiveRun:
     ```
 
     Where the device is missing the run is recorded as skipped, and where it was finished earlier it is kept: then
-    `epochs` yields nothing. After a NaN or infinite loss it yields no further epoch and the run has failed.
+    it is an `IdleRun`. After a NaN or infinite loss `epochs` yields no further epoch and the run has failed.
+
+    Calls out of order raise `UsageError` and change nothing: a second epoch while one is open, the end of one that is
+    not, anything but `end` after the run's end. So does every call in a fork of the process that began the run; there
+    leaving the `with` block writes nothing.
     """
 
     def __init__(
@@ -73,27 +80,26 @@ class ActiveRun:
         self._network: torch.nn.Module | None = None
         self._optimizer: torch.optim.Optimizer | None = None
         self._checkpointer: Checkpointer | None = None
-        self._sinks = sinks
-        self._begun_sinks: list[Sink] | None = None
         self._options = options
         self._begin_with = begin_with
         self._when_ended = when_ended
         self._planned: int | None = folder.record.epochs_planned
         self._ending = Ending(options.early_stop)
+        self._open = OpenEpoch()
         self._notes = RunNotes(folder)
+        self._sinks = ToldSinks(sinks, self._notes)
         self._last_evaluation = LastEvaluation(sinks)
         self._warmup = Warmup(options.warmup_epochs)
         self._unmarked = Unmarked()
-        self._seconds_before = 0.0
         self._learning_rate: float | None = None
-        self._begun_at = time.perf_counter()
         self.turns = turns_of(
             options, folder.paths, is_cancelled=lambda: self._ending.is_interrupted, interrupt=self.interrupt
         )
+        self._clock = RunClock(self._timer, self.turns)
         # Those with which it takes turns are no outside load: all of them are children of one process.
-        self.measuring = Measuring(device, family=os.getppid() if self.turns else None)
-        self._heartbeat = Heartbeat(folder.paths.heartbeat, each_beat=self.measuring.look).start()
-        weakref.finalize(self, self._heartbeat.stop)  # a run that was dropped without an end beats no more
+        self._measuring = Measuring(device, family=os.getppid() if self.turns else None)
+        self._heartbeat = Heartbeat(folder.paths.heartbeat, each_beat=self._measuring.look).start()
+        self._when_dropped = end_run_when_dropped(self, folder, self._heartbeat)
 
     @property
     def record(self) -> RunRecord:
@@ -111,12 +117,15 @@ class ActiveRun:
         """Move the network to the run's device, put back what a checkpoint holds, and begin the sinks.
 
         `loader` is looked into for a first batch, without a trace. `optimizer` lets the learning rate be logged.
-        Raises `UsageError` if the network is none.
+        Raises `UsageError` if the network is none, or the run has one.
         """
+        self.folder.refuse_others()
+        if self._network is not None:
+            raise UsageError("begin() must be called once in a run, got a second call; begin another run.")
         if not isinstance(network, torch.nn.Module):
             raise UsageError(f"`network` must be a torch.nn.Module, got {type(network).__name__}.")
         self._network, self._optimizer, self._checkpointer = network.to(self.device), optimizer, checkpointer
-        self.measuring.begin(self._network, self.record, precision=self._options.precision)
+        self._measuring.begin(self._network, self.record, precision=self._options.precision)
         if self.is_resumed:
             self._restore()
         batch = peek(loader)
@@ -124,7 +133,7 @@ class ActiveRun:
             self._begin_with_batch(batch, batch_size_of(loader))
         elif self.is_resumed:
             self._begin_sinks(None)
-        measured, session = self.measuring.measurements(), self.turns and self.turns.session
+        measured, session = self._measuring.measurements(), self.turns and self.turns.session
         self.folder.write(num_parameters=num_parameters(network), measurements=measured, session=session)
 
     def _restore(self) -> None:
@@ -133,7 +142,7 @@ class ActiveRun:
         record = self.folder.write(earlier=attempts_up_to(self.record.earlier, progress.record.epoch))
         self.history = self.folder.cut_epochs(progress.record, unmeasured=epochs_made_elsewhere(record))
         self.num_steps = progress.num_steps
-        self._seconds_before = progress.record.run_seconds or 0.0
+        self._clock.before = progress.record.run_seconds or 0.0
         if (events := self.folder.paths.events) is not None:
             cut_events(events, progress.events_length)
         self._ending.restore(self.history)
@@ -145,22 +154,19 @@ class ActiveRun:
     def _begin_with_batch(self, batch: Any, batch_size: int | None) -> None:
         """What is done once with the first batch, or with a part of it, where a full one has `batch_size` samples."""
         assert self._network is not None
-        work_of = self.measuring.count_work
+        work_of = self._measuring.count_work
         self._notes.extend(work_of(self._network, batch, optimizer=self._optimizer, batch_size=batch_size))
         self._begin_sinks(batch)
-        self.measuring.memory_begins()
+        self._measuring.memory_begins()
 
     def _begin_sinks(self, batch: Any | None) -> None:
-        """Tell every sink, once, that the run begins, with a first batch where there is one."""
-        self._begun_sinks = []
+        """Tell the sinks that the run begins, with a first batch where there is one."""
         assert self._network is not None
-        start = RunStart(self.record, self.folder.paths, self._network, self.device, batch)
-        for sink in self._sinks:
-            self._notes.extend(sink.begin(start))
-            self._begun_sinks.append(sink)
+        self._sinks.begin(RunStart(self.record, self.folder.paths, self._network, self.device, batch))
 
     def epochs(self, num_epochs: int) -> Iterator[Epoch]:
         """The epochs that are still to be run, counted from 1 to `num_epochs`."""
+        self.folder.refuse_others()
         if self._planned != num_epochs:
             self._planned = num_epochs
             self.folder.write(epochs_planned=num_epochs)
@@ -168,14 +174,18 @@ class ActiveRun:
             self._await_turn()
             if self._ending.is_due:
                 return
-            epoch = self.begin_epoch(number)
-            try:
-                yield epoch
-            except GeneratorExit:
-                # The loop was left. Where that was after all of the epoch's batches, the epoch is not to be lost.
-                if epoch.is_whole and not self.record.status.is_ended:
-                    self.end_epoch(epoch)
-                raise
+            yield from self._one_epoch(number)
+
+    def _one_epoch(self, number: int) -> Iterator[Epoch]:
+        epoch = self.begin_epoch(number)
+        try:
+            yield epoch
+        except GeneratorExit:
+            # The loop was left. Where that was after all of the epoch's batches, the epoch is not to be lost.
+            if self._open.is_this(epoch) and self.folder.is_ours:
+                self._open.settle(self.end_epoch)
+            raise
+        if self._open.is_this(epoch):  # the loop's body may have ended it itself, for its record
             self.end_epoch(epoch)
 
     def evaluation_before_training(self) -> Iterator[Epoch]:
@@ -183,8 +193,7 @@ class ActiveRun:
         if not self.history:
             self._await_turn()
             if not self._ending.is_due:
-                yield (epoch := self.begin_epoch(0))
-                self.end_epoch(epoch)
+                yield from self._one_epoch(0)
 
     def _await_turn(self) -> None:
         if self.turns is not None and not self._ending.is_due:
@@ -210,21 +219,27 @@ class ActiveRun:
         return max(self.history[-1].epoch + 1, 1) if self.history else 1
 
     def begin_epoch(self, number: int | None = None, *, is_all_training: bool = False) -> Epoch:
-        """Start the clock of the next epoch, or of epoch `number`."""
+        """Start the clock of the next epoch, or of epoch `number`. Raises `UsageError` while another one is open."""
+        self.folder.refuse_others()
         if self._network is None:
             raise UsageError("A run must have begun before its epochs, got no network; call begin(network, loader).")
-        self.measuring.epoch_begins()
+        number = self._next_number() if number is None else number
+        begin = partial(self._new_epoch, is_all_training=is_all_training)
+        return self._open.begin(begin, number, last=self.history[-1].epoch if self.history else -1)
+
+    def _new_epoch(self, number: int, *, is_all_training: bool) -> Epoch:
+        self._measuring.epoch_begins()
         self._timer.start()
         if self._optimizer is not None:
             self._learning_rate = float(self._optimizer.param_groups[0]["lr"])
         return Epoch(
-            self._next_number() if number is None else number,
+            number,
             timer=self._timer,
             device=self.device,
             log_every=self._options.log_every,
             steps_before=self.num_steps,
             heartbeat=self._heartbeat,
-            when_first_batch=self._begin_with_whole_batch if self._begun_sinks is None else None,
+            when_first_batch=self._begin_with_whole_batch if not self._sinks.have_begun else None,
             keep_scores=self._last_evaluation.is_wanted,
             is_all_training=is_all_training,
         )
@@ -232,48 +247,46 @@ class ActiveRun:
     def end_epoch(self, epoch: Epoch) -> EpochRecord:
         """Stop the clock, write the epoch down, and return its record.
 
-        Raises `RunBusyError` where another process has taken the run over meanwhile: then nothing is written any more.
+        Raises `RunBusyError` where another process has taken the run over meanwhile: then nothing is written any more;
+        `UsageError` for an epoch that has ended, or is another run's.
         """
-        record, step_losses = epoch.close()
+        self.folder.refuse_others()
+        record, step_losses = self._open.close(epoch)
+        assert epoch.division is not None
         self._notes.extend(self._unmarked.look_at(epoch.division))
         if self.folder.is_lost():  # a file is read for that: when the clock has stopped
             raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
         warmup = self._warmup.look_at(record.epoch, self._timer.step_seconds, history=self.history)
-        record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._run_seconds())
-        self.measuring.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)
+        record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._clock.seconds())
+        self._measuring.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)
         self.num_steps = epoch.num_steps
-        if self._begun_sinks is None:
+        if not self._sinks.have_begun:
             self._begin_sinks(None)
         assert self._network is not None
         self._last_evaluation.keep(record, epoch.evaluation)
         details = EpochDetails(self._network, self._learning_rate, step_losses, epoch.evaluation)
-        for sink in self._sinks:
-            self._notes.extend(sink.epoch(without_walls(record), details))
+        self._sinks.epoch(without_walls(record), details)
         if self._checkpointer is not None:
             self._checkpointer.observe(record)
             if self._checkpointer.is_due(record.epoch):
-                so_far = self._with_walls(record)
+                so_far = self._clock.with_walls(record)
                 self._checkpointer.save(self.folder.paths.checkpoint, self._progress(so_far))
-        record = self._with_walls(record)
+        record = self._clock.with_walls(record)
         self.folder.append(record)
         self.history.append(record)
         if self._warmup.num_epochs == 1:
-            self.folder.write(measurements=self.measuring.measurements())  # a kill is not to take all of them
+            self.folder.write(measurements=self._measuring.measurements())  # a kill is not to take all of them
         self._heartbeat.progress += 1
         self._ending.look_at(record)
         return record
-
-    def _with_walls(self, record: EpochRecord) -> EpochRecord:
-        begun_at, ended_at = self._timer.begun_at, self._timer.ended_at
-        return with_walls(record, begun_at=begun_at, ended_at=ended_at, run_seconds=self._run_seconds())
 
     def _progress(self, record: EpochRecord) -> Progress:
         events = self.folder.paths.events
         return Progress(record, events.stat().st_size if events else 0, self.num_steps)
 
-    def _run_seconds(self) -> float:
-        waited = self.turns.waited_seconds if self.turns else 0.0
-        return self._seconds_before + time.perf_counter() - self._begun_at - waited
+    def learn(self, **facts: Any) -> None:
+        """Keep facts that somebody else has measured, by the names that `Measurements` has for them."""
+        self._measuring.learn(**facts)
 
     def note(self, line: str) -> None:
         """Keep a readable line about what could not be done or was chosen; it is in the record at once."""
@@ -293,14 +306,30 @@ class ActiveRun:
 
     @children_unheard()
     def end(self, error: BaseException | None = None) -> RunRecord:
-        """Write the run's end: as `error` says, or as the epochs say; nothing where another process has the run now."""
+        """Write the run's end: as `error` says, or as the epochs say; nothing where another process has the run now.
+
+        A second call changes nothing. An epoch that is still open is recorded where all its batches were taken; any
+        other is not, and without an `error` it makes the run a failure and raises `UsageError`.
+        """
+        if self.record.status.is_ended:
+            return self.record
         if self.folder.is_lost():
             self._heartbeat.stop(keeps_file=True)
-            self.folder.close()
+            self.folder.leave()
             return self.record
-        outcome, run_seconds = self._outcome(error), self._run_seconds()  # before pictures are drawn
+        self.folder.refuse_others()
+        with self._open.lock:
+            try:
+                self._open.settle(self.end_epoch, refuse=error is None)
+            except BaseException as fault:
+                self.end(error or fault)
+                raise
+            return self._end(error)
+
+    def _end(self, error: BaseException | None) -> RunRecord:
+        outcome, run_seconds = self._outcome(error), self._clock.seconds()  # before pictures are drawn
         try:
-            if self._begun_sinks is None and self._network is not None:
+            if not self._sinks.have_begun and self._network is not None:
                 self._begin_sinks(None)
             if outcome.status.is_success:
                 # Before the record says so: with a kill after that nobody would go on with the run, and draw them.
@@ -316,16 +345,16 @@ class ActiveRun:
             run_seconds=run_seconds,
             num_parameters=None if self._network is None else num_parameters(self._network),
             peak_memory_bytes=peak_memory_bytes(self.device),
-            environment=self.measuring.environment_at_end(self.record.environment),
-            measurements=self.measuring.measurements(),
+            environment=self._measuring.environment_at_end(self.record.environment),
+            measurements=self._measuring.measurements(),
             notes=self._notes.said,
         )
         if error is not None:
             keep_traceback(error, self.folder.paths.error)
         self._heartbeat.stop()
-        self.folder.close()
-        for sink in self._begun_sinks or ():
-            sink.end(record)
+        self._when_dropped.cancel()
+        self.folder.leave()
+        self._sinks.end(record)
         if self._when_ended is not None:
             self._when_ended(self)
         return record
@@ -347,4 +376,5 @@ class ActiveRun:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        self.end(error)
+        if self.folder.is_ours:  # it is not in a fork, nor where the body has ended the run itself
+            self.end(error)

@@ -23,6 +23,7 @@ from tensorboard.compat.proto.types_pb2 import DT_STRING
 from runmanager.errors import RecordError
 from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.paths import SweepPaths
+from runmanager.records.spoken import counted
 from runmanager.records.store import StoredRun, read_run, read_sweep, run_names
 from runmanager.tracking.events import EventWriter
 from runmanager.tracking.hparams import experiment, measured
@@ -122,7 +123,7 @@ class ServedSweep:
 
 def _name(num_ended: int, num_cells: int) -> str:
     """What the run is called: with blanks, which no run's short name has."""
-    runs = "1 run" if num_cells == 1 else f"{num_cells:,} runs"
+    runs = counted(num_cells, "run")
     return f"sweep of {runs}" if num_ended == num_cells else f"sweep, {num_ended:,} of {runs} ended"
 
 

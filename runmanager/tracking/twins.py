@@ -9,9 +9,7 @@ with unnoticed(network):
 
 import contextlib
 import copy
-import io
 import threading
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -23,6 +21,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from runmanager.tracking.hooks import has_hooks, held_back, left_out
+from runmanager.tracking.quiet import one_thread_quiet
 from runmanager.tracking.randomness import preserved
 from runmanager.tracking.recording import parts_of
 
@@ -46,7 +45,7 @@ def unwrapped(network: torch.nn.Module) -> torch.nn.Module:
 
 @contextlib.contextmanager
 def unnoticed(network: torch.nn.Module) -> Iterator[None]:
-    """The body may copy `network` and call the copies, and nobody learns of it.
+    """The body may copy `network` and call the copies, and nobody learns of it; threads take turns.
 
     Random states, warnings and lines of output are kept back, and the hooks that somebody hung on all modules. Raises
     `SharedError` where this thread calls a module of `network` itself that keeps something, as BatchNorm does, or has
@@ -60,11 +59,7 @@ def unnoticed(network: torch.nn.Module) -> Iterator[None]:
         if (module in noticing or _is_called_by_a_function(module)) and threading.get_ident() == thread:
             raise SharedError(f"a copy of it calls its own {type(module).__name__}, which would keep or tell something")
 
-    quiet = (preserved(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), held_back(), _modes())
-    with contextlib.ExitStack() as stack:
-        for each in quiet:
-            stack.enter_context(each)
-        warnings.simplefilter("ignore")
+    with one_thread_quiet(), preserved(), held_back(), _modes():
         handle = register_module_forward_pre_hook(refuse)
         try:
             yield

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import torch
 
 from runmanager.errors import TensorMismatchError
+from runmanager.records.spoken import counted
 
 __all__ = ["explained"]
 
@@ -53,13 +54,16 @@ def _wrong_classes(
             f"{tuple(labels.shape)}; convert them with labels.to(torch.int64).reshape(-1)."
         )
     if len(labels) != len(images):
-        return f"A batch must have one label an image, got {len(labels)} labels and {len(images)} images."
+        got = f"{counted(len(labels), 'label')} and {counted(len(images), 'image')}"
+        return f"A batch must have one label an image, got {got}."
     if "out of bounds" not in text:
         return None
     layers = [module for module in network.modules() if isinstance(module, torch.nn.Linear | torch.nn.Conv2d)]
     low, high = int(labels.min()), int(labels.max())
     outputs = (
-        f"the network's last layer has {_outputs(layers[-1])} outputs" if layers else "the network has fewer outputs"
+        f"the network's last layer has {counted(_outputs(layers[-1]), 'output')}"
+        if layers
+        else "the network has fewer outputs"
     )
     return (
         f"The labels must be class numbers below the number of classes, got {low} to {high} where {outputs}; "
@@ -78,8 +82,8 @@ def _wrong_shape(network: torch.nn.Module, images: torch.Tensor, error: Exceptio
         if isinstance(module, torch.nn.Conv2d):
             if images.ndim == 4 and images.shape[1] != module.in_channels:
                 return (
-                    f"The images must have {module.in_channels} channels for the network's first layer ({name}), got "
-                    f"{images.shape[1]} (images {tuple(images.shape)}); build that layer with "
+                    f"The images must have {counted(module.in_channels, 'channel')} for the network's first layer "
+                    f"({name}), got {images.shape[1]} (images {tuple(images.shape)}); build that layer with "
                     f"in_channels={images.shape[1]}."
                 )
             return None
@@ -87,8 +91,9 @@ def _wrong_shape(network: torch.nn.Module, images: torch.Tensor, error: Exceptio
             features = images.numel() // max(images.shape[0], 1)
             if features != module.in_features:
                 return (
-                    f"A sample must have {module.in_features} values for the network's first layer ({name}), got "
-                    f"{features} (images {tuple(images.shape)}); build that layer with in_features={features}."
+                    f"A sample must have {counted(module.in_features, 'value')} for the network's first layer "
+                    f"({name}), got {features} (images {tuple(images.shape)}); build that layer with "
+                    f"in_features={features}."
                 )
             if images.ndim != 2:
                 return (

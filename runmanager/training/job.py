@@ -8,6 +8,7 @@ from typing import Any
 from runmanager.errors import UsageError
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import RunRecord
+from runmanager.records.spoken import counted
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import RunOptions, TurnTaker
 from runmanager.tracking.randomness import seed_everything
@@ -62,9 +63,10 @@ def train_run(
         options.early_stop,
         turns,
         precision=precision if precision.is_cast else None,
+        is_built_in=True,
     )
     with rounding_to(precision):  # from the start: the run's record tells of it
-        run = manager.run(params, folder=folder, can_resume=True, options=run_options)
+        run = manager.run(params, folder=folder, can_resume=True, options=run_options, unsigned=None)
         if isinstance(run, IdleRun):
             return run.record
         with run:
@@ -88,7 +90,8 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
     parts = _begun(run, options)
     _run_epochs(run, options, parts)
     if parts.stepper.num_skipped:
-        run.note(f"{parts.stepper.num_skipped} of {run.num_steps} steps were left out: their gradients overflowed fp16")
+        steps = counted(run.num_steps, "step")
+        run.note(f"left out {parts.stepper.num_skipped} of {steps}, whose gradients overflowed fp16")
     if isinstance(options.measure, PairedOptions):
         measure_in_turns(
             run,
@@ -115,8 +118,10 @@ def _begun(run: ActiveRun, options: TrainingOptions) -> _Parts:
     )
     if options.micro_batch == AUTO:
         size = stepper.piece_size
-        is_whole = size is None or size >= options.batch_size
-        run.note(f"micro_batch=auto: {'whole batches' if is_whole else f'pieces of at most {size} samples'}")
+        pieces = "whole batches"
+        if size is not None and size < options.batch_size:
+            pieces = f"pieces of at most {counted(size, 'sample')}"
+        run.note(f"micro_batch=auto: {pieces}")
     state = TrainingState(
         network,
         optimizer,
@@ -155,7 +160,7 @@ def _fix_step(
     """What is done once for the steps on full batches: compile them, and have them captured on the way."""
     if compiled is not None:
         seconds = compiled.rehearse(stepper.learn, loader, device=run.device)
-        run.measuring.learn(compile_seconds=seconds)
+        run.learn(compile_seconds=seconds)
     if (graphs := graph_device(options, run.device)) is not None:
         num_full = max(1, loader.num_samples // loader.batch_size)
         stepper.replay_on(graphs, num_warmups=min(_WARMUPS, num_full), must=options.graphs is True, tell=run.note)

@@ -8,6 +8,7 @@ import torch
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from runmanager.records.spoken import counted
 from runmanager.tracking.outcomes import is_out_of_memory
 from runmanager.tracking.randomness import random_states, restore_random_states
 from runmanager.tracking.twins import unnoticed, without_data
@@ -68,7 +69,7 @@ class MicroBatches:
             module: Any = torch.get_device_module(device)
             module.empty_cache()
         if self._tell is not None:
-            self._tell(f"out of memory with {size} samples at once: steps are made in pieces of {self.size}")
+            self._tell(f"out of memory with {counted(size, 'sample')} at once: steps are made in pieces of {self.size}")
 
 
 def _in_pieces(

@@ -29,15 +29,18 @@ OFFERED = ("in_shape", "num_classes")
 _LEAST_CNN_SIDE = 16
 
 
-def build_model(options: Any, *, in_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+def build_model(
+    options: Any, *, in_shape: tuple[int, ...], num_classes: int, find: Callable[..., Any] = resolve_target
+) -> nn.Module:
     """A network with fresh weights, from (batch, *in_shape), float32, to logits (batch, num_classes).
 
-    `options` is one of the model dataclasses, or for somebody's own a mapping with `_target_`; a target is given
-    `in_shape` and `num_classes` if it takes them. Weights come from PyTorch's global random state, on the CPU.
+    `options` is one of the model dataclasses, or for somebody's own a mapping with `_target_`; `find` looks the target
+    up, and it is given `in_shape` and `num_classes` if it takes them. Weights come from PyTorch's global random state,
+    on the CPU.
     Raises `ConfigurationError` when the model cannot be built for these samples, or the target is not found.
     """
     if isinstance(options, Mapping):
-        return _custom(options, in_shape, num_classes)
+        return _custom(find(options, group="model"), options, in_shape, num_classes)
     if isinstance(options, TorchvisionModelOptions):
         return build_torchvision_model(options, in_shape=in_shape, num_classes=num_classes)
     if type(options) not in _BUILDERS:
@@ -102,8 +105,9 @@ def _linear_layers(widths: list[int]) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-def _custom(options: Mapping[str, Any], in_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    target = resolve_target(options, group="model")
+def _custom(
+    target: Callable[..., Any], options: Mapping[str, Any], in_shape: tuple[int, ...], num_classes: int
+) -> nn.Module:
     offered = dict(zip(OFFERED, (tuple(in_shape), num_classes), strict=True))
     model = call_target(target, options, offered, group="model")
     if isinstance(model, nn.Module):

@@ -134,7 +134,7 @@ class SgdOptions(OptimizerOptions):
 class AdamOptions(OptimizerOptions):
     """Adam; `weight_decay` is added to the gradient.
 
-    `fused` takes all parameters in one kernel; null does so on CPU and CUDA, where that is several times faster.
+    `fused` takes all parameters in one kernel; null does so on CPU and CUDA, where that is several times as fast.
     """
 
     name: str = "adam"

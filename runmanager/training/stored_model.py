@@ -16,24 +16,35 @@ from runmanager.tracking.randomness import preserved
 from runmanager.training.checkpoint import read_state
 from runmanager.training.models import build_model
 from runmanager.training.options import OPTION_TYPES
+from runmanager.training.stored_targets import known_network, refuse_foreign_targets
+from runmanager.training.targets import resolve_target
 
 __all__ = ["load_model"]
 
 
-def load_model(run: str | PathLike[str] | StoredRun, best: bool = False) -> nn.Module:
+def load_model(run: str | PathLike[str] | StoredRun, best: bool = False, *, trust: bool = False) -> nn.Module:
     """The model of a run of the application with its last weights, or its `best` ones, on the CPU in eval mode.
 
     `run` names a run as `find_run` takes it (a folder, or the beginning of its name), or is a run as it was read. A
-    model of somebody's own is imported again, from the current folder or an installed package. No random state is
-    moved, and the weights' file runs no code.
+    run's files are data: a `_target_` in them must name a class of torch.nn.Module that torch.nn, torchvision.models or
+    runmanager define. A custom model needs `trust=True`: it is then imported again, from the current folder or an
+    installed package, and called with its stored settings. No random state is moved.
     Raises `UsageError` where there is no such run, or none that can be built again; `RecordError` for damaged files.
     """
     paths = run.paths if isinstance(run, StoredRun) else find_run(os.fspath(run))
     record = run.record if isinstance(run, StoredRun) else read_record(paths)
+    if not trust:
+        way_out = "if you trust whoever made the run, use load_model(…, trust=True)"
+        refuse_foreign_targets(record.config.get("model"), name="model", way_out=way_out)
     options = _model_options(record, paths)
     state = _stored_state(paths, record, best=best)
     with preserved():
-        network = build_model(options, in_shape=tuple(state["in_shape"]), num_classes=state["num_classes"])
+        network = build_model(
+            options,
+            in_shape=tuple(state["in_shape"]),
+            num_classes=state["num_classes"],
+            find=resolve_target if trust else known_network,
+        )
     try:
         network.load_state_dict(state["model"])
     except RuntimeError as error:

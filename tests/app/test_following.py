@@ -164,7 +164,7 @@ def test_cells_that_come_while_it_looks_are_waited_for(disk: Callable[[int], Dis
     sweep.end(0)
     status, lines = follow(sweep, widen, lambda: sweep.begin(1), lambda: sweep.end(1))
     assert status == 0
-    assert "1 cells wait for somebody to run them; Ctrl-C leaves." in lines
+    assert "1 cell waits for a driver; Ctrl-C leaves." in lines
     assert "✓ 2/2  lr=1  finished" in lines
 
 
@@ -392,9 +392,9 @@ def test_whom_the_cells_wait_for_is_said(disk: Callable[[int], Disk]) -> None:
             )
         return out.getvalue().splitlines()[-1]
 
-    queued = "cells wait in Slurm's queue"
-    assert said({"7_0": "PENDING", "7_1": "PENDING"}) == f"2 {queued}; Ctrl-C leaves."
-    assert said({"7_0": "PENDING"}) == f"1 {queued}; 1 cells wait for somebody to run them; Ctrl-C leaves."
+    assert said({"7_0": "PENDING", "7_1": "PENDING"}) == "2 cells wait in Slurm's queue; Ctrl-C leaves."
+    assert said({"7_0": "PENDING"}) == "1 cell waits in Slurm's queue; 1 cell waits for a driver; Ctrl-C leaves."
+    assert said({}) == "2 cells wait for a driver; Ctrl-C leaves."
     assert said(None) == "2 cells were handed to Slurm, which cannot be asked from here; Ctrl-C leaves."
 
 

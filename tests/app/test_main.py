@@ -1,5 +1,6 @@
 """Tests of the application's flags, its help, and what its driver leaves alone."""
 
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,6 +22,7 @@ def test_dry_run_lists_the_cells_and_writes_nothing(
     assert [[line[0].rpartition("-")[0], *line[1:]] for line in lines[1:5]] == cells
     assert "4 cells: 2 start, 2 skip" in done.out
     assert "Where: outputs/plan/runs" in done.out
+    assert "With one run a side along lr, no difference up to 10% can be told" in " ".join(done.out.split())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -121,3 +123,19 @@ def test_the_driver_outlives_who_started_it(environment: Callable[..., dict[str,
     """Only its own children are tied to it: a shell may go, and leave it running."""
     done = driver(tmp_path, environment(RUNMANAGER_PRELOAD="torch"), "--dry-run")
     assert done.stdout.splitlines()[-2:] == ["tied to its parent: 0", "heavy: []"]
+
+
+@pytest.mark.parametrize("form", ["{option}={path}", "{option} {path}"])
+def test_no_stored_pickle_is_run_again(command: Callable[..., Any], tmp_path: Path, form: str) -> None:
+    class Touching:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (tmp_path / "ran").touch, ()
+
+    stored = tmp_path / "config.pickle"
+    stored.write_bytes(pickle.dumps(Touching()))
+    done = command(*form.format(option="--experimental-rerun", path=stored).split())
+    assert done.status == 2
+    (line,) = done.faults
+    assert "`--experimental-rerun` must be left out" in line
+    assert "runmanager reproduce RUN" in line
+    assert not (tmp_path / "ran").exists()

@@ -27,7 +27,10 @@ REFUSED = {
         "`measure.axis` must name which of the axes is compared with `measure=paired`, got null; "
         "it may be batch_size or lr.",
     ),
-    "an unknown axis": (["lr=0.1,0.2", "measure.axis=rate"], "The axis must be a setting of the runs, got 'rate'"),
+    "an unknown axis": (
+        ["lr=0.1,0.2", "measure.axis=rate"],
+        "`measure.axis` must be a setting of the runs, got 'rate'",
+    ),
     "an axis of one value": (["lr=0.1,0.2", "measure.axis=batch_size"], "`batch_size` must vary with `measure=paired`"),
     "several workers": (
         ["lr=0.1,0.2", "hydra.launcher.workers=2"],

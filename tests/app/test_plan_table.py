@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from runmanager.app.plan_table import plan_table
+from runmanager.cli.main import run_command
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.records.ownership import claim_run
 from runmanager.records.paths import SweepPaths
@@ -62,3 +63,40 @@ def test_changed_code_is_named_and_rerun_where_that_is_asked_for(
     assert at_commit("b", *words, "rerun_changed=true").status == 0
     (record,) = sweep("changed").records
     assert (record.attempt, record.environment.commit) == (2, "b" * 40)
+
+
+def test_code_that_no_commit_tells_of_is_seen_by_every_command(
+    at_commit: Callable[..., Any],
+    sweep: Callable[[str], Any],
+    tiny: tuple[str, ...],
+    own_module: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without git, and as it is on a tree that has had changes since before."""
+
+    def said(*words: str) -> str:
+        assert run_command(words) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    (tmp_path / "part.py").write_text("")
+    own_module.write_text(f"import part\n{own_module.read_text()}")
+    words = ("-m", *tiny, "model=custom", "model._target_=own.Net", "epochs=6", "name=own")
+    assert at_commit("", *words, "lr=0.1").status == 0
+    assert at_commit("", *words, "lr=0.1", "--dry-run").out.splitlines()[1].split()[1:] == ["keep", "finished"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RUNMANAGER_COMMIT", "")
+    (run,) = sweep("own").paths.runs.iterdir()
+    assert "Its code is the same. Packages and hardware are as they were." in said("reproduce", str(run), "--trust")
+    (tmp_path / "part.py").write_text("changed = True")
+    assert "finished, with other versions: code changed (part.py)" in at_commit("", *words, "lr=0.1", "--dry-run").out
+    asked = at_commit("", *words, "lr=0.1", "rerun_changed=true", "--dry-run").out
+    assert "1 cell: 1 start anew" in asked
+    assert "Its code has changed since: part.py." in said("reproduce", str(run), "--trust")
+    assert at_commit("", *words, "lr=0.1,0.2").status == 0
+    assert "code differs: part.py" in said("compare", "own", "--axis", "lr")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    elsewhere = said("reproduce", str(run), "--trust")
+    assert "Whether its code is the same is not known: its files are not found from this folder." in elsewhere

@@ -1,6 +1,9 @@
 """Tests of the command that makes a stored run again: it gives the same cell, or says why it does not."""
 
+import json
+import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,8 @@ from hydra import compose, initialize_config_dir
 
 from runmanager.app.reproducing import environment_today, reproduce
 from runmanager.app.schema import conf_folder, plain_config, register_schema
+from runmanager.cli.main import run_command
+from runmanager.errors import UsageError
 from runmanager.launching.gpus import gpu_names
 from runmanager.records.grid import plain_settings
 from runmanager.records.run import Environment, RunRecord
@@ -42,7 +47,7 @@ def stored(config: dict[str, Any], **fields: Any) -> RunRecord:
 )
 def test_command_gives_the_run_s_own_cell(words: str) -> None:
     config = composed(*shlex.split(words))
-    found = reproduce(stored(config))
+    found = reproduce(stored(config), trust="_target_" in words)
     assert found.is_proved
     assert found.remarks == ()
     assert found.command[:3] == ("python", "-m", "runmanager")
@@ -57,6 +62,44 @@ def test_seeds_of_a_cell_are_one_command() -> None:
     config = composed("seed=3", "lr=0.5")
     found = reproduce(stored(config), seeds=[3, 4, 3])
     assert found.command == ("python", "-m", "runmanager", "-m", "lr=0.5", "seed=3,4")
+
+
+def test_settings_that_are_praised_are_in_the_command_though_they_are_the_usual_ones() -> None:
+    praised = ["lr", "model.name", "seed", "model.hidden"]  # of another cell, which has a `model.hidden`
+    found = reproduce(stored(composed("batch_size=20")), told=praised)
+    assert found.command == ("python", "-m", "runmanager", "model=cnn", "lr=0.01", "batch_size=20", "seed=0")
+    assert found.is_proved
+    several = reproduce(stored(composed("lr=0.01")), seeds=[0, 1], told=["lr", "seed"])
+    assert several.command == ("python", "-m", "runmanager", "-m", "lr=0.01", "seed=0,1")
+
+
+def test_the_command_of_the_best_gives_its_cell_with_every_setting_that_is_praised(
+    command: Callable[..., Any],
+    tiny: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    words = [word for word in tiny if not word.startswith("batch_size=")]
+    assert command("-m", *words, "lr=0.01,0.5", "batch_size=16,1000", "seed=0,1", "name=grid").status == 0
+    monkeypatch.chdir(tmp_path)
+    capfd.readouterr()
+    where = "lr == 0.01 and batch_size == 1000"  # as they are where nobody says
+    assert run_command(["best", "grid", "--where", where, "--format", "json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["best"]["settings"] == {"lr": 0.01, "batch_size": 1000}
+    assert {"lr=0.01", "batch_size=1000", "seed=0,1"} <= set(found["command"])
+    plan = command(*found["command"][3:], "--dry-run").out
+    planned = set(re.findall(r"^\S+-([0-9a-f]{8}) ", plan, re.M))
+    assert planned == {run["run"][-8:] for run in found["best"]["runs"]} and len(planned) == 2, plan
+
+
+def test_where_the_command_cannot_have_the_settings_they_are_said_beside_it() -> None:
+    loop = stored({"lr": 0.5, "seed": 1, "depth": 3}, environment=Environment(command=("train.py", "--fast")))
+    assert reproduce(loop, told=["lr", "depth"]).remarks[-1] == "This cell has lr=0.5, depth=3."
+    gone = stored({**composed("lr=0.5"), "model": {"name": "cnn", "wings": 2}})
+    assert reproduce(gone, told=["lr", "model.name"]).remarks[-1] == "This cell has lr=0.5, model=cnn."
+    assert len(reproduce(gone).remarks) == 1
 
 
 def test_run_that_today_refuses_has_the_command_that_was_given() -> None:
@@ -75,6 +118,38 @@ def test_run_that_lacks_a_setting_of_today_is_another_cell() -> None:
     found = reproduce(stored(older))
     assert not found.is_proved
     assert "another cell" in found.remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"model": {"name": "custom", "_target_": "subprocess.Popen"}}, "subprocess.Popen as model._target_"),
+        ({"dataset": {"name": "custom", "_target_": "os.system", "holdout": 0.5}}, "os.system as dataset._target_"),
+        ({"model": {"name": "cnn", "a": [{"_target_": "evil.Net"}]}}, r"evil.Net as model\.a\[0\]\._target_"),
+        ({"+hydra.launcher._target_": "evil.Net"}, r"evil.Net as \+hydra\.launcher\._target_"),
+        (
+            {"model": {"name": "custom", "_target_": "torch.nn.Linear", "x": [{"a:1,_target_": "evil.Net"}]}},
+            "evil.Net as",
+        ),
+        ({"model": {"name": "custom", "_target_": "torch.nn.functional.relu"}}, "a function"),
+    ],
+)
+def test_no_command_names_a_stored_target_that_is_not_trusted(changed: dict[str, Any], named: str) -> None:
+    record = stored({**composed(), **changed})
+    with pytest.raises(UsageError, match=rf"^A stored `_target_` is data .*got .*{named}.*; .* add --trust\.$"):
+        reproduce(record)
+    assert reproduce(record, trust=True).command
+
+
+def test_a_network_of_torch_needs_no_trust() -> None:
+    words = ("model=custom", "model._target_=torch.nn.Linear", "+model.in_features=3")
+    assert reproduce(stored(composed(*words))).is_proved
+
+
+def test_how_a_stored_run_says_that_it_is_launched_is_no_part_of_its_command() -> None:
+    config = composed("lr=0.5")
+    found = reproduce(stored({**config, "hydra": {"searchpath": ["file:///elsewhere"], "run": {"dir": "/"}}}))
+    assert found.command == ("python", "-m", "runmanager", "lr=0.5")
 
 
 def test_script_of_a_loop_of_its_own_is_a_command() -> None:

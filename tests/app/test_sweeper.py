@@ -2,9 +2,11 @@
 
 import csv
 import datetime
+import html
 import importlib.metadata
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -46,6 +48,7 @@ RESULT_COLUMNS = [
     "contended",
     "started_at",
     "run_dir",
+    "overall_samples_per_second",
 ]
 EPOCH_COLUMNS = [
     "run",
@@ -340,3 +343,41 @@ def test_other_launchers_leave_the_same(
         assert one.epochs_planned == other.epochs_planned
     files = {each.name for each in sweep("same").paths.root.iterdir()}
     assert files == {each.name for each in by_local.paths.root.iterdir()}
+
+
+def command_for_the_skipped(report: Path) -> list[str]:
+    """The words after the program of the command that a report gives for what lacked its device."""
+    text = re.sub("</?span>", "", report.read_text())
+    found = re.search(r"skipped for want of cuda: .* <code>python -m runmanager (.*?)</code>", text)
+    assert found is not None
+    return shlex.split(html.unescape(found[1]))
+
+
+def test_the_report_s_next_step_runs_exactly_what_is_missing(
+    command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
+) -> None:
+    words = [word for word in tiny if not word.startswith("device=")]
+    assert command("-m", *words, "lr=0.1,0.2", "device=cpu,cuda", "name=grid").status == 0
+    assert command("-m", *words, "lr=0.1,0.3", "device=cpu", "name=grid").status == 0  # the last, and a part
+    said = json.loads(sweep("grid").paths.record.read_text())
+    assert [each[-3:] for each in said["commands"]] == [
+        ["lr=0.1,0.2", "device=cpu,cuda", "name=grid"],
+        ["lr=0.1,0.3", "device=cpu", "name=grid"],
+    ]
+    assert said["command"] == said["commands"][-1]
+    plan = command(*command_for_the_skipped(sweep("grid").paths.report), "--dry-run").out
+    to_do = {record.name for record in sweep("grid").records if record.status == "skipped"}
+    states = dict(re.findall(r"^(\S+-[0-9a-f]{8}) +(start|start anew|go on|keep|skip)\b", plan, re.M))
+    assert {name for name, action in states.items() if action != "keep"} == to_do, plan
+    assert len(states) == 4 and len(to_do) == 2
+
+
+def test_a_sweep_without_a_name_can_be_finished_by_its_report_s_command(
+    command: Callable[..., Any], tmp_path: Path, tiny: tuple[str, ...]
+) -> None:
+    words = [word for word in tiny if not word.startswith("device=")]
+    assert command("-m", *words, "lr=0.1", "device=cpu,cuda").status == 0
+    (root,) = (tmp_path / "outputs").iterdir()
+    plan = command(*command_for_the_skipped(root / "report.html"), "--dry-run").out
+    assert f"Where: outputs/{root.name}/runs" in plan
+    assert "2 cells: " in plan and "1 keep" in plan

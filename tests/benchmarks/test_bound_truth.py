@@ -41,6 +41,7 @@ RUNS: dict[str, dict[str, Any]] = {
     },
     "memory": {"model": {"_target_": "benchmarks.bound.Elementwise", "length": 2_000_000}},
     "launch": {"model": {"_target_": "benchmarks.bound.ManySmall"}},
+    "eval": {"dataset": FakeOptions(size=8, val_size=20_000), "model": LogisticOptions(), "epochs": 3},
 }
 # Of a usual core: 100 GFLOP/s, 10 GB/s, a microsecond to start an operation.
 USUAL = {"flops_per_second": 1e11, "copy_bytes_per_second": 1e10, "dispatch_seconds": 1e-6}
@@ -102,7 +103,7 @@ def test_a_run_that_waits_is_said_to_wait_for_what_it_does(
     found = find_bottleneck(train(tmp_path, RUNS[kind]))
     assert found is not None
     assert found.kind == kind
-    assert found.at_most == pytest.approx(1 / (1 - min(found.share, 0.999)))
+    assert found.at_most == pytest.approx(1 / (1 - found.share))
 
 
 @pytest.mark.parametrize("kind", ["compute", "memory", "launch"])
@@ -115,9 +116,16 @@ def test_a_run_that_works_is_said_to_be_bound_by_the_work_that_it_was_built_of(t
     assert find_bottleneck(on_a_usual_core(run, reached=0.4)) is None
 
 
+def test_a_run_that_mostly_evaluates_is_said_to(tmp_path: Path) -> None:
+    found = find_bottleneck(train(tmp_path, RUNS["eval"]))
+    assert found is not None
+    assert (found.kind, found.share) == ("eval", None)
+    assert found.whole_at_most == pytest.approx(1 / (1 - found.whole_share))
+
+
 def test_the_table_counts_what_was_said_of_each_kind() -> None:
-    right = [Bottleneck("input", share, 2.0, "", "") for share in (0.5, 0.75)]
-    wrong = Bottleneck("memory", 0.9, 1.1, "", "")
+    right = [Bottleneck("input", share, 2.0, share, 2.0, "", "") for share in (0.5, 0.75)]
+    wrong = Bottleneck("memory", 0.9, 1.1, 0.9, 1.1, "", "")
     text = report([(CASES[0], [*right, wrong, None]), (CASES[1], [None])], command="the command", machine="here")
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
     assert [row[2:6] for row in rows] == [["4", "2", "1", "1"], ["1", "0", "0", "1"]]

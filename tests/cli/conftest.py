@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from runmanager.records.run import Environment, EpochRecord, RunRecord
 from runmanager.records.signature import short_signature, signature
 from runmanager.records.states import Reason, Status
 from runmanager.records.sweep import plan_cell, write_cells
+
+from ..documented import example_in
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -130,3 +132,10 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SweepPaths:
     """A sweep `outputs/grid` under the current folder."""
     monkeypatch.chdir(tmp_path)
     return write_sweep(tmp_path / "outputs" / "grid")
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Iterator[SweepPaths]:
+    """The sweep of docs/commands.md, `outputs/digits` under the current folder, as the application makes them."""
+    with example_in(tmp_path):
+        yield SweepPaths(tmp_path / "outputs" / "digits")

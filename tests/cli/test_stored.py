@@ -137,14 +137,14 @@ def test_comparison_along_another_axis(command: Callable, sweep: SweepPaths) -> 
     assert [row["verdict"] for row in turned if row["device"] == "cpu"] == ["slower"]
 
 
-def test_drift_decides_what_is_a_difference(command: Callable, tmp_path: Path) -> None:
-    write_sweep(tmp_path / "s", batch_sizes=(1000, 900))
-    words = ["compare", str(tmp_path / "s"), "--axis", "batch_size", "--format", "json"]
+def test_drift_decides_what_is_a_difference_and_the_margin_what_is_none(command: Callable, tmp_path: Path) -> None:
+    write_sweep(tmp_path / "s", batch_sizes=(1000, 600))
+    words = ["compare", str(tmp_path / "s"), "--axis", "batch_size", "--baseline", "600", "--format", "json"]
     verdicts = [
-        next(row["verdict"] for row in json.loads(command(*words, "--drift", drift).out) if row["device"] == "cpu")
-        for drift in ("0.1", "0.2")
+        next(row["verdict"] for row in json.loads(command(*words, *more).out) if row["device"] == "cpu")
+        for more in (["--drift", "0"], ["--drift", "0.5"], ["--drift", "0.5", "--margin", "0.99"])
     ]
-    assert verdicts == ["faster", "no difference"]
+    assert verdicts == ["slower", "inconclusive", "no difference"]
 
 
 def test_comparison_by_another_metric_and_along_any_axis(command: Callable, sweep: SweepPaths) -> None:
@@ -155,7 +155,7 @@ def test_comparison_by_another_metric_and_along_any_axis(command: Callable, swee
     (row,) = [row for row in rows if row["device"] == "cpu"]
     assert (row["baseline_value"], row["candidate_value"], row["speedup"]) == ("1.0", "0.1", "10.0")
     text = command(*words[:-2]).out
-    assert "batch_size=100 is 10.0 times faster than batch_size=1000 by epoch_seconds" in " ".join(text.split())
+    assert "batch_size=100 is 10.0 times as fast as batch_size=1000 by epoch_seconds" in " ".join(text.split())
 
 
 def test_crossover_that_was_asked_for_is_answered(command: Callable, sweep: SweepPaths) -> None:
@@ -169,9 +169,10 @@ def test_what_bounds_the_compared_runs_stands_below_the_table(command: Callable,
         epochs = [msgspec.json.decode(line, type=EpochRecord) for line in path.read_bytes().splitlines()]
         slow = [msgspec.structs.replace(epoch, data_seconds=0.75 * (epoch.epoch_seconds or 0)) for epoch in epochs]
         path.write_bytes(b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in slow))
-    said = "cpu (input): 75% of the epoch waits for data; at most 4 times faster."
-    assert said in " ".join(command("compare", "grid").out.split())
-    assert said in command("compare", "grid", "--format", "markdown").out
+    found = " ".join(command("compare", "grid").out.split())
+    assert "cpu (input): 75% of the training epoch waits for data (" in found
+    assert "at most 4.00 times as fast in training, and so at most " in found
+    assert "waits for data (" in command("compare", "grid", "--format", "markdown").out
 
 
 def test_seeds_are_one_row_unless_each_is_asked_for(command: Callable, tmp_path: Path) -> None:
@@ -195,9 +196,9 @@ def test_seeds_are_one_row_unless_each_is_asked_for(command: Callable, tmp_path:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--axis", "devise"], "device"),
-        (["--baseline", "mps"], "cpu, cuda"),
-        (["--drift", "2"], "drift"),
+        (["--axis", "devise"], "`--axis` must be a setting of the runs, got 'devise'; did you mean 'device'?"),
+        (["--baseline", "mps"], "`--baseline` must be a value of 'device', got 'mps'; its values are cpu, cuda."),
+        (["--drift", "2"], "`--drift` must be at least 0 and below 1, got 2.0; 0.1 means 10%."),
         (["--format", "excel"], "format"),
         (["--metric", "epoch_secs"], "did you mean epoch_seconds"),
         (["--axis", "any", "--baseline", "cpu"], "name the axis"),
@@ -268,7 +269,7 @@ def test_event_files_of_other_programs_have_a_table(command: Callable, logged: P
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nothing", "--events"], "`--events` must have a folder, got 'nothing'"),
+        (["nothing", "--events"], "SWEEP must be a folder with `--events`, got 'nothing'"),
         (["logs", "--events", "--each"], "`--each` must go without --events"),
         (["logs", "--events", "--sort", "val/acc"], "did you mean val/accuracy?"),
     ],

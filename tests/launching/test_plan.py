@@ -145,7 +145,6 @@ def test_killed_before_its_first_epoch_it_goes_on_after_none(
     ("now", "changes"),
     [
         (THEN, ""),
-        (Environment(), ""),  # what is not known did not change
         (Environment(commit=THEN.commit, libraries={"torch": "2.15.0", "scipy": "1"}), ""),
         (Environment(commit="fedcba9876543210"), "commit 01234567, now fedcba98"),
         (Environment(libraries={"torch": "2.16.0", "numpy": "2.3"}), "torch 2.15.0, now 2.16.0"),
@@ -226,7 +225,8 @@ def test_a_cell_that_another_driver_has_run_meanwhile_is_not_run_again(
         (True, False, "finished, with other versions: uncommitted changes now"),
         (False, True, "finished, with other versions: uncommitted changes then"),
         (True, True, "finished"),
-        (None, False, "finished"),
+        (None, False, "finished; whether its code is the same is not known"),
+        (False, False, "finished; whether its code is the same is not known"),
     ],
 )
 def test_uncommitted_changes_are_named(
@@ -236,3 +236,41 @@ def test_uncommitted_changes_are_named(
     environment = msgspec.structs.replace(THEN, commit_clean=then)
     run = StoredRun(run.paths, msgspec.structs.replace(run.record, environment=environment))
     assert plan_one(sweep, run, now=msgspec.structs.replace(THEN, commit_clean=now)).why == said
+
+
+CODE = {"own.py": "0a", "part.py": "0b"}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "why"),
+    [
+        (CODE, CODE, "finished"),
+        ({}, {}, "finished"),
+        (CODE, {**CODE, "part.py": "1b"}, "finished, with other versions: code changed (part.py)"),
+        (CODE, {**CODE, "part.py": ""}, "finished, with other versions: code changed (part.py)"),
+        (None, None, "finished; whether its code is the same is not known"),
+        (CODE, None, "finished; whether its code is the same is not known"),
+        (
+            {f"{name}.py": "0" for name in "abcde"},
+            {f"{name}.py": "1" for name in "abcde"},
+            "finished, with other versions: code changed (a.py, b.py, c.py and 2 more)",
+        ),
+    ],
+)
+@pytest.mark.parametrize("commit", [{"commit": None}, {"commit_clean": False}], ids=["no git", "dirty then and now"])
+def test_code_is_changed_the_same_or_not_known(
+    sweep: SweepPaths,
+    store: Callable[..., StoredRun],
+    then: dict[str, str] | None,
+    now: dict[str, str] | None,
+    why: str,
+    commit: dict[str, Any],
+) -> None:
+    run = store(Status.FINISHED)
+    here = msgspec.structs.replace(THEN, **commit)
+    environment = msgspec.structs.replace(here, code=then)
+    run = StoredRun(run.paths, msgspec.structs.replace(run.record, environment=environment))
+    options: dict[str, Any] = {"now": here, "code_of": lambda code: now if code is then else {}}
+    assert plan_one(sweep, run, **options).why == why
+    asked = plan_one(sweep, run, rerun_changed=True, **options)
+    assert asked.action is (Action.START_ANEW if "changed" in why else Action.KEEP)

@@ -120,6 +120,18 @@ def test_what_does_not(record: MakeRecord, change: dict[str, Any]) -> None:
     assert epochs_made_elsewhere(run) == set()
 
 
+def test_code_that_changed_between_attempts_matters_and_what_is_not_known_does_not(record: MakeRecord) -> None:
+    now = msgspec.structs.replace(HERE, code={"own.py": "0a", "part.py": "0b"})
+    for code, said in (
+        ({"own.py": "0a", "part.py": "1b"}, "epoch 1 was made in another environment (code changed (part.py))"),
+        ({"own.py": "0a"}, None),
+        (None, None),
+    ):
+        run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, code=code)), environment=now)
+        assert epochs_made_elsewhere(run) == ({1} if said else set())
+        assert said_of_attempts(run) == ([f"{said}; it counts as warm-up"] if said else [])
+
+
 def test_attempts_that_follow_each_other_elsewhere_are_one_stretch(record: MakeRecord) -> None:
     run = resumed(record, attempt(0, 10, 2, ELSEWHERE), attempt(20, 30, 2, HERE), attempt(30, 40, 4, ELSEWHERE))
     assert [line.partition(" were")[0] for line in said_of_attempts(run)] == ["epochs 1 to 4"]

@@ -208,6 +208,26 @@ appender.close()
 """
 
 
+def test_a_fork_that_was_made_under_a_lock_does_not_keep_it(tmp_path: Path) -> None:
+    """As a loader's workers are, by another thread: they live on with all that was open."""
+    import fcntl
+
+    ours, forks = os.pipe()
+    with locked_folder(tmp_path):
+        child = os.fork()
+        if child == 0:
+            os.close(forks)
+            os.read(ours, 1)  # until the other end is closed
+            os._exit(0)
+    other = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(other)
+        os.close(forks)
+        os.waitpid(child, 0)
+
+
 def test_a_line_that_finds_no_room_is_an_error_and_spoils_no_other(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FULL_DISK], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120

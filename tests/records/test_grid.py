@@ -1,7 +1,9 @@
 """Grids: every combination once, settings flattened and compared without confusing two values, safe folder names."""
 
 import dataclasses
+import json
 import math
+from argparse import Namespace
 from collections import OrderedDict, namedtuple
 from pathlib import Path
 
@@ -120,6 +122,27 @@ def test_readable_names() -> None:
     assert len(f"{readable_name({'k': '学' * 300})}-01234567".encode()) <= 255
 
 
+def test_a_long_setting_pushes_none_out_of_a_name() -> None:
+    long = {"data": "/scratch/" + "very/" * 40 + "images", "lr": 0.1, "seed": 3}
+    name = readable_name(long)
+    assert name.startswith("data=_scratch_very_") and name.endswith("_images,lr=0.1,seed=3") and len(name) == 120
+    other = readable_name(long | {"data": "/scratch/" + "very/" * 40 + "labels"})
+    assert other.endswith("_labels,lr=0.1,seed=3"), "what differs at a value's end is seen"
+    fits = {"data": "a" * 60, "notes": "b" * 30, "lr": 0.1}
+    assert readable_name(fits) == f"data={'a' * 60},notes={'b' * 30},lr=0.1", "what fits is left as it is"
+
+
+def test_of_too_many_settings_those_that_tell_runs_apart_stay() -> None:
+    many = {f"setting_{number:02}": number for number in range(40)} | {"momentum": 0.9, "lr": 0.1}
+    name = readable_name(many, telling=["lr", "momentum"])
+    assert name.endswith(",momentum=0.9,lr=0.1") and name.startswith("setting_00=0,setting_01=1,") and len(name) <= 120
+
+
+def test_a_function_is_a_setting_by_its_name() -> None:
+    """Its text has an address in it, and is another one in each process."""
+    assert plain_settings({"f": json.dumps, "g": len}) == {"f": "json.dumps", "g": "builtins.len"}
+
+
 def test_settings_come_as_mapping_named_tuple_dataclass_or_not_at_all() -> None:
     @dataclasses.dataclass
     class Options:
@@ -127,10 +150,18 @@ def test_settings_come_as_mapping_named_tuple_dataclass_or_not_at_all() -> None:
 
     assert plain_settings(None) == {}
     expected = {"lr": 0.1}
-    for given_settings in ({"lr": 0.1}, namedtuple("Run", ["lr"])(0.1), Options(0.1), *expand_grid(lr=[0.1])):
+    for given_settings in (
+        {"lr": 0.1},
+        namedtuple("Run", ["lr"])(0.1),
+        Options(0.1),
+        Namespace(lr=0.1),
+        *expand_grid(lr=[0.1]),
+    ):
         assert plain_settings(given_settings) == expected
     for wrong in (Options, 3, [("lr", 0.1)]):
-        with pytest.raises(UsageError, match="must be a mapping, a named tuple or a dataclass"):
+        with pytest.raises(
+            UsageError, match=r"must be a mapping, a named tuple, a dataclass or an argparse\.Namespace"
+        ):
             plain_settings(wrong)
     with pytest.raises(UsageError, match="must be a string, got 3"):
         plain_settings({"model": {3: 1}})

@@ -28,7 +28,11 @@ def sweep(tmp_path: Path, record: MakeRecord) -> SweepPaths:
             "model": {"name": "cnn", "hidden": [3]},
         }
         environment = Environment(
-            host="anvil", load_at_start=lr, libraries={"torch": "2.15.0" if lr < 0.3 else "2.9.0"}, command=("a", "b")
+            host="anvil",
+            load_at_start=lr,
+            libraries={"torch": "2.15.0" if lr < 0.3 else "2.9.0"},
+            command=("a", "b"),
+            code={"own.py": "0a"} if lr < 0.3 else None,
         )
         run = paths.run(f"lr={lr}")
         run.root.mkdir(parents=True)
@@ -44,6 +48,8 @@ def test_they_say_the_same_and_what_is_equal_is_there_once(sweep: SweepPaths) ->
     assert first.config["model"] is second.config["model"] is third.config["model"]
     assert first.environment.libraries is second.environment.libraries
     assert third.environment.libraries == {"torch": "2.9.0"}
+    assert first.environment.code is second.environment.code
+    assert first.environment.code == {"own.py": "0a"}
     assert [run.environment.load_at_start for run in runs] == [0.1, 0.2, 0.3]
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runmanager.records.spoken import in_backticks, spoken, typed
+from runmanager.records.spoken import counted, in_backticks, spoken, typed
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,11 @@ from runmanager.records.spoken import in_backticks, spoken, typed
 )
 def test_a_value_reads_as_it_is_typed(value: Any, said: str) -> None:
     assert spoken(value) == said
+
+
+def test_a_count_agrees_with_its_noun_and_verb() -> None:
+    assert [counted(number, "run") for number in (0, 1, 1200)] == ["0 runs", "1 run", "1,200 runs"]
+    assert [counted(number, "cell waits", "cells wait") for number in (1, 2)] == ["1 cell waits", "2 cells wait"]
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,37 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
 def test_the_contracts_fields_are_in_the_file(tmp_path: Path) -> None:
     write(tmp_path, [{"lr": 0.1}], lr=[0.1])
     data = msgspec.json.decode(SweepPaths(tmp_path).record.read_bytes())
-    assert {"schema_version", "command", "axes", "cells", "created", "host"} <= set(data)
+    assert {"schema_version", "command", "axes", "commands", "cells", "created", "host"} <= set(data)
+
+
+def test_every_command_is_kept_in_order_and_which_one_asked_for_a_cell(tmp_path: Path) -> None:
+    paths = SweepPaths(tmp_path)
+
+    def give(word: str, *rates: float) -> SweepRecord:
+        cells = planned(*({"lr": lr} for lr in rates))
+        return write_cells(paths, cells, axes={"lr": list(rates)}, command=("runmanager", "sweep", word))
+
+    first, second, third = (("runmanager", "sweep", word) for word in ("a", "b", "c"))
+    give("a", 1.0, 2.0)
+    give("b", 1.0)
+    give("b", 1.0)  # the same once more, as of a loop that writes its plan run by run
+    record = give("c", 3.0, 1.0)
+    assert (record.commands, record.command) == ((first, second, third), third)
+    assert [record.given_by()[cell.run] for cell in record.planned] == [first, first, third]
+    assert read_sweep_record(paths) == record
+    assert give("a", 2.0).commands == (first, second, third, first)
+
+
+def test_a_record_of_before_has_its_one_command(tmp_path: Path) -> None:
+    record = write(tmp_path, [{"lr": 0.1}, {"lr": 0.2}])
+    file = SweepPaths(tmp_path).record
+    data = msgspec.json.decode(file.read_bytes())
+    del data["commands"], data["cells_after"]
+    file.write_bytes(msgspec.json.encode(data))
+    assert read_sweep_record(SweepPaths(tmp_path)) == record
+    assert record.commands == (record.command,)
+    assert set(record.given_by().values()) == {record.command}
+    assert write(tmp_path, [{"lr": 0.3}]).commands == (record.command,)
 
 
 def test_a_new_grid_under_an_old_name_adds_to_it(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from runmanager.errors import UsageError
@@ -12,6 +13,7 @@ from runmanager.records.states import Reason, Status
 from runmanager.records.store import SweepContents
 from runmanager.results.account import as_text
 from runmanager.results.best import best_headline, best_sections, best_to_json, find_best
+from runmanager.results.comparison import CompareOptions, compare
 
 OPTIONS: dict[str, Any] = {"metric": "val_accuracy"}
 
@@ -60,8 +62,42 @@ def test_clear_winner_is_said_to_be_one(seeds: Callable[..., SweepContents]) -> 
 
 def test_runner_up_within_the_noise_is_said_to_be_so(seeds: Callable[..., SweepContents]) -> None:
     found = find_best(seeds(one=[0.85, 0.95, 0.90], two=[0.86, 0.94, 0.89]), None, **OPTIONS)
-    assert found.verdict == "no difference"
-    assert "within the noise: the two cannot be told apart" in " ".join(found.sentences())
+    assert found.verdict == "inconclusive"
+    assert "One cell cannot be told from the best one: lr=two." in found.sentences()
+
+
+def test_one_estimand_picks_and_judges_and_a_collapsed_seed_is_named(seeds: Callable[..., SweepContents]) -> None:
+    """By the mean the first is worse, though it is better by the median: nothing may be claimed for it."""
+    sweep = seeds(first=[0.98, 0.981, 0.979, 0.98, 0.1], second=[0.90, 0.901, 0.902, 0.899, 0.9])
+    found = find_best(sweep, None, **OPTIONS)
+    assert found.winner.settings == {"lr": "second"} and found.verdict == "inconclusive"
+    assert "seed=4 with 0.1000 fell far behind the median of 0.9800" in " ".join(found.sentences())
+    (row,) = compare(sweep, None, CompareOptions(axis="lr", metric="val_accuracy")).rows
+    assert row["verdict"] == "inconclusive"
+
+
+def test_all_cells_that_cannot_be_told_from_the_best_are_named(seeds: Callable[..., SweepContents]) -> None:
+    sweep = seeds(a=[0.90, 0.92, 0.94], b=[0.91, 0.92, 0.92], c=[0.1, 0.12, 0.11], d=[0.93, 0.92, 0.915])
+    found = find_best(sweep, None, **OPTIONS)
+    assert found.winner.settings == {"lr": "d"}
+    assert [each.settings["lr"] for each in found.rivals] == ["a", "b"]
+    assert "2 cells cannot be told from the best one: lr=a; lr=b." in found.sentences()
+    assert json.loads(best_to_json(found, command=["python"]))["rivals"] == [{"lr": "a"}, {"lr": "b"}]
+
+
+def test_how_much_picking_flatters_the_best_is_said_in_size(seeds: Callable[..., SweepContents]) -> None:
+    """Of equal cells the best mean exceeds the truth by what is said, on average."""
+    generator = np.random.default_rng(1)
+    said, true = [], []
+    for _ in range(40):
+        sweep = seeds(**{f"c{at}": generator.normal(0.9, 0.01, 3).tolist() for at in range(8)})
+        found = find_best(sweep, None, **OPTIONS)
+        assert found.flattery is not None
+        said.append(found.flattery)
+        true.append(float(found.value) - 0.9)
+    assert np.mean(said) == pytest.approx(np.mean(true), rel=0.2)
+    assert " is likely a little too good: by 0.00" in " ".join(found.sentences())
+    assert find_best(seeds(a=[0.5], b=[0.6], c=[0.7]), None, **OPTIONS).flattery is None
 
 
 def test_one_run_a_cell_is_no_certainty(seeds: Callable[..., SweepContents]) -> None:

@@ -15,10 +15,16 @@ from runmanager.results.difference import Difference, difference_of, difference_
 
 def two(contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any], **fields: Any) -> Any:
     other = msgspec.structs.replace(
-        host, commit="fedcba", commit_clean=False, libraries={"torch": "2.9.0", "numpy": "2.0"}, cpu_model="Xeon"
+        host,
+        commit="fedcba",
+        commit_clean=False,
+        libraries={"torch": "2.9.0", "numpy": "2.0"},
+        cpu_model="Xeon",
+        code={"own.py": "1a", "same.py": "0b"},
     )
+    one = msgspec.structs.replace(host, code={"own.py": "0a", "same.py": "0b", "first.py": "0c"})
     return contents(
-        ({"lr": 0.1, "model": {"name": "cnn"}}, steady(2.0), {}),
+        ({"lr": 0.1, "model": {"name": "cnn"}}, steady(2.0), {"environment": one}),
         ({"lr": 0.01, "model": {"name": "mlp", "hidden": [3]}}, steady(4.0), {"environment": other, **fields}),
     ).runs
 
@@ -39,6 +45,7 @@ def test_only_what_differs_is_told_by_kind(
     assert found(differences, "code") == {
         "Commit": ("0123456789abcdef", "fedcba"),
         "No uncommitted changes": (True, False),
+        "own.py": ("0a", "1a"),
     }
     assert found(differences, "packages") == {"torch": ("2.15.0", "2.9.0"), "numpy": (None, "2.0")}
     assert found(differences, "hardware") == {"CPU": ("Zen 4", "Xeon")}

@@ -11,6 +11,7 @@ from runmanager.results.table import result_rows
 
 SETTINGS = {"epochs": 3, "seed": 0, "measure.name": "single"}
 COMMAND = ("python", "-m", "runmanager", "-m", "lr=0.1,0.2", "name=my sweep")
+OURS, NAME = COMMAND[:4], "name=x"
 TYPED = "python -m runmanager -m lr=0.1,0.2 'name=my sweep'"
 
 
@@ -20,8 +21,11 @@ def steps(contents, timed):
 
     def make(*runs, **options):
         sweep = contents(*((config, timed([9.0] + [2.0] * (count - 1)), fields) for config, count, fields in runs))
-        options = {"sweep": "outputs/my sweep", "command": COMMAND, "settings": SETTINGS, **options}
-        return next_steps(result_rows(sweep, None), compare(sweep, None), **options)
+        results, given = result_rows(sweep, None), options.pop("command", COMMAND)
+        commands = given if callable(given) else lambda row: given
+        options = {"sweep": "outputs/my sweep", "settings": SETTINGS, **options}
+        options["commands"] = {row["run"]: commands(row) for row in results.rows}
+        return next_steps(results, compare(sweep, None), **options)
 
     return make
 
@@ -36,6 +40,33 @@ def test_a_failed_run_is_to_be_mended_and_the_same_command_given_again(steps):
     (unnamed,) = steps(({"lr": 0.1}, 2, failed), command=("python", "train.py"))
     assert "train.py" not in unnamed  # would begin another sweep
     assert "`runmanager show RUN`" in unnamed
+
+
+def test_the_command_is_the_one_that_asked_for_the_cells_without_what_would_run_others(steps):
+    def given(row):
+        return (*OURS, f"lr={row['lr']},9", *(("rerun_changed=true", "resume=never") if row["lr"] == 0.1 else ()), NAME)
+
+    failed = {"status": Status.FAILED, "reason": Reason.EXCEPTION}
+    (first,) = steps(({"lr": 0.1}, 2, failed), command=given)
+    assert first.endswith("what is missing: `python -m runmanager -m lr=0.1,9 name=x`")
+    both = steps(({"lr": 0.1}, 2, failed), ({"lr": 0.2}, 2, {}), ({"lr": 0.3}, 2, failed), command=given)[0]
+    assert both.endswith(
+        "then give the same commands again, which do only what is missing: "
+        "`python -m runmanager -m lr=0.1,9 name=x` and `python -m runmanager -m lr=0.3,9 name=x`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sweep", "added"),
+    [("outputs/2026-11-22_12-00-00", "name=2026-11-22_12-00-00"), ("/data/here/s", "name=s output_root=/data/here")],
+)
+def test_a_sweep_without_a_name_is_named_by_its_folder(steps, sweep, added):
+    skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    said = steps(({"lr": 1, "device": "cuda"}, 0, skipped), command=(*OURS, "lr=1"), sweep=sweep)
+    assert said == [
+        "1 run was skipped for want of cuda: give the same command where there is one, "
+        f"`python -m runmanager -m lr=1 {added}`"
+    ]
 
 
 def test_where_a_device_is_missing_it_is_named_and_what_else_can_be_compared_is_said(steps):
@@ -69,7 +100,7 @@ def test_who_interrupted_a_sweep_has_nothing_to_wait_for_and_nothing_to_mend(ste
     again = f"`{TYPED}`"
     assert steps(*runs, is_attended=False) == [f"Give the same command again for the 2 runs that it lacks: {again}"]
     (unnamed,) = steps(*runs, is_attended=False, command=("python", "train.py"))
-    assert "train.py" not in unnamed and "nobody is at work" in unnamed
+    assert "train.py" not in unnamed and "no driver is at work" in unnamed
     attended = steps(*runs)
     assert [line.split(":")[0] for line in attended] == [
         "Wait for 1 run",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from runmanager.records.turns import Turn
-from runmanager.results.paired import is_narrow, log_ratios, paired_speedup, ratios_of, rounds_of
+from runmanager.results.paired import is_narrow, least_rounds, log_ratios, paired_speedup, ratios_of, rounds_of
 
 # Hamilton's depression scale before and after a tranquilliser, nine patients: Hollander, Wolfe and Chicken,
 # Nonparametric Statistical Methods, 3rd ed. 2014, examples 3.3 and 3.4.
@@ -17,12 +17,22 @@ DEPRESSION = [-0.952, 0.147, -1.022, -0.430, -0.620, -0.590, -0.490, 0.080, -0.0
 def test_estimate_and_interval_are_those_of_the_textbook():
     estimate = paired_speedup(DEPRESSION)
     # At 95% the exact interval of nine values is that of the example, whose level is 96.1%.
-    assert [math.log(value) for value in dataclasses.astuple(estimate)] == pytest.approx([-0.46, -0.786, -0.010])
+    assert [math.log(value) for value in (estimate.value, estimate.low, estimate.high)] == pytest.approx(
+        [-0.46, -0.786, -0.010]
+    )
 
 
 def test_fewer_than_six_rounds_have_no_interval():
     assert paired_speedup([0.1] * 5) is None
-    assert dataclasses.astuple(paired_speedup([math.log(2.0)] * 6)) == pytest.approx((2.0, 2.0, 2.0))
+    found = paired_speedup([math.log(2.0)] * 6)
+    assert (found.value, found.low, found.high) == pytest.approx((2.0, 2.0, 2.0))
+
+
+def test_intervals_that_hold_together_with_others_are_wider_and_need_more_rounds():
+    assert (least_rounds(0.95), least_rounds(0.99)) == (6, 8)
+    assert paired_speedup([0.1] * 7, confidence=0.99) is None
+    one, many = (paired_speedup(DEPRESSION, confidence=confidence) for confidence in (0.95, 0.99))
+    assert many.low < one.low < one.high < many.high
 
 
 @pytest.mark.parametrize("count", [6, 20, 60, 450])

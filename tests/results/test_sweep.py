@@ -49,7 +49,7 @@ def test_compare_takes_an_axis_and_a_baseline(stored):
     frame = Sweep(stored.paths.root).compare(axis="device", baseline="cuda")
     assert list(frame["candidate"]) == ["cpu", "mps"]
     assert set(frame["baseline"]) == {"cuda"}
-    with pytest.raises(UsageError, match="The axis must be a setting"):
+    with pytest.raises(UsageError, match="`axis` must be a setting"):
         Sweep(stored.paths.root).compare(axis="nothing")
 
 
@@ -118,9 +118,9 @@ def test_a_table_has_the_means_of_seeds_with_their_deviations_or_each_run(seeded
 
 def test_the_best_cell_says_how_sure_it_is_and_names_its_run(seeded):
     best = seeded.best("epoch_seconds")
-    assert best.settings == {"batch_size": 200} and float(best.value) == pytest.approx(1.2)
+    assert best.settings == {"batch_size": 200} and float(best.value) == pytest.approx((1.1 * 1.2 * 1.3) ** (1 / 3))
     assert best.run.record.config["seed"] == 1
-    assert repr(best).startswith("The best epoch_seconds is 1.200 ± 0.100 (n=3) with batch_size=200.\nNext is")
+    assert repr(best).startswith("The best epoch_seconds is 1.197 ± 0.100 (n=3) with batch_size=200.\nNext is")
     assert seeded.best("epoch_seconds", where="batch_size==100").settings == {"batch_size": 100}
 
 
@@ -130,6 +130,8 @@ def test_refusals_name_arguments_and_no_options_of_the_shell(seeded):
         (lambda: seeded.table(pivot="batch_size:seed", each=True), "`pivot` must go without `each`"),
         (lambda: seeded.best("speed"), "`metric` must be a metric of the runs, got 'speed'"),
         (lambda: seeded.compare("any", 100), "`baseline` must belong to one axis"),
+        (lambda: seeded.compare("batch_size", margin=0.0), "`margin` must be above 0"),
+        (lambda: seeded.compare("batch_size", drift=2.0), "`drift` must be at least 0 and below 1"),
     ):
         with pytest.raises(UsageError) as refused:
             call()

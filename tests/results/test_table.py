@@ -14,7 +14,8 @@ from runmanager.results.table import epoch_rows, result_rows
 HEADER = (
     "run,status,reason,lr,batch_size,num_workers,device,epochs,loss,accuracy,val_loss,val_accuracy,epoch_seconds,"
     "epoch_seconds_iqr,wall_seconds,run_seconds,samples_per_second,data_seconds,transfer_seconds,compute_seconds,"
-    "eval_seconds,tracking_seconds,peak_memory_bytes,num_parameters,device_name,contended,started_at,run_dir"
+    "eval_seconds,tracking_seconds,peak_memory_bytes,num_parameters,device_name,contended,started_at,run_dir,"
+    "overall_samples_per_second"
 )
 CONFIG = {"lr": 0.01, "batch_size": 100, "num_workers": 0, "device": "cpu"}
 
@@ -36,7 +37,7 @@ def test_results_csv_is_written_to_the_letter(sweep, timed):
     # Measured are 2, 4, 3 and 1 seconds: median 2.5, quartiles 1.75 and 3.25; throughputs 3, 1.5, 2 and 6.
     assert line == (
         "a,finished,,0.01,100,0,cpu,5,0.2,0.9,0.3,0.85,2.5,1.5,3.0,30.0,2.5,0.25,0.125,1.5,,0.01,1024,32998,Zen 4,"
-        "False,2026-11-21T12:00:00+00:00,runs/a"
+        "False,2026-11-21T12:00:00+00:00,runs/a,2.4"
     )
 
 
@@ -47,10 +48,10 @@ def test_what_a_skipped_and_a_pending_cell_lack_is_empty(sweep):
     sweep.run(cuda, [], name="s", status=Status.SKIPPED, reason=Reason.DEVICE_UNAVAILABLE, **missing)
     _, skipped, pending = csv_lines(sweep)
     assert skipped == (
-        "s,skipped,device_unavailable,0.01,100,0,cuda,0" + "," * 18 + ",2026-11-21T12:00:00+00:00,runs/s"
+        "s,skipped,device_unavailable,0.01,100,0,cuda,0" + "," * 18 + ",2026-11-21T12:00:00+00:00,runs/s,"
     )
     name = rows(sweep)[1]["run"]
-    assert pending == f'"{name}",pending,,0.01,200,0,cpu' + "," * 21
+    assert pending == f'"{name}",pending,,0.01,200,0,cpu' + "," * 22
 
 
 def test_each_other_setting_that_differs_has_a_column_by_its_dotted_name(sweep):
@@ -167,7 +168,7 @@ def test_contention_is_told_below_the_table_too(contents, timed):
     loaded = {"environment": Environment(outside_cpu_share=0.9)}
     sweep = contents(({"lr": 1}, timed([1.0, 1.0]), loaded), ({"lr": 2}, timed([1.0, 1.0]), {}))
     assert result_rows(sweep, None).notes == (
-        "1 of 2 runs were contended: other load was on the machine, so times may be too long.",
+        "1 of 2 runs was contended: other load was on the machine, so times may be too long.",
     )
 
 
@@ -183,7 +184,7 @@ def test_epochs_that_were_made_elsewhere_are_named_below_the_table(contents, tim
     assert [note.partition(": ")[2] for note in notes[:5]] == [
         "epochs 1 to 2 were made in another environment (torch threads 8, now 2); they count as warm-up."
     ] * 5
-    assert notes[5] == "So it is of 2 more runs or stretches of epochs."
+    assert notes[5] == "Like these: 2 more, in the runs' run.json."
 
 
 def test_what_runs_did_otherwise_than_asked_is_named_below_the_table(contents, timed):

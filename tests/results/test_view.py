@@ -57,8 +57,8 @@ def test_what_is_said_of_contention_counts_the_rows_that_are_there(
     loaded = {"environment": Environment(outside_cpu_share=0.9)}
     runs = contents(*(({"lr": lr}, steady(1.0), loaded if lr < 3 else {}) for lr in (1, 2, 3)))
     said = " contended: other load was on the machine, so times may be too long."
-    assert shown(runs, where="lr>1").notes == ("2 of 3 runs are where lr>1.", f"1 of 2 runs were{said}")
-    assert shown(runs, where="lr==3").notes == ("1 of 3 runs are where lr==3.",)
+    assert shown(runs, where="lr>1").notes == ("2 of 3 runs are where lr>1.", f"1 of 2 runs was{said}")
+    assert shown(runs, where="lr==3").notes == ("1 of 3 runs is where lr==3.",)
 
 
 def test_a_condition_that_nothing_meets_says_what_there_is(

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from runmanager.records.ceilings import Ceilings
-from runmanager.records.measurements import Measurements
+from runmanager.records.measurements import UNKNOWN_WORK, Measurements
 from runmanager.records.turns import Turn
 from runmanager.results.comparison import CompareOptions, compare
 from runmanager.results.formats import to_markdown
@@ -141,3 +141,16 @@ def test_runs_whose_work_was_not_counted_have_no_rows(sweep):
     assert table.rows == []
     page = page_with(table, stored)
     assert "What these runs achieve" not in page
+
+
+def test_it_is_said_of_which_runs_the_work_is_not_known(sweep):
+    none = Measurements()
+    (note,) = work_rows(sweep(none, none), None).notes
+    assert note.startswith("Of 2 of 2 runs the work of a step is not known: it is counted on a first batch")
+    partly = sweep(FACTS, none)
+    said = f"{UNKNOWN_WORK}: the loader does not show what a full batch is"
+    record = msgspec.structs.replace(partly.runs[1].record, notes=("graph: none", said))
+    partly = dataclasses.replace(partly, runs=[partly.runs[0], dataclasses.replace(partly.runs[1], record=record)])
+    table = work_rows(partly, None)
+    assert len(table.rows) == 1 and table.notes == (f"Of 1 of 2 runs {said}.",)
+    assert work_rows(sweep(FACTS, FACTS), None).notes == ()

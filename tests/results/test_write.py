@@ -44,7 +44,7 @@ def test_the_report_says_what_bounds_the_compared_runs(sweep, timed):
         sweep.run(config, timed([9.0] + [2.0] * 6, data_seconds=seconds))
     write_tables(sweep.paths)
     page = sweep.paths.report.read_text()
-    hint = "cpu (input): 80% of the epoch waits for data: <code>loader=resident</code>; at most 5 times faster."
+    hint = "cpu (input): 80% of the training epoch waits for data (64% of the wall time): <code>loader=resident</code>;"
     assert page.index(">What to do next</h2>") < page.index(hint) < page.index(">Comparison</h2>")
     assert "cuda (" not in page
 
@@ -85,7 +85,7 @@ def test_the_comparison_follows_its_options(sweep):
         sweep.run({"lr": lr})
     write_tables(sweep.paths, report=False, options=CompareOptions(axis="lr"))
     (row,) = json.loads(sweep.paths.comparison("json").read_text())
-    assert (row["baseline"], row["candidate"], row["verdict"]) == (0.1, 0.2, "no difference")
+    assert (row["baseline"], row["candidate"], row["verdict"]) == (0.1, 0.2, "inconclusive")
 
 
 def test_options_that_cannot_be_followed_leave_every_file_as_it_was(sweep):

@@ -54,7 +54,7 @@ def test_a_large_tensor_is_sampled_evenly(shape: tuple[int, ...]) -> None:
     num = sum(found.counts)
     assert 0.9 * MAX_VALUES / 2 < num <= MAX_VALUES
     assert min(found.counts) > 0.8 * num / NUM_BINS and max(found.counts) < 1.2 * num / NUM_BINS
-    assert "of 1 parameters are of a sample" in left_out(Holding(torch.zeros(shape)))[0]
+    assert "of 1 parameter are of a sample" in left_out(Holding(torch.zeros(shape)))[0]
 
 
 def test_the_parameters_after_the_first_hundred_are_left_out_and_told() -> None:

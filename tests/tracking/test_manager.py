@@ -1,10 +1,13 @@
 """The library's own loop, as in the design's example, and what becomes of a run however its body ends."""
 
+import argparse
 import csv
 import gc
 import itertools
 import json
+import sys
 import threading
+import warnings
 from collections import namedtuple
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -21,11 +24,12 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from runmanager import RunManager, expand_grid
-from runmanager.errors import DeviceUnavailableError, RunBusyError, RunExistsError, UsageError
+from runmanager.errors import DeviceUnavailableError, RunBusyError, UsageError
 from runmanager.records.files import replace_file
 from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
+from runmanager.records.signature import signature
 from runmanager.records.states import Status
 from runmanager.records.store import RunFolder, StoredRun, encode_record
 from runmanager.records.sweep import read_sweep_record
@@ -401,9 +405,21 @@ def test_a_run_that_was_dropped_can_be_begun_again_by_the_same_process(
     assert (only_run().record.status, only_run().record.attempt) == ("finished", 2)
 
 
-def test_names_that_do_not_tell_runs_apart_are_refused(tmp_path: Path, network: nn.Module, loader: Any) -> None:
-    with pytest.raises(UsageError, match="must not be called 'name'"):
-        quiet(tmp_path / "sweep").run({"name": "a"}, network, loader)
+def test_every_name_is_a_setting_of_a_loop_of_ones_own(tmp_path: Path, network: nn.Module, loader: Any) -> None:
+    """The built-in job has settings of these names that say where and how a run is kept."""
+    for name, resume in (("a", True), ("b", True), ("b", False)):
+        settings = {"name": name, "resume": resume, "checkpoint": "last.pt", "lr": 0.1}
+        with quiet(tmp_path / "sweep").run(settings, network, loader) as run:
+            for epoch in run.epochs(1):
+                epoch.track(torch.tensor(1.0), samples=1)
+    runs = stored_runs(tmp_path / "sweep")
+    assert [(run.settings["name"], run.settings["resume"]) for run in runs] == [("a", True), ("b", True), ("b", False)]
+    plan = read_sweep_record(SweepPaths(tmp_path / "sweep"))
+    assert plan is not None and plan.axes == {"name": ["a", "b"], "resume": [True, False]}
+    rows = list(csv.DictReader((tmp_path / "sweep" / "results.csv").read_text().splitlines()))
+    assert sorted((row["name"], row["resume"]) for row in rows) == [("a", "True"), ("b", "False"), ("b", "True")]
+    # What was stored before, without such settings, is found as ever.
+    assert signature({"lr": 0.1, "seed": 1}, unsigned=()) == signature({"lr": 0.1, "seed": 1})
 
 
 def test_a_run_left_before_its_first_epoch_ended_is_not_finished(
@@ -424,7 +440,7 @@ def test_a_kept_run_says_so_where_other_epochs_are_asked_for(
         with RunManager(tmp_path / "sweep").run({"lr": 1}, network, loader) as run:
             network.to(run.device)
             train(run, network, loader, epochs=num_epochs)
-    assert "kept with 1 epochs, 3 were asked for now" in capsys.readouterr().out
+    assert "kept with 1 epoch, now asked for 3" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("left_after", "recorded"), [("all batches", 2), ("one batch", 1)])
@@ -498,7 +514,7 @@ def test_a_finished_run_is_kept_and_an_overwritten_one_put_aside(
     before = {path: path.read_bytes() for path in first.paths.root.iterdir()}
     again()
     kept = again()
-    assert kept.history == [] and kept.record == first.record
+    assert kept.history == first.epochs and kept.record == first.record
     assert {path: path.read_bytes() for path in first.paths.root.iterdir()} == before
     again(overwrite=True)
     second = only_run()
@@ -644,13 +660,88 @@ def test_a_run_of_another_host_is_watched_before_it_is_run_here(
 
 
 def test_settings_come_as_mappings_tuples_and_dataclasses(tmp_path: Path, network: nn.Module, loader: Any) -> None:
-    for params in ({"lr": 1.0, "batch_size": 2}, namedtuple("Run", "lr batch_size")(1.0, 2), Params(1.0, 2)):
+    given = {"lr": 1.0, "batch_size": 2}
+    for params in (given, namedtuple("Run", "lr batch_size")(1.0, 2), Params(1.0, 2), argparse.Namespace(**given)):
         with quiet(tmp_path / "sweep", overwrite=True).run(params, network, loader):
             pass
     (stored,) = stored_runs(tmp_path / "sweep")  # one cell: equal settings have one signature
-    assert stored.record.attempt == 3 and stored.record.config == {"lr": 1.0, "batch_size": 2}
-    with pytest.raises(UsageError, match="must be a mapping, a named tuple or a dataclass, got int"):
+    assert stored.record.attempt == 4 and stored.record.config == {"lr": 1.0, "batch_size": 2}
+    with pytest.raises(
+        UsageError, match=r"must be a mapping, a named tuple, a dataclass or an argparse\.Namespace, got int"
+    ):
         quiet(tmp_path / "sweep").run(3)
+
+
+def test_a_process_for_each_cell_makes_the_sweep_of_one_process(
+    tmp_path: Path, network: nn.Module, loader: Any, train: Body
+) -> None:
+    """As `for lr in …; do python train.py --lr $lr; done` does: no manager knows of the others' cells."""
+    fixed = {f"setting_{number:02}": number for number in range(30)}
+    given = [argparse.Namespace(**fixed, lr=lr, data="/data/" + 60 * "x") for lr in (0.1, 0.2, 0.3)]
+    for params in (*given, given[0]):  # the last one is kept
+        with quiet(tmp_path / "sweep").run(params, network, loader) as run:
+            train(run, network, loader, epochs=1)
+    plan = read_sweep_record(SweepPaths(tmp_path / "sweep"))
+    assert plan is not None and plan.axes == {"lr": [0.1, 0.2, 0.3]}
+    runs = stored_runs(tmp_path / "sweep")
+    assert [run.record.config["lr"] for run in runs] == [0.1, 0.2, 0.3] and {run.record.attempt for run in runs} == {1}
+    assert [cell.run for cell in plan.planned] == [run.paths.name for run in runs] == [run.name for run in runs]
+    assert ",lr=0.2-" in runs[1].name and ",lr=0.3-" in runs[2].name, "what tells them apart is in their names"
+
+
+def test_many_runs_at_once_in_threads(
+    tmp_path: Path, train: Body, capsys: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
+) -> None:
+    """What is drawn of a network is drawn in silence, for which something of the whole process has to give way."""
+    stdout, filters = sys.stdout, [*warnings.filters]
+    one, start = RunManager(tmp_path / "sweep"), threading.Barrier(6, timeout=60)
+    raised: list[BaseException] = []
+
+    def carry_out(number: int) -> None:
+        network, loader = Noticing(), DataLoader(images(), batch_size=20)
+        manager = one if number % 2 else RunManager(tmp_path / "sweep")
+        try:
+            start.wait()
+            for attempt in range(3):
+                with manager.run({"lr": number, "attempt": attempt}, network, loader) as run:
+                    train(run, network, loader)
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=carry_out, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(240)
+    assert not raised and not any(thread.is_alive() for thread in threads)
+    assert sys.stdout is stdout and [*warnings.filters] == filters
+    print("still heard")
+    out = capsys.readouterr().out
+    assert "still heard" in out and out.count("  finished\n") == 18 and out.count("  epoch 2") == 18
+    runs = stored_runs(tmp_path / "sweep")
+    assert len(runs) == 18 and {(run.record.status, run.record.notes) for run in runs} == {("finished", ())}
+    assert all([epoch.samples for epoch in run.epochs] == [50, 50] for run in runs)
+    assert len({run.record.measurements.flop_per_step for run in runs}) == 1
+    rows = list(csv.DictReader((tmp_path / "sweep" / "results.csv").read_text().splitlines()))
+    assert len(rows) == 18 and {row["status"] for row in rows} == {"finished"}
+
+
+def test_one_cell_in_two_threads_is_refused_to_one(tmp_path: Path) -> None:
+    start, said = threading.Barrier(2, timeout=60), []
+
+    def begin() -> None:
+        start.wait()
+        try:
+            said.append(RunManager(tmp_path / "sweep", sinks=[]).run({"lr": 1}))
+        except RunBusyError as error:
+            said.append(error)
+
+    threads = [threading.Thread(target=begin) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(type(each).__name__ for each in said) == ["ActiveRun", "RunBusyError"]
 
 
 def test_lists_may_vary(tmp_path: Path, network: nn.Module, loader: Any) -> None:
@@ -738,4 +829,3 @@ def test_save_lists_what_this_manager_has_begun(tmp_path: Path, network: nn.Modu
     with (tmp_path / "table.v1.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert row["lr"] == "0.2" and row["epoch"] == "1"
-    assert RunExistsError.__doc__

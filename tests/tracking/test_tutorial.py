@@ -14,7 +14,7 @@ import torch.optim as optim
 from torch.utils.data import DataLoader
 
 from runmanager import RunBuilder, RunManager
-from runmanager.errors import DeviceUnavailableError, RunExistsError, UsageError
+from runmanager.errors import UsageError
 
 from .conftest import images, stored_runs
 
@@ -184,26 +184,44 @@ def test_predictions_may_be_of_any_task() -> None:
     assert [epoch.samples for epoch in run.epochs] == [4, 4]
 
 
-def test_a_finished_run_is_not_overwritten_unless_told() -> None:
+def whole_epoch(m: RunManager) -> None:
+    batch = (torch.zeros(2, 1), torch.zeros(2, dtype=torch.long))
+    m.begin_epoch()
+    m.track_loss(torch.tensor(1.0), batch)
+    m.track_num_correct(torch.zeros(2, 3), batch[1])
+    m.end_epoch()
+
+
+def test_a_finished_run_is_not_overwritten_unless_told(capsys: pytest.CaptureFixture[str]) -> None:
     begin(m := RunManager("outputs/sweep", console=False))
     m.begin_epoch()
     m.end_epoch()
     m.end_run()
-    with pytest.raises(RunExistsError, match=r"RunManager\(…, overwrite=True\)"):
-        begin(RunManager("outputs/sweep", console=False))
+    before = {path: path.read_bytes() for path in Path("outputs/sweep/runs").rglob("*") if path.is_file()}
+    (run,) = RunBuilder.get_runs(OrderedDict(lr=[0.1]))
+    m = RunManager("outputs/sweep", console=True)
+    assert m.begin_run(run, Network(), None) is False
+    assert "finished already, kept; RunManager(…, overwrite=True) runs it again" in capsys.readouterr().out
+    whole_epoch(m)
+    m.end_run()
+    assert {path: path.read_bytes() for path in Path("outputs/sweep/runs").rglob("*") if path.is_file()} == before
+    m.save("again")
+    with Path("again.csv").open(newline="") as file:
+        assert [row["epoch"] for row in csv.DictReader(file)] == ["1"], "what is kept is in the table"
     begin(m := RunManager("outputs/sweep", console=False, overwrite=True))
     m.end_run()
     (run,) = stored_runs(Path("outputs/sweep"))
     assert run.record.attempt == 2 and (run.paths.attempts / "1" / "run.json").exists()
 
 
-def test_a_missing_device_is_an_error_and_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_device_is_a_record_and_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     m = RunManager("outputs/sweep", console=False)
-    with pytest.raises(DeviceUnavailableError, match="'cuda' was asked for"):
-        begin(m, device="cuda")
+    begin(m, device="cuda")
+    whole_epoch(m)
+    m.end_run()
     (run,) = stored_runs(Path("outputs/sweep"))
-    assert run.record.status == "skipped"
+    assert run.record.status == "skipped" and "'cuda' was asked for" in run.record.message and run.epochs == []
     begin(m, device="cpu")  # and the next run can begin
     m.end_run()
 

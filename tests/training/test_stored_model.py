@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+import sys
 
 import msgspec
 import pytest
@@ -108,7 +109,8 @@ def best_epoch(run):
 @pytest.mark.parametrize("model", [MlpOptions(hidden=[5]), LogisticOptions(), CUSTOM], ids=["mlp", "logistic", "own"])
 def test_the_model_of_a_run_predicts_what_it_did(train, model):
     run = train(model=model)
-    last, best = load_model(run), load_model(run, best=True)
+    trust = model is CUSTOM
+    last, best = load_model(run, trust=trust), load_model(run, best=True, trust=trust)
     assert val_loss(last) == pytest.approx(run.epochs[-1].val_loss, abs=1e-9)
     assert val_loss(best) == pytest.approx(best_epoch(run).val_loss, abs=1e-9)
     for loaded, state in ((last, read_state(run.paths.checkpoint)), (best, read_state(run.paths.best))):
@@ -130,7 +132,7 @@ def test_predictions_are_bit_equal_to_those_of_the_trained_network(train):
         run = train(model=CUSTOM)
     images = torch.rand(7, 1, 6, 6)
     with torch.no_grad():
-        assert torch.equal(load_model(run)(images), networks[0].eval()(images))
+        assert torch.equal(load_model(run, trust=True)(images), networks[0].eval()(images))
 
 
 @pytest.mark.parametrize("stop_after", [1, 2, 3, 4, 5])
@@ -188,6 +190,89 @@ def test_runs_are_found_by_folder_and_by_the_beginning_of_their_name(train):
         load_model("nothing/x")
 
 
+def _with_model(run, model):
+    return dataclasses.replace(
+        run, record=msgspec.structs.replace(run.record, config={**run.record.config, "model": model})
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "named"),
+    [
+        ({"_target_": "subprocess.Popen", "args": ["touch", "ran"]}, "subprocess.Popen as model._target_"),
+        ({"_target_": "evil.Net"}, "evil.Net as model._target_"),
+        ({"_target_": "torch.nnevil.Net"}, "torch.nnevil.Net as"),
+        ({"_target_": "torch.nn"}, "torch.nn as"),
+        ({"_target_": "torch.nn.."}, "torch.nn.. as"),
+        ({"_target_": ["subprocess", "Popen"]}, r"\['subprocess', 'Popen'\] as"),
+        ({"_target_": "\x1b[2J"}, r"'\\x1b\[2J' as"),
+        (
+            {"_target_": "runmanager.tracking.provenance.subprocess.Popen", "args": ["touch", "ran"]},
+            r"as model._target_ \(the module subprocess\)",
+        ),
+        ({"_target_": "torch.nn.modules.module.torch.fx.GraphModule"}, r"\(the module torch\)"),
+        ({"_target_": "torch.nn.functional.relu"}, r"relu as model\._target_ \(a function\)"),
+        ({"_target_": "torchvision.models.resnet18"}, r"resnet18 as model\._target_ \(a function\)"),
+        ({"_target_": "torch.nn.Parameter"}, r"\(the class torch\.nn\.parameter\.Parameter\)"),
+        ({"_target_": "torch.nn.Module.__class__"}, r"\(the class builtins\.type\)"),
+        ({"_target_": "runmanager.app.tied.Net"}, "has no attribute '(app|tied)'"),
+        ({"_target_": "torch.nn.Nothing"}, "No module named 'torch.nn.Nothing'"),
+        ({"_target_": "torch.nn.Sequential", "a": {"b": [{"_target_": "evil.Net"}]}}, r"evil.Net as model\.a\.b\[0\]"),
+        (
+            {"name": "mlp", "hidden": [5], "x": [[{"_target_": "evil.Net"}]]},
+            r"evil.Net as model\.x\[0\]\[0\]\._target_",
+        ),
+    ],
+    ids=lambda each: None if isinstance(each, dict) else str(each).split(" ")[0],
+)
+def test_a_stored_target_is_data(train, own_module, tmp_path, model, named):
+    run = _with_model(train(), {"name": "custom", **model})
+    own_module("evil", "import pathlib\npathlib.Path('ran').touch()\n")
+    path = list(sys.path)
+    with pytest.raises(
+        UsageError, match=rf"must name a class of torch\.nn\.Module .*got .*{named}.*trust=True"
+    ) as refused:
+        load_model(run)
+    assert "\n" not in str(refused.value)
+    assert "evil" not in sys.modules
+    assert not list(tmp_path.rglob("ran"))
+    assert sys.path == path
+
+
+@pytest.mark.parametrize("target", ["torch.nn.Identity", "runmanager.training.torchvision_models.Resized"])
+def test_a_stored_network_of_a_known_package_needs_no_trust(train, target):
+    run = _with_model(train(), {"name": "custom", "_target_": target, "network": None, "side": 3})
+    with pytest.raises(UsageError, match="must fit its model, got another one"):  # it was built
+        load_model(run)
+
+
+def test_a_model_of_ones_own_is_trusted_where_it_is_said_to_be(train):
+    run = train(model=CUSTOM)
+    with pytest.raises(UsageError, match=r"got own\.Net as model\._target_; .*load_model\(…, trust=True\)"):
+        load_model(run)
+    assert load_model(run, trust=True).layers[1].out_features == 6
+
+
+def test_a_checkpoint_that_holds_code_runs_none(train, tmp_path):
+    run = train()
+    for path in (run.paths.checkpoint, run.paths.best):
+        torch.save(Touching(tmp_path / "ran"), path)
+    for best in (False, True):
+        with pytest.raises(RecordError, match="is damaged"):
+            load_model(run, best=best, trust=True)
+    assert not (tmp_path / "ran").exists()
+
+
+class Touching:
+    """Touches a file where a pickle of it is loaded."""
+
+    def __init__(self, path):
+        self._path = path
+
+    def __reduce__(self):
+        return self._path.touch, ()
+
+
 def test_no_random_state_is_moved(train):
     run = train()
     torch.manual_seed(3)
@@ -231,7 +316,7 @@ def test_a_model_that_has_changed_since_is_said(train, own_module, tmp_path):
     run = train(model=CUSTOM)
     changed = dataclasses.replace(run, record=_with_width(run.record, 7))
     with pytest.raises(UsageError, match="must fit its model, got another one"):
-        load_model(changed)
+        load_model(changed, trust=True)
 
 
 def _with_width(record, width):

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 from runmanager.records.spoken import spoken
 from runmanager.records.store import StoredRun
 from runmanager.results.columns import Table, setting_name
+from runmanager.results.effects import geometric_mean, typical_interval
 from runmanager.results.figures.drawn import Drawn
 from runmanager.results.figures.grid import GridCell, cells_of, is_numeric, varying_of
 from runmanager.results.figures.places import Places
 from runmanager.results.figures.style import legend_below, log_worth_it, look, new_figure, numbers
 from runmanager.results.figures.words import listed, number, plain, wrapped
 from runmanager.results.pairing import frozen
-from runmanager.results.sides import label_of, typical
+from runmanager.results.sides import label_of
 from runmanager.results.sorting import in_order
-from runmanager.results.statistics import quantile, typical_interval
+from runmanager.results.statistics import quantile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -165,9 +166,7 @@ def _label(cell: GridCell, names: Sequence[str]) -> str:
 
 
 def _middle(side: _Side) -> float:
-    found = typical(side)
-    assert found is not None  # a side without a measured epoch is none
-    return found
+    return geometric_mean([quantile(sorted(run), 0.5) for run in side])
 
 
 def _figure(name: str, lines: _Lines) -> Drawn:
@@ -176,8 +175,8 @@ def _figure(name: str, lines: _Lines) -> Drawn:
         how = f"Each point is the median of the cells that differ in {mixed}, with whiskers to their quartiles."
     else:
         how = (
-            "Each point is the median over runs of the median of a run's measured epochs, with its 95% bootstrap "
-            "interval; of a single run the interval knows only the noise between epochs. Points of fewer than "
+            "Each point is the geometric mean over runs of the median of a run's measured epochs, with its 95% "
+            "interval; of a single run the noise between runs is assumed, not measured. Points of fewer than "
             f"{_MIN_EPOCHS} measured epochs have none."
         )
     beside = " Lines stand a little beside each other, so that each can be read." if len(lines.lines) > 1 else ""

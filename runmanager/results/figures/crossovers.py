@@ -26,7 +26,10 @@ def crossover_figures(found: Sequence[Crossover]) -> list[Drawn]:
 
 def _figure(name: str, found: Crossover) -> Drawn:
     (line,) = crossover_lines([found])
-    caption = f"{line} Points are geometric means over runs; the band is the 95% interval of the crossing."
+    caption = (
+        f"{line} Points are geometric means over runs; a band reaches from the last point where one side is surely "
+        "ahead to the first one where the other is."
+    )
     return Drawn(name, f"Crossover along {found.along}", caption, _said(found), partial(_draw, found))
 
 
@@ -43,10 +46,9 @@ def _draw(found: Crossover) -> "Figure":
     figure, axes = new_figure(height=3.6)
     for at, (label, values) in enumerate(zip(found.labels, found.curves, strict=True)):
         axes.plot(found.xs, values, marker=look(at).marker, color=look(at).colour, label=plain(label))
-    if found.at is not None:
-        ends = max(found.low, found.xs[0]), min(found.high, found.xs[-1])
-        axes.axvspan(*ends, color=GREY, alpha=0.3, linewidth=0)
-        axes.axvline(found.at, color=GREY, linestyle="dotted")
+    for crossing in found.crossings:
+        axes.axvspan(crossing.low, crossing.high, color=GREY, alpha=0.3, linewidth=0)
+        axes.axvline(crossing.at, color=GREY, linestyle="dotted")
     numbers(axes, "x", log=True)
     numbers(axes, "y", log=True)
     axes.set_xlabel(plain(found.along))

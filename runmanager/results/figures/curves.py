@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from runmanager.records.run import EpochRecord
+from runmanager.records.spoken import counted
 from runmanager.records.store import StoredRun
 from runmanager.results.columns import Table
 from runmanager.results.figures.drawn import Drawn
@@ -118,8 +119,9 @@ def _caption(curves: Sequence[_Curve], metric: str) -> str:
 
 def _said(curves: Sequence[_Curve], metric: str) -> str:
     best, worst = curves[0], curves[-1]
-    said = f"The best of {len(curves)} curves goes from {number(best.values[0])} to {number(best.values[-1])} {metric}"
-    said += f" at epoch {best.epochs[-1]}{f': {best.label}' if best.label else ''}."
+    ends = f"from {number(best.values[0])} to {number(best.values[-1])} {metric}"
+    said = f"The best of {counted(len(curves), 'curve')} goes {ends} at epoch {best.epochs[-1]}"
+    said += f": {best.label}." if best.label else "."
     return said + (f" The worst ends at {number(worst.values[-1])}: {worst.label}." if len(curves) > 1 else "")
 
 

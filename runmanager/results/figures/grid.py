@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runmanager.records.spoken import counted
 from runmanager.records.states import Status
 from runmanager.results.columns import NULLS, Table
+from runmanager.results.findings import told_settings
 from runmanager.results.pairing import SEED
 from runmanager.results.seeds import seed_groups
-from runmanager.results.sentences import told_settings
 from runmanager.results.statistics import mean
 
 __all__ = ["GridCell", "can_be_drawn", "cells_of", "is_numeric", "varying_of"]
@@ -56,7 +57,7 @@ def cells_of(results: Table) -> list[GridCell]:
 def _label(rows: Sequence[Mapping[str, Any]], results: Table) -> str:
     """What tells a cell from the others; one without others is known by its run, or by how many seeds it has."""
     settings = told_settings(rows[0], results, without=(SEED,))
-    return settings or (str(rows[0]["run"]) if len(rows) == 1 else f"{len(rows)} seeds")
+    return settings or (str(rows[0]["run"]) if len(rows) == 1 else counted(len(rows), "seed"))
 
 
 def can_be_drawn(value: float) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from runmanager.records.spoken import spoken
+from runmanager.records.spoken import counted, spoken
 from runmanager.results.columns import OUTCOMES, Table, prefers_larger, setting_name
 from runmanager.results.figures.drawn import Drawn
 from runmanager.results.figures.grid import GridCell, can_be_drawn, cells_of, is_numeric, varying_of
@@ -125,7 +125,7 @@ def _line(cell: GridCell, means: Sequence[float], scales: Sequence[_Scale]) -> _
 
 def _caption(settings: Sequence[str], outcomes: Sequence[str], num_cells: int, num_all: int) -> str:
     lost = num_all - num_cells
-    without = f" Left out: {lost} cell{'' if lost == 1 else 's'} without a result." if lost else ""
+    without = f" Left out: {counted(lost, 'cell')} without a result." if lost else ""
     hidden = f" Of {len(settings)} settings the first {_MAX_SETTINGS}." if len(settings) > _MAX_SETTINGS else ""
     shown = some_of(num_cells, _MAX_LINES, " of the outcome")
     ends = listed([name.replace("_", " ") for name in outcomes])

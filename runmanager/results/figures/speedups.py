@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from runmanager.records.spoken import counted
 from runmanager.results.columns import Table, effect_of
 from runmanager.results.figures.drawn import Drawn
 from runmanager.results.figures.style import GREY, MAX_ROWS, figure_of_rows, legend_below, look, numbers
 from runmanager.results.figures.words import evenly, number, some_of, wrapped
-from runmanager.results.judging import DIFFERENT
-from runmanager.results.sentences import told_settings
+from runmanager.results.findings import told_settings
+from runmanager.results.judging import DIFFERENT, INCONCLUSIVE, NO_DIFFERENCE, VERDICTS
 from runmanager.results.sides import label_of
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ _LABEL_CHARACTERS = 40  # what is written below a frame that the rows' labels ha
 _MARKS = {
     **dict.fromkeys(("faster", "better"), (look(0).colour, ">")),
     **dict.fromkeys(("slower", "worse"), (look(3).colour, "<")),
-    "no difference": (GREY, "o"),
+    NO_DIFFERENCE: (GREY, "o"),
+    INCONCLUSIVE: (GREY, "d"),
 }
 
 
@@ -40,7 +42,7 @@ def speedups_figure(comparison: Table) -> list[Drawn]:
     are_alike = len(set(map(_sides, measured))) == 1
     labels = [_label(row, comparison, with_sides=not are_alike) for row in shown]
     others = len(comparison.rows) - len(measured)
-    left_out = f" {others} pair{'' if others == 1 else 's'} could not be measured." if others else ""
+    left_out = f" {counted(others, 'pair')} could not be measured." if others else ""
     leaves = _what_is_left([bool(row["tolerance"]) for row in shown])
     caption = (
         f"The {effect} of each pair{some_of(len(measured), MAX_ROWS)} with its 95% interval. A "
@@ -72,7 +74,7 @@ def _sides(row: Mapping[str, Any]) -> tuple[str, str]:
 
 def _said(shown: Sequence[Mapping[str, Any]], labels: Sequence[str], measured: Sequence[Mapping[str, Any]]) -> str:
     counts = Counter(row["verdict"] for row in measured)
-    verdicts = ", ".join(f"{counts[word]} {word}" for word in (*DIFFERENT, "no difference") if counts[word])
+    verdicts = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
     ends = [f"{labels[at]}: {_interval(shown[at])}" for at in (0, -1)]
     return f"Of {len(measured)} pairs: {verdicts}. The largest is of {ends[0]}; the smallest is of {ends[1]}."
 

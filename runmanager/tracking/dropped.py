@@ -1,0 +1,41 @@
+"""What is still to be written when somebody drops a run or a manager, or the process ends with it."""
+
+import contextlib
+import datetime
+from collections.abc import Callable
+from multiprocessing.util import Finalize
+from typing import Any
+
+from runmanager.records.states import Reason, Status
+from runmanager.records.store import RunFolder
+from runmanager.tracking.heartbeat import Heartbeat
+
+__all__ = ["end_run_when_dropped", "when_dropped"]
+
+_RUNS_FIRST, _OTHERS = 20, 10
+
+
+def when_dropped(
+    owner: object | None, act: Callable[..., object], *arguments: Any, priority: int = _OTHERS
+) -> Finalize:
+    """Call `act` once: when nobody holds `owner` any more, or at this process's end (only then for None); in no fork.
+
+    The processes of `multiprocessing` end without Python's own finalizers, so it is that module's which is used.
+    """
+    return Finalize(owner, act, args=arguments, exitpriority=priority)
+
+
+def end_run_when_dropped(run: object, folder: RunFolder, heartbeat: Heartbeat) -> Finalize:
+    """Let a run that nobody ends read `killed` when it is dropped, as a notebook's cell does that raises."""
+    return when_dropped(run, _end_run, folder, heartbeat, priority=_RUNS_FIRST)
+
+
+def _end_run(folder: RunFolder, heartbeat: Heartbeat) -> None:
+    is_lost = folder.is_lost()
+    heartbeat.stop(keeps_file=is_lost)
+    if is_lost or not folder.is_ours:
+        return
+    now = datetime.datetime.now(datetime.UTC).isoformat()
+    with contextlib.suppress(OSError):  # the folder may be gone
+        folder.write(status=Status.KILLED, reason=Reason.INTERRUPTED, message="begun and never ended", ended_at=now)
+    folder.leave()
