@@ -14,7 +14,7 @@ STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum |
 BENCHMARKS := tutorial_epoch tutorial_run tutorial_equal freed_memory peers sweep_overhead driver_memory two_workers \
 	resident_memory tracking_overhead tracking_growth table reading_growth report_size event_reading board
 # What the measuring itself finds where the truth is known, for docs/measurement.md.
-TRUTHS := phase_truth bound_truth compare_truth paired_truth
+TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth
 # The tools that are compared with. Without a network they are left out, and the page says so.
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 

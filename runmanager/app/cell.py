@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from runmanager.app.schema import plain_config, read_config
 from runmanager.errors import RunBusyError
 from runmanager.launching.child import GOES_ON_VARIABLE, OWN_PROCESS_VARIABLE
+from runmanager.launching.lifeline import tie_workers
 from runmanager.launching.plan import Resume
 from runmanager.launching.signals import signals_call
 from runmanager.launching.turns import own_seat
@@ -34,6 +35,7 @@ def run_cell(cfg: DictConfig) -> None:
     Returns where the run failed, too: how it ended is in the record, whatever the launcher makes of an exception. A
     cell that another process has come to run meanwhile is left to it.
     """
+    tie_workers()  # other launchers than ours have not done so
     folder = RunPaths(Path(HydraConfig.get().runtime.output_dir))
     options = read_config(cfg)
     manager = RunManager(

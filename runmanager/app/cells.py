@@ -1,6 +1,5 @@
 """From the words of a command to its cells: expanded, composed, checked and named, or every fault at once."""
 
-import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from runmanager.app.axes import axis_fault
 from runmanager.app.composition import CellLoader
 from runmanager.app.schema import CellReader, Config, read_config, unknown_settings
 from runmanager.app.words import quoted
@@ -21,7 +21,7 @@ from runmanager.records.grid import flatten, readable_name
 from runmanager.records.signature import UNSIGNED, short_signature, signature
 from runmanager.training.idle import unheeded
 
-__all__ = ["Grid", "count_cells", "expand", "prepare_cells", "split"]
+__all__ = ["Grid", "expand", "prepare_cells", "split"]
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,14 @@ def split(loader: CellLoader, words: Sequence[str]) -> list[Override]:
     for word in words:
         try:
             override = parser.parse_override(word)
-        except HydraException as error:
+        except (HydraException, ValueError) as error:  # of a number of too many digits, Python's own
             hydras = str(error).splitlines()[0].partition(" expecting ")[0]
             said = f"`{word}` must be an override like lr=0.1, got what Hydra cannot read: {hydras}"
             faults.append(f"{said}{_way_out(word)}.")
             continue
-        if override.is_sweep_override() and not override.is_discrete_sweep():
-            faults.append(f"`{word}` must list its values, got an interval; write choice(…) or range(…).")
+        override.config_loader = loader  # a glob asks it which choices there are
+        if bad_axis := axis_fault(override):
+            faults.append(bad_axis)
         parsed[override.get_key_element()] = override
     if faults:
         raise ConfigurationError(faults)
@@ -82,12 +83,6 @@ def expand(overrides: Sequence[Override]) -> list[list[str]]:
             values = [override.get_value_element_as_str()]
         cells = [[*cell, f"{key}={value}"] for cell in cells for value in values]
     return cells
-
-
-def count_cells(overrides: Sequence[Override]) -> int:
-    """How many cells `expand` makes of the overrides."""
-    axes = [each for each in overrides if each.is_sweep_override()]
-    return math.prod(sum(1 for _ in axis.sweep_string_iterator()) for axis in axes)
 
 
 def prepare_cells(

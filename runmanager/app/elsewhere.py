@@ -3,8 +3,8 @@
 import signal
 from collections.abc import Callable, Collection, Sequence
 
-from runmanager.app.following import epochs_of
 from runmanager.app.progress import RunDisplay
+from runmanager.app.run_line import epochs_of
 from runmanager.errors import RecordError
 from runmanager.launching.plan import Action, PlannedRun, is_left_undone
 from runmanager.launching.signals import signals_call

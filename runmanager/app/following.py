@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 
 from runmanager.app.progress import MovingPart, RunDisplay, in_terminal
 from runmanager.app.queued import QueuedCells
-from runmanager.app.run_line import run_label, run_line
+from runmanager.app.run_line import epochs_of, measure_seconds_of, run_label, run_line
 from runmanager.app.summary import show_results
 from runmanager.errors import RecordError
 from runmanager.launching.slurm_queue import WAITING_STATES, SlurmQueue
@@ -26,7 +26,7 @@ from runmanager.records.sweep import PlannedCell, SweepRecord, read_sweep_record
 
 __all__ = [
     *("CellState", "SweepReader", "SweepState"),
-    *("epochs_of", "follow_runs", "follow_sweep", "show_state", "write_missing_report"),
+    *("follow_runs", "follow_sweep", "show_state", "write_missing_report"),
 ]
 
 LOOK_SECONDS = 0.5
@@ -188,6 +188,8 @@ def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None 
     state = SweepReader(sweep, queue=queue).read()
     console.print(f"{sweep.root}: {state.in_words()}", markup=False, highlight=False)
     for number, cell in enumerate(state.cells, start=1):
+        if cell.is_damaged:
+            console.print(_damage_of(cell.paths), markup=False, soft_wrap=not console.is_terminal)
         if cell.record is None or cell.record.status.is_success:
             continue
         try:
@@ -202,6 +204,14 @@ def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None 
             line.append(f"  on another host, {last_heard(read_beat(cell.paths.heartbeat))}")
         console.print(line, soft_wrap=not console.is_terminal)
     return state.status
+
+
+def _damage_of(paths: RunPaths) -> str:
+    try:
+        read_record(paths)
+    except RecordError as error:
+        return str(error)
+    return f"{paths.record} could not be read a moment ago"
 
 
 def follow_sweep(
@@ -279,6 +289,7 @@ class _Follower:
         self._running: dict[str, RunPaths] = {}
         self._ended: dict[str, RunRecord | None] = {}
         self._gone: set[str] = set()
+        self._over: set[str] = set()
         self._said_whom: set[tuple[str, str]] = set()
 
     def begin(self, state: SweepState) -> None:
@@ -298,9 +309,11 @@ class _Follower:
             name = cell.paths.name
             if cell.is_running and name not in self._running:
                 assert cell.record is not None
+                self._over |= {each.paths.name for each in state.cells if each.is_ended}
                 self._running[name] = cell.paths
                 self._ended.pop(name, None)
-                self._display.started(cell.paths, epochs_of(cell.record))
+                seconds = measure_seconds_of(cell.record.config)
+                self._display.started(cell.paths, epochs_of(cell.record), measure_seconds=seconds)
             elif (
                 cell.is_ended
                 and self._ended.get(name, _NOT_ENDED) != cell.record
@@ -312,7 +325,9 @@ class _Follower:
         self._display.follow(list(self._running.values()))
 
     def _is_in_doubt(self, cell: CellState, state: SweepState) -> bool:
-        """Whether a run's process has just gone, and its driver may be about to write how."""
+        """Whether its driver may be about to write how its process went, or, of runs in turns, to start it again."""
+        if state.is_driven and _is_measured_in_turns(cell) and cell.paths.name not in self._over:
+            return True
         if not _has_just_gone(cell, state) or cell.paths.name in self._gone:
             return False
         self._gone.add(cell.paths.name)
@@ -336,14 +351,11 @@ _WAITS_FOR = {
 }
 
 
+def _is_measured_in_turns(cell: CellState) -> bool:
+    record = cell.record
+    return record is not None and record.status is Status.FINISHED and measure_seconds_of(record.config) > 0
+
+
 def _has_just_gone(cell: CellState, state: SweepState) -> bool:
     is_attended = state.is_driven is True or cell.is_queued is True
     return cell.record is not None and cell.record.status is Status.CRASHED and is_attended
-
-
-def epochs_of(record: RunRecord) -> int:
-    """How many epochs the run is to have, 0 where it does not say."""
-    if record.epochs_planned is not None:
-        return record.epochs_planned
-    asked = record.config.get("epochs")
-    return asked if isinstance(asked, int) else 0

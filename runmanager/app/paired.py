@@ -3,25 +3,26 @@
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
+from hydra.core.utils import JobReturn
+
 from runmanager.app.cells import Grid
+from runmanager.app.paired_sessions import Sessions, Sides
+from runmanager.app.watching import SweepWatcher
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.plan import Action, PlannedRun
-from runmanager.launching.turns import WARMUP_TURNS, Round, TurnKeeper
+from runmanager.launching.turns import WARMUP_TURNS
 from runmanager.records.grid import differing
 from runmanager.records.sweep import plan_cell
 from runmanager.results.cells import Cell, Cells
-from runmanager.results.paired import LEAST_ROUNDS, is_narrow, log_ratios
+from runmanager.results.paired import LEAST_ROUNDS
 from runmanager.results.pairing import JOINT, find_axis, pair_cells, usual_baseline
 from runmanager.training.faults import fault
 from runmanager.training.measure_options import PairedOptions
 
 __all__ = ["Pairing", "axis_to_compare", "pairing_of", "turns_said"]
-
-_Sides = tuple[frozenset[str], ...]
 
 
 @dataclass(frozen=True)
@@ -29,26 +30,28 @@ class Pairing:
     """The groups of a sweep's cells: each the signatures of its sides, the baseline's first."""
 
     options: PairedOptions
-    groups: Sequence[_Sides]
+    groups: Sequence[Sides]
 
     def batches(self, runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
         """The runs that are to live at the same time, one group after the other."""
         found = [[run for run in runs if any(run.cell.signature in side for side in group)] for group in self.groups]
         return [batch for batch in found if batch]
 
-    def keeper(self, batch: Sequence[PlannedRun], first: int) -> TurnKeeper:
-        """Who hands out the turns of a batch whose keys count from `first`."""
+    def run(
+        self, batch: Sequence[PlannedRun], first: int, watcher: SweepWatcher, launch: Callable[..., Sequence[JobReturn]]
+    ) -> Sequence[JobReturn]:
+        """Launch a batch whose keys count from `first`, again for each further session; return what the first did.
+
+        `launch` takes the runs, the first key, who hands out their turns, and whether they have run before.
+        """
         group = next(group for group in self.groups if any(batch[0].cell.signature in side for side in group))
-        keys = [
-            frozenset(first + place for place, run in enumerate(batch) if run.cell.signature in side) for side in group
-        ]
-        return TurnKeeper(
-            enough=partial(_is_enough, keys, self.options.half_width),
-            min_rounds=self.options.min_rounds,
-            max_seconds=self.options.max_seconds,
-            seed=int(batch[0].cell.signature[:8], 16),
-            again=[first + place for place, run in enumerate(batch) if run.action is Action.MEASURE],
-        )
+        sessions = Sessions(self.options, group)
+        with watcher.sessions(lambda: sessions.goes_on):
+            returns = launch(batch, first, sessions.keeper(batch, first))
+            while not watcher.is_halted and (again := sessions.following()):
+                first = watcher.take(again)
+                launch(again, first, sessions.keeper(again, first), is_begun=True)
+        return returns
 
     def with_partners(
         self, plan: Sequence[PlannedRun], foretold: Callable[[Sequence[PlannedRun]], Sequence[PlannedRun]]
@@ -73,15 +76,6 @@ class Pairing:
             if is_alone:
                 changed |= {run.cell.signature: _measured_again(run) for run in kept}
         return [changed.get(run.cell.signature, run) for run in plan]
-
-
-def _is_enough(sides: Sequence[frozenset[int]], half_width: float, rounds: Sequence[Round]) -> bool:
-    """Whether every candidate's speedup is known closely enough; a side of which nobody is left counts no more."""
-    last = rounds[-1].keys()
-    baseline, *candidates = [side & last for side in sides]
-    if not baseline:
-        return True
-    return all(is_narrow(log_ratios(rounds, baseline, side), half_width) for side in candidates if side)
 
 
 def _measured_again(run: PlannedRun) -> PlannedRun:
@@ -157,13 +151,14 @@ def turns_said(grid: Grid, pairing: Pairing | None) -> list[str]:
         return []
     num_epochs, seconds = most * (LEAST_ROUNDS + WARMUP_TURNS), pairing.options.max_seconds
     return [
-        f"With `num_workers` above 0 a turn is a whole epoch. An interval needs {LEAST_ROUNDS} rounds after "
+        f"With `num_workers` above 0 a turn is a whole epoch. Each pair of processes needs {LEAST_ROUNDS} rounds after "
         f"{WARMUP_TURNS} of warm-up, so {num_epochs} such epochs; `measure.max_seconds`={seconds:g} has them where one "
-        f"takes up to {seconds / num_epochs:.2g} s. Else give it more, or take num_workers=0, whose turns are short."
+        f"takes up to {seconds / num_epochs:.2g} s, and several pairs where it takes less. Else give it more, or take "
+        "num_workers=0, whose turns are short."
     ]
 
 
-def _groups(grid: Grid, name: str) -> list[_Sides]:
+def _groups(grid: Grid, name: str) -> list[Sides]:
     """The cells in the groups and with the baseline that the comparison will have."""
     planned = [plan_cell(cell.signature, cell.name, cell.config) for cell in grid.cells]
     cells = Cells(

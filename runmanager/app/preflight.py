@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.errors import DeviceUnavailableError, RunManagerError
+from runmanager.records.memory import free_memory, in_gib
 from runmanager.training.faults import fault
 from runmanager.training.options import TorchvisionModelOptions
 from runmanager.training.step_options import Precision
@@ -127,11 +128,24 @@ def _fitting_faults(dataset: Any, models: Sequence[Any], questions: Questions) -
         try:
             with torch.device("meta"):  # shapes alone: no memory, no random numbers
                 network = build_model(model, in_shape=data.in_shape, num_classes=data.num_classes)
+            faults += _size_faults(network)
             for micro_batch, on_oom in (each[1:] for each in questions.pieces if each[0] == model):
                 faults += piece_faults(network, micro_batch=micro_batch, on_oom=on_oom)
         except RunManagerError as error:
             faults += str(error).splitlines()
+        except (RuntimeError, TypeError) as error:  # more values than PyTorch can count
+            faults.append(
+                fault("model", "have weights that fit the free memory", str(error).splitlines()[0], "make it smaller")
+            )
     return faults
+
+
+def _size_faults(network: Any) -> list[str]:
+    """What is wrong with the number of a model's weights, which are made in this host's memory, whatever the device."""
+    needed = sum(each.numel() * each.element_size() for each in network.parameters())
+    if needed <= (free := free_memory()):
+        return []
+    return [fault("model", f"have weights that fit the free memory, {in_gib(free)}", in_gib(needed), "make it smaller")]
 
 
 def _model_faults(model: Any) -> list[str]:

@@ -35,6 +35,7 @@ class _Running:
 
     paths: RunPaths
     planned: int
+    measure_seconds: float = 0.0  # what it may take after its epochs, to be measured side by side
     epochs: Sequence[EpochRecord] = ()
     seen_at: float = field(default_factory=time.monotonic)  # when it started, or its last epoch came
 
@@ -44,7 +45,7 @@ class _Running:
 
     def seconds_left(self, now: float) -> float | None:
         left = run_seconds_left(self.epochs, self.planned)
-        return None if left is None else max(0.0, left - (now - self.seen_at))
+        return None if left is None else max(0.0, left + self.measure_seconds - (now - self.seen_at))
 
     def row(self, now: float) -> LiveRow:
         epoch = self.epochs[-1] if self.epochs else None
@@ -174,10 +175,15 @@ class RunDisplay:
         is_over = not running and not num_waiting
         return footer(counts, seconds=now - self._began, seconds_left=left if running else None, is_over=is_over)
 
-    def started(self, paths: RunPaths, planned: int) -> None:
-        """A run's process has started."""
+    def started(self, paths: RunPaths, planned: int, *, measure_seconds: float = 0.0) -> None:
+        """A run's process has started; of a run that is shown as running it is another one.
+
+        `measure_seconds` is how long it may be measured when it has its `planned` epochs.
+        """
+        if paths.name in self._running:
+            return
         self._ended.pop(paths.name, None)  # it may have ended badly before
-        self._running[paths.name] = _Running(paths, planned)
+        self._running[paths.name] = _Running(paths, planned, measure_seconds)
         self._most_at_once = max(self._most_at_once, len(self._running))
         if not self._quiet and not self.moves:
             self.say(f"[{len(self._ended) + len(self._running)}/{self._num_runs}] {run_label(paths)} started")
@@ -192,7 +198,8 @@ class RunDisplay:
             except RecordError:
                 continue  # seen when the run has ended
             if epochs and epochs[-1].epoch > 0:
-                self._running[paths.name] = _Running(paths, self._running[paths.name].planned, epochs)
+                before = self._running[paths.name]
+                self._running[paths.name] = _Running(paths, before.planned, before.measure_seconds, epochs)
 
     def _has_changed(self, paths: RunPaths) -> bool:
         try:

@@ -10,7 +10,7 @@ from runmanager.records.printable import printable
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Reason
 
-__all__ = ["run_label", "run_line", "why"]
+__all__ = ["epochs_of", "measure_seconds_of", "run_label", "run_line", "why"]
 
 _SYMBOLS = {"finished": ("✓", "green"), "skipped": ("-", "yellow"), "running": (">", "cyan")}
 
@@ -51,3 +51,18 @@ def why(record: RunRecord, *, says_reason: bool = True) -> str:
     """Why a run did not simply finish; empty where it did, and without the reason where that has been said."""
     parts = (str(record.reason) if record.reason is not None and says_reason else None, record.message)
     return printable(": ".join(part for part in parts if part))
+
+
+def epochs_of(record: RunRecord) -> int:
+    """How many epochs the run is to have, 0 where it does not say."""
+    if record.epochs_planned is not None:
+        return record.epochs_planned
+    asked = record.config.get("epochs")
+    return asked if isinstance(asked, int) else 0
+
+
+def measure_seconds_of(config: Mapping[str, Any]) -> float:
+    """How long a run of these settings may be measured side by side with others after its epochs; 0 where it is not."""
+    measure = config.get("measure")
+    seconds = measure.get("max_seconds") if isinstance(measure, Mapping) else None
+    return float(seconds) if isinstance(seconds, int | float) else 0.0

@@ -45,16 +45,18 @@ def show_duel(sweep: SweepPaths, console: Console) -> None:
     The answer itself is for the command to say, as its last line. What else a sweep shows says nothing here: a duel's
     epochs are warm-up, and nobody asks how well they learnt.
     """
-    from runmanager.results.comparison import CompareOptions
+    from runmanager.results.comparison import CompareOptions, compare_matches
     from runmanager.results.matching import match_sides
     from runmanager.results.reading import read_results
     from runmanager.results.sentences import duel_rates
     from runmanager.results.why import why
 
-    matches = match_sides(*read_results(sweep), CompareOptions())
+    contents, plan = read_results(sweep)
+    matches = match_sides(contents, plan, CompareOptions())
+    comparison = compare_matches(contents, matches, CompareOptions())
     where = f"Rounds: {sweep.report}   Results: {sweep.results('csv')}"
     console.print()
-    _print_lines(console, [*duel_rates(matches), *why(matches), where])
+    _print_lines(console, [*duel_rates(comparison), *why(matches), where])
 
 
 def _print_lines(console: Console, lines: Sequence[str]) -> None:

@@ -17,7 +17,9 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from runmanager.app.cells import Grid, count_cells, prepare_cells, split
+from runmanager.app.axes import count_cells
+from runmanager.app.capacity import refuse_what_cannot_fit
+from runmanager.app.cells import Grid, prepare_cells, split
 from runmanager.app.checks import check, foretold, get_ready
 from runmanager.app.composition import CellLoader
 from runmanager.app.elsewhere import end_silent_runs
@@ -32,6 +34,7 @@ from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
 from runmanager.launching.plan import Action, CellsOf, PlannedRun, Resume, plan_runs, wants_epochs
 from runmanager.launching.slurm import SlurmLauncher
+from runmanager.launching.turns import TurnKeeper
 from runmanager.records.heartbeat import HeartbeatObserver, timeout_faults
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
@@ -97,22 +100,24 @@ class GridSweeper(Sweeper):
         words = [f"{key}={value}" for key, value in self._params.items()] + arguments
         self._refuse_folders()
         self._refuse_hidden_grid(words)
-        if not self._dry_run and (num_cells := count_cells(split(self._loader, words))) >= _PREPARED_FROM:
+        self._confirm(num_cells := count_cells(split(self._loader, words), num_sides=max(1, len(self._sides))))
+        if not self._dry_run and num_cells >= _PREPARED_FROM:
             get_ready(self._launcher, num_jobs=num_cells)  # while the cells are composed and checked
         grid = self._grid(words)
         self._pairing = pairing_of(grid, self._launcher)
         for line in turns_said(grid, self._pairing):
             self._say(line)
         first = grid.configs[0]
-        sweep = _folder_for(first)
+        sweep = None if first.name is None else SweepPaths(Path(first.output_root) / first.name)
         plan = self._planned(grid, sweep)
+        to_run = [each for each in plan if each.is_to_run]
+        refuse_what_cannot_fit(self._launcher, grid, self._batches(to_run), take_turns=self._pairing is not None)
         if self._dry_run:
             self._show(foretold(self._launcher, plan, needs_all=self._needs_all(grid)), sweep, grid)
             return []
         if end_silent_runs(plan, self._observer, apart_from=self._queued, say=self._say):
             plan = self._planned(grid, sweep)
-        to_run = [each for each in plan if each.is_to_run]
-        self._confirm(len(to_run))
+            to_run = [each for each in plan if each.is_to_run]
         check(self._launcher, grid, to_run, needs_all=self._needs_all(grid))
         with _writing_to(Path(first.output_root)):
             sweep = sweep or fresh_sweep_folder(Path(first.output_root))
@@ -191,33 +196,37 @@ class GridSweeper(Sweeper):
                 for line in grids
             )
 
-    def _confirm(self, num_runs: int) -> None:
-        if self._yes or num_runs < _ASKED_FROM or not (sys.stdin.isatty() and self._console.is_terminal):
+    def _confirm(self, num_cells: int) -> None:
+        can_ask = sys.stdin.isatty() and self._console.is_terminal
+        if self._dry_run or self._yes or num_cells < _ASKED_FROM or not can_ask:
             return
-        answer = self._console.input(f"Run {counted(num_runs, 'cell')}? [y/N] ", markup=False)
+        answer = self._console.input(f"Run up to {counted(num_cells, 'cell')}? [y/N] ", markup=False)
         if answer.strip().lower() not in ("y", "yes"):
             raise UsageError("Nothing was run.")
 
-    def _instruct(
+    def _launch_here(
         self,
         launcher: LocalLauncher,
         watcher: SweepWatcher,
-        to_run: Sequence[PlannedRun],
         sweep: SweepPaths,
+        batch: Sequence[PlannedRun],
         first: int,
-    ) -> None:
-        """Tell the launcher all that the overrides do not say of `to_run`, whose keys count from `first`."""
-        launcher.listener = watcher
+        turns: TurnKeeper | None = None,
+        is_begun: bool = False,
+    ) -> Sequence[JobReturn]:
+        """Run `batch`, whose keys count from `first`; `is_begun`: this command has done so before."""
+        launcher.listener, launcher.turns = watcher, turns
         launcher.facts = [
-            JobFacts(launcher.wish_for(str(each.cell.config["device"])), each.paths.heartbeat) for each in to_run
+            JobFacts(launcher.wish_for(str(each.cell.config["device"])), each.paths.heartbeat) for each in batch
         ]
 
         def overrides_for(key: int, number: int) -> list[str]:
-            words = _words(to_run[key - first], sweep)
+            words = _words(batch[key - first], sweep)
             # What an earlier try of this command has done is gone on with, whatever was asked of earlier commands.
-            return [*words, "resume=auto"] if number > 1 and watcher.has_claimed(key) else words
+            return [*words, "resume=auto"] if is_begun or (number > 1 and watcher.has_claimed(key)) else words
 
         launcher.overrides_for = overrides_for
+        return launcher.launch([_words(each, sweep) for each in batch], initial_job_idx=first)
 
     def _run(self, grid: Grid, plan: Sequence[PlannedRun], sweep: SweepPaths) -> Any:
         driver = ProcessIdentity.current()
@@ -295,35 +304,30 @@ class GridSweeper(Sweeper):
         self, watcher: SweepWatcher, batch: Sequence[PlannedRun], sweep: SweepPaths, first: int
     ) -> Sequence[JobReturn]:
         if isinstance(self._launcher, LocalLauncher):
-            self._instruct(self._launcher, watcher, batch, sweep, first)
-            if self._pairing is not None:
-                self._launcher.turns = self._pairing.keeper(batch, first)
-        elif isinstance(self._launcher, SlurmLauncher):
+            launch = partial(self._launch_here, self._launcher, watcher, sweep)
+            return launch(batch, first) if self._pairing is None else self._pairing.run(batch, first, watcher, launch)
+        if isinstance(self._launcher, SlurmLauncher):
             self._launcher.listener, self._launcher.runs = watcher, batch
             self._launcher.when_ended = "runmanager.app.watching:write_tables_alone"
         return self._launcher.launch([_words(each, sweep) for each in batch], initial_job_idx=first)
 
 
-def _folder_for(config: Config) -> SweepPaths | None:
-    """The named sweep's folder; None where a fresh one is to be made."""
-    return None if config.name is None else SweepPaths(Path(config.output_root) / config.name)
-
-
 def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedRun]:
     commit, clean = commit_of(Path.cwd())
     now = Environment(commit=commit, commit_clean=clean, libraries=library_versions())
-    stored = read_sweep(sweep, epochs_of=wants_epochs).runs if sweep else []
-    if config.resume == Resume.MUST and not stored:
+    stored = read_sweep(sweep, epochs_of=wants_epochs) if sweep else None
+    if config.resume == Resume.MUST and not (stored and stored.runs):
         where = sweep.root if sweep else "a fresh folder"
         raise UsageError(f"`resume=must` must find runs in {where}, got none; leave it out to start.")
     return plan_runs(
         grid.cells,
-        stored,
+        stored.runs if stored else (),
         sweep or SweepPaths(Path(config.output_root) / "<new>"),
         resume=Resume(config.resume),
         rerun_changed=config.rerun_changed,
         now=now,
         code_of=CodeToday(Path.cwd()).of,
+        damaged=stored.damaged if stored else (),
     )
 
 

@@ -8,21 +8,17 @@ import os
 import signal
 import sys
 import threading
-import time
 
 from runmanager.app.main import main
-
-_LOOK_SECONDS = 0.2
+from runmanager.launching.lifeline import when_orphaned
 
 
 def end_with(parent: int) -> None:
     """Have this process told to end at once when its parent is no longer the process `parent`."""
-    threading.Thread(target=_wait_for_end_of, args=(parent,), daemon=True).start()
+    threading.Thread(target=when_orphaned, args=(parent, _end_at_once), daemon=True).start()
 
 
-def _wait_for_end_of(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(_LOOK_SECONDS)
+def _end_at_once() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # the first lets epochs end; two of one kind may count as one
         os.kill(os.getpid(), number)
 

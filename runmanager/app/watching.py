@@ -13,7 +13,7 @@ from rich.console import Console
 from runmanager.app.elsewhere import follow_elsewhere, stored_record
 from runmanager.app.following import SweepReader
 from runmanager.app.progress import RunDisplay
-from runmanager.app.run_line import run_label
+from runmanager.app.run_line import measure_seconds_of, run_label
 from runmanager.app.summary import command_name, show_results
 from runmanager.errors import RecordError, RunManagerError
 from runmanager.launching.child import Raised, Returned
@@ -68,6 +68,8 @@ class SweepWatcher(Listener):
         self._pids: dict[int, int] = {}
         self._went_well: dict[int, bool] = {}
         self.is_halted = False
+        self._goes_on: Callable[[], bool] = lambda: False
+        self._between: dict[str, PlannedRun] = {}
         self._pace = Pace()
         self.faults: list[str] = []
         self.error: BaseException | None = None
@@ -106,7 +108,9 @@ class SweepWatcher(Listener):
         run = self._to_run[job.key]
         self._running[job.key] = run
         self._pids[job.key] = pid
-        self._display.started(run.paths, int(run.cell.config.get("epochs", self._epochs)))
+        config = run.cell.config
+        seconds = measure_seconds_of(config)
+        self._display.started(run.paths, int(config.get("epochs", self._epochs)), measure_seconds=seconds)
 
     def tick(self) -> None:
         self._display.follow([run.paths for run in self._running.values()])
@@ -158,11 +162,27 @@ class SweepWatcher(Listener):
         outcome, is_recorded = self._settle(ending)
         del self._running[ending.job.key]
         self._went_well[ending.job.key] = outcome.status.is_success
+        if outcome.status.is_success and self._goes_on():
+            self._between[run.paths.name] = run
+            return
+        self._between.pop(run.paths.name, None)
         self._display.ended(run.paths)
         if not is_recorded:
             self._display.say(f"  this time: {outcome.status} ({outcome.reason}): {outcome.message}")
         if self._pace.is_due:
             self._write_tables_meanwhile()
+
+    @contextlib.contextmanager
+    def sessions(self, goes_on: Callable[[], bool]) -> Iterator[None]:
+        """Runs may end several times: while `goes_on`, one that ended well is shown as running still."""
+        self._goes_on = goes_on
+        try:
+            yield
+        finally:
+            self._goes_on = lambda: False
+            for run in self._between.values():  # no further session came to be
+                self._display.ended(run.paths)
+            self._between.clear()
 
     def follow_elsewhere(self) -> list[PlannedRun]:
         """Follow the cells that another driver runs to their ends; return those that it left undone.

@@ -45,21 +45,20 @@ def export(
     if folder is not None and to is Target.MLFLOW:
         raise UsageError("`--folder` must go with --to wandb or parquet, got --to mlflow; --uri names its store.")
     paths = find_sweep(sweep)
+    contents, _ = read_results(paths)
+    warn_of_damage([each.message for each in contents.damaged])
     if to is Target.PARQUET:
         from runmanager.results.to_parquet import export_to_parquet
 
         with _refused_unless_writable(folder or paths.root):
             done = export_to_parquet(paths, folder=folder)
+    elif to is Target.MLFLOW:
+        from runmanager.results.to_mlflow import DEFAULT_URI, export_to_mlflow
+
+        done = export_to_mlflow(contents, uri=uri or DEFAULT_URI)
     else:
-        contents, _ = read_results(paths)
-        warn_of_damage([each.message for each in contents.damaged])
-        if to is Target.MLFLOW:
-            from runmanager.results.to_mlflow import DEFAULT_URI, export_to_mlflow
+        from runmanager.results.to_wandb import export_to_wandb
 
-            done = export_to_mlflow(contents, uri=uri or DEFAULT_URI)
-        else:
-            from runmanager.results.to_wandb import export_to_wandb
-
-            with _refused_unless_writable(folder or Path()):
-                done = export_to_wandb(contents, folder=folder or Path())
+        with _refused_unless_writable(folder or Path()):
+            done = export_to_wandb(contents, folder=folder or Path())
     print_text(f"{done.in_words()}\n")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from runmanager.launching.lifeline import die_with_parent
+from runmanager.launching.lifeline import end_with_driver, tie_to, tie_workers
 from runmanager.launching.turns import Seat, take_seat
 
 __all__ = [
@@ -76,9 +76,11 @@ def child_main(connection: Connection, request: Request) -> None:
     os.setsid()  # one signal reaches the run and its loader's workers, and a terminal's Ctrl-C reaches neither
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # blocked by inheritance: the server is deaf to it
-    die_with_parent()
-    if request.server is not None and os.getppid() != request.server:
-        os._exit(1)  # the server was killed just now, and the driver takes this process for gone
+    if request.server is None:
+        end_with_driver()
+    else:
+        tie_to(request.server)  # once more: the driver's program may have started the server, without our preload
+    tie_workers()
     if sys.platform == "linux":
         # A loader's workers would else come from a nested forkserver: slow to start, and alive after a kill.
         multiprocessing.set_start_method("fork", force=True)

@@ -157,6 +157,7 @@ class LocalEngine:
         seat = self._turns.seat(job.key)
         try:
             started = self._starter.start(replace(request, seat=seat))
+            self._turns.started()
         except BaseException:
             self._turns.leave(job.key)
             raise

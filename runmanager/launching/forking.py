@@ -19,7 +19,7 @@ from runmanager.records.process import ProcessIdentity
 __all__ = ["MAIN_KEYS", "MAIN_VARIABLE", "Started", "Starter", "kill_group"]
 
 MAIN_VARIABLE = "RUNMANAGER_MAIN"
-"""Environment variable of the server: where the driver imports from, and its main module, as JSON."""
+"""Environment variable of the server: the driver's pid, where it imports from, and its main module, as JSON."""
 
 MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
 """How Python tells a process what its parent's main module is."""
@@ -125,7 +125,7 @@ def _server() -> ProcessIdentity | None:
 
 def _main_module() -> str:
     data: dict[str, Any] = spawn.get_preparation_data("server")
-    return json.dumps({key: data[key] for key in ("sys_path", *MAIN_KEYS) if key in data})
+    return json.dumps({"driver": os.getpid()} | {key: data[key] for key in ("sys_path", *MAIN_KEYS) if key in data})
 
 
 @contextlib.contextmanager

@@ -10,8 +10,9 @@ import msgspec
 from runmanager.records.code import changed_files, files_said, is_same_code
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.run import Environment, RunRecord
+from runmanager.records.signature import short_signature
 from runmanager.records.states import Reason, Status
-from runmanager.records.store import StoredRun
+from runmanager.records.store import Damage, StoredRun
 from runmanager.records.sweep import PlannedCell, plan_cell
 
 __all__ = [
@@ -103,21 +104,33 @@ def plan_runs(
     rerun_changed: bool,
     now: Environment,
     code_of: Callable[[Code], Code] = lambda _: None,
+    damaged: Iterable[Damage] = (),
 ) -> list[PlannedRun]:
     """A plan for each distinct cell, in order. Runs are found by signature, never by their folder's name.
 
+    `damaged` are folders that cannot be read. Their names still end with the signature: such a cell's run will be
+    refused by its folder, whose files stay.
+
     `now` says which commit and library versions a new run would have, and `code_of` what the files of a run's code are
-    now; a finished run that had others is named, and run anew if `rerun_changed`.
+    now; a finished run that had others is named, and run again if `rerun_changed`.
     """
+    unreadable = {each.path.name.rpartition("-")[2]: each for each in damaged}
     found = {run.record.signature: run for run in stored}
     distinct = {cell.signature: cell for cell in reversed(cells)}
     ordered = [distinct.pop(cell.signature) for cell in cells if cell.signature in distinct]
     return [
-        _plan(
-            cell, found.get(cell.signature), sweep, resume=resume, rerun_changed=rerun_changed, now=now, code_of=code_of
-        )
+        _plan(cell, found[cell.signature], resume=resume, rerun_changed=rerun_changed, now=now, code_of=code_of)
+        if cell.signature in found
+        else _plan_new(cell, unreadable.get(short_signature(cell.signature)), sweep)
         for cell in ordered
     ]
+
+
+def _plan_new(cell: Cell, damage: Damage | None, sweep: SweepPaths) -> PlannedRun:
+    if damage is None:
+        return PlannedRun(cell, Action.START, "new", sweep.run(cell.name))
+    why = f"will be refused: {damage.message}; move its folder away to run the cell again"
+    return PlannedRun(cell, Action.START, why, sweep.run(damage.path.name))
 
 
 def wants_epochs(record: RunRecord) -> bool:
@@ -127,16 +140,13 @@ def wants_epochs(record: RunRecord) -> bool:
 
 def _plan(
     cell: Cell,
-    run: StoredRun | None,
-    sweep: SweepPaths,
+    run: StoredRun,
     *,
     resume: Resume,
     rerun_changed: bool,
     now: Environment,
     code_of: Callable[[Code], Code],
 ) -> PlannedRun:
-    if run is None:
-        return PlannedRun(cell, Action.START, "new", sweep.run(cell.name))
     then = run.record.environment
     code = code_of(then.code)
     today = msgspec.structs.replace(now, code=None if code is None else dict(code))

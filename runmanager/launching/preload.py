@@ -20,7 +20,7 @@ from typing import Any
 from runmanager.launching.child import MANY_RUNS_VARIABLE, PRELOAD_VARIABLE
 from runmanager.launching.forking import MAIN_KEYS, MAIN_VARIABLE
 from runmanager.launching.huge_pages import collapse_heap
-from runmanager.launching.lifeline import die_with_parent
+from runmanager.launching.lifeline import tie_next_forks, tie_to
 
 _log = logging.getLogger(__name__)
 
@@ -82,8 +82,9 @@ gc.disable()  # what is imported stays: to look for garbage in it meanwhile take
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until a run's own process, which is told by the driver
-die_with_parent()
-_main = json.loads(os.environ.get(MAIN_VARIABLE, "{}"))
+_main = json.loads(os.environ[MAIN_VARIABLE])
+tie_to(_main["driver"])
+tie_next_forks()
 sys.path[:] = _main.get("sys_path", sys.path)
 _import_modules(os.environ.get(PRELOAD_VARIABLE, ""))
 _import_main(_main)

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import msgspec
 
-from runmanager.errors import RecordError
 from runmanager.launching.slurm_queue import SlurmQueue
+from runmanager.records.damage import UNREADABLE, damaged
 from runmanager.records.files import locked_folder, replace_file
 from runmanager.records.paths import SweepPaths
 
@@ -19,8 +19,8 @@ def read_book(sweep: SweepPaths) -> dict[str, str]:
         return msgspec.json.decode(sweep.slurm_jobs.read_bytes(), type=dict[str, str])
     except FileNotFoundError:
         return {}
-    except msgspec.MsgspecError as error:
-        raise RecordError(f"{sweep.slurm_jobs} is damaged: {error}; remove it when no job is queued.") from error
+    except UNREADABLE as error:
+        raise damaged(sweep.slurm_jobs, error, way_out="; remove it when no job is queued.") from error
 
 
 def states_in_queue(book: Mapping[str, str], queue: SlurmQueue) -> dict[str, str] | None:

@@ -18,6 +18,7 @@ from runmanager.launching.plan import PlannedRun
 from runmanager.launching.slurm_job import Report, owner_note
 from runmanager.launching.slurm_options import SlurmOptions
 from runmanager.launching.slurm_queue import WAITING_STATES, JobEnd, SlurmQueue
+from runmanager.records.damage import UNREADABLE
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.spoken import counted
 from runmanager.records.states import Outcome, Reason, Status
@@ -213,7 +214,7 @@ def _elsewhere() -> None:
 def _pid_in(note: Path) -> int | None:
     try:
         return msgspec.json.decode(note.read_bytes(), type=ProcessIdentity).pid
-    except (OSError, msgspec.MsgspecError):
+    except UNREADABLE:
         return None
 
 
@@ -236,7 +237,7 @@ def read_report(folder: Path, job: str) -> Report | None:
     """What a job has said at its end; None while it has said nothing."""
     try:
         kind, value = pickle.loads((folder / f"{job}_0_result.pkl").read_bytes())
-    except (OSError, EOFError):
+    except Exception:  # it is not there, not whole, or damaged, of which unpickling may raise anything
         return None
     if isinstance(value, Report):
         return value

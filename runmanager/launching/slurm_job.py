@@ -25,6 +25,7 @@ from runmanager.launching.jobs import outcome_of_ending
 from runmanager.launching.limits import Limits
 from runmanager.launching.plan import PlannedRun
 from runmanager.launching.slurm_queue import SlurmQueue
+from runmanager.records.damage import UNREADABLE
 from runmanager.records.files import replace_file
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
@@ -195,7 +196,7 @@ def _end_earlier(run: PlannedRun, note: Path) -> None:
     try:
         earlier = msgspec.json.decode(note.read_bytes(), type=ProcessIdentity)
         record = read_record(run.paths)
-    except (msgspec.MsgspecError, RecordError):
+    except (RecordError, *UNREADABLE):
         return
     if record.owner == earlier:
         write_missing_end(run, Outcome(Status.KILLED, Reason.INTERRUPTED, "put back into the queue by Slurm"))

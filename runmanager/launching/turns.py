@@ -118,8 +118,12 @@ class TurnKeeper:
 
     First every job has the turns that it wants for its training. When all of them want to be measured, the rounds
     begin: each has one turn a round. They end when `enough` says so of the rounds so far, asked from `min_rounds` on,
-    or after `max_seconds`, or when fewer than two jobs are left. The jobs `again` have ended before, and only take
-    their measured turns once more.
+    or after `max_seconds`, or when fewer than two jobs are left. These seconds count from `measuring_since` on, by
+    `clock`, or from the first measured turn. The jobs `again` have ended before, and only take their measured turns
+    once more.
+
+    `start_seconds` is how long the processes took until all of them could take turns; `rounds_since` is when the first
+    round began that counts. Both are None until then.
     """
 
     def __init__(
@@ -128,12 +132,16 @@ class TurnKeeper:
         enough: Callable[[Sequence[Round]], bool],
         min_rounds: int,
         max_seconds: float,
+        measuring_since: float | None = None,
         seed: int = 0,
         again: Collection[int] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.session = secrets.token_hex(4)
         self.rounds: list[Round] = []
+        self.measuring_since = measuring_since
+        self.start_seconds: float | None = None
+        self.rounds_since: float | None = None
         self._enough = enough
         self._min_rounds = min_rounds
         self._max_seconds = max_seconds
@@ -146,7 +154,7 @@ class TurnKeeper:
         self._round: dict[int, float] = {}
         self._round_number = 0
         self._core: int | None = None
-        self._measuring_since: float | None = None
+        self._started_at = clock()
         self._next_question = min_rounds
 
     @property
@@ -160,6 +168,10 @@ class TurnKeeper:
         self._members[key] = _Member(mine)
         self._waited[key] = 0.0
         return Seat(theirs, self.session, again=key in self._again)
+
+    def started(self) -> None:
+        """The last process so far has started."""
+        self._started_at = self._clock()
 
     def leave(self, key: int) -> None:
         """A job is gone, and its turn with it; the others go on."""
@@ -193,6 +205,8 @@ class TurnKeeper:
         members = self._members
         if not members or any(member.asked is None for member in members.values()):
             return
+        if self.start_seconds is None:
+            self.start_seconds = self._clock() - self._started_at
         training = {key: member for key, member in members.items() if member.asked and not member.asked.is_measured}
         if training:
             least = min(member.num_turns for member in training.values())
@@ -208,8 +222,11 @@ class TurnKeeper:
         self._measure(self._order.pop(0))
 
     def _begin_round(self) -> None:
-        if self._measuring_since is None:
-            self._measuring_since = self._clock()
+        now = self._clock()
+        if self.measuring_since is None:
+            self.measuring_since = now
+        if self.rounds_since is None and all(each.num_measured >= WARMUP_TURNS for each in self._members.values()):
+            self.rounds_since = now
         self._round_number += 1
         self._order = self._random.sample(list(self._members), len(self._members))
         if hasattr(os, "sched_getaffinity"):
@@ -228,7 +245,7 @@ class TurnKeeper:
         self._round = {}
 
     def _is_enough(self) -> bool:
-        since = self._measuring_since
+        since = self.measuring_since
         if len(self._members) < 2 or (since is not None and self._clock() - since >= self._max_seconds):
             return True
         if len(self.rounds) < self._next_question:

@@ -12,7 +12,14 @@ from runmanager.records.run import Attempt, Environment, EpochRecord, RunRecord
 from runmanager.records.states import Status
 
 __all__ = [
-    *("attempts_up_to", "epochs_made_elsewhere", "last_sign", "said_of_attempts", "session_of_epoch", "sessions_of"),
+    "attempts_up_to",
+    "epochs_made_elsewhere",
+    "last_sign",
+    "said_of_attempts",
+    "session_of_epoch",
+    "session_spans",
+    "sessions_made_elsewhere",
+    "sessions_of",
     "spans",
 ]
 
@@ -76,6 +83,23 @@ def epochs_made_elsewhere(record: RunRecord) -> set[int]:
     Their times say nothing of what the run's record says it was made with.
     """
     return {epoch for first, last, _ in _moves(record) for epoch in range(first, last + 1)}
+
+
+def sessions_made_elsewhere(record: RunRecord) -> set[str]:
+    """The sessions in which the run took turns under other conditions than those of its last attempt."""
+    now = _conditions(record.environment)
+    return {
+        each.session
+        for each in record.earlier
+        if each.session is not None and each.environment != record.environment and _conditions(each.environment) != now
+    }
+
+
+def session_spans(record: RunRecord) -> list[float]:
+    """For how many seconds each process of the run lived that took turns, in order; one that runs is left out."""
+    lived = [(each.session, each.started_at, each.ended_at) for each in record.earlier]
+    lived.append((record.session, record.resumed_at or record.started_at or "", record.ended_at or ""))
+    return [_seconds(end) - _seconds(began) for session, began, end in lived if session and began and end]
 
 
 def said_of_attempts(record: RunRecord) -> list[str]:

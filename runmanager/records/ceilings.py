@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from runmanager.records.damage import UNREADABLE
 from runmanager.records.files import locked_folder, replace_file
 
 __all__ = ["Ceilings", "find_ceilings", "keep_ceilings", "read_ceilings"]
@@ -42,7 +43,7 @@ def read_ceilings(path: Path) -> list[Ceilings]:
     """All that are kept in the file; none where it is missing or cannot be read, as they can be measured again."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=list[Ceilings])
-    except (OSError, msgspec.MsgspecError):
+    except UNREADABLE:
         return []
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from runmanager.errors import RunBusyError
+from runmanager.records.damage import UNDECODABLE
 from runmanager.records.files import replace_file
 from runmanager.records.paths import RunPaths
 from runmanager.records.process import ProcessIdentity
@@ -53,7 +54,7 @@ def _claimant_lives(claim: Path) -> bool | None:
     """Whether the process behind a claim lives; None where only its own host could see that."""
     try:
         return msgspec.json.decode((claim / _OWNER).read_bytes(), type=ProcessIdentity).is_alive()
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return False  # it was whole when it appeared, so this is damage from after its time
 
 

@@ -14,6 +14,7 @@ from runmanager.errors import UsageError
 from runmanager.records.spoken import spoken
 
 __all__ = [
+    "MAX_CELLS",
     "RunBuilder",
     "Settings",
     "differing",
@@ -21,7 +22,11 @@ __all__ = [
     "flatten",
     "plain_settings",
     "readable_name",
+    "size_fault",
 ]
+
+MAX_CELLS = 100_000
+"""The largest grid: its cells take a gigabyte of the driver's memory, and its folders strain any file system."""
 
 _MAX_NAME_BYTES = 120  # file systems take 255 bytes, however few letters they are
 _SHORT_BYTES = 12  # a value that is no longer is never shortened
@@ -40,7 +45,7 @@ class Settings(dict[str, Any]):
 def expand_grid(**axes: Iterable[Any]) -> list[Settings]:
     """Every combination of the axes' values, the last axis varying fastest.
 
-    Raises `UsageError` when an axis is a string, is no iterable, or has no values.
+    Raises `UsageError` when an axis is a string, is not iterable, or has no values, and for more than 100,000 cells.
     """
     return [Settings(zip(axes, values, strict=True)) for values in _product(axes)]
 
@@ -63,10 +68,28 @@ def _product(axes: Mapping[str, Iterable[Any]]) -> Iterable[tuple[Any, ...]]:
     for name, values in axes.items():
         if isinstance(values, str | bytes) or not isinstance(values, Iterable):
             raise UsageError(f"Axis '{name}' must be a list of values, got {values!r}; write {name}=[{values!r}].")
-        columns.append(list(values))
+        columns.append(list(itertools.islice(values, MAX_CELLS + 1)))  # an axis alone may be endless
         if not columns[-1]:
             raise UsageError(f"Axis '{name}' must have at least one value, got none; leave it out of the grid.")
+        if len(columns[-1]) > MAX_CELLS:
+            raise UsageError(f"Axis '{name}' must have at most {MAX_CELLS:,} values, got more; split the grid.")
+    if fault := size_fault(dict(zip(axes, map(len, columns), strict=True))):
+        raise UsageError(fault)
     return itertools.product(*columns)
+
+
+def size_fault(counts: Mapping[str, int]) -> str | None:
+    """What is wrong with a grid of axes with so many values, as a readable line; None where it is not too large."""
+    num_cells = math.prod(counts.values())
+    if num_cells <= MAX_CELLS:
+        return None
+    axes = " times ".join(f"{_counted(count)} of {name}" for name, count in counts.items() if count > 1)
+    said = f"A grid must have at most {MAX_CELLS:,} cells, got {_counted(num_cells)}"
+    return f"{said}: {axes}; split it into several sweeps."
+
+
+def _counted(number: int) -> str:
+    return f"{number:,}" if number < 10**15 else f"about 10^{math.log10(number):.0f}"
 
 
 def plain_settings(params: Any) -> dict[str, Any]:

@@ -56,8 +56,8 @@ def _start_ticks(pid: int) -> int | None:
     """When the process began, or None if there is none, or only its zombie."""
     try:
         # The command's name stands in parentheses and may hold spaces and parentheses itself.
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return None if state in "ZX" else int(fields[18])
+        state, *fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()  # a name may be any bytes
+        return None if state in b"ZX" else int(fields[18])
     except OSError:
         pass
     if Path("/proc/self/stat").exists():

@@ -33,7 +33,7 @@ class SharedParts:
         self._facts: dict[Hashable, Any] = {}
 
     def whole(self, record: PartlyDecoded) -> RunRecord:
-        """The record with its configuration. Raises `msgspec.MsgspecError`."""
+        """The record with its configuration. Raises what `UNDECODABLE` lists."""
         config = {name: self._decoded(bytes(part)) for name, part in record.config.items()}
         then, known = record.environment, self._facts
         code = None if then.code is None else known.setdefault(("code", *then.code.items()), then.code)

@@ -13,6 +13,7 @@ from runmanager.errors import RecordError, UsageError
 from runmanager.records.attempts import last_sign
 from runmanager.records.claims import give_back
 from runmanager.records.collecting import collector_at_rest
+from runmanager.records.damage import UNDECODABLE, UNREADABLE, damaged
 from runmanager.records.files import LineAppender, content_of, replace_file, whole_lines
 from runmanager.records.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.paths import EPOCHS, RECORD, RunPaths, SweepPaths
@@ -94,19 +95,19 @@ class RunFolder:
         self._appender.append(msgspec.json.encode(epoch))
 
     def cut_epochs(self, last: EpochRecord | None, *, unmeasured: Container[int] = ()) -> list[EpochRecord]:
-        """Keep the epochs up to `last`, adding it where its line is missing; None keeps none. Returns what is kept.
-
-        Those with a number in `unmeasured` are marked as warm-up, so that nobody takes their times for the run's.
-        """
-        self.refuse_others()
-        kept: list[EpochRecord] = []
-        if last is not None:
-            kept = [epoch for epoch in read_epochs(self.paths) if epoch.epoch < last.epoch]
-            kept.append(next((e for e in read_epochs(self.paths) if e.epoch == last.epoch), last))
+        """Keep the epochs up to `last`, added where it is missing, those `unmeasured` as warm-up; return them."""
+        kept = [] if last is None else [each for each in read_epochs(self.paths) if each.epoch <= last.epoch]
+        if last is not None and (not kept or kept[-1].epoch < last.epoch):
+            kept.append(last)
         kept = [msgspec.structs.replace(each, warmup=True) if each.epoch in unmeasured else each for each in kept]
-        self.close()
-        replace_file(self.paths.epochs, b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in kept))
+        self.replace_epochs(kept)
         return kept
+
+    def replace_epochs(self, epochs: Sequence[EpochRecord]) -> None:
+        """Let epochs.jsonl have these and no others."""
+        self.refuse_others()
+        self.close()
+        replace_file(self.paths.epochs, b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in epochs))
 
     def begin_anew(self, record: RunRecord) -> None:
         """Put `record` in the place of an earlier attempt, whose files go to attempts/<its number>/.
@@ -170,7 +171,7 @@ def decode_file(path: str | Path, decoder: msgspec.json.Decoder[_T]) -> _T:
         try:
             decoded = decoder.decode(data)
             version = decoded.schema_version
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             version = _VERSION_DECODER.decode(data).schema_version  # a newer file may have other types
             if version <= SCHEMA_VERSION:
                 raise
@@ -182,8 +183,8 @@ def decode_file(path: str | Path, decoder: msgspec.json.Decoder[_T]) -> _T:
         return decoded
     except FileNotFoundError:
         raise RecordError(f"{path} must be a file, got nothing there.") from None
-    except (OSError, msgspec.MsgspecError, RecursionError) as error:
-        raise RecordError(f"{path} is damaged: {error}") from error
+    except UNREADABLE as error:
+        raise damaged(path, error) from error
 
 
 _VERSION_DECODER = msgspec.json.Decoder(_Versioned)
@@ -204,8 +205,8 @@ def read_record(paths: RunPaths, *, shared: SharedParts | None = None) -> RunRec
         partly = decode_file(path, PARTLY_DECODER)
         try:
             record = shared.whole(partly)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise RecordError(f"{path} is damaged: {error}") from error
+        except UNDECODABLE as error:
+            raise damaged(path, error) from error
     refuse_times(path, record)
     return record
 
@@ -214,8 +215,8 @@ def read_epochs(paths: RunPaths) -> list[EpochRecord]:
     """The run's epochs in order; a torn last line is left out. Raises `RecordError` for a damaged line."""
     try:
         return _EPOCH_DECODER.decode_lines(whole_lines(f"{paths.root}/{EPOCHS}"))
-    except (OSError, msgspec.MsgspecError, RecursionError) as error:
-        raise RecordError(f"{paths.epochs} is damaged: {error}") from error
+    except UNREADABLE as error:
+        raise damaged(paths.epochs, error) from error
 
 
 @dataclass(frozen=True)
@@ -296,12 +297,7 @@ def read_run(paths: RunPaths) -> StoredRun:
 
 def _turns_of(paths: RunPaths, record: RunRecord) -> Sequence[Turn]:
     """The measured turns of a run that took any: the others, however many, cost no look at the disk."""
-    if record.session is None:
-        return ()
-    try:
-        return read_turns(paths)
-    except (OSError, msgspec.MsgspecError, RecursionError) as error:
-        raise RecordError(f"{paths.turns} is damaged: {error}") from error
+    return () if record.session is None else read_turns(paths)
 
 
 def read_sweep(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from runmanager.records.damage import UNREADABLE, damaged
 from runmanager.records.files import whole_lines
 from runmanager.records.paths import RunPaths
 
@@ -48,5 +49,8 @@ _DECODER = msgspec.json.Decoder(Turn)
 
 
 def read_turns(paths: RunPaths) -> list[Turn]:
-    """The run's measured turns in order; a torn last line is left out. Raises `msgspec.MsgspecError`, `OSError`."""
-    return _DECODER.decode_lines(whole_lines(paths.turns))
+    """The run's measured turns in order; a torn last line is left out. Raises `RecordError` for a damaged line."""
+    try:
+        return _DECODER.decode_lines(whole_lines(paths.turns))
+    except UNREADABLE as error:
+        raise damaged(paths.turns, error) from error

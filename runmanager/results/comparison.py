@@ -110,9 +110,9 @@ def _legend(matches: Matches) -> str:
     if metric == THROUGHPUT and any(in_turns):
         others = "" if all(in_turns) else " Rows without rounds: of the medians over epochs, by Student's t over runs."
         return (
-            "The speedup is candidate / baseline, of the samples per second in each round side by side: the "
-            "Hodges-Lehmann estimate over rounds (warm-up does not count), with its 95% interval by the signed-rank "
-            f"test.{others} {_INTERVALS}"
+            "The speedup is candidate / baseline, of the samples per second in each round side by side: the mean over "
+            "pairs of processes of the trimmed mean of their rounds (warm-up does not count), with its 95% interval by "
+            f"Student's t over the pairs.{others} {_INTERVALS}"
         )
     if metric == THROUGHPUT:
         return (

@@ -1,33 +1,32 @@
 """What two sides come to: the effect with its interval, a verdict, and what stands against it."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runmanager.records.attempts import session_of_epoch
-from runmanager.records.store import StoredRun
 from runmanager.results.blocks import blocks_of
 from runmanager.results.effects import Contrast, contrast, estimates, run_values
 from runmanager.results.hidden_costs import hidden_cost_remarks
 from runmanager.results.metrics import MEMORY, RUN_TIME, THROUGHPUT, Metric
-from runmanager.results.noise import Residuals, joint_confidence
+from runmanager.results.noise import Residuals
 from runmanager.results.options import CompareOptions
-from runmanager.results.paired import least_rounds, paired_speedup, ratios_of
-from runmanager.results.resolution import collapsed, step_of
-from runmanager.results.sides import Side, differences, disagreements, memory_kind, should_agree, unknown_code
+from runmanager.results.paired import LEAST_ROUNDS, paired_speedup, ratios_of
+from runmanager.results.paired_words import said_of_rounds, why_so_few
+from runmanager.results.remarks import Causes, contended, remarks
+from runmanager.results.resolution import step_of
+from runmanager.results.sides import Side, differences, disagreements, memory_kind
 from runmanager.results.statistics import Estimate, Interval
 
 __all__ = [
-    "CONTENDED",
     "DIFFERENT",
     "INCONCLUSIVE",
     "NOT_MEASURED",
     "NO_DIFFERENCE",
     "TOO_FEW_EPOCHS",
     "VERDICTS",
-    "Causes",
     "judge",
     "obstacles",
     "residuals_of",
@@ -42,11 +41,7 @@ DIFFERENT = ("faster", "slower", "better", "worse")
 VERDICTS = (*DIFFERENT, NO_DIFFERENCE, INCONCLUSIVE)
 """Those of measured rows."""
 
-CONTENDED = "contended:"
 TOO_FEW_EPOCHS = "too few epochs"
-
-Causes = Mapping[Path, tuple[str, ...] | None]
-"""What each run had to share its host with, by its folder."""
 
 Sides = tuple[Side, Side]
 
@@ -77,8 +72,8 @@ class _Weighed:
     sides: Sides
     against: Sequence[str] = ()
     contrast: Contrast | None = None
-    ratios: Sequence[float] | None = None
-    """The log ratio of each round, of sides that were measured side by side."""
+    rounds: Sequence[Sequence[float]] | None = None
+    """The log ratio of each round, session by session, of sides that were measured side by side."""
 
     @property
     def metric(self) -> Metric:
@@ -97,7 +92,7 @@ def judge(
     """
     weighed = [_weigh(sides, options) for sides in pairs]
     contrasts = [each.contrast for each in weighed if each.contrast is not None]
-    rows = max(among, len(contrasts) + sum(each.ratios is not None for each in weighed))
+    rows = max(among, len(contrasts) + sum(each.rounds is not None and not each.against for each in weighed))
     found = iter(estimates(contrasts, rows=rows))
     return [_row(each, found, rows, shared_host, options) for each in weighed]
 
@@ -112,11 +107,11 @@ def residuals_of(pairs: Sequence[Sides]) -> Residuals:
 def _weigh(sides: Sides, options: CompareOptions) -> _Weighed:
     metric = sides[1].metric
     if metric == THROUGHPUT and all(side.in_turns for side in sides):
-        ratios = ratios_of(*(side.finished for side in sides))
+        rounds = ratios_of(*(side.finished for side in sides))
         against = _unfinished(sides) or disagreements(sides)
-        if paired_speedup(ratios) is None and not _unfinished(sides):
-            against.append(_too_few_rounds(sides, len(ratios), least_rounds(joint_confidence(1))))
-        return _Weighed(sides, against, ratios=None if against else ratios)
+        if not rounds and not _unfinished(sides):
+            against.append(_too_few_rounds(sides))
+        return _Weighed(sides, against, rounds=rounds)
     if against := obstacles(sides, options):
         return _Weighed(sides, against)
     found = _contrast(sides)
@@ -158,11 +153,11 @@ def _row(
         tolerance, why = _tolerance_of(sides, options)
         row |= _judged(metric, next(found), tolerance, options)
         said = [*why, *_assumed(weighed.contrast)]
-    elif metric == THROUGHPUT and all(side.in_turns for side in sides):
-        counted, said = _row_of_rounds(weighed, rows, options)
+    elif weighed.rounds is not None:
+        counted, said = _row_of_rounds(sides, weighed.rounds, weighed.against, rows, options)
         row |= counted
-    remarks = [*hidden_cost_remarks(sides), *_remarks(sides)]
-    reason = "; ".join([*_contended(sides, shared_host), *said, *remarks])
+    known = [*hidden_cost_remarks(sides), *remarks(sides)]
+    reason = "; ".join([*contended(sides, shared_host), *said, *known])
     return row | {"reason": reason or None}
 
 
@@ -188,20 +183,21 @@ def _assumed(found: Contrast) -> list[str]:
     return ["one run a side: the noise between runs is assumed, not measured; more seeds measure it"]
 
 
-def _row_of_rounds(weighed: _Weighed, rows: int, options: CompareOptions) -> tuple[dict[str, Any], list[str]]:
-    """What sides come to that were measured side by side, and why: their rounds count, in the place of epochs."""
-    sides, said = weighed.sides, list(weighed.against)
-    ratios = weighed.ratios if weighed.ratios is not None else ratios_of(*(side.finished for side in sides))
-    row: dict[str, Any] = dict.fromkeys(THROUGHPUT.columns[-2:], len(ratios))
-    if weighed.ratios is None:
-        return row, said
-    estimate = paired_speedup(ratios, confidence=joint_confidence(rows))
-    if estimate is None:
-        return row, [_too_few_rounds(sides, len(ratios), least_rounds(joint_confidence(rows)))]
+def _row_of_rounds(
+    sides: Sides, rounds: Sequence[Sequence[float]], against: Sequence[str], rows: int, options: CompareOptions
+) -> tuple[dict[str, Any], list[str]]:
+    """What sides come to that were measured side by side, and why: their rounds count, in the place of epochs.
+
+    What was measured also has its `pairs`, no column either: how many pairs of processes there were.
+    """
+    estimate = paired_speedup(rounds, rows=rows)
+    row: dict[str, Any] = dict.fromkeys(THROUGHPUT.columns[-2:], estimate.rounds if estimate else 0)
+    if estimate is None or against:
+        return row, list(against)
     row |= dict(zip(THROUGHPUT.value_columns, _rates_at(estimate.value, sides), strict=True))
-    tolerance = options.paired_drift
-    said = [f"{len(ratios)} rounds side by side: a difference must lie outside 1 ± {tolerance * 100:g}%"]
-    return row | _judged(THROUGHPUT, estimate, tolerance, options), said
+    row |= {"pairs": estimate.sessions, **_judged(THROUGHPUT, estimate, options.paired_drift, options)}
+    must = f"{said_of_rounds(estimate)}: a difference must lie outside 1 ± {options.paired_drift * 100:g}%"
+    return row, [must, *why_so_few(estimate, [run for side in sides for run in side.finished])]
 
 
 def _rates_at(speedup: float, sides: Sides) -> tuple[float, float]:
@@ -212,9 +208,9 @@ def _rates_at(speedup: float, sides: Sides) -> tuple[float, float]:
     return low, low * speedup
 
 
-def _too_few_rounds(sides: Sides, count: int, needed: int) -> str:
+def _too_few_rounds(sides: Sides) -> str:
     way_out = "; a longer `measure.max_seconds` gives more" if _have_met(sides) else ""
-    return f"too few rounds: {count} measured side by side, {needed} needed{way_out}"
+    return f"too few rounds: no pair of processes has {LEAST_ROUNDS} measured side by side{way_out}"
 
 
 def _have_met(sides: Sequence[Side]) -> bool:
@@ -302,62 +298,3 @@ def took_turns(baseline: Sequence[str], candidate: Sequence[str]) -> bool:
     """
     first = sum(0.5 * (one <= other) + 0.5 * (one < other) for one in baseline for other in candidate)
     return _IN_TURNS[0] <= first / (len(baseline) * len(candidate)) <= _IN_TURNS[1]
-
-
-def _remarks(sides: Sequence[Side]) -> list[str]:
-    """What a reader must know, though it forbids nothing."""
-    if not all(side.finished for side in sides):
-        return []
-    partial = [f"{side.label}: {side.state}" for side in sides if len(side.finished) < len(side.cells)]
-    dirty = [side.label for side in sides if any(run.record.environment.commit_clean is False for run in side.finished)]
-    uncommitted = [f"uncommitted changes: {', '.join(dirty)}"] if dirty else []
-    # One side is one device: seeds that landed on two kinds of GPU are no repetitions of each other.
-    devices = [
-        difference
-        for side in sides
-        for difference in differences([side], lambda environment: {"device": environment.device_name})
-    ]
-    named = [*differences(sides, should_agree), *devices]
-    lost = [*collapsed(sides), *_deviations(sides), *_unlike_products(sides)]
-    return [*lost, *named, *unknown_code(sides), *uncommitted, *partial]
-
-
-def _unlike_products(sides: Sequence[Side]) -> list[str]:
-    """What the products of each side were computed in, where all asked for the same and not all got it.
-
-    PyTorch's own default on GPUs rounds those of convolutions to TF32: in somebody's own loop, and in built-in runs of
-    versions that left it so.
-    """
-    runs = [run for side in sides for run in side.finished]
-    if len({run.record.config.get("precision", "fp32") for run in runs}) > 1:
-        return []
-    found = {
-        side.label: sorted({kind for run in side.finished if (kind := run.record.measurements.precision)})
-        for side in sides
-    }
-    if len({kind for kinds in found.values() for kind in kinds}) < 2:
-        return []
-    said = ", ".join(f"{' and '.join(kinds)} ({label})" for label, kinds in found.items() if kinds)
-    return [f"precision of products differs: {said}"]
-
-
-def _deviations(sides: Sequence[Side]) -> list[str]:
-    """What runs of a side did otherwise than their settings ask, which sets the sides apart beside the axis."""
-    lines = [f"{side.label}: {line}" for side in sides for run in side.finished for line in run.record.deviations]
-    return list(dict.fromkeys(lines))
-
-
-def _contended(sides: Sequence[Side], shared_host: Causes) -> list[str]:
-    """Empty, or one sentence that begins with `contended:`: which side shared its host with what."""
-    met: dict[str, list[str]] = {}
-    for side in sides:
-        runs = side.finished or [cell.stored for cell in side.cells if cell.stored is not None]
-        for cause in _causes(runs, shared_host):
-            met.setdefault(cause, []).append(side.label)
-    if not met:
-        return []
-    return [f"{CONTENDED} " + ", ".join(f"{' and '.join(labels)} met {cause}" for cause, labels in met.items())]
-
-
-def _causes(runs: list[StoredRun], shared_host: Causes) -> list[str]:
-    return list(dict.fromkeys(cause for run in runs for cause in shared_host[run.paths.root] or ()))

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from runmanager import __version__
+from runmanager.records.damage import UNREADABLE
 from runmanager.records.files import FileMark, content_of, mark_of, replace_file
 from runmanager.records.paths import EPOCHS, RECORD, SweepPaths
 from runmanager.records.states import Status
@@ -72,7 +73,7 @@ def kept_runs(paths: SweepPaths) -> dict[str, KeptRun]:
         if _checksum(content[_CHECKSUM:]) != content[:_CHECKSUM]:
             return {}
         kept = _DECODER.decode(content[_CHECKSUM:])
-    except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
+    except UNREADABLE:
         return {}
     return {run.summary.folder: run for run in kept.runs} if kept.made_by == _made_by() else {}
 

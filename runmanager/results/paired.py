@@ -1,20 +1,27 @@
-"""Speedups of runs that were measured side by side: what each round says, and what all of them say together."""
+"""Speedups of runs that were measured side by side: what each pair of processes says, and what all of them come to."""
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from functools import cache
-from statistics import NormalDist
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from runmanager.records.attempts import sessions_made_elsewhere
 from runmanager.records.store import StoredRun
-from runmanager.results.noise import CONFIDENCE
+from runmanager.results.noise import Noise, Residuals
 from runmanager.results.statistics import Estimate
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
 
 __all__ = [
     "LEAST_ROUNDS",
-    "in_stretches",
+    "PairedSpeedup",
+    "batch_length",
     "is_narrow",
-    "least_rounds",
     "log_ratios",
     "paired_speedup",
     "ratios_of",
@@ -22,36 +29,58 @@ __all__ = [
 ]
 
 LEAST_ROUNDS = 6
-"""Of fewer there is no interval at 95%: that all of them fall on one side happens by chance in one of 16 cases."""
+"""Of a session; one with fewer rounds does not count."""
 
-_MOST_VALUES = 200
-_EXACT_UNTIL = 50
+_PRIOR_SPREAD = 0.02  # of sessions' log ratios, before any was measured: docs/measurement.md has its coverage
+_PRIOR_WEIGHT = 2.0  # how many measured deviations the prior is worth
+_TRIMMED = 0.2  # share of a session's batches that is left out at either end
+_LATER = 1.645  # standard deviations below the mean: a one-sided test at 5%
+
+_Ratios = Sequence[float]
+_Rounds = Sequence[Mapping[int, float]]
 
 
-def ratios_of(baseline: Sequence[StoredRun], candidate: Sequence[StoredRun]) -> list[float]:
-    """The log ratio of each round that the finished runs of two sides had in common."""
-    rounds = rounds_of([*baseline, *candidate])
-    return log_ratios(rounds, range(len(baseline)), range(len(baseline), len(baseline) + len(candidate)))
+@dataclass(frozen=True, kw_only=True)
+class PairedSpeedup(Estimate):
+    """A speedup with its 95% interval, and from how many sessions and rounds.
 
-
-def rounds_of(runs: Sequence[StoredRun]) -> list[dict[int, float]]:
-    """What the runs measured in each round, in order: samples a second by their place in `runs`; no warm-up.
-
-    Rounds are those of one session: where the runs took turns more than once, of the one with the most rounds.
+    `spread` is the standard deviation of the sessions' log ratios, None of a single session. Where rounds resemble
+    those before them, `rounds_a_batch` were averaged before anything else.
     """
+
+    sessions: int
+    rounds: int
+    spread: float | None
+    rounds_a_batch: int
+
+
+def ratios_of(baseline: Sequence[StoredRun], candidate: Sequence[StoredRun]) -> list[list[float]]:
+    """The log ratios of the rounds that the finished runs of two sides had in common, session by session.
+
+    Sessions of fewer than `LEAST_ROUNDS` are left out.
+    """
+    sides = range(len(baseline)), range(len(baseline), len(baseline) + len(candidate))
+    found = (log_ratios(rounds, *sides) for rounds in rounds_of([*baseline, *candidate]))
+    return [ratios for ratios in found if len(ratios) >= LEAST_ROUNDS]
+
+
+def rounds_of(runs: Sequence[StoredRun]) -> list[list[dict[int, float]]]:
+    """What the runs measured in each round of each session, in order: samples a second by their index; no warm-up.
+
+    A session that a run took part in on another machine, or with other versions, than its record names is left out.
+    """
+    elsewhere = {session for run in runs for session in sessions_made_elsewhere(run.record)}
     sessions: defaultdict[str, defaultdict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for at, run in enumerate(runs):
         for turn in run.turns:
             rate = turn.samples_per_second
-            if rate is not None and not turn.warmup:
+            if rate is not None and not turn.warmup and turn.session not in elsewhere:
                 sessions[turn.session][turn.round][at] = rate
     shared = [[rounds[number] for number in sorted(rounds) if len(rounds[number]) > 1] for rounds in sessions.values()]
-    return max(shared, key=len, default=[])
+    return [rounds for rounds in shared if rounds]
 
 
-def log_ratios(
-    rounds: Sequence[Mapping[int, float]], baseline: Collection[int], candidate: Collection[int]
-) -> list[float]:
+def log_ratios(rounds: _Rounds, baseline: Collection[int], candidate: Collection[int]) -> list[float]:
     """The logarithm of candidate / baseline in each round in which both sides were measured.
 
     A side that is several runs (seeds) counts with the mean of their logarithms.
@@ -65,73 +94,88 @@ def log_ratios(
     return ratios
 
 
-def paired_speedup(ratios: Sequence[float], *, confidence: float = CONFIDENCE) -> Estimate | None:
-    """The speedup and its interval from the log ratios of rounds; None of so few that there is no interval.
+def paired_speedup(sessions: Sequence[_Ratios], *, rows: int = 1) -> PairedSpeedup | None:
+    """The speedup and its 95% interval from the log ratios of rounds, session by session; None of no session.
 
-    As the order in a round is drawn by lot, what disturbs a turn is as likely to fall on one side as on the other, and
-    the ratios scatter evenly around the true one. Of such values the signed-rank test makes an interval that neither
-    outliers nor unequal noise spoil, and the Hodges-Lehmann estimate: the median of the means of all pairs of values
-    (Hodges and Lehmann 1963; Hollander, Wolfe and Chicken, *Nonparametric Statistical Methods*, 3rd ed. 2014, sections
-    3.2 and 3.3). More than 200 rounds are first averaged in stretches of equal length.
+    A session is one process a run, and no two processes are equally fast: so each session is one observation, the
+    trimmed mean of its rounds, and the interval is Student's t over sessions. Its variance is moderated (`noise.py`):
+    measured deviations are pooled with a prior, worth two of them, of 2% between sessions and what the rounds
+    themselves vary. So the interval is finite, and wide, of one session. Rounds that resemble those before them are
+    averaged in batches first (Fishman 1978), or they would promise more than they know. The interval is one of `rows`
+    that hold together.
     """
+    if not sessions:
+        return None
     import numpy as np
 
-    values = np.asarray(in_stretches(ratios), dtype=float)
-    rank = _lower_rank(len(values), confidence)
-    if rank is None:
-        return None
-    first, second = np.triu_indices(len(values))
-    means = np.sort((values[first] + values[second]) / 2)
-    low, high = means[rank - 1], means[len(means) - rank]
-    value, low, high = (float(each) for each in (np.median(means), low, high))
-    error = (high - low) / 2 / NormalDist().inv_cdf((1 + confidence) / 2)
-    return Estimate(math.exp(value), math.exp(low), math.exp(high), error, len(values) - 1.0)
+    length = batch_length(sessions)
+    each = np.array([_trimmed(_batched(ratios, length)) for ratios in sessions])
+    values, within = each[:, 0], float(each[:, 1].mean())
+    count, value = len(values), float(values.mean())
+    deviations = float(((values - value) ** 2).sum())
+    prior = Noise(_PRIOR_SPREAD**2 + within, _PRIOR_WEIGHT)
+    noise = prior.updated(Residuals(deviations, count - 1.0))
+    reach = noise.reach(count, rows=rows)
+    return PairedSpeedup(
+        value=math.exp(value),
+        low=math.exp(value - reach),
+        high=math.exp(value + reach),
+        error=noise.deviation_of_mean(count),
+        freedom=noise.freedom,
+        sessions=count,
+        rounds=sum(map(len, sessions)),
+        spread=math.sqrt(deviations / (count - 1)) if count > 1 else None,
+        rounds_a_batch=length,
+    )
 
 
-def least_rounds(confidence: float) -> int:
-    """How many rounds an interval of this confidence needs: `LEAST_ROUNDS` for 95%."""
-    return math.ceil(math.log2(2 / (1 - confidence)))
-
-
-def is_narrow(ratios: Sequence[float], half_width: float) -> bool:
+def is_narrow(sessions: Sequence[_Ratios], half_width: float) -> bool:
     """Whether the interval reaches no more than `half_width` (a share) to either side of the speedup."""
-    estimate = paired_speedup(ratios)
-    if estimate is None:
-        return False
-    limit = 1 + half_width
-    return estimate.high <= estimate.value * limit and estimate.value <= estimate.low * limit
+    estimate = paired_speedup(sessions)
+    return estimate is not None and estimate.high <= estimate.value * (1 + half_width)
 
 
-def in_stretches(values: Sequence[float]) -> list[float]:
-    """At most 200 means of consecutive values, in equal numbers; the last ones that fill no stretch are left out."""
-    length = math.ceil(len(values) / _MOST_VALUES)
-    if length <= 1:
-        return list(values)
-    whole = len(values) // length * length
-    return [sum(values[at : at + length]) / length for at in range(0, whole, length)]
+def batch_length(sessions: Sequence[_Ratios]) -> int:
+    """How many rounds that follow each other are to be averaged, so that the means do not resemble the ones before.
 
-
-@cache
-def _lower_rank(count: int, confidence: float) -> int | None:
-    """Which of the ordered pair means, from 1, is the interval's lower end: the highest with at most 2.5% below.
-
-    That is for 95% confidence. None where even the first leaves more, as of fewer than six values.
+    Doubled until a test finds no autocorrelation any more, or a session has but two batches: Bartels' rank version
+    (1982) of von Neumann's ratio, over all sessions together.
     """
-    tail = (1 - confidence) / 2
-    if count > _EXACT_UNTIL:
-        mean, deviation = count * (count + 1) / 4, math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
-        return math.floor(mean - NormalDist().inv_cdf(1 - tail) * deviation)
-    chances = [1.0]  # of each sum of ranks that have a positive sign, by chance alone
-    for rank in range(1, count + 1):
-        longer = [0.0] * (len(chances) + rank)
-        for total, chance in enumerate(chances):
-            longer[total] += chance / 2
-            longer[total + rank] += chance / 2
-        chances = longer
-    below, rank = 0.0, 0
-    for chance in chances:
-        below += chance
-        if below > tail:
-            break
-        rank += 1
-    return rank or None
+    length = 1
+    while min(map(len, sessions)) >= 4 * length and _is_autocorrelated([_batched(each, length) for each in sessions]):
+        length *= 2
+    return length
+
+
+def _is_autocorrelated(sessions: Iterable["Floats"]) -> bool:
+    import numpy as np
+
+    steps = spread = count = 0.0
+    for values in sessions:
+        ordered = np.sort(values)
+        ranks = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")  # of ties the mean
+        steps += float((np.diff(ranks) ** 2).sum())
+        spread += float(((ranks - ranks.mean()) ** 2).sum())
+        count += len(ranks)
+    return spread > 0 and steps / spread < 2 - _LATER * 2 / math.sqrt(count)
+
+
+def _batched(ratios: _Ratios, length: int) -> "Floats":
+    """The means of as many stretches as have `length` rounds at least."""
+    import numpy as np
+
+    if length == 1:
+        return np.asarray(ratios, dtype=float)
+    return np.array([part.mean() for part in np.array_split(np.asarray(ratios, dtype=float), len(ratios) // length)])
+
+
+def _trimmed(values: "Floats") -> tuple[float, float]:
+    """The trimmed mean and its variance, from the winsorised one (Tukey and McLaughlin 1963)."""
+    import numpy as np
+
+    ordered = np.sort(values)
+    cut = int(_TRIMMED * len(ordered))
+    inner = ordered[cut : len(ordered) - cut]
+    winsorised = np.clip(ordered, inner[0], inner[-1])
+    squares = float(((winsorised - winsorised.mean()) ** 2).sum())
+    return float(inner.mean()), squares / (len(inner) * (len(inner) - 1))

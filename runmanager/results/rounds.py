@@ -3,15 +3,17 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from runmanager.results.matching import Match, Matches
 from runmanager.results.metrics import THROUGHPUT
-from runmanager.results.paired import in_stretches, paired_speedup, ratios_of
+from runmanager.results.paired import PairedSpeedup, paired_speedup, ratios_of
 from runmanager.results.sides import disagreements
-from runmanager.results.statistics import Estimate
 
 __all__ = ["Rounds", "paired_rounds"]
+
+_MOST_DRAWN = 200
 
 
 @dataclass(frozen=True)
@@ -19,15 +21,16 @@ class Rounds:
     """How much faster the candidate was in each round, in order, and what all rounds come to.
 
     Each of `ratios` is candidate / baseline, of more than 200 rounds the geometric mean of several that follow each
-    other: `count` is how many rounds there were. `labels` are the sides' names, baseline first; `settings` tell this
-    pair from others.
+    other: `count` is how many rounds there were, `restarts` after which of them fresh processes went on. `labels` are
+    the sides' names, baseline first; `settings` tell this pair from others.
     """
 
     labels: tuple[str, str]
     settings: Mapping[str, Any]
     ratios: Sequence[float]
     count: int
-    estimate: Estimate
+    restarts: Sequence[int]
+    estimate: PairedSpeedup
 
 
 def paired_rounds(matches: Matches) -> list[Rounds]:
@@ -40,10 +43,19 @@ def paired_rounds(matches: Matches) -> list[Rounds]:
 
 def _rounds(match: Match, matches: Matches) -> Rounds | None:
     baseline, candidate = match.sides
-    ratios = ratios_of(baseline.finished, candidate.finished)
-    estimate = paired_speedup(ratios)
+    sessions = ratios_of(baseline.finished, candidate.finished)
+    estimate = paired_speedup(sessions)
     if estimate is None or disagreements(match.sides):
         return None
     settings = {name: value for name, value in match.settings.items() if name in matches.cells.varying}
-    drawn = [math.exp(ratio) for ratio in in_stretches(ratios)]
-    return Rounds((baseline.label, candidate.label), settings, drawn, len(ratios), estimate)
+    ratios = [ratio for session in sessions for ratio in session]
+    drawn = [math.exp(ratio) for ratio in _in_stretches(ratios)]
+    restarts = list(accumulate(map(len, sessions)))[:-1]
+    return Rounds((baseline.label, candidate.label), settings, drawn, len(ratios), restarts, estimate)
+
+
+def _in_stretches(values: Sequence[float]) -> list[float]:
+    """At most 200 means of consecutive values, in equal numbers; the last ones that fill no stretch are left out."""
+    length = math.ceil(len(values) / _MOST_DRAWN)
+    whole = len(values) // length * length
+    return [sum(values[at : at + length]) / length for at in range(0, whole, length)]

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from runmanager.records.spoken import counted, spoken
+from runmanager.records.spoken import counted
 from runmanager.records.states import Status
 from runmanager.results.columns import OUTCOMES, STAND_IN, Table, prefers_larger
 from runmanager.results.findings import (
@@ -18,7 +18,6 @@ from runmanager.results.findings import (
 )
 from runmanager.results.formats import human
 from runmanager.results.judging import NOT_MEASURED
-from runmanager.results.matching import Matches
 from runmanager.results.seeds import SEEDS, collapse_seeds
 from runmanager.results.sides import label_of
 
@@ -47,15 +46,15 @@ def duel_answers(comparison: Table) -> list[str]:
     return [_duel_answer(row, comparison) for row in comparison.rows]
 
 
-def duel_rates(matches: Matches) -> list[str]:
-    """What each side of each pair did in its turns, a line a side: its median samples a second."""
+def duel_rates(comparison: Table) -> list[str]:
+    """What each side of each pair did in its turns, a line a side: the samples a second that its speedup is made of."""
     lines: dict[str, None] = {}
-    for match in matches.pairs:
-        told = {name: value for name, value in match.settings.items() if name in matches.cells.varying}
-        where = f" at {', '.join(f'{name}={spoken(value)}' for name, value in told.items())}" if told else ""
-        for side in match.sides:
-            if (rate := side.typical) is not None:
-                lines[f"{side.label}{where}: {human(rate, 'samples_per_second')} samples a second"] = None
+    for row in comparison.rows:
+        for side in ("baseline", "candidate"):
+            if (rate := row[f"{side}_samples_per_second"]) is not None:
+                label = label_of(row["axis"], row[side])
+                said = f"{label}{where_said(row, comparison)}: {human(rate, 'samples_per_second')} samples a second"
+                lines[said] = None
     return list(lines)
 
 
@@ -66,7 +65,8 @@ def _duel_answer(row: dict[str, Any], comparison: Table) -> str:
         return f"{candidate} and {baseline} could not be compared{where}: {without_contention(row['reason'])}."
     ratio, low, high = (f"{row[name]:.3f}" for name in ("speedup", "ci_low", "ci_high"))
     said = f"{candidate} is {ratio} times as fast as {baseline}{where} (95% interval {low} to {high}): {row['verdict']}"
-    return f"{said}, after {row['candidate_epochs']} rounds side by side.{caution([row])}"
+    pairs = counted(row["pairs"], "pair")
+    return f"{said}, after {row['candidate_epochs']} rounds side by side in {pairs} of processes.{caution([row])}"
 
 
 def best_row(results: Table) -> tuple[str, dict[str, Any], Table] | None:

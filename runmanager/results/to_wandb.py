@@ -43,7 +43,7 @@ def _id_of(run: StoredRun) -> str:
 
 def _mark_in(folder: Path) -> str:
     mark = folder / _MARK
-    return mark.read_text() if mark.exists() else ""
+    return mark.read_text(errors="replace") if mark.exists() else ""
 
 
 def _write(wandb: Any, project: str, run: StoredRun, folder: Path) -> None:

@@ -35,8 +35,9 @@ class Measuring:
     epoch_ends       energy, steps, time to the first batch
     ```
 
-    Nothing of it is on an epoch's clock. What the process `family` and its children do is no outside load (None: what
-    this process does).
+    `warmup` are the epochs of this process that do not count. In a process that trains no epoch, as it only takes its
+    measured turns once more, all stays as it was known. Nothing of it is on an epoch's clock. What the process `family`
+    and its children do is no outside load (None: what this process does).
     """
 
     def __init__(self, device: torch.device, *, family: int | None = None) -> None:
@@ -45,7 +46,9 @@ class Measuring:
         self._sampler = Sampler(self._meter, family=family)
         self._known = Measurements()
         self._energy_before: float | None = None
-        self._joules: list[float] = []
+        self._joules: dict[int, float] = {}
+        self.warmup = range(0)
+        self.has_trained = False
         self.look = self._sampler.look
 
     def begin(self, network: torch.nn.Module, record: RunRecord, *, precision: str | None = None) -> None:
@@ -94,9 +97,10 @@ class Measuring:
     def epoch_ends(self, epoch: Epoch, record: EpochRecord, *, num_steps: int) -> None:
         """The epoch's clock has stopped, after so many steps in it."""
         self._sampler.is_training = False
+        self.has_trained = True
         after = None if self._meter is None else self._meter.energy_joules()
-        if after is not None and self._energy_before is not None and not record.warmup:
-            self._joules.append(after - self._energy_before)
+        if after is not None and self._energy_before is not None:
+            self._joules[record.epoch] = after - self._energy_before
         if self._known.steps_per_epoch is None and num_steps:
             self._known = msgspec.structs.replace(
                 self._known, steps_per_epoch=num_steps, first_batch_seconds=epoch.first_batch_seconds
@@ -104,8 +108,11 @@ class Measuring:
 
     def measurements(self) -> Measurements:
         """What is known by now."""
+        if not self.has_trained and self._known.peak_host_bytes is not None:  # which every attempt has left
+            return self._known
         on_cpu = self._device.type == "cpu"
         gpu = self._sampler.gpu()
+        joules = [each for epoch, each in self._joules.items() if epoch not in self.warmup]
         return msgspec.structs.replace(
             self._known,
             peak_allocated_bytes=None if on_cpu else peak_memory_bytes(self._device),
@@ -113,11 +120,16 @@ class Measuring:
             peak_host_bytes=peak_host_bytes(),
             gpu_utilization=gpu.utilization,
             gpu_power_watts=gpu.power_watts,
-            gpu_energy_joules_per_epoch=median(self._joules) if self._joules else None,
+            gpu_energy_joules_per_epoch=median(joules) if joules else None,
             gpu_clock_hertz=gpu.clock_hertz,
             gpu_throttled_share=gpu.throttled_share,
             gpu_others_share=gpu.others_share,
         )
+
+    def peak_memory_bytes(self, record: RunRecord) -> int | None:
+        """That of the training, which a process that trains nothing leaves as it stands in the record."""
+        known = None if self.has_trained else record.peak_memory_bytes
+        return known or peak_memory_bytes(self._device)
 
     def environment_at_end(self, environment: Environment) -> Environment:
         """The environment, with what the run met in it."""

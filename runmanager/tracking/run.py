@@ -256,7 +256,7 @@ class ActiveRun:
         self._notes.extend(self._unmarked.look_at(epoch.division))
         if self.folder.is_lost():  # a file is read for that: when the clock has stopped
             raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
-        warmup = self._warmup.look_at(record.epoch, self._timer.step_seconds, history=self.history)
+        warmup = self._warmup.look_at(record, self._timer.step_seconds)
         record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._clock.seconds())
         self._measuring.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)
         self.num_steps = epoch.num_steps
@@ -272,8 +272,12 @@ class ActiveRun:
                 so_far = self._clock.with_walls(record)
                 self._checkpointer.save(self.folder.paths.checkpoint, self._progress(so_far))
         record = self._clock.with_walls(record)
-        self.folder.append(record)
+        if self._warmup.revise(self.history):
+            self.folder.replace_epochs([*self.history, record])
+        else:
+            self.folder.append(record)
         self.history.append(record)
+        self._measuring.warmup = self._warmup.epochs
         if self._warmup.num_epochs == 1:
             self.folder.write(measurements=self._measuring.measurements())  # a kill is not to take all of them
         self._heartbeat.progress += 1
@@ -344,7 +348,7 @@ class ActiveRun:
             ended_at=datetime.datetime.now(datetime.UTC).isoformat(),
             run_seconds=run_seconds,
             num_parameters=None if self._network is None else num_parameters(self._network),
-            peak_memory_bytes=peak_memory_bytes(self.device),
+            peak_memory_bytes=self._measuring.peak_memory_bytes(self.record),
             environment=self._measuring.environment_at_end(self.record.environment),
             measurements=self._measuring.measurements(),
             notes=self._notes.said,

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import io
 import logging
 import zipfile
 import zlib
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from runmanager.records.files import replace_file
+from runmanager.records.files import replacement
 from runmanager.records.paths import cache_folder
 
 __all__ = ["Arrays", "cache_file", "cached"]
@@ -55,11 +54,10 @@ def _read(path: Path) -> Arrays | None:
 
 
 def _write(path: Path, arrays: Arrays) -> None:
-    content = io.BytesIO()
-    np.savez(content, allow_pickle=False, **arrays)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, content.getvalue())
+        with replacement(path) as file:  # in memory it would take as much again
+            np.savez(file, allow_pickle=False, **arrays)
         _prune(path)
     except OSError as error:
         _log.warning("The cache file %s cannot be written, so it is built again each time: %s", path, error)

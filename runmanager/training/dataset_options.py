@@ -1,5 +1,6 @@
 """The settings of every dataset, with the checks of their values."""
 
+import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -16,7 +17,12 @@ __all__ = [
     "FashionMnistOptions",
     "MnistOptions",
     "VisionOptions",
+    "added_samples",
 ]
+
+_LABEL_BYTES = 8
+_MOST_CLASSES = 2**31 - 1
+_DIGITS_VAL_SIZE = 10_000
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,15 @@ class DatasetOptions(Options):
     """A dataset."""
 
     group: ClassVar[str] = "dataset"
+
+    def least_bytes(self) -> int:
+        """The memory that making and holding the samples takes at least; 0 where they are read from files."""
+        return 0
+
+
+def added_samples(holdout: int | float, size: int) -> int:
+    """How many samples to make besides `size` training samples, so that `holdout` of all of them is held out."""
+    return holdout if isinstance(holdout, int) else max(1, round(size * holdout / (1 - holdout)))
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,17 @@ class DigitsOptions(DatasetOptions):
             faults.append(fault("dataset.val_size", f"equal `dataset.holdout`={self.holdout}", self.val_size, way_out))
         return faults + bad_holdout(self.holdout) + below("dataset.data_seed", self.data_seed, 0)
 
+    @property
+    def num_validation(self) -> int:
+        """How many validation images are made."""
+        if self.val_size is not None:
+            return self.val_size
+        return _DIGITS_VAL_SIZE if self.holdout is None else added_samples(self.holdout, self.size)
+
+    def least_bytes(self) -> int:
+        """An image of 28x28 bytes, its label and the number of its source."""
+        return (self.size + self.num_validation) * (28 * 28 + 2 * _LABEL_BYTES)
+
 
 @dataclass(frozen=True)
 class DiscOptions(DatasetOptions):
@@ -58,6 +84,15 @@ class DiscOptions(DatasetOptions):
     def _bad_values(self) -> list[str]:
         # Two points, because one has no standard deviation to normalise by.
         return below("dataset.size", self.size, 2) + bad_holdout(self.holdout)
+
+    @property
+    def num_validation(self) -> int:
+        """How many validation points are made."""
+        return self.size if self.holdout is None else added_samples(self.holdout, self.size)
+
+    def least_bytes(self) -> int:
+        """Two coordinates as drawn and two as normalised, in float32, and a label."""
+        return (self.size + self.num_validation) * (4 * 4 + _LABEL_BYTES)
 
 
 @dataclass(frozen=True)
@@ -116,4 +151,10 @@ class FakeOptions(DatasetOptions):
         if not self.in_shape or min(self.in_shape) < 1:
             faults.append(fault("dataset.in_shape", "hold at least one length, each at least 1", self.in_shape))
         faults += below("dataset.num_classes", self.num_classes, 1)
+        if self.num_classes > _MOST_CLASSES:
+            faults.append(fault("dataset.num_classes", f"be at most {_MOST_CLASSES}", self.num_classes))
         return faults + below("dataset.data_seed", self.data_seed, 0)
+
+    def least_bytes(self) -> int:
+        """A byte a value, and a label."""
+        return (self.size + self.val_size) * (math.prod(self.in_shape) + _LABEL_BYTES)

@@ -11,13 +11,12 @@ from torch import Tensor
 from runmanager.training.arrays import ArrayDataset
 from runmanager.training.cache import Arrays, cache_file, cached
 from runmanager.training.dataset_options import DigitsOptions
-from runmanager.training.splits import added_samples, generator_for
+from runmanager.training.splits import generator_for
 
 __all__ = ["build_digits", "digits_are_cached", "digits_sets", "stratified_split"]
 
 _FORMAT = 1  # goes into the cache's key: raise it when the images change
 _TEST_SHARE = 0.2
-_VAL_SIZE = 10_000
 _SIDE = 28
 _CHUNK = 4096
 _MAX_ANGLE = math.radians(12)
@@ -47,7 +46,7 @@ def _file(options: DigitsOptions, seed: int) -> Path | None:
     key = {
         "format": _FORMAT,
         "size": options.size,
-        "val_size": _num_validation(options),
+        "val_size": options.num_validation,
         "holdout": options.holdout,
         "data_seed": options.data_seed,
         "seed": None if options.holdout is None else seed,
@@ -70,7 +69,7 @@ def build_digits(options: DigitsOptions, *, seed: int) -> Arrays:
         generator = generator_for("holdout", seed)
         training, validation = stratified_split(training, labels, _held_share(options), generator)
     arrays: Arrays = {}
-    parts = (("train", training, options.size), ("val", validation, _num_validation(options)))
+    parts = (("train", training, options.size), ("val", validation, options.num_validation))
     for name, sources, count in parts:
         generator = generator_for("digits", name, options.data_seed)
         chosen = _repeated(sources, count, generator)
@@ -92,12 +91,6 @@ def stratified_split(
         held_out.append(members[:held])
         kept.append(members[held:])
     return torch.cat(kept).sort().values, torch.cat(held_out).sort().values
-
-
-def _num_validation(options: DigitsOptions) -> int:
-    if options.val_size is not None:
-        return options.val_size
-    return _VAL_SIZE if options.holdout is None else added_samples(options.holdout, options.size)
 
 
 def _held_share(options: DigitsOptions) -> float:

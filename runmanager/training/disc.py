@@ -7,7 +7,7 @@ from torch import Tensor
 
 from runmanager.training.arrays import ArrayDataset
 from runmanager.training.dataset_options import DiscOptions
-from runmanager.training.splits import added_samples, generator_for
+from runmanager.training.splits import generator_for
 
 __all__ = ["disc_points", "disc_sets"]
 
@@ -27,8 +27,7 @@ def disc_sets(options: DiscOptions, *, seed: int) -> tuple[ArrayDataset, ArrayDa
     """
     generator = generator_for("disc", seed)
     points, labels = disc_points(options.size, generator)
-    extra = options.size if options.holdout is None else added_samples(options.holdout, options.size)
-    further, further_labels = disc_points(extra, generator)
+    further, further_labels = disc_points(options.num_validation, generator)
     mean, deviation = points.mean(), points.std()
     training = ArrayDataset((points - mean) / deviation, labels, classes=_CLASSES)
     return training, ArrayDataset((further - mean) / deviation, further_labels, classes=_CLASSES)

@@ -28,10 +28,10 @@ class MeasureOptions:
 class PairedOptions(MeasureOptions):
     """Runs that differ in `axis` and in the seed alone live side by side and take turns, one at a time at work.
 
-    After their epochs they take further steps in rounds, one turn each in an order drawn anew, until the speedups'
-    intervals reach no more than `half_width` to either side, which is asked after `min_rounds`, or `max_seconds` are
-    spent on it. A turn has `block_steps` steps; null: as many as take a tenth of a second, an epoch at most.
-    `axis` null is the one setting that varies, `device` where several do.
+    After their epochs they take further steps in rounds, one turn each in an order drawn anew. After `min_rounds` and
+    more their processes are restarted, until the speedups' intervals reach no more than `half_width` to either side, or
+    `max_seconds` are spent on it. A turn has `block_steps` steps; null: as many as take a tenth of a second, at most an
+    epoch. `axis` null is the one setting that varies, `device` where several do.
     """
 
     choice: ClassVar[str] = "paired"

@@ -38,6 +38,7 @@ __all__ = [
     "TorchvisionModelOptions",
 ]
 
+_MOST_PREFETCHED = 1000  # batches a worker: they all lie in memory, and more hide nothing
 MAX_TOWER_DEPTH = 16  # 2.8 thousand million parameters; each layer more has four times as many
 
 
@@ -238,6 +239,8 @@ class DataLoaderOptions(LoaderOptions):
 
     def _bad_values(self) -> list[str]:
         faults = below("loader.prefetch_factor", self.prefetch_factor, 1)
+        if self.prefetch_factor > _MOST_PREFETCHED:
+            faults.append(fault("loader.prefetch_factor", f"be at most {_MOST_PREFETCHED}", self.prefetch_factor))
         if self.prefetch_to_device and self.pin_memory is False:
             way_out = "only from pinned memory a batch is sent while something else goes on"
             rule = "be true or null with `loader.prefetch_to_device=true`"

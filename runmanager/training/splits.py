@@ -9,7 +9,7 @@ from torch.utils.data import Dataset
 from runmanager.errors import DatasetError
 from runmanager.training.arrays import subset
 
-__all__ = ["added_samples", "derived_seed", "generator_for", "hold_out", "keep", "num_held_out"]
+__all__ = ["derived_seed", "generator_for", "hold_out", "keep", "num_held_out"]
 
 
 def derived_seed(*parts: object) -> int:
@@ -38,11 +38,6 @@ def num_held_out(holdout: int | float, num_samples: int) -> int:
             f"hold out at most {num_samples - 1}."
         )
     return held
-
-
-def added_samples(holdout: int | float, size: int) -> int:
-    """How many samples to make beside `size` training samples, so that `holdout` of all of them is held out."""
-    return holdout if isinstance(holdout, int) else max(1, round(size * holdout / (1 - holdout)))
 
 
 def hold_out(dataset: Dataset[Any], holdout: int | float, *, seed: int) -> tuple[Dataset[Any], Dataset[Any]]:

@@ -102,6 +102,11 @@ class Net(torch.nn.Module):
             return
         os.kill(os.getpid(), signal.SIGKILL)
 
+    def _dies_again(self):
+        """Die once, but not before a process has taken measured turns."""
+        if any(Path("outputs").glob("*/runs/*/turns.jsonl")):
+            self._dies_once()
+
     def _segfaults(self): os.kill(os.getpid(), signal.SIGSEGV)
 '''
 

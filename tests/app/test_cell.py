@@ -1,12 +1,18 @@
 """Tests of single runs: how each kind of bad end is told, and what of a run's output is kept."""
 
+import contextlib
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from runmanager.records.paths import RunPaths
+
+from .conftest import wait_until
 
 OWN = ("model=custom", "model._target_=own.Net")
 ENDS = {
@@ -112,3 +118,51 @@ def test_own_parts_come_from_the_current_folder(
     assert record.num_parameters == 16 * 3 + 3
     (row,) = sweep("own").rows("epochs.csv")[1:]
     assert row["samples"] == "80"  # a fifth is held out
+
+
+# Its workers never come back from their first sample, and so never look whether their run is still there.
+STUCK = """
+import os, signal, time
+from pathlib import Path
+import torch
+
+class Stuck(torch.utils.data.Dataset):
+    num_classes = 2
+    def __len__(self): return 1000
+    def __getitem__(self, index):
+        if torch.utils.data.get_worker_info() is not None:
+            Path(f"worker.{os.getpid()}").touch()
+            signal.alarm(600)
+            time.sleep(1000)
+        return torch.zeros(1, 4, 4), index % 2
+"""
+
+
+@pytest.mark.parametrize("launcher", ["local", "basic"])
+def test_no_worker_outlives_a_driver_that_dies_while_they_are_started(
+    start: Callable[..., Any], tmp_path: Path, tiny: tuple[str, ...], launcher: str
+) -> None:
+    (tmp_path / "stuck.py").write_text(STUCK)
+    words = [word for word in tiny if not word.startswith("dataset")]
+    data = ("dataset=custom", "dataset._target_=stuck.Stuck", "num_workers=6", f"hydra/launcher={launcher}")
+    driver = start(*words, *data)
+    workers = lambda: [int(path.suffix[1:]) for path in tmp_path.glob("worker.*")]  # noqa: E731
+    wait_until(lambda: workers() or driver.poll() is not None, "a worker")
+    assert driver.poll() is None, driver.communicate()
+    descendants = {each.pid for each in psutil.Process(driver.pid).children(recursive=True)}
+    driver.kill()
+    driver.wait()
+    try:
+        wait_until(lambda: not any(is_running(pid) for pid in descendants.union(workers())), "the end of all")
+    finally:
+        for pid in workers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    assert len(descendants) > 1
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -34,6 +34,66 @@ REFUSED = {
     ),
     "a setting that nothing heeds": (["+foo=3"], ["`+foo` must be a setting, got an unknown name"]),
     "an interval": (["-m", "lr=interval(0,1)"], ["`lr=interval(0,1)` must list its values"]),
+    "a step of 0": (["-m", "lr=range(0,1,0)"], ["`lr=range(0,1,0)` must have a step that leads on, got 0;"]),
+    "a step that is 0 when cast": (["-m", "lr=int(range(0,1,0.1))"], ["must have a step that leads on, got 0;"]),
+    "a step too small for the digits": (["-m", "lr=range(1e30,2e30,1)"], ["must have a step that leads on, got 1;"]),
+    "a step that leads away": (["-m", "lr=range(0,1,-1)"], ["`lr=range(0,1,-1)` must have at least one value"]),
+    "a step that is no number": (["-m", "lr=range(0,1,nan)"], ["must be a range of finite numbers, got from 0 to 1"]),
+    "a range without an end": (["-m", "lr=range(0,inf)"], ["must be a range of finite numbers, got from 0 to inf"]),
+    "choices that are not there": (["-m", "model=glob(zz*)"], ["`model=glob(zz*)` must have at least one value"]),
+    "a number of too many digits": (["-m", f"seed=range({'9' * 5000})"], ["got what Hydra cannot read: Exceeds the"]),
+    "a large grid": (
+        ["-m", "--yes", "seed=range(10000)", "batch_size=range(1,10001)"],
+        ["must have at most 100,000 cells, got 100,000,000: 10,000 of seed times 10,000 of batch_size; split it"],
+    ),
+    "a large axis": (["-m", "--yes", "seed=shuffle(range(0,1e9))"], ["got 1,000,000,000: 1,000,000,000 of seed;"]),
+    "an uncountable grid": (["-m", f"seed=range({'9' * 400})"], ["got about 10^400: about 10^400 of seed;"]),
+    "many random images": (
+        ["dataset=fake", "dataset.size=99999999999"],
+        ["`dataset` must fit the free memory, ", "got at least 73,760.7 GiB with size=99999999999"],
+    ),
+    "many digits": (["dataset.size=99999999999"], ["`dataset` must fit the free memory, "]),
+    "many points held out": (
+        ["dataset=disc", "model=mlp", "dataset.holdout=99999999999"],
+        ["`dataset` must fit the free memory, ", "with size=1000, holdout=99999999999; lower `dataset.size`."],
+    ),
+    "wide images": (["dataset=fake", "dataset.in_shape=[9999999,9999999]"], ["`dataset` must fit the free memory, "]),
+    "a wide model": (
+        ["dataset=fake", "dataset.size=64", "model=mlp", "model.hidden=[1000000000000]"],
+        ["`model` must have weights that fit the free memory, ", "; make it smaller."],
+    ),
+    "a model beyond counting": (
+        ["dataset=fake", "dataset.size=64", "model=mlp", "model.hidden=[10000000000000,100000000000000]"],
+        ["`model` must have weights that fit the free memory, got ", "; make it smaller."],
+    ),
+    "batches ahead": (
+        ["num_workers=1", "loader.prefetch_factor=99999999"],
+        ["`loader.prefetch_factor` must be at most"],
+    ),
+    "too many loader's workers": (
+        ["num_workers=99999"],
+        [
+            "`num_workers` of the runs at once must sum to at most ",
+            ", the larger of 32 and 4 for each of ",
+            ", got 99,999 in 1 run at once; lower `num_workers`.",
+        ],
+    ),
+    "too many loader's workers at once": (
+        ["-m", "hydra.launcher.workers=8", "num_workers=0,999", "seed=range(3)", "device=cpu", "--dry-run"],
+        ["got 2,997 in 6 runs at once; lower `num_workers` or `hydra.launcher.workers`."],
+    ),
+    "too many runs at once": (
+        ["-m", "hydra.launcher.workers=9999", "dataset=fake", "dataset.size=9999999", "seed=range(100)", "device=cpu"],
+        ["100 runs at once must fit the free memory, ", "GiB; lower `hydra.launcher.workers`."],
+    ),
+    "more workers than a job of Slurm's has cores for": (
+        ["-m", "hydra/launcher=slurm", "hydra.launcher.cpus_per_task=2", "num_workers=33"],
+        ["must sum to at most 32, the larger of 32 and 4 for each of 2 cores, got 33 in 1 run at once;"],
+    ),
+    "more workers than a job of Slurm's has memory for": (
+        ["-m", "hydra/launcher=slurm", "hydra.launcher.memory_gb=1", "num_workers=32", "seed=range(3)"],
+        ["A run must fit the free memory, 1.0 GiB, got at least 1.6 GiB; lower `num_workers` or the size of its"],
+    ),
     "no worker": (["hydra.launcher.workers=0"], ["`hydra.launcher.workers` must be at least 1, got 0."]),
     "unknown Hydra key": (["hydra.launcher.wokers=2"], ["`hydra.launcher.wokers` is no setting of Hydra's"]),
     "another launcher's key": (
@@ -116,3 +176,9 @@ def test_choices_are_named_without_their_schemas(command: Callable[..., Any]) ->
     for group, line in zip((*groups, "experiment"), lines, strict=True):
         assert line.startswith(f"error: `{group}` must be one of ")
         assert "schema" not in line
+
+
+def test_a_job_of_slurm_s_has_the_cores_of_its_allocation(command: Callable[..., Any], tmp_path: Path) -> None:
+    asked = ("hydra/launcher=slurm", "hydra.launcher.cpus_per_task=250", "num_workers=1000")
+    assert command("-m", *asked, "--dry-run").status == 0
+    assert list(tmp_path.iterdir()) == []

@@ -44,13 +44,13 @@ class Disk:
         cells = [plan_cell(name, name, {"lr": number}) for number, name in enumerate(self.names)]
         write_cells(self.paths, cells, axes={"lr": list(range(len(cells)))}, command=["sweep"], driver=driver)
 
-    def begin(self, number: int, *, owner: ProcessIdentity = ME, attempt: int = 1) -> None:
+    def begin(self, number: int, *, owner: ProcessIdentity = ME, attempt: int = 1, **settings: object) -> None:
         name = self.names[number]
         record = RunRecord(
             name=name,
             signature=name,
             status=Status.RUNNING,
-            config={"lr": number},
+            config={"lr": number, **settings},
             epochs_planned=3,
             started_at=AT,
             owner=owner,
@@ -135,6 +135,28 @@ def test_it_stays_while_a_driver_is_about_to_begin_the_next_run(disk: Callable[[
     assert [line for line in lines if line.endswith("started")] == ["[2/2] lr=0 started", "[2/2] lr=1 started"]
     assert [line for line in lines if "  finished" in line and "✓" in line] == [
         f"✓ 2/2  lr={n}  finished" for n in (0, 1)
+    ]
+
+
+def test_a_run_whose_processes_are_restarted_is_shown_once(disk: Callable[[int], Disk]) -> None:
+    """As under `measure=paired`: it ends and begins again until its driver begins others, or leaves."""
+    sweep, measure = disk(2), {"name": "paired", "max_seconds": 60.0}
+    status, lines = follow(
+        sweep,
+        lambda: sweep.begin(0, measure=measure),
+        lambda: sweep.end(0),
+        lambda: sweep.begin(0, attempt=2, measure=measure),
+        lambda: sweep.end(0),
+        lambda: sweep.begin(1, measure=measure),
+        lambda: sweep.end(1),
+        lambda: leave_sweep(sweep.paths, ME),
+    )
+    assert status == 0
+    assert [line for line in lines if "lr=" in line] == [
+        "[1/2] lr=0 started",
+        "[2/2] lr=1 started",
+        "✓ 1/2  lr=0  finished",
+        "✓ 2/2  lr=1  finished",
     ]
 
 

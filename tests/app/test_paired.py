@@ -89,7 +89,10 @@ def test_values_that_cannot_be_are_said_all_at_once(command, tiny):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["num_workers=1"], "so 18 such epochs; `measure.max_seconds`=90 has them where one takes up to 5 s."),
+        (
+            ["num_workers=1"],
+            "so 18 such epochs; `measure.max_seconds`=90 has them where one takes up to 5 s, and",
+        ),
         (["num_workers=0,1", "measure.axis=num_workers"], "so 9 such epochs; `measure.max_seconds`=90 has them"),
         (["num_workers=0"], None),
     ],
@@ -124,7 +127,7 @@ def test_the_comparison_is_that_of_the_rounds(paired):
     rows = paired.rows("comparison.csv")
     assert [(row["axis"], row["baseline"], row["candidate"]) for row in rows] == [("batch_size", "16", "32")] * 2
     for row in rows:
-        assert "rounds side by side: a difference must lie outside 1 ± 1%" in row["reason"]
+        assert "1 pair of processes, " in row["reason"] and "a difference must lie outside 1 ± 1%" in row["reason"]
         assert float(row["ci_low"]) <= float(row["speedup"]) <= float(row["ci_high"])
         assert row["baseline_epochs"] == row["candidate_epochs"]
 
@@ -176,6 +179,60 @@ def test_a_side_that_outlived_the_other_is_measured_again_beside_it(command, own
     assert (again.record.attempt, len(again.record.earlier)) == (2, 1)
     # Now that both were measured side by side there is nothing left to do.
     assert "2 cells: 2 keep" in command(*words, "--dry-run").out
+
+
+# An interval of one pair of processes is never so narrow: further ones are begun while there is time.
+RESTARTED = ("-m", "measure=paired", "measure.block_steps=4", "measure.half_width=0.088", "lr=0.1,0.2")
+
+
+def test_processes_are_restarted_and_their_spread_is_known(command, sweep, tiny):
+    words = (*RESTARTED, *tiny, "measure.max_seconds=60", "name=restarted")
+    done = command(*words)
+    assert done.status == 0
+    stored = sweep("restarted")
+    runs = read_sweep(stored.paths).runs
+    sessions = [dict.fromkeys(turn.session for turn in run.turns) for run in runs]
+    assert len(sessions[0]) >= 2 and sessions[0] == sessions[1]
+    for run in runs:
+        assert [epoch.epoch for epoch in run.epochs] == [1, 2]
+        assert run.record.attempt == len(sessions[0])  # each a process of its own
+        assert len({(each.started_at, each.ended_at) for each in run.record.earlier}) == len(sessions[0]) - 1
+    (row,) = stored.rows("comparison.csv")
+    pairs = len(sessions[0])
+    assert row["reason"].startswith((f"{pairs} pairs of processes, ", f"{pairs - 1} pair", "contended:")), row["reason"]
+    # A run is one row of the display, whose processes are no business of the reader's.
+    assert [sum(line.endswith(" started") for line in done.out.splitlines()), done.out.count("✓")] == [2, 2]
+    assert "2 cells: 2 keep" in command(*words, "--dry-run").out
+
+
+def test_without_a_checkpoint_there_is_one_pair_of_processes(command, sweep, tiny):
+    assert command(*RESTARTED, *tiny, "measure.max_seconds=1.5", "checkpoint.every=0", "name=once").status == 0
+    (row,) = sweep("once").rows("comparison.csv")
+    assert "1 pair of processes, " in row["reason"]
+    assert "`checkpoint.every`=0 leaves nothing to restart processes from" in row["reason"]
+
+
+def test_what_does_not_fit_into_the_time_is_not_begun(command, sweep, tiny):
+    assert command(*RESTARTED, *tiny, "measure.max_seconds=0.05", "name=short").status == 0
+    assert {run.record.attempt for run in read_sweep(sweep("short").paths).runs} == {1}
+
+
+def test_a_side_that_dies_in_a_later_process_keeps_what_was_measured(command, own_module, sweep, tiny, tmp_path):
+    common = [word for word in tiny if not word.startswith(("model=", "epochs="))]
+    model = ("model=custom", "model._target_=own.Net", "+model.way=dies_again")
+    words = (*RESTARTED, *common, *model, "epochs=1", "measure.max_seconds=30", "name=later")
+    (tmp_path / "deadly").touch()
+    assert command(*words).status == 1
+    stored = sweep("later")
+    assert sorted(stored.states().values()) == [("finished", None), ("killed", "signal")]
+    before = [len({turn.session for turn in run.turns}) for run in read_sweep(stored.paths).runs]
+    assert command(*words).status == 0
+    (row,) = stored.rows("comparison.csv")
+    assert row["verdict"] != "not measured"
+    runs = read_sweep(stored.paths).runs
+    after = [{turn.session for turn in run.turns} for run in runs]
+    assert all(len(now) > then for now, then in zip(after, before, strict=True))
+    assert len(after[0] & after[1]) >= 2  # the pair of before, and that of now
 
 
 HERE = Environment(host=socket.gethostname())

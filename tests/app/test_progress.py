@@ -178,7 +178,7 @@ def test_quiet_shows_only_what_went_wrong(begin: Begin, halted_grid: tuple[str, 
 
 def test_many_cells_are_asked_about(begin: Begin, tmp_path: Path, tiny: tuple[str, ...]) -> None:
     screen = begin("-m", *tiny, "seed=range(200)", "name=many")
-    screen.wait_for_text("Run 200 cells? [y/N]")
+    screen.wait_for_text("Run up to 200 cells? [y/N]")
     screen.type("n\n")
     assert screen.end() == 2
     assert "error: Nothing was run." in screen.shown

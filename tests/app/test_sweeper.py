@@ -195,6 +195,23 @@ def test_a_rerun_keeps_what_is_finished_and_a_wider_grid_adds_cells(
     assert len(sweep("grid").rows()) == 10
 
 
+def test_a_record_that_is_no_text_stays_and_stops_no_other_cell(
+    command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
+) -> None:
+    assert command("-m", *tiny, "lr=0.1", "name=torn").status == 0
+    (record,) = sweep("torn").records
+    path = sweep("torn").paths.run(record.name).record
+    damaged = path.read_bytes().replace(b'"host": "', b'"host": "\xff')
+    path.write_bytes(damaged)
+    planned = command("-m", *tiny, "lr=0.1,0.2", "name=torn", "--dry-run")
+    assert (planned.status, "will be refused: " in planned.out) == (0, True)
+    done = command("-m", *tiny, "lr=0.1,0.2", "name=torn")
+    assert (done.status, path.read_bytes()) == (1, damaged)
+    assert "run.json is damaged: its text must be UTF-8, got the byte 0xff" in done.out
+    (other,) = sweep("torn").records
+    assert (other.settings["lr"], other.status) == (0.2, "finished")
+
+
 def test_resume_never_runs_anew_and_keeps_the_earlier_files(
     command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:

@@ -107,7 +107,7 @@ def test_every_place_that_the_scripts_write_to_is_there() -> None:
         assert f"<!-- begin {name} -->\n" in text
         assert f"<!-- end {name} -->\n" in text
     assert [word for word in FASTEST if f"`{word}`" not in text] == []
-    for name in ("phase_truth", "compare_truth", "paired_truth"):
+    for name in ("phase_truth", "warmup_truth", "compare_truth", "paired_truth"):
         assert f"<!-- begin {name} -->\n" in page.MEASUREMENT.read_text()
         assert f"<!-- end {name} -->" in page.MEASUREMENT.read_text()
     reliability = page.RELIABILITY.read_text()

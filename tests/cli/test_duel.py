@@ -44,7 +44,9 @@ def test_a_duel_of_any_settings_ends_in_one_sentence(process: Callable, tmp_path
     assert done.status == 0, done.err
     *before, last = done.out.splitlines()
     answer = r"(.+) is \d\.\d\d\d times as fast as (.+) \(95% interval \d\.\d+ to \d\.\d+\): "
-    match = re.match(answer + r"(faster|slower|no difference|inconclusive), after \d+ rounds side by side\.", last)
+    match = re.match(
+        answer + r"(faster|slower|inconclusive), after \d+ rounds side by side in 1 pair of processes\.", last
+    )
     assert match, done.out
     with (tmp_path / "outputs" / "d" / "comparison.csv").open(newline="") as lines:
         (row,) = csv.DictReader(lines)

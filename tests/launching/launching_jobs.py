@@ -1,6 +1,7 @@
 """What the jobs of the tests do, in their own processes: importable there, as a test module is not."""
 
 import gc
+import multiprocessing
 import os
 import signal
 import struct
@@ -156,6 +157,55 @@ def stay(told: Path, *, heed: bool) -> str:
     while not heed:
         signal.pause()
     return "went in peace"
+
+
+def _stay_as_a_worker() -> None:
+    import places  # the test's own
+
+    places.stay("worker")
+
+
+def _answer_and_stay(asked: Connection) -> None:
+    asked.recv()
+    asked.send("answered")
+    _stay_as_a_worker()
+
+
+def start_many() -> None:
+    """Go on forking workers, slowly, as a loader does that has many to start."""
+    for _ in range(20):
+        multiprocessing.Process(target=_stay_as_a_worker, daemon=True).start()
+        time.sleep(0.05)  # each fork takes so long
+    signal.alarm(PATIENCE_SECONDS)
+    signal.pause()
+
+
+def start_from_a_thread() -> None:
+    """Start a worker from a thread that ends at once: the worker answers all the same, and stays until the job goes."""
+    mine, its = multiprocessing.Pipe()
+    worker = multiprocessing.Process(target=_answer_and_stay, args=(its,), daemon=True)
+    thread = threading.Thread(target=worker.start)
+    thread.start()
+    thread.join()
+    signal.alarm(PATIENCE_SECONDS)
+    while Path(f"/proc/self/task/{thread.native_id}").exists():
+        os.sched_yield()  # Python takes it for gone a moment before the kernel does
+    mine.send("are you there?")
+    Path(f"{mine.recv()}.{os.getpid()}").touch()
+    signal.pause()
+
+
+def leave_a_daemon(told: Path) -> None:
+    """Leave a process that is its own leader, as daemons become, and end."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        if (daemon := os.fork()) == 0:
+            signal.alarm(PATIENCE_SECONDS)
+            signal.pause()
+        write_whole(told, str(daemon))
+        os._exit(0)
+    os.waitpid(child, 0)
 
 
 def stay_deaf(told: Path) -> str:

@@ -12,9 +12,9 @@ from runmanager.records.ownership import claim_run
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment, EpochRecord, RunRecord
-from runmanager.records.signature import signature
+from runmanager.records.signature import short_signature, signature
 from runmanager.records.states import Reason, Status
-from runmanager.records.store import StoredRun, read_sweep
+from runmanager.records.store import Damage, StoredRun, read_sweep
 
 THEN = Environment(commit="0123456789abcdef", libraries={"torch": "2.15.0", "numpy": "2.3"})
 
@@ -176,6 +176,13 @@ def test_another_cells_folder_of_the_same_name_is_not_taken(sweep: SweepPaths, s
     options = {"resume": Resume.AUTO, "rerun_changed": False, "now": THEN}
     (planned,) = plan_runs([cell(0.2)], [run], sweep, **options)
     assert planned.action is Action.START
+
+
+def test_a_cell_whose_folder_cannot_be_read_says_so(sweep: SweepPaths) -> None:
+    folder = sweep.runs / f"of-an-earlier-grid-{short_signature(cell(0.1).signature)}"
+    planned = plan_one(sweep, damaged=[Damage(folder, "run.json is damaged")])
+    assert (planned.action, planned.paths.root) == (Action.START, folder)  # which refuses it, and keeps its files
+    assert planned.why == "will be refused: run.json is damaged; move its folder away to run the cell again"
 
 
 def test_equal_cells_are_one_in_the_order_of_their_first(sweep: SweepPaths) -> None:

@@ -35,7 +35,7 @@ def test_measured_again_it_replaces_its_like_alone(tmp_path: Path) -> None:
     assert len(read_ceilings(path)) == 2
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'[{"threads": 1}]', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'[{"threads": 1}]', b"\xff", b'[{"device_name": "\xff"}]'])
 def test_a_file_that_cannot_be_read_is_none_and_is_replaced(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "ceilings.json"
     path.write_bytes(content)

@@ -1,10 +1,12 @@
 """Grids: every combination once, settings flattened and compared without confusing two values, safe folder names."""
 
 import dataclasses
+import itertools
 import json
 import math
 from argparse import Namespace
 from collections import OrderedDict, namedtuple
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +68,19 @@ def test_an_axis_may_be_any_iterable() -> None:
 def test_an_axis_that_is_no_list_of_values_is_refused(values: object, said: str) -> None:
     for make in (lambda: expand_grid(device=values), lambda: RunBuilder.get_runs({"device": values})):
         with pytest.raises(UsageError, match=rf"Axis 'device'.*{said}"):
+            make()
+
+
+@pytest.mark.parametrize("values", [itertools.count(), range(10**12), range(100_001)])
+def test_a_large_or_endless_axis_is_refused_unread(values: Iterable[int]) -> None:
+    with pytest.raises(UsageError, match=r"Axis 'seed' must have at most 100,000 values, got more"):
+        expand_grid(lr=[0.1], seed=values)
+
+
+def test_a_large_grid_is_refused_before_a_cell_is_made() -> None:
+    axes = {name: range(100) for name in ("lr", "seed", "batch_size", "epochs")}
+    for make in (lambda: expand_grid(**axes), lambda: RunBuilder.get_runs(axes)):
+        with pytest.raises(UsageError, match=r"got 100,000,000: 100 of lr times 100 of seed times"):
             make()
 
 

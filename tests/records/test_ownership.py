@@ -334,11 +334,15 @@ def test_a_claimant_that_dies_at_it_blocks_nobody(
     assert claim_run(paths, record(name="a")).record.attempt == attempt
 
 
-def test_a_damaged_claim_blocks_nobody(tmp_path: Path, record: MakeRecord, dead: ProcessIdentity) -> None:
+# As a power cut leaves it, and with a text that is not UTF-8.
+@pytest.mark.parametrize("content", [b"\0" * 80, b'{"pid":1,"start_ticks":2,"boot_id":"\xff","host":""}'])
+def test_a_damaged_claim_blocks_nobody(
+    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity, content: bytes
+) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
     left_by(paths, record(owner=dead))
     paths.claim(2).mkdir()
-    (paths.claim(2) / "owner.json").write_bytes(b"\0" * 80)  # as a power cut leaves it
+    (paths.claim(2) / "owner.json").write_bytes(content)
     assert claim_run(paths, record()).record.attempt == 3
 
 

@@ -63,7 +63,7 @@ def test_a_living_pid_is_not_enough(change: dict[str, Any], alive: bool | None) 
 
 
 def test_a_name_with_spaces_and_parentheses_is_no_obstacle(start_process: Callable[[], Any]) -> None:
-    renames = "open('/proc/self/comm', 'w').write(') Z 1 (')"
+    renames = "open('/proc/self/comm', 'wb').write(b') Z \\xff (')"  # and bytes that are not UTF-8
     me_then = ProcessIdentity.current()
     reading, writing = os.pipe()
     pid = os.fork()

@@ -1,6 +1,7 @@
 """The run folder: what its one writer leaves, and readers that lose no run to another's damage."""
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runmanager.errors import RecordError
+from runmanager.records.heartbeat import Beat, write_beat
 from runmanager.records.ownership import claim_run
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import SCHEMA_VERSION, EpochRecord, RunRecord
 from runmanager.records.states import Status
 from runmanager.records.store import RunFolder, encode_record, read_record, read_run, read_sweep
+from runmanager.records.turns import Turn
 
 MakeRecord = Callable[..., RunRecord]
 
@@ -202,6 +205,49 @@ def test_no_damage_ends_the_reading(
     assert "good" in {run.record.name for run in contents.runs}
     assert len(contents.runs) + len(contents.damaged) >= 2
     shutil.rmtree(root)
+
+
+TURN = Turn(session="s", round=1, place=1, steps=1, samples=1, seconds=1.0)
+
+
+@settings(max_examples=150)
+@given(
+    name=st.sampled_from(["run.json", "epochs.jsonl", "turns.jsonl", "heartbeat"]),
+    byte=st.one_of(st.sampled_from([0xFF, 0x80, 0xC3]), st.integers(0, 255)),
+    data=st.data(),
+)
+def test_one_byte_costs_no_more_than_its_file(
+    tmp_path_factory: pytest.TempPathFactory, record: MakeRecord, name: str, byte: int, data: st.DataObject
+) -> None:
+    sweep = SweepPaths(tmp_path_factory.mktemp("byte", numbered=True))
+    for run in ("good", "bad"):
+        paths = left_by(sweep.run(run), record(name=run, session="s", config={"model": {"name": "cnn"}})).paths
+        paths.turns.write_bytes(msgspec.json.encode(TURN) + b"\n")
+        write_beat(paths.heartbeat, Beat(1, 2, 3))
+    path = sweep.run("bad").root / name
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at] = byte
+    path.write_bytes(content)
+    contents = read_sweep(sweep)
+    good = next(run for run in contents.runs if run.folder == "good")
+    assert (good.record.name, len(good.epochs), good.turns) == ("good", 1, [TURN])
+    assert {damage.path.name for damage in contents.damaged} <= {"bad"}
+    shutil.rmtree(sweep.root)
+
+
+@pytest.mark.parametrize("name", ["run.json", "turns.jsonl"])
+def test_text_that_is_not_utf_8_is_damage_as_any_other(tmp_path: Path, record: MakeRecord, name: str) -> None:
+    sweep = SweepPaths(tmp_path)
+    paths = left_by(sweep.run("a"), record(session="s")).paths
+    paths.turns.write_bytes(msgspec.json.encode(TURN) + b"\n")
+    path = paths.root / name
+    path.write_bytes(re.sub(rb'": ?"', b'":"\xe9', path.read_bytes(), count=1))
+    assert [each.message for each in read_sweep(sweep).damaged] == [
+        f"{path} is damaged: its text must be UTF-8, got the byte 0xe9"
+    ]
+    with pytest.raises(RecordError, match="must be UTF-8"):
+        read_run(paths)
 
 
 def test_folders_that_no_table_can_name_and_links_in_a_circle_end_no_reading(

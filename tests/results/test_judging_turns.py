@@ -23,11 +23,15 @@ def outcome(sweep, **options):
     return row["verdict"], row["reason"]
 
 
-def in_turns(contents, timed, *rates, session="a", **fields):
-    """A sweep over cpu and cuda, each with a round for each of its rates, and epochs that say something else."""
-    sweep = contents(*((device | PAIRED, timed([9.0] + [1.0] * 5), fields) for device in (CPU, CUDA)))
+def in_turns(contents, timed, *rates, sessions=1, config=PAIRED, **fields):
+    """A sweep over cpu and cuda, each with a round for each of its rates in each session; its epochs say otherwise."""
+    sweep = contents(*((device | config, timed([9.0] + [1.0] * 5), fields) for device in (CPU, CUDA)))
     turns = [
-        [Turn(session, number, 1, 10, 1000, 1000 / rate) for number, rate in enumerate(of_run, start=1)]
+        [
+            Turn(f"s{session}", number, 1, 10, 1000, 1000 / rate)
+            for session in range(sessions)
+            for number, rate in enumerate(of_run, start=1)
+        ]
         for of_run in rates
     ]
     return dataclasses.replace(
@@ -36,24 +40,57 @@ def in_turns(contents, timed, *rates, session="a", **fields):
 
 
 def test_what_was_measured_side_by_side_is_compared_by_its_rounds_and_by_its_own_drift(contents, timed):
-    sweep = in_turns(contents, timed, [1000.0 + number for number in range(8)], [1030.0] * 8)
+    sweep = in_turns(contents, timed, [1000.0 + 3 * number % 8 for number in range(8)], [1030.0] * 8, sessions=6)
     row = only_row(sweep)
-    assert (row["verdict"], row["baseline_epochs"], row["candidate_epochs"]) == ("faster", 8, 8)
+    assert (row["verdict"], row["baseline_epochs"], row["candidate_epochs"]) == ("faster", 48, 48)
     assert row["speedup"] == pytest.approx(1.0264, abs=1e-3)
     assert row["ci_low"] <= row["speedup"] <= row["ci_high"]
     sides = row["baseline_samples_per_second"], row["candidate_samples_per_second"]
     assert sides == pytest.approx((1003.5, 1030), rel=1e-3)
-    assert row["speedup"] == pytest.approx(
-        sides[1] / sides[0], rel=1e-12
-    )  # as shown, so that no row contradicts itself
-    assert row["reason"] == "8 rounds side by side: a difference must lie outside 1 ± 1%"
-    assert outcome(sweep, paired_drift=0.05)[0] == "no difference"  # the interval lies within 3%
+    assert row["speedup"] == pytest.approx(sides[1] / sides[0], rel=1e-12)  # no row contradicts itself
+    counts = "6 pairs of processes, 48 rounds side by side, spread of pairs 0%"
+    assert row["reason"] == f"{counts}: a difference must lie outside 1 ± 1%"
+
+
+@pytest.mark.parametrize(
+    ("rate", "sessions", "drift", "word"),
+    [
+        (1030.0, 6, 0.01, "faster"),
+        (970.0, 6, 0.01, "slower"),
+        (1030.0, 6, 0.05, "inconclusive"),  # the interval has ends beyond the margin
+        (1000.0, 6, 0.01, "no difference"),
+        (1000.0, 1, 0.01, "inconclusive"),  # one pair of processes knows too little
+        (1030.0, 1, 0.01, "inconclusive"),
+        (1200.0, 1, 0.01, "faster"),
+    ],
+)
+def test_equal_is_not_unknown(contents, timed, rate, sessions, drift, word):
+    sweep = in_turns(contents, timed, [1000.0] * 8, [rate] * 8, sessions=sessions)
+    assert outcome(sweep, paired_drift=drift)[0] == word
+
+
+@pytest.mark.parametrize(
+    ("config", "epochs", "why"),
+    [
+        ({"checkpoint": {"every": 0}}, {}, "`checkpoint.every`=0 leaves nothing to restart processes from"),
+        ({}, {"run_seconds": 26.0}, "a further pair takes 25 s and more of `measure.max_seconds`=60"),
+        ({}, {}, "a difference must lie outside 1 ± 1%"),
+    ],
+)
+def test_a_single_pair_says_why_there_are_no_more(contents, timed, config, epochs, why):
+    measure = {"measure": PAIRED["measure"] | {"max_seconds": 60}}
+    sweep = in_turns(contents, timed, [1000.0] * 8, [1030.0] * 8, config=measure | config)
+    first = [msgspec.structs.replace(run.epochs[0], wall_seconds=1.0, **epochs) for run in sweep.runs]
+    runs = [dataclasses.replace(run, epochs=[one, *run.epochs[1:]]) for run, one in zip(sweep.runs, first, strict=True)]
+    reason = only_row(dataclasses.replace(sweep, runs=runs))["reason"]
+    assert reason.startswith("1 pair of processes, 8 rounds side by side, spread of pairs unknown: ")
+    assert reason.endswith(why)
 
 
 def test_too_few_rounds_side_by_side_are_not_measured_however_many_epochs_there_are(contents, timed):
     few = in_turns(contents, timed, [1000.0] * 5, [1030.0] * 8)
-    way_out = "a longer `measure.max_seconds` gives more"
-    assert outcome(few) == ("not measured", f"too few rounds: 5 measured side by side, 6 needed; {way_out}")
+    said = "too few rounds: no pair of processes has 6 measured side by side"
+    assert outcome(few) == ("not measured", f"{said}; a longer `measure.max_seconds` gives more")
 
 
 def test_paired_runs_that_never_met_were_not_measured(contents, timed):
@@ -61,7 +98,7 @@ def test_paired_runs_that_never_met_were_not_measured(contents, timed):
     first, second = sweep.runs
     elsewhere = [msgspec.structs.replace(turn, session="b") for turn in first.turns]
     apart = dataclasses.replace(sweep, runs=[dataclasses.replace(first, turns=elsewhere), second])
-    assert outcome(apart)[1] == "too few rounds: 0 measured side by side, 6 needed"
+    assert outcome(apart)[1] == "too few rounds: no pair of processes has 6 measured side by side"
 
 
 def test_the_legend_says_what_the_interval_is_of(contents, timed):

@@ -3,63 +3,84 @@
 import dataclasses
 import math
 
+import msgspec
 import numpy as np
 import pytest
 
+from benchmarks.paired_simulation import NOISES, Machine, coverage, power
+from runmanager.records.run import Attempt
 from runmanager.records.turns import Turn
-from runmanager.results.paired import is_narrow, least_rounds, log_ratios, paired_speedup, ratios_of, rounds_of
+from runmanager.results.paired import batch_length, is_narrow, log_ratios, paired_speedup, ratios_of, rounds_of
 
-# Hamilton's depression scale before and after a tranquilliser, nine patients: Hollander, Wolfe and Chicken,
-# Nonparametric Statistical Methods, 3rd ed. 2014, examples 3.3 and 3.4.
-DEPRESSION = [-0.952, 0.147, -1.022, -0.430, -0.620, -0.590, -0.490, 0.080, -0.010]
+TIME = "2026-01-01T00:00:00+00:00"
 
 
-def test_estimate_and_interval_are_those_of_the_textbook():
-    estimate = paired_speedup(DEPRESSION)
-    # At 95% the exact interval of nine values is that of the example, whose level is 96.1%.
-    assert [math.log(value) for value in (estimate.value, estimate.low, estimate.high)] == pytest.approx(
-        [-0.46, -0.786, -0.010]
+def test_one_session_has_the_interval_of_the_prior():
+    estimate = paired_speedup([[math.log(2.0)] * 6])
+    # Rounds that do not vary leave the prior alone: 2% between processes, known as well as from two deviations, for
+    # which Student's t at 97.5% is 4.302653 (Abramowitz and Stegun, table 26.10).
+    reach = math.exp(0.02 * 4.302653)
+    assert (estimate.value, estimate.low, estimate.high) == pytest.approx((2.0, 2.0 / reach, 2.0 * reach), rel=1e-6)
+    assert (estimate.sessions, estimate.rounds, estimate.spread) == (1, 6, None)
+
+
+def test_sessions_are_the_observations_of_students_interval():
+    estimate = paired_speedup([[0.01] * 10, [0.03] * 30])
+    # By hand: mean 0.02, squared deviations 0.0002, with the prior's 2 * 0.0004 over 2 + 1 degrees of freedom; t is
+    # 3.182446. A session counts once, however many rounds it has.
+    reach = 3.182446 * math.sqrt((0.0008 + 0.0002) / 3 / 2)
+    assert [math.log(end) for end in (estimate.value, estimate.low, estimate.high)] == pytest.approx(
+        [0.02, 0.02 - reach, 0.02 + reach], abs=1e-8
     )
+    assert (estimate.sessions, estimate.rounds) == (2, 40)
+    assert estimate.spread == pytest.approx(0.0141421, rel=1e-4)
 
 
-def test_fewer_than_six_rounds_have_no_interval():
-    assert paired_speedup([0.1] * 5) is None
-    found = paired_speedup([math.log(2.0)] * 6)
-    assert (found.value, found.low, found.high) == pytest.approx((2.0, 2.0, 2.0))
-
-
-def test_intervals_that_hold_together_with_others_are_wider_and_need_more_rounds():
-    assert (least_rounds(0.95), least_rounds(0.99)) == (6, 8)
-    assert paired_speedup([0.1] * 7, confidence=0.99) is None
-    one, many = (paired_speedup(DEPRESSION, confidence=confidence) for confidence in (0.95, 0.99))
+def test_intervals_that_hold_together_with_others_are_wider():
+    sessions = [[0.01] * 10, [0.03] * 30]
+    one, many = paired_speedup(sessions), paired_speedup(sessions, rows=20)
     assert many.low < one.low < one.high < many.high
 
 
-@pytest.mark.parametrize("count", [6, 20, 60, 450])
-def test_the_interval_covers_the_truth_under_bursts_of_noise(count):
-    generator = np.random.default_rng(count)
-    truth, trials, covered = math.log(1.25), 400, 0
-    for _ in range(trials):
-        bursts = generator.standard_t(2, count) * (generator.random(count) < 0.2)
-        estimate = paired_speedup((truth + 0.02 * (generator.normal(0, 1, count) + bursts)).tolist())
-        covered += estimate.low <= 1.25 <= estimate.high
-    # Three standard deviations of a count of 400 at 95% are 13; six values have an exact level of 96.9%.
-    assert 367 <= covered <= 400 if count == 6 else 367 <= covered <= 393
+def test_no_session_has_no_interval():
+    assert paired_speedup([]) is None
+    assert not is_narrow([], 1.0)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_interval_covers_the_truth_whatever_processes_and_rounds_vary_by(noise):
+    machine = Machine(noise, 0.02)
+    assert coverage(machine, trials=400, seed=1).now >= 0.92 - 3 * math.sqrt(0.92 * 0.08 / 400)
+
+
+def test_a_difference_is_found_within_a_minute_where_processes_are_alike():
+    assert power(Machine("independent", 0.003, truth=1.03), trials=100, seed=2, most_spread=0.005) >= 0.9
+
+
+def test_rounds_that_resemble_those_before_them_are_averaged_in_batches():
+    generator = np.random.default_rng(3)
+    independent = [generator.normal(size=20).tolist() for _ in range(5)]
+    drifting = [np.cumsum(session).tolist() for session in independent]
+    assert batch_length(independent) == 1
+    assert batch_length(drifting) >= 4
+    assert batch_length([session[:6] for session in drifting]) <= 3  # two batches of a session are left
+    one = drifting[:1]
+    known = [paired_speedup(rounds) for rounds in (one, [sorted(one[0], key=lambda _: generator.random())])]
+    assert known[0].high / known[0].low > known[1].high / known[1].low
 
 
 def test_a_single_outlier_moves_the_estimate_little():
-    steady = [0.1 + 0.001 * number for number in range(20)]
-    estimate, disturbed = paired_speedup(steady), paired_speedup([*steady[:-1], 5.0])
+    steady = [0.1 + 0.001 * (7 * number % 20) for number in range(20)]
+    estimate, disturbed = paired_speedup([steady]), paired_speedup([[*steady[:-1], 5.0]])
     assert disturbed.value == pytest.approx(estimate.value, rel=0.002)
 
 
-def test_narrow_is_the_wider_half():
-    ratios = [math.log(1.0 + 0.002 * number) for number in range(10)]
-    estimate = paired_speedup(ratios)
-    wider = max(estimate.high / estimate.value, estimate.value / estimate.low) - 1
-    assert is_narrow(ratios, wider + 1e-6)
-    assert not is_narrow(ratios, wider - 1e-6)
-    assert not is_narrow(ratios[:5], 1.0)
+def test_narrow_is_half_of_the_interval():
+    sessions = [[0.001 * number for number in range(10)]] * 3
+    estimate = paired_speedup(sessions)
+    half = estimate.high / estimate.value - 1
+    assert is_narrow(sessions, half + 1e-9)
+    assert not is_narrow(sessions, half - 1e-9)
 
 
 def test_seeds_of_one_side_count_with_their_geometric_mean():
@@ -71,12 +92,32 @@ def turn(number, rate, *, session="a", warmup=False):
     return Turn(session, number, 1, 10, 1000, 1000 / rate, warmup)
 
 
-def test_only_rounds_of_one_session_belong_together_and_warm_up_to_none(contents, timed):
+def taken(rates, *, session="a", warmup=0):
+    return [turn(number, rate, session=session, warmup=number <= warmup) for number, rate in enumerate(rates, start=1)]
+
+
+def test_rounds_of_a_session_belong_together_and_warm_up_to_none(contents, timed):
     sweep = contents(*(({"lr": at}, timed([1.0]), {}) for at in range(2)))
-    taken = [
-        [turn(1, 10.0, warmup=True), turn(2, 100.0), turn(3, 110.0), turn(2, 5.0, session="b"), turn(4, 120.0)],
-        [turn(1, 20.0), turn(2, 200.0), turn(3, 210.0), turn(2, 7.0, session="b")],
+    turns = [
+        [*taken([10.0, *[100.0] * 7], warmup=1), *taken([5.0, 6.0], session="b"), *taken([100.0] * 6, session="c")],
+        [*taken([20.0, *[200.0] * 6], warmup=1), *taken([7.0, 8.0], session="b"), *taken([300.0] * 6, session="c")],
     ]
-    runs = [dataclasses.replace(run, turns=turns) for run, turns in zip(sweep.runs, taken, strict=True)]
-    assert rounds_of(runs) == [pytest.approx({0: 100.0, 1: 200.0}), pytest.approx({0: 110.0, 1: 210.0})]
-    assert ratios_of(runs[:1], runs[1:]) == pytest.approx([math.log(2.0), math.log(210 / 110)])
+    runs = [dataclasses.replace(run, turns=each) for run, each in zip(sweep.runs, turns, strict=True)]
+    assert rounds_of(runs)[0] == [pytest.approx({0: 100.0, 1: 200.0})] * 6
+    # Two rounds are no session.
+    assert ratios_of(runs[:1], runs[1:]) == [pytest.approx([math.log(2.0)] * 6), pytest.approx([math.log(3.0)] * 6)]
+
+
+def test_a_session_of_other_versions_does_not_count(contents, timed):
+    sweep = contents(*(({"lr": at}, timed([1.0]), {}) for at in range(2)))
+    then = msgspec.structs.replace(sweep.runs[0].record.environment, libraries={"torch": "2.9.0"})
+    earlier = Attempt(started_at=TIME, ended_at=TIME, last_epoch=1, environment=then, session="a")
+    runs = [
+        dataclasses.replace(
+            run,
+            turns=[*taken([rate] * 6), *taken([rate] * 7, session="b")],
+            record=msgspec.structs.replace(run.record, earlier=(earlier,), session="b"),
+        )
+        for run, rate in zip(sweep.runs, (100.0, 200.0), strict=True)
+    ]
+    assert [len(session) for session in ratios_of(runs[:1], runs[1:])] == [7]

@@ -11,7 +11,7 @@ from runmanager.records.turns import Turn
 from runmanager.results.comparison import CompareOptions, compare, compare_with_stand_in
 from runmanager.results.formats import to_markdown
 from runmanager.results.reading import read_results
-from runmanager.results.sentences import answers, duel_answers
+from runmanager.results.sentences import answers, duel_answers, duel_rates
 from runmanager.results.table import result_rows
 
 CPU, CUDA = {"lr": 0.1, "device": "cpu"}, {"lr": 0.1, "device": "cuda"}
@@ -198,8 +198,11 @@ def test_a_duel_is_answered_with_ratio_interval_verdict_and_rounds(contents):
     rates = [1000.0] * 7, [2500.0] * 7
     turns = [[Turn("a", number, 1, 1, 1000, 1000 / rate) for number, rate in enumerate(of_run)] for of_run in rates]
     runs = [dataclasses.replace(run, turns=taken) for run, taken in zip(sweep.runs, turns, strict=True)]
-    assert duel_answers(compare(dataclasses.replace(sweep, runs=runs), None)) == [
-        "cuda is 2.500 times as fast as cpu (95% interval 2.500 to 2.500): faster, after 7 rounds side by side."
+    comparison = compare(dataclasses.replace(sweep, runs=runs), None)
+    assert duel_rates(comparison) == ["cpu: 1,000 samples a second", "cuda: 2,500 samples a second"]
+    assert duel_answers(comparison) == [
+        "cuda is 2.500 times as fast as cpu (95% interval 2.294 to 2.725): faster, after 7 rounds side by side in "
+        "1 pair of processes."
     ]
 
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from runmanager.errors import DatasetError
 from runmanager.training.arrays import ArrayDataset
-from runmanager.training.splits import added_samples, derived_seed, hold_out, keep, num_held_out
+from runmanager.training.dataset_options import added_samples
+from runmanager.training.splits import derived_seed, hold_out, keep, num_held_out
 
 
 def numbered(count):

@@ -33,6 +33,7 @@ def _figure(name: str, found: Rounds) -> Drawn:
     caption = (
         f"{beside}: the ratio of their samples per second in {each}, {found.count} rounds in order. The line is the "
         "speedup, the band its 95% interval; triangles at the frame are rounds beyond it."
+        + (" At each thin upright line fresh processes went on." if found.restarts else "")
     )
     estimate = found.estimate
     said = (
@@ -49,6 +50,8 @@ def _draw(found: Rounds) -> "Figure":
     axes.axhspan(found.estimate.low, found.estimate.high, color=GREY, alpha=0.3, linewidth=0)
     axes.axhline(found.estimate.value, color=look(0).colour)
     axes.axhline(1.0, color=GREY, linestyle="dotted")
+    for last in found.restarts:
+        axes.axvline(last + 0.5, color=GREY, linewidth=0.5)
     marked: dict[str, list[tuple[float, float]]] = {}
     for x, ratio in zip(places, found.ratios, strict=True):
         marker = "v" if ratio < low else "^" if ratio > high else "o"
