@@ -252,6 +252,7 @@ class ActiveRun:
         """
         self.folder.refuse_others()
         record, step_losses = self._open.close(epoch)
+        assert epoch.division is not None
         self._notes.extend(self._unmarked.look_at(epoch.division))
         if self.folder.is_lost():  # a file is read for that: when the clock has stopped
             raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
