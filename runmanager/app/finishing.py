@@ -47,13 +47,23 @@ class Faults:
 
 
 def show_and_write(
-    sweep: SweepPaths, console: Console, faults: Faults, *, quiet: bool, show: Callable[[SweepPaths, Console], None]
+    sweep: SweepPaths,
+    console: Console,
+    faults: Faults,
+    *,
+    quiet: bool,
+    show: Callable[[SweepPaths, Console, bool], None],
 ) -> None:
-    """Show what a sweep came to, unless `quiet`, and write its tables with the report; no fault of it is raised."""
+    """Write a sweep's tables with the report, and `show` what it came to, unless `quiet`; no fault of it is raised.
+
+    `show` is told whether the tables are written: what is not there is not to be announced.
+    """
     from runmanager.results.write import write_tables
 
-    if not quiet:
-        with faults.kept("The results could not be shown"):
-            show(sweep, console)
+    is_written = False
     with faults.kept("The tables could not be written"):
         write_tables(sweep, report=True)
+        is_written = True
+    if not quiet:
+        with faults.kept("The results could not be shown"):
+            show(sweep, console, is_written)

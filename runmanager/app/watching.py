@@ -55,7 +55,7 @@ class SweepWatcher(Listener):
         console: Console,
         quiet: bool,
         observer: HeartbeatObserver | None = None,
-        show: Callable[[SweepPaths, Console], None] = show_results,
+        show: Callable[[SweepPaths, Console, bool], None] = show_results,
     ) -> None:
         self._sweep = sweep
         self._plan = plan
@@ -236,7 +236,7 @@ class SweepWatcher(Listener):
 
     def finish(self, *, interrupted: bool) -> int:
         """Show the tables, write them with the report, and return the command's exit status."""
-        with self.faults.kept("The end of the sweep"):
+        with self.faults.kept("The sweep"):
             refuse_if_gone(self._sweep, self._folder)
         if self._folder.fate:
             return 1

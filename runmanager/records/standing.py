@@ -13,12 +13,17 @@ class StandingFolder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._fate = ""
         self._handle = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._handle)
 
     @property
     def fate(self) -> str:
-        """What became of it, in words; empty while it is there, or nobody can see."""
+        """What became of it, as it was first seen, in words; empty while it is there, or nobody can see."""
+        self._fate = self._fate or self._look()
+        return self._fate
+
+    def _look(self) -> str:
         try:
             now, then = os.stat(self._path), os.fstat(self._handle)  # noqa: PTH116  # five times a second
         except OSError as error:

@@ -81,6 +81,7 @@ def test_tables_that_cannot_be_written_end_no_run(
     if times == 1:
         assert (done.status, done.err) == (0, "") and len(sweep("full").rows()) == 2
     else:
+        assert "Results: " not in done.out  # they are not there
         fault = "error: The tables could not be written: OSError: [Errno 28] No space left on device"
         assert (done.status, done.faults) == (1, [f"{fault} (--debug shows where)"])
 
