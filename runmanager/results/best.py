@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import UsageError
-from runmanager.records.paths import RunPaths
 from runmanager.records.spoken import counted, spoken
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
@@ -258,7 +257,9 @@ def _middle(values: Sequence[float]) -> float:
 
 def _figure(contender: Contender, metric: Metric) -> str:
     count = contender.spread.count
-    return f"{human(contender.spread, metric.name)} (n={count})"
+    # A table's row of several seeds has the arithmetic one.
+    kind = "geometric mean, " if count > 1 and metric.effect != "difference" else ""
+    return f"{human(contender.spread, metric.name)} ({kind}n={count})"
 
 
 def best_headline(best: Best) -> str:
@@ -281,17 +282,20 @@ def best_sections(best: Best, *, trust: bool = False) -> list[Section]:
     return [
         Section("Runs", runs, ("run", best.metric.name), lines),
         Section("Settings that vary", [(name, spoken(value)) for name, value in best.winner.settings.items()]),
-        Section("Weights of the first", lines=_weights(best.winner.runs[0][0].paths, trust=trust)),
+        Section("Weights of the first", lines=_weights(best.winner.runs[0][0], trust=trust)),
     ]
 
 
-def _weights(paths: RunPaths, *, trust: bool) -> list[str]:
+def _weights(stored: StoredRun, *, trust: bool) -> list[str]:
+    paths = stored.paths
     run = f"{paths.root.parent.parent}/{paths.name}"
     trusting = ", trust=True" if trust else ""
     if paths.best.exists():
         return [str(paths.best), f"runmanager.load_model({run!r}, best=True{trusting})"]
     if paths.checkpoint.exists():
         return [str(paths.checkpoint), f"runmanager.load_model({run!r}{trusting})"]
+    if stored.record.unsigned is not None:
+        return ["none were kept; a loop of its own saves its model itself"]
     return ["none were kept; checkpoint.keep_best=val_accuracy keeps the best ones"]
 
 

@@ -26,6 +26,7 @@ _SHOWN_EPOCHS = 10
 _LOG_LINES = 10
 _ERROR_LINES = 20
 _TAIL_BYTES = 1 << 16
+_TRAINING_PHASES = ("data", "transfer", "compute")
 _EPOCH_COLUMNS = ("epoch", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds")
 
 
@@ -93,14 +94,19 @@ def _epoch_rows(epochs: Sequence[EpochRecord]) -> tuple[list[list[str]], list[st
 
 
 def _phase_rows(measured: Sequence[EpochRecord]) -> tuple[list[list[str]], list[str]]:
-    """Each phase's seconds and its share of the wall time."""
-    wall = median([epoch.wall_seconds for epoch in measured if epoch.wall_seconds is not None])
+    """Each phase's seconds and its share of the wall time; the whole training where none of its phases is known."""
+
+    def middle(column: str) -> float | None:
+        return median([value for epoch in measured if (value := getattr(epoch, column)) is not None])
+
+    wall = middle("wall_seconds")
+    parts = {phase: middle(f"{phase}_seconds") for phase in PHASES}
+    if all(parts[phase] is None for phase in _TRAINING_PHASES):
+        parts = {"training": middle("epoch_seconds"), **parts}
     rows = []
-    for phase in PHASES:
-        values = [getattr(epoch, f"{phase}_seconds") for epoch in measured]
-        middle = median([value for value in values if value is not None])
-        if middle is not None and wall:
-            rows.append([phase, human(middle, "epoch_seconds"), f"{middle / wall:.1%}"])
+    for part, seconds in parts.items():
+        if seconds is not None and wall:
+            rows.append([part, human(seconds, "epoch_seconds"), f"{seconds / wall:.1%}"])
     if rows and wall:
         rows.append(["wall", human(wall, "wall_seconds"), ""])
     return rows, (["phase", "seconds", "share"] if rows else [])

@@ -130,6 +130,16 @@ def test_less_is_better_of_times_and_losses(contents: Callable[..., SweepContent
     assert find_best(sweep, None, metric="samples_per_second").winner.settings == {"lr": 2}
 
 
+def test_a_mean_that_is_not_that_of_the_table_is_called_what_it_is(contents: Callable[..., SweepContents]) -> None:
+    """The table has 2.5 for the same runs."""
+    runs = (({"lr": 1, "seed": seed}, reaching(0.9, seconds=seconds), {}) for seed, seconds in ((0, 1.0), (1, 4.0)))
+    sweep = contents(*runs, ({"lr": 2, "seed": 0}, reaching(0.9, seconds=8.0), {}))
+    found = find_best(sweep, None, metric="epoch_seconds")
+    assert "is 2.000 ± 2.121 (geometric mean, n=2) with lr=1." in best_headline(found)
+    assert "with 8.000 (n=1)." in found.sentences()[0]
+    assert "(n=2)" in best_headline(find_best(sweep, None, metric="val_accuracy"))
+
+
 def test_cells_of_which_not_every_run_has_the_metric_are_left_out(contents: Callable[..., SweepContents]) -> None:
     sweep = contents(
         ({"lr": 1, "seed": 0}, reaching(0.9, seconds=1.0), {}),
@@ -231,3 +241,10 @@ def test_weights_are_named_where_they_are(sweep: Any) -> None:
     assert f"load_model('{sweep.paths.root}/{name}')" in said()
     paths.best.touch()
     assert f"load_model('{sweep.paths.root}/{name}', best=True)" in said()
+
+
+def test_a_loop_of_its_own_is_not_told_of_a_setting_that_keeps_weights(contents: Callable[..., SweepContents]) -> None:
+    for unsigned, told in ((None, True), ((), False)):
+        sweep = contents(({"lr": 1}, reaching(0.9), {"unsigned": unsigned}))
+        text = as_text("", best_sections(find_best(sweep, None)))
+        assert ("checkpoint.keep_best" in text, "a loop of its own" in text) == (told, not told)

@@ -45,6 +45,16 @@ def test_says_everything_in_order(said: Callable[..., str]) -> None:
     assert text.endswith("run.log\n  one\n  two\n")
 
 
+def test_training_of_which_no_phase_is_known_is_a_part_of_the_time(
+    sweep: Any, timed: Callable[..., Any], said: Callable[..., str]
+) -> None:
+    name = sweep.run({"lr": 0.2}, timed([2.0] * 3, eval_seconds=0.375))
+    run = read_run(sweep.paths.run(name))
+    lines = as_text(headline(run), sections_of(run)).partition("\nTimes by phase")[2].splitlines()
+    assert ["training", "2.000", "80.0%"] in [line.split() for line in lines]
+    assert "\n  training" not in said(), "where its phases are known they are its time"
+
+
 def test_what_was_done_otherwise_than_asked_is_said(said: Callable[..., str]) -> None:
     text = said(deviations=("out of memory with 8 samples at once: steps are made in pieces of 4",))
     assert "\n\nDone otherwise than asked\n  out of memory with 8 samples" in text

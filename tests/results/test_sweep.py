@@ -120,7 +120,8 @@ def test_the_best_cell_says_how_sure_it_is_and_names_its_run(seeded):
     best = seeded.best("epoch_seconds")
     assert best.settings == {"batch_size": 200} and float(best.value) == pytest.approx((1.1 * 1.2 * 1.3) ** (1 / 3))
     assert best.run.record.config["seed"] == 1
-    assert repr(best).startswith("The best epoch_seconds is 1.197 ± 0.100 (n=3) with batch_size=200.\nNext is")
+    said = "The best epoch_seconds is 1.197 ± 0.100 (geometric mean, n=3) with batch_size=200.\nNext is"
+    assert repr(best).startswith(said)
     assert seeded.best("epoch_seconds", where="batch_size==100").settings == {"batch_size": 100}
 
 
