@@ -32,12 +32,24 @@ __all__ = [
 ]
 
 
+_MAX_NAME_BYTES = 255  # of one folder, on Linux and macOS
+
+
 class PlannedCell(msgspec.Struct, frozen=True, gc=False):
-    """A cell as it was asked for: what a table shows of it before its run has begun."""
+    """A cell as it was asked for: what a table shows of it before its run has begun.
+
+    `run` names the folder that its run gets below `runs/`; a name that leads elsewhere, or that no reader of a sweep
+    would find, is refused with `ValueError`.
+    """
 
     signature: str
     run: str
     settings: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        name = self.run
+        if not name.isprintable() or name[:1] in ("", ".") or "/" in name or len(name.encode()) > _MAX_NAME_BYTES:
+            raise ValueError(f"the run of a cell must be the name of one folder, got {name[:_MAX_NAME_BYTES]!r}")
 
 
 class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
