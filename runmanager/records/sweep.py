@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from runmanager.errors import UsageError
+from runmanager.errors import RecordError, UsageError
 from runmanager.records.files import locked_folder, replace_file
 from runmanager.records.grid import differing, flatten
+from runmanager.records.lines import bounded
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import SCHEMA_VERSION
@@ -31,25 +32,15 @@ __all__ = [
     "write_cells",
 ]
 
-
-_MAX_NAME_BYTES = 255  # of one folder, on Linux and macOS
+_NAME_BYTES = 255  # of one folder, on Linux and macOS
 
 
 class PlannedCell(msgspec.Struct, frozen=True, gc=False):
-    """A cell as it was asked for: what a table shows of it before its run has begun.
-
-    `run` names the folder that its run gets below `runs/`; a name that leads elsewhere, or that no reader of a sweep
-    would find, is refused with `ValueError`.
-    """
+    """A cell as it was asked for: what a table shows of it before its run has begun."""
 
     signature: str
     run: str
     settings: dict[str, Any]
-
-    def __post_init__(self) -> None:
-        name = self.run
-        if not name.isprintable() or name[:1] in ("", ".") or "/" in name or len(name.encode()) > _MAX_NAME_BYTES:
-            raise ValueError(f"the run of a cell must be the name of one folder, got {name[:_MAX_NAME_BYTES]!r}")
 
 
 class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +94,19 @@ def varying_settings(record: SweepRecord | None, cell: PlannedCell) -> list[str]
 
 def read_sweep_record(paths: SweepPaths) -> SweepRecord | None:
     """The sweep's record, None where none was written. Raises `RecordError` for a damaged or newer one."""
-    return decode_file(paths.record, _DECODER) if paths.record.exists() else None
+    if not paths.record.exists():
+        return None
+    record = decode_file(paths.record, _DECODER)
+    for cell in record.planned:
+        if not _is_name_of_a_folder(cell.run):
+            said = f"a cell's run must be the name of one folder, got {bounded(repr(cell.run))}"
+            raise RecordError(f"{paths.record} is damaged: {said}")
+    return record
+
+
+def _is_name_of_a_folder(name: str) -> bool:
+    """Whether a run gets a folder below `runs/` by it: one that leads nowhere else, and that readers find."""
+    return name.isprintable() and name[:1] not in ("", ".") and "/" not in name and len(name.encode()) <= _NAME_BYTES
 
 
 def write_cells(
