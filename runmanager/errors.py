@@ -6,8 +6,10 @@ __all__ = [
     "ConfigurationError",
     "DatasetError",
     "DeviceUnavailableError",
+    "NoRoomError",
     "RecordError",
     "RunBusyError",
+    "RunFailedError",
     "RunManagerError",
     "SweepError",
     "TensorMismatchError",
@@ -49,6 +51,22 @@ class DatasetError(RunManagerError):
 
 class RecordError(RunManagerError):
     """A file of a run or sweep that is damaged, or written by a newer version of this package."""
+
+
+class NoRoomError(RunManagerError, OSError):
+    """A file that finds no room on its disk, or is larger than it may be; `cause` is the system's error."""
+
+    def __init__(self, message: str, cause: OSError | None = None) -> None:
+        super().__init__(message)
+        if cause is not None:
+            self.errno, self.strerror = cause.errno, cause.strerror
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class RunFailedError(RunManagerError):
+    """A run that ended badly, as another sweeper than ours is told of it; its record tells how it ended."""
 
 
 class RunBusyError(RunManagerError):

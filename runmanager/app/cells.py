@@ -21,7 +21,7 @@ from runmanager.records.grid import flatten, readable_name
 from runmanager.records.signature import UNSIGNED, short_signature, signature
 from runmanager.training.idle import unheeded
 
-__all__ = ["Grid", "expand", "prepare_cells", "split"]
+__all__ = ["Grid", "expand", "prepare_cells", "prepare_jobs", "split"]
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,40 @@ def prepare_cells(
             faults[f"`{key}` must have one value in a sweep, got several; it does not tell one run from another."] = (
                 None
             )
+    combinations = _against_each_other(expand(overrides), of_sides)
+    given = _given([*overrides, *(each for side in of_sides for each in side)])
+    cells, configs = _read_cells(loader, master, combinations, varying=varying, given=given, faults=faults)
+    if sides and len({cell.signature for cell in cells}) < len(cells):
+        raise ConfigurationError(["The sides of a duel must differ, got the same settings on both."])
+    names = [key.lstrip("+~") for key in between]
+    return Grid(cells, configs, _axes(varying, cells), frozenset(given), [name for name in names if name != "seed"])
+
+
+def prepare_jobs(loader: CellLoader, master: DictConfig, jobs: Sequence[Sequence[str]]) -> Grid:
+    """The cells of another sweeper's jobs, each given by its words; none has an axis.
+
+    Raises `ConfigurationError` with every fault of every cell.
+    """
+    given = _given([each for words in jobs for each in split(loader, words)])
+    cells, configs = _read_cells(loader, master, [list(words) for words in jobs], varying=(), given=given, faults={})
+    return Grid(cells, configs, {}, frozenset(given))
+
+
+def _read_cells(
+    loader: CellLoader,
+    master: DictConfig,
+    combinations: Sequence[list[str]],
+    *,
+    varying: Sequence[str],
+    given: Sequence[str],
+    faults: dict[str, None],
+) -> tuple[list[Cell], list[Config]]:
+    """The cell that each combination of words gives, beside its typed settings.
+
+    Raises `ConfigurationError` with every fault of every cell, and the `faults` found before.
+    """
     cells, configs = [], []
     reader = CellReader()
-    combinations = _against_each_other(expand(overrides), of_sides)
     for words_of_cell in combinations:
         composed = _composed(loader, master, words_of_cell, reader, faults)
         if composed is None:
@@ -119,15 +150,11 @@ def prepare_cells(
         name = f"{readable_name(settings)}-{short_signature(identity)}"
         cells.append(Cell(identity, name, plain, tuple(words_of_cell)))
         configs.append(config)
-    given = _given([*overrides, *(each for side in of_sides for each in side)])
     if len(configs) == len(combinations):  # a cell that cannot be composed might have heeded what the others do not
         faults.update(dict.fromkeys(unheeded(configs, given)))
     if faults:
         raise ConfigurationError(faults)
-    if sides and len({cell.signature for cell in cells}) < len(cells):
-        raise ConfigurationError(["The sides of a duel must differ, got the same settings on both."])
-    names = [key.lstrip("+~") for key in between]
-    return Grid(cells, configs, _axes(varying, cells), frozenset(given), [name for name in names if name != "seed"])
+    return cells, configs
 
 
 def _against_each_other(cells: list[list[str]], sides: Sequence[Sequence[Override]]) -> list[list[str]]:

@@ -1,7 +1,8 @@
 """The driver's side of the checks before the first run: what to ask of which cells. A process with torch answers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +17,30 @@ from runmanager.launching.engine import LocalEngine, call
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.launching.slurm import SlurmLauncher
+from runmanager.records.writable import refused_unless_writable
 from runmanager.training.step_options import Precision
 
-__all__ = ["check", "foretold", "get_ready"]
+__all__ = ["check", "check_cells", "foretold", "get_ready", "writing_to"]
 
 _EVERYWHERE = ("auto", "cpu")
+_WAY_OUT = "make room there, or give another one with output_root=…"
+writing_to = partial(refused_unless_writable, "`output_root`", way_out=_WAY_OUT)
+"""Raises `UsageError` where a folder under `output_root` cannot be written."""
 
 
 def check(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
-    """Ask all that can be known of the cells `to_run` before one of them begins; fetch the data that are missing.
-
-    Raises `ConfigurationError` with every fault, a missing device among them where the command
-    `needs_all` of its cells: a single run, or a duel, which has no answer with one side.
-    """
+    """Check the cells `to_run` of a grid, as `check_cells` does."""
     signatures = {each.cell.signature for each in to_run}
     configs = [config for cell, config in zip(grid.cells, grid.configs, strict=True) if cell.signature in signatures]
+    check_cells(launcher, configs, given=grid.given, needs_all=needs_all)
+
+
+def check_cells(launcher: Launcher, configs: Sequence[Config], *, given: Container[str], needs_all: bool) -> None:
+    """Ask all that can be known of cells before one of them begins; fetch the data that are missing.
+
+    `given` are the settings that the command gave. Raises `ConfigurationError` with every fault, a missing device among
+    them where the command `needs_all` of its cells: a single run, or a duel, which has no answer with one side.
+    """
     if not configs:
         return
     devices = _distinct([config.device for config in configs])
@@ -40,7 +50,7 @@ def check(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, needs
     questions = Questions(
         parts=_distinct([(config.dataset, config.model) for config in configs]),
         devices=devices if _runs_here(launcher) and needs_all else [],
-        for_accelerators=_for_accelerators(grid, here),
+        for_accelerators=_for_accelerators(given, here),
         precisions=_distinct(precisions),
         compiled=_distinct([config.device for config in here if config.compile]),
         pieces=_distinct([(config.model, config.micro_batch, config.on_oom) for config in configs]),
@@ -50,7 +60,7 @@ def check(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, needs
         raise ConfigurationError(faults)
 
 
-def _for_accelerators(grid: Grid, configs: Sequence[Config]) -> dict[str, Sequence[str]]:
+def _for_accelerators(given: Container[str], configs: Sequence[Config]) -> dict[str, Sequence[str]]:
     """The settings that the command gave and only accelerators heed, each with the devices of the cells that ask."""
     asking = {
         "loader.pin_memory": [each for each in configs if getattr(each.loader, "pin_memory", None)],
@@ -58,7 +68,7 @@ def _for_accelerators(grid: Grid, configs: Sequence[Config]) -> dict[str, Sequen
         "graphs": [each for each in configs if each.graphs is True],
     }
     devices = {name: _distinct([cell.device for cell in cells]) for name, cells in asking.items() if cells}
-    return {name: found for name, found in devices.items() if name in grid.given}
+    return {name: found for name, found in devices.items() if name in given}
 
 
 def foretold(launcher: Launcher, plan: Sequence[PlannedRun], *, needs_all: bool) -> Sequence[PlannedRun]:

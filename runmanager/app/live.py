@@ -162,4 +162,4 @@ def footer(counts: Sequence[tuple[str, int]], *, seconds: float, seconds_left: f
     parts.append(f"over after {duration(seconds)}" if is_over else f"{duration(seconds)} so far")
     if seconds_left is not None:
         parts.append(f"about {duration(seconds_left)} left")
-    return Text(" · ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")
+    return Text(" · ".join(parts), style="dim", no_wrap=True)

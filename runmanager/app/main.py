@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError
+from runmanager.records.streams import mended_streams, tell_of_lost_output
 
 __all__ = ["main", "task"]
 
@@ -47,12 +48,30 @@ class _Command:
         return not any(word == name or word.startswith(f"{name}=") for word in self.words for name in _NOT_A_RUN)
 
     @property
+    def is_sweep(self) -> bool:
+        """Whether there are runs, which what is shown is only about."""
+        return self.runs_something and "--dry-run" not in self.flags
+
+    def tell_of_lost_output(self, error: OSError) -> None:
+        """Say that standard output is lost, unless nothing was to be shown."""
+        if not (self.is_sweep and "--quiet" in self.flags):
+            tell_of_lost_output(error, is_sweep=self.is_sweep)
+
+    @property
     def is_multirun(self) -> bool:
         return any(word in ("-m", "--multirun") for word in self.words)
 
+    @property
+    def other_sweeper(self) -> str | None:
+        """The word that chooses another sweeper than ours."""
+        chosen = [word for word in self.words if word.startswith("hydra/sweeper=")]
+        return chosen[-1] if chosen and chosen[-1] != "hydra/sweeper=grid" else None
+
     def faults(self) -> list[str]:
-        """The words that are neither an option nor NAME=VALUE, as readable lines."""
+        """The words that are neither an option nor NAME=VALUE, and a flag that cannot apply, as readable lines."""
         faults = []
+        if self.other_sweeper is not None and "--dry-run" in self.flags:
+            faults.append(f"`--dry-run` must be left out under `{self.other_sweeper}`, got it; that shows no plan.")
         words = iter(self.words)
         for word in words:
             option = word.partition("=")[0]
@@ -82,16 +101,16 @@ class _Command:
         options = [word for word in options if not word.startswith("hydra.sweeper.debug")]
         if not self.is_multirun:
             options.append("hydra.sweeper.multirun=false")
-        if any(word.startswith("hydra/sweeper=") and word != "hydra/sweeper=grid" for word in self.words):
-            options = []  # another sweeper than ours has no such settings
+        if self.other_sweeper is not None:
+            options = []  # it has no such settings
         return ["-m", *words, *options]
 
 
-def task(cfg: Any) -> None:
+def task(cfg: Any) -> float | None:
     """What Hydra runs for each cell; torch is loaded only here, where a cell is run."""
     from runmanager.app.cell import run_cell
 
-    run_cell(cfg)
+    return run_cell(cfg)
 
 
 def main(
@@ -108,8 +127,14 @@ def main(
     """
     given = list(sys.argv[1:] if argv is None else argv)
     command = _Command.read(given)
+    with mended_streams(command.tell_of_lost_output) as output:
+        status = _status_of(command, [*program, *given], task)
+    return _BROKEN_STATUS if status == 0 and output.has_failed and not command.is_sweep else status
+
+
+def _status_of(command: _Command, called: Sequence[str], task: Callable[[Any], Any]) -> int:
     try:
-        _run_hydra(command, [*program, *given], task)
+        _run_hydra(command, called, task)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
@@ -136,6 +161,7 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
     import hydra
 
     from runmanager.app.groups import groups_without_copies
+    from runmanager.app.other_sweepers import OtherSweeper
     from runmanager.app.schema import conf_folder
     from runmanager.tracking.provenance import said_to_children
 
@@ -147,6 +173,7 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
         said_to_children(called),
         _arguments(command.for_hydra()),
         groups_without_copies(),
+        OtherSweeper(is_single=not command.is_multirun, quiet="--quiet" in command.flags).watched(),
         warnings.catch_warnings(),
     ):
         warnings.filterwarnings("ignore", message=".*version_base.*")  # Hydra 1.4 wants to be without it

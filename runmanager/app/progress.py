@@ -117,7 +117,7 @@ class RunDisplay:
         self._began = time.monotonic()
         self.moves = console.is_interactive and not quiet  # which a terminal that cannot move its cursor is not
         self._longest_label = longest_label
-        self._layout = Layout.fitting(console.width, longest_label=longest_label)
+        self._layout = Layout.fitting(self._width(), longest_label=longest_label)
         self._has_header = False
         self._said: set[str] = set()
         self._live = moving_part(console, self._moving_part)
@@ -143,10 +143,14 @@ class RunDisplay:
 
     def _fit(self) -> Layout:
         """The layout for the terminal as wide as it is now; where that has changed, headings come anew."""
-        if self._layout.width != self._console.width:
-            self._layout = Layout.fitting(self._console.width, longest_label=self._longest_label)
+        if self._layout.width != self._width():
+            self._layout = Layout.fitting(self._width(), longest_label=self._longest_label)
             self._has_header = False
         return self._layout
+
+    def _width(self) -> int:
+        """The columns for a row; in ASCII the mark of a shortened label takes two more than are counted."""
+        return self._console.width - (2 if self._console.options.ascii_only else 0)
 
     def _moving_part(self) -> RenderableType:
         """The running rows, as many as there is room for, and how the sweep stands."""
@@ -173,7 +177,9 @@ class RunDisplay:
         )
         counts += [("running", len(running)), ("to come", num_waiting)]
         is_over = not running and not num_waiting
-        return footer(counts, seconds=now - self._began, seconds_left=left if running else None, is_over=is_over)
+        line = footer(counts, seconds=now - self._began, seconds_left=left if running else None, is_over=is_over)
+        line.overflow = "crop" if self._console.options.ascii_only else "ellipsis"
+        return line
 
     def started(self, paths: RunPaths, planned: int, *, measure_seconds: float = 0.0) -> None:
         """A run's process has started; of a run that is shown as running it is another one.
@@ -273,7 +279,10 @@ class RunDisplay:
             self._show_error(paths)
 
     def _show_error(self, paths: RunPaths) -> None:
-        text = paths.error.read_text(errors="replace")
+        try:
+            text = paths.error.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return  # it is just being put aside, or was deleted
         lines = text.splitlines()
         if text in self._said:
             lines = ["the same error as above"]

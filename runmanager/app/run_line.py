@@ -22,8 +22,8 @@ def run_line(paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord], 
 
 
 def run_label(paths: RunPaths) -> str:
-    """What tells a run from the others: its name without the digits of its signature."""
-    return printable(paths.name.rpartition("-")[0])
+    """What tells a run from the others: its name without the digits of its signature, or a name that has none."""
+    return printable(paths.name.rpartition("-")[0] or paths.name)
 
 
 def _metrics(epoch: EpochRecord) -> str:

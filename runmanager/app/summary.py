@@ -17,8 +17,13 @@ from runmanager.records.printable import printable
 __all__ = ["command_name", "show_duel", "show_results"]
 
 
-def show_results(sweep: SweepPaths, console: Console, *, observer: HeartbeatObserver | None = None) -> None:
-    """Print the results, the comparison if there is one, and the answers; `observer` may have seen runs vanish."""
+def show_results(
+    sweep: SweepPaths, console: Console, is_written: bool = True, *, observer: HeartbeatObserver | None = None
+) -> None:
+    """Print the results, the comparison if there is one, and the answers; where the files are, if they are written.
+
+    `observer` may have seen runs vanish.
+    """
     from runmanager.results.comparison import compare_with_stand_in
     from runmanager.results.reading import read_results
     from runmanager.results.seeds import collapse_seeds
@@ -34,12 +39,12 @@ def show_results(sweep: SweepPaths, console: Console, *, observer: HeartbeatObse
         console.print()
         console.print(comparison_table(comparison, width=console.width))
     console.print()
-    where = f"Results: {sweep.results('csv')}   Report: {sweep.report}"
+    where = [f"Results: {sweep.results('csv')}   Report: {sweep.report}"] if is_written else []
     tensorboard = f"TensorBoard: {command_name()} tensorboard {shlex.quote(str(sweep.root))}"
-    _print_lines(console, [*answers(results, comparison), "", where, tensorboard])
+    _print_lines(console, [*answers(results, comparison), "", *where, tensorboard])
 
 
-def show_duel(sweep: SweepPaths, console: Console) -> None:
+def show_duel(sweep: SweepPaths, console: Console, is_written: bool) -> None:
     """Print what each side of a duel came to, what bounds it, and where its rounds are drawn.
 
     The answer itself is for the command to say, as its last line. What else a sweep shows says nothing here: a duel's
@@ -54,9 +59,9 @@ def show_duel(sweep: SweepPaths, console: Console) -> None:
     contents, plan = read_results(sweep)
     matches = match_sides(contents, plan, CompareOptions())
     comparison = compare_matches(contents, matches, CompareOptions())
-    where = f"Rounds: {sweep.report}   Results: {sweep.results('csv')}"
+    where = [f"Rounds: {sweep.report}   Results: {sweep.results('csv')}"] if is_written else []
     console.print()
-    _print_lines(console, [*duel_rates(comparison), *why(matches), where])
+    _print_lines(console, [*duel_rates(comparison), *why(matches), *where])
 
 
 def _print_lines(console: Console, lines: Sequence[str]) -> None:

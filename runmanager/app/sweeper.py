@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from runmanager.app.axes import count_cells
 from runmanager.app.capacity import refuse_what_cannot_fit
 from runmanager.app.cells import Grid, prepare_cells, split
-from runmanager.app.checks import check, foretold, get_ready
+from runmanager.app.checks import check, foretold, get_ready, writing_to
 from runmanager.app.composition import CellLoader
 from runmanager.app.elsewhere import end_silent_runs
 from runmanager.app.options import GridSweeperOptions
@@ -43,7 +43,6 @@ from runmanager.records.spoken import counted
 from runmanager.records.states import Status
 from runmanager.records.store import SweepContents, read_sweep
 from runmanager.records.sweep import fresh_sweep_folder, leave_sweep, read_sweep_record, with_cells, write_cells
-from runmanager.records.writable import refused_unless_writable
 from runmanager.tracking.own_code import CodeToday
 from runmanager.tracking.provenance import DRIVEN_VARIABLE, command_line, commit_of, library_versions
 
@@ -52,8 +51,6 @@ __all__ = ["GridSweeper", "register_sweeper"]
 _ASKED_FROM = 200  # cells; fewer are begun without a question
 _PREPARED_FROM = 20  # cells; fewer are composed in no time, and there may be nothing to run
 _FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
-_WAY_OUT = "make room there, or give another one with output_root=…"
-_writing_to = partial(refused_unless_writable, "`output_root`", way_out=_WAY_OUT)
 
 
 class GridSweeper(Sweeper):
@@ -119,7 +116,7 @@ class GridSweeper(Sweeper):
             plan = self._planned(grid, sweep)
             to_run = [each for each in plan if each.is_to_run]
         check(self._launcher, grid, to_run, needs_all=self._needs_all(grid))
-        with _writing_to(Path(first.output_root)):
+        with writing_to(Path(first.output_root)):
             sweep = sweep or fresh_sweep_folder(Path(first.output_root))
         return self._run(grid, plan, sweep)
 
@@ -231,7 +228,7 @@ class GridSweeper(Sweeper):
     def _run(self, grid: Grid, plan: Sequence[PlannedRun], sweep: SweepPaths) -> Any:
         driver = ProcessIdentity.current()
         os.environ[DRIVEN_VARIABLE] = "1"
-        with _writing_to(sweep.root.parent):
+        with writing_to(sweep.root.parent):
             names = _written(sweep, plan, grid, driver)
         try:
             plan = [_placed(each, sweep, names) for each in plan]
@@ -253,8 +250,8 @@ class GridSweeper(Sweeper):
         finally:
             with contextlib.suppress(OSError):  # a full disk: who looks next sees that this driver is gone
                 leave_sweep(sweep, driver)
-        if watcher.faults:
-            raise SweepError("\n".join(watcher.faults)) from watcher.error
+        if watcher.faults.lines:
+            raise SweepError("\n".join(watcher.faults.lines)) from watcher.faults.error
         if status:
             raise SystemExit(status)
         return returns
@@ -291,7 +288,7 @@ class GridSweeper(Sweeper):
             except (Exception, SystemExit) as error:
                 if not watcher.has_begun:
                     raise
-                watcher.failed("The launcher broke off", error)
+                watcher.faults.add("The launcher broke off", error)
                 return returns, False
 
     def _batches(self, runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:

@@ -11,11 +11,12 @@ from typing import Self
 from rich.console import Console
 
 from runmanager.app.elsewhere import follow_elsewhere, stored_record
+from runmanager.app.finishing import Faults, refuse_if_gone, show_and_write
 from runmanager.app.following import SweepReader
 from runmanager.app.progress import RunDisplay
 from runmanager.app.run_line import measure_seconds_of, run_label
 from runmanager.app.summary import command_name, show_results
-from runmanager.errors import RecordError, RunManagerError
+from runmanager.errors import RecordError
 from runmanager.launching.child import Raised, Returned
 from runmanager.launching.engine import Ending, Job, Listener
 from runmanager.launching.jobs import outcome_of_ending
@@ -25,6 +26,7 @@ from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.paths import SweepPaths
 from runmanager.records.run import RunRecord
 from runmanager.records.spoken import counted
+from runmanager.records.standing import StandingFolder
 from runmanager.records.states import Outcome, Status
 from runmanager.records.store import encode_record, read_record
 from runmanager.results.pace import Pace
@@ -39,8 +41,8 @@ class SweepWatcher(Listener):
     """Is told by the engine what happens to the runs, in the order in which they were handed to the launcher.
 
     Another driver may be at the same sweep. A cell that it has taken is left to it, and followed to its end; `observer`
-    tells whether one on another host lives. `show` prints what the sweep came to. `faults` are readable lines about
-    what went wrong beside the runs, once they had begun, and `error` the first such error.
+    tells whether one on another host lives. `show` prints what the sweep came to. `faults` are what went wrong apart
+    from the runs, once they had begun.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class SweepWatcher(Listener):
         console: Console,
         quiet: bool,
         observer: HeartbeatObserver | None = None,
-        show: Callable[[SweepPaths, Console], None] = show_results,
+        show: Callable[[SweepPaths, Console, bool], None] = show_results,
     ) -> None:
         self._sweep = sweep
         self._plan = plan
@@ -71,8 +73,9 @@ class SweepWatcher(Listener):
         self._goes_on: Callable[[], bool] = lambda: False
         self._between: dict[str, PlannedRun] = {}
         self._pace = Pace()
-        self.faults: list[str] = []
-        self.error: BaseException | None = None
+        self.faults = Faults()
+        self._folder = StandingFolder(sweep.root)
+        self._unwritten: dict[str, tuple[PlannedRun, RunRecord]] = {}
         shown = [*to_run, *self._elsewhere]
         longest = max((len(run_label(each.paths)) for each in shown), default=0)
         self._display = RunDisplay(console, num_runs=len(shown), quiet=quiet, longest_label=longest)
@@ -94,6 +97,7 @@ class SweepWatcher(Listener):
         self._display.__exit__(kind, error, traceback)
 
     def wants(self, key: int) -> bool:
+        refuse_if_gone(self._sweep, self._folder)
         run = self._to_run[key]
         record = stored_record(run)
         if still_to_run(run, record):
@@ -113,12 +117,14 @@ class SweepWatcher(Listener):
         self._display.started(run.paths, int(config.get("epochs", self._epochs)), measure_seconds=seconds)
 
     def tick(self) -> None:
+        refuse_if_gone(self._sweep, self._folder)
         self._display.follow([run.paths for run in self._running.values()])
 
     def stopping(self, *, at_once: bool) -> None:
         self._display.say("Stopping at once." if at_once else "Stopping after this epoch; Ctrl-C again stops at once.")
 
     def settled(self, ending: Ending) -> Outcome:
+        refuse_if_gone(self._sweep, self._folder)  # or its end would be written into a folder made for it
         key = ending.job.key
         if _is_anothers(self._running[key], ending, self._pids[key]):
             return Outcome(Status.FINISHED)  # ours came too late, which is no bad end
@@ -135,16 +141,21 @@ class SweepWatcher(Listener):
         outcome = outcome_of_ending(ending)
         if not is_own:
             return outcome, False
-        now = datetime.datetime.now(datetime.UTC).isoformat()
-        run.paths.root.mkdir(parents=True, exist_ok=True)
-        replace_file(run.paths.record, encode_record(record.ended(outcome, at=now)))
-        run.paths.heartbeat.unlink(missing_ok=True)
-        if isinstance(ending.answer, Raised):
-            replace_file(run.paths.error, ending.answer.traceback)
+        record = record.ended(outcome, at=datetime.datetime.now(datetime.UTC).isoformat())
+        try:
+            _write_end(run, record)
+            if isinstance(ending.answer, Raised):
+                replace_file(run.paths.error, ending.answer.traceback)
+        except OSError as error:  # a full disk ends no other run
+            if run.paths.name not in self._unwritten:
+                self._display.say(f"The end of {run.paths.name} could not be written: {error} Tried again at the end.")
+            self._unwritten[run.paths.name] = run, record
+            return outcome, False
         return outcome, True
 
     def retrying(self, ending: Ending, outcome: Outcome, *, tries: int, of: int) -> None:
         run = self._running.pop(ending.job.key)
+        self._unwritten.pop(run.paths.name, None)
         said = f"{outcome.status} ({outcome.reason}): {outcome.message}"
         self._display.retrying(run.paths, f"{said}; tried again ({tries + 1} of {of})")
 
@@ -211,39 +222,28 @@ class SweepWatcher(Listener):
         before = [(0 if run.stored is None else run.stored.attempt, stored_record(run)) for run in self._to_run]
         return bool(self._pids) or any(record is not None and record.attempt > attempt for attempt, record in before)
 
-    def failed(self, what: str, error: BaseException) -> None:
-        """Keep what went wrong beside the runs, for they have begun and what they did is not to be lost."""
-        first = next((line for line in str(error).splitlines() if line.strip()), "")
-        said = first if isinstance(error, RunManagerError) else f"{type(error).__name__}: {first} (--debug shows where)"
-        self.faults.append(f"{what}: {said}")
-        self.error = self.error or error
-
-    @contextlib.contextmanager
-    def _kept_as_fault(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            self.failed(what, error)
-
     def _write_tables_meanwhile(self) -> None:
         try:
-            self._write_tables(report=False)
+            self._write_tables()
         except Exception as error:  # no run is to end for that: what they did is in their records
             self._display.say(f"The tables could not be written ({type(error).__name__}: {error}); tried again later.")
 
-    def _write_tables(self, *, report: bool) -> None:
+    def _write_tables(self) -> None:
         from runmanager.results.write import write_tables
 
         with self._pace.doing():
-            write_tables(self._sweep, report=report)
+            write_tables(self._sweep, report=False)
 
     def finish(self, *, interrupted: bool) -> int:
         """Show the tables, write them with the report, and return the command's exit status."""
-        if not self._quiet:
-            with self._kept_as_fault("The results could not be shown"):
-                self._show(self._sweep, self._console)
-        with self._kept_as_fault("The tables could not be written"):
-            self._write_tables(report=True)
+        with self.faults.kept("The sweep"):
+            refuse_if_gone(self._sweep, self._folder)
+        if self._folder.fate:
+            return 1
+        for run, record in self._unwritten.values():
+            with self.faults.kept(f"The end of {run.paths.name} could not be written"):
+                _write_end(run, record)
+        show_and_write(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
         if interrupted:
             self._display.say(f"Interrupted. To go on:  {self._resuming_command()}")
             return _INTERRUPTED
@@ -253,8 +253,8 @@ class SweepWatcher(Listener):
 
     def leave(self) -> None:
         """Write the tables as they stand, and say how to follow runs that go on without this driver."""
-        with self._kept_as_fault("The tables could not be written"):
-            self._write_tables(report=False)
+        with self.faults.kept("The tables could not be written"):
+            self._write_tables()
         if not self._quiet:
             sweep = shlex.quote(str(self._sweep.root))
             self._display.say("The cells are Slurm's now. To follow them:")
@@ -289,6 +289,12 @@ def _record_of(run: PlannedRun, pid: int) -> tuple[RunRecord | None, bool]:
     if owner is None or owner.pid == pid:
         return record, True
     return record, not record.status.is_ended and owner.is_alive() is False
+
+
+def _write_end(run: PlannedRun, record: RunRecord) -> None:
+    run.paths.root.mkdir(parents=True, exist_ok=True)
+    replace_file(run.paths.record, encode_record(record))
+    run.paths.heartbeat.unlink(missing_ok=True)
 
 
 def _never_begun(run: PlannedRun) -> RunRecord:

@@ -3,6 +3,7 @@
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -20,6 +21,7 @@ from runmanager.cli.stored import compare, table
 from runmanager.cli.tensorboard import tensorboard
 from runmanager.cli.watch import watch
 from runmanager.errors import RunManagerError
+from runmanager.records.streams import mended_streams, tell_of_lost_output
 
 __all__ = ["app", "main", "run_command"]
 
@@ -89,6 +91,13 @@ def run_command(arguments: Sequence[str]) -> int:
     cannot be. 130: interrupted. Errors go to stderr, a line a fault; their traceback follows only after `--debug`,
     which may stand anywhere.
     """
+    is_sweep = any(word in (command.__name__ for command, _ in _LAUNCHING) for word in arguments[:1])
+    with mended_streams(partial(tell_of_lost_output, is_sweep=is_sweep)) as output:
+        status = _status_of(arguments)
+    return 1 if status == 0 and output.has_failed and not is_sweep else status
+
+
+def _status_of(arguments: Sequence[str]) -> int:
     if sys.platform == "win32":
         return _say(["Windows is not supported; use Linux, macOS, or Linux inside Windows (WSL 2)."], status=2)
     debug = "--debug" in arguments

@@ -1,7 +1,6 @@
-"""Printing what a command found: rich tables and plain lines, for people and for pipes that close early."""
+"""Printing what a command found: rich tables and plain lines, for people and for pipes."""
 
 import functools
-import os
 import shutil
 import sys
 import textwrap
@@ -44,13 +43,9 @@ def prose(*lines: str) -> str:
 
 
 def print_text(text: str) -> None:
-    """Write to stdout; a reader that has left (`| head`) is no error."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Python would complain again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Write to stdout."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def warn_of_damage(damaged: Iterable[str]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from runmanager.launching.lifeline import end_with_driver, tie_to, tie_workers
 from runmanager.launching.turns import Seat, take_seat
+from runmanager.records.streams import mended_streams
 
 __all__ = [
     "GOES_ON_VARIABLE",
@@ -94,7 +95,9 @@ def child_main(connection: Connection, request: Request) -> None:
         sys.modules["torch"].set_num_threads(request.threads)
     else:
         os.environ["OMP_NUM_THREADS"] = str(request.threads)  # read when torch is imported
-    _say(connection, _answer(request))
+    with mended_streams():
+        answer = _answer(request)
+    _say(connection, answer)
 
 
 def _answer(request: Request) -> Returned | Raised:

@@ -13,7 +13,9 @@ from multiprocessing import connection, forkserver, resource_tracker, spawn
 from multiprocessing.connection import Connection
 from typing import Any
 
+from runmanager.errors import RunManagerError
 from runmanager.launching.child import MANY_RUNS_VARIABLE, PRELOAD_VARIABLE, Request, child_main
+from runmanager.records.memory import address_space_limit
 from runmanager.records.process import ProcessIdentity
 
 __all__ = ["MAIN_KEYS", "MAIN_VARIABLE", "Started", "Starter", "kill_group"]
@@ -28,6 +30,7 @@ _LOST = 255  # what Python reports of every process whose server is gone, whethe
 _DEATH_SECONDS = 30.0
 _DYING_SECONDS = 1.0
 _TRIES = 10
+_TRIES_IN_A_LIMIT = 2  # of memory: more would be as short of it
 _PAUSE_SECONDS = 0.1
 _MANY_JOBS = 50  # from here on huge pages save more at the forks than their making costs
 
@@ -83,14 +86,21 @@ class Starter:
                 _server()
 
     def start(self, request: Request) -> Started:
-        """Start a process that does what is asked, of a new server where the one that was there has been killed."""
+        """Start a process that does what is asked, of a new server where the one that was there has been killed.
+
+        Raises `RunManagerError` where no server stays alive.
+        """
         with _also(self._environment | {MAIN_VARIABLE: _main_module()}):
-            for tries_left in reversed(range(_TRIES)):
+            limit = address_space_limit()
+            for tries_left in reversed(range(_TRIES_IN_A_LIMIT if limit else _TRIES)):
                 try:
                     return self._start(request)
-                except (EOFError, ConnectionError):
+                except (EOFError, ConnectionError) as error:
                     if not tries_left:
-                        raise
+                        cause = f"{limit}: raise that limit" if limit else "this machine may lack memory"
+                        raise RunManagerError(
+                            f"The process that runs are forked from must live, got its end while it started; {cause}."
+                        ) from error
                     time.sleep(_PAUSE_SECONDS)  # until the server's death can be seen
         raise AssertionError("the last try returns or raises")
 

@@ -20,7 +20,7 @@ def collapse_heap() -> None:
         return
     advise = ctypes.CDLL(None).madvise
     advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    for line in Path("/proc/self/maps").read_text().splitlines():
+    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
         span, access, *_, inode_and_name = line.split(maxsplit=4)
         inode, _, name = inode_and_name.partition(" ")
         if "w" not in access or inode != "0" or name.strip() not in ("", "[heap]"):

@@ -8,6 +8,7 @@ from typing import Any
 from runmanager.launching.child import Raised, Returned
 from runmanager.launching.limits import Limits
 from runmanager.launching.slots import GpuWish
+from runmanager.records.memory import address_space_limit
 from runmanager.records.states import Outcome, Reason, Status
 
 __all__ = ["Ending", "Job", "Listener", "outcome_of_ending"]
@@ -55,7 +56,8 @@ def outcome_of_ending(ending: Ending) -> Outcome:
     if ending.verdict is not None:
         return ending.verdict
     if ending.exit_code < 0:
-        return Outcome(Status.KILLED, Reason.SIGNAL, _signal_name(-ending.exit_code))
+        said = [_signal_name(-ending.exit_code), address_space_limit()]  # a library that finds no memory may abort
+        return Outcome(Status.KILLED, Reason.SIGNAL, "; ".join(filter(None, said)))
     return Outcome(Status.FAILED, Reason.EXIT, f"the process ended with exit code {ending.exit_code}")
 
 

@@ -21,6 +21,7 @@ from runmanager.launching.child import MANY_RUNS_VARIABLE, PRELOAD_VARIABLE
 from runmanager.launching.forking import MAIN_KEYS, MAIN_VARIABLE
 from runmanager.launching.huge_pages import collapse_heap
 from runmanager.launching.lifeline import tie_next_forks, tie_to
+from runmanager.records.memory import lacks_memory
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +30,9 @@ def _import_modules(names: str) -> None:
     for name in filter(None, names.split(",")):
         try:
             importlib.import_module(name)
-        except (Exception, SystemExit):  # a run that needs it will say what is wrong; the forkserver must live
+        except (Exception, SystemExit) as error:  # a run that needs it will say what is wrong; the forkserver must live
+            if lacks_memory(error):
+                os._exit(1)  # no run would get further, nor could it tell: torch cannot be imported a second time
             _log.debug("could not preload %s", name, exc_info=True)
 
 
@@ -63,7 +66,7 @@ def _is_harmless(data: Mapping[str, Any]) -> bool:
 
 
 def _has_cuda() -> bool:
-    return "libcuda.so" in Path("/proc/self/maps").read_text() or any(
+    return "libcuda.so" in Path("/proc/self/maps").read_text(errors="replace") or any(
         os.path.realpath(f"/proc/self/fd/{name}").startswith(("/dev/nvidia", "/dev/dxg"))
         for name in os.listdir("/proc/self/fd")
     )

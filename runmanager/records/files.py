@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from runmanager.records.room import room_wanted
+
 __all__ = ["FileMark", "LineAppender", "content_of", "mark_of", "replace_file", "replacement", "whole_lines"]
 
 FileMark = tuple[int, int, int, int]
@@ -36,10 +38,14 @@ def replace_file(path: Path, content: bytes | str | Iterable[str]) -> None:
 
 @contextmanager
 def replacement(path: Path) -> Iterator[BinaryIO]:
-    """A file to write beside `path`, made durable and renamed into place at the end; an error leaves the old one."""
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """A file to write beside `path`, made durable and renamed into place at the end; an error leaves the old one.
+
+    Raises `NoRoomError` where it finds no room.
+    """
+    with room_wanted(path):
+        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with room_wanted(path), os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 would keep colleagues from reading
@@ -101,18 +107,23 @@ class LineAppender:
 
     def __init__(self, path: Path, *, sync_seconds: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
         _cut_torn_line(path)
+        self._path = path
         self._file = path.open("ab", buffering=0)
         self._clock = clock
         self._sync_seconds = sync_seconds
         self._synced_at = -float("inf")
 
     def append(self, line: bytes) -> None:
-        """Append `line` (without a line break in it) in one write. A line that finds no room leaves no part of it."""
+        """Append `line` (without a line break in it) in one write.
+
+        A line that finds no room leaves no part of it. Raises `NoRoomError` then.
+        """
         begin = self._file.seek(0, os.SEEK_END)
         rest = memoryview(line + b"\n")
         try:
-            while rest:  # a disk that is nearly full takes a part of it, and says so only the next time
-                rest = rest[self._file.write(rest) :]
+            with room_wanted(self._path):
+                while rest:  # a disk that is nearly full takes a part of it, and says so only the next time
+                    rest = rest[self._file.write(rest) :]
         except OSError:
             self._file.truncate(begin)
             raise

@@ -1,10 +1,12 @@
-"""How much memory a process may still take on this host, its container's limit among what decides."""
+"""How much memory a process may still take on this host, and what limits it."""
 
 from pathlib import Path
 
 import psutil
 
-__all__ = ["free_memory", "in_gib"]
+__all__ = ["address_space_limit", "free_memory", "in_gib", "lacks_memory"]
+
+_SIGNS = ("cannot allocate memory", "failed to map segment", "cannot apply additional memory protection")
 
 
 def free_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
@@ -25,3 +27,16 @@ def free_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
 def in_gib(num_bytes: int) -> str:
     """A size in words: `21.3 GiB`."""
     return f"{num_bytes / 2**30:,.1f} GiB"
+
+
+def address_space_limit() -> str:
+    """How much a process of this one's may map; empty where there is no limit."""
+    import resource  # late: Windows has none, and is to be refused with a clear line
+
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return "" if most == resource.RLIM_INFINITY else f"address space is limited to {most / 2**30:.1f} GiB (ulimit -v)"
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an import failed for want of memory, which a library's loader tells in words alone."""
+    return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _SIGNS)

@@ -15,6 +15,7 @@ from runmanager.records.files import replace_file
 from runmanager.records.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.paths import RunPaths
 from runmanager.records.process import ProcessIdentity
+from runmanager.records.room import room_wanted
 from runmanager.records.run import RunRecord
 from runmanager.records.states import Status
 from runmanager.records.store import RunFolder, encode_record, last_moment, read_record
@@ -30,13 +31,12 @@ def claim_run(paths: RunPaths, record: RunRecord, *, observer: HeartbeatObserver
     `record` is written at once for a new folder. For one that exists, the folder's own record comes back unchanged
     but for its owner and a raised `attempt`, and the caller decides what to keep. One that says `running` on another
     host is watched first, and taken over only when `observer` has heard nothing of it for its limit.
-    Raises `RunBusyError` when a living process owns it.
+    Raises `RunBusyError` when a living process owns it, `NoRoomError` where the disk is full.
     """
     paths.root.parent.mkdir(parents=True, exist_ok=True)
     if not paths.record.exists():
-        beside = Path(tempfile.mkdtemp(dir=paths.root.parent, prefix=".new-"))
-        beside.chmod(0o755)
-        (beside / paths.record.name).write_bytes(encode_record(record))
+        with room_wanted(paths.record):
+            beside = _prepared(paths, record)
         try:
             # An empty folder gives way, one that holds files does not: one of two claimants wins.
             os.rename(beside, paths.root)
@@ -48,6 +48,18 @@ def claim_run(paths: RunPaths, record: RunRecord, *, observer: HeartbeatObserver
                     f"Folder {paths.root} must be empty or hold a run.json, got other files; move them away."
                 ) from None
     return _take_over(paths, record, observer or HeartbeatObserver())
+
+
+def _prepared(paths: RunPaths, record: RunRecord) -> Path:
+    """A folder beside the run's, with its record in it."""
+    beside = Path(tempfile.mkdtemp(dir=paths.root.parent, prefix=".new-"))
+    try:
+        beside.chmod(0o755)
+        (beside / paths.record.name).write_bytes(encode_record(record))
+    except OSError:
+        shutil.rmtree(beside)
+        raise
+    return beside
 
 
 def _take_over(paths: RunPaths, record: RunRecord, observer: HeartbeatObserver) -> RunFolder:

@@ -79,10 +79,12 @@ class RunFolder:
         return self.record
 
     def is_lost(self) -> bool:
-        """Whether another process, which took this one for gone, has ended the run or taken it over."""
+        """Whether another process has ended the run or taken it over. Raises `RecordError` where the folder is gone."""
         try:
             stored = read_record(self.paths)
         except RecordError:
+            if not self.paths.root.exists():
+                raise RecordError(f"The folder {self.paths.root} must stay while its run runs, got it gone.") from None
             return False  # the next writing says what is wrong
         is_ended = stored.status.is_ended and not self.record.status.is_ended
         return is_ended or (stored.owner, stored.attempt) != (self.record.owner, self.record.attempt)

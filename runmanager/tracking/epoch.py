@@ -31,8 +31,8 @@ class Epoch:
     With `is_all_training` all of its time is training but for what is marked or evaluated; else training ends with the
     last step.
 
-    It belongs to the thread that begins it. Tracking, taking batches and ending it raise `UsageError` in any other
-    thread, and once it has ended.
+    It belongs to the thread that begins it. Tracking, taking batches, marking and ending it raise `UsageError` in any
+    other thread, and once it has ended.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Epoch:
         self._when_first_batch = when_first_batch
         self._heartbeat = heartbeat or Heartbeat()
         self._train, self._eval = Meter(log_every=log_every, steps_before=steps_before), Meter()
-        self._division: Division | None = None
+        self.division: Division | None = None  # of its time, once it is closed
         self._phases = Phases(timer, otherwise="eval" if number == 0 else TRAINING if is_all_training else None)
         self._sees_training = self._is_evaluated = False
         self._open_loops = 0
@@ -67,12 +67,6 @@ class Epoch:
     def timer(self) -> PhaseTimer:
         """The clock of its phases."""
         return self._timer
-
-    @property
-    def division(self) -> Division:
-        """How its time is divided; known once it is closed."""
-        assert self._division is not None
-        return self._division
 
     @property
     def evaluation(self) -> Evaluation | None:
@@ -118,9 +112,7 @@ class Epoch:
                     yield moved
                 finally:
                     phases.take_back(step)
-        raise UsageError(
-            f"The batches of epoch {self.number} must be taken before it ends; take them from the next one."
-        )
+        self._refuse_misuse("batches")  # as it has ended meanwhile
 
     @property
     def is_whole(self) -> bool:
@@ -153,6 +145,7 @@ class Epoch:
         Of blocks in one another each has its own time, but parts of training within an evaluation are evaluation.
         Nothing waits for the device. Raises `UsageError` for a phase that there is not.
         """
+        self._refuse_misuse("phase")
         if name not in PHASES:
             raise UsageError(f"A phase must be {', '.join(PHASES[:-1])} or {PHASES[-1]}, got {name!r}.")
         return self._phases.marked(name)
@@ -184,11 +177,14 @@ class Epoch:
         count = _count(preds, labels, samples)
         if preds is not None and labels is not None:
             self._train.add_predictions(preds, labels, task, class_dim, ignore_index)
-        self.track_loss(loss, count)
+        self._count_step(loss, count)
 
     def track_loss(self, loss: torch.Tensor | float, samples: int) -> None:
         """Count one training step's mean loss over `samples` samples."""
         self._refuse_misuse("track")
+        self._count_step(loss, samples)
+
+    def _count_step(self, loss: torch.Tensor | float, samples: int) -> None:
         self._train.add_loss(loss, samples)
         self._phases.trained()
         self.num_steps += 1
@@ -230,9 +226,9 @@ class Epoch:
         """
         self._refuse_misuse("end_epoch")
         self._thread = None
-        self._division = self._phases.resolve()
+        self.division = self._phases.resolve()
         train, evaluated = self._train.averages(), self._eval.averages()
-        record = _record(self.number, train, evaluated, self._division.seconds, seen=self._sees_training)
+        record = _record(self.number, train, evaluated, self.division.seconds, seen=self._sees_training)
         return record, self._train.logged_losses()
 
 

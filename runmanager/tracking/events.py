@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 
+from runmanager.records.room import room_wanted
 from runmanager.tracking.framing import framed, scalar_records
 
 if TYPE_CHECKING:  # what is served beside the runs is written without torch
@@ -22,14 +23,14 @@ __all__ = ["EventWriter", "cut_events"]
 class EventWriter:
     """Writes events to the run folder's one event file, going on with the file that is there.
 
-    `existing` is that file, or one to be made under that name.
+    `existing` is that file, or one to be made under that name. Raises `NoRoomError` where it finds no room.
     """
 
     def __init__(self, folder: Path, existing: Path | None = None) -> None:
         name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.0"
-        path = existing or folder / name
-        fresh = not path.exists() or path.stat().st_size == 0
-        self._file = path.open("ab")
+        self._path = existing or folder / name
+        fresh = not self._path.exists() or self._path.stat().st_size == 0
+        self._file = self._path.open("ab")
         if fresh:
             self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
 
@@ -43,20 +44,24 @@ class EventWriter:
 
     def series(self, tag: str, logged: "LoggedLosses") -> None:
         """Add a number for each of many steps."""
-        self._file.writelines(scalar_records(tag, logged.steps, logged.values, wall_time=time.time()))
+        with room_wanted(self._path):
+            self._file.writelines(scalar_records(tag, logged.steps, logged.values, wall_time=time.time()))
 
     def graph(self, graph: bytes) -> None:
         """Add a serialised GraphDef."""
         self._write(Event(wall_time=time.time(), graph_def=graph))
 
     def flush(self) -> None:
-        self._file.flush()
+        with room_wanted(self._path):
+            self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        with room_wanted(self._path):
+            self._file.close()
 
     def _write(self, event: Event) -> None:
-        self._file.write(framed(event.SerializeToString()))
+        with room_wanted(self._path):
+            self._file.write(framed(event.SerializeToString()))
 
 
 def cut_events(path: Path, length: int) -> None:

@@ -19,6 +19,7 @@ from runmanager.records.run import RunRecord
 from runmanager.records.signature import UNSIGNED, short_signature, signature
 from runmanager.records.states import Outcome, Reason, Status
 from runmanager.records.store import RunFolder, read_epochs, read_record, read_run, read_sweep
+from runmanager.records.streams import show_line
 from runmanager.records.sweep import (
     fresh_sweep_folder,
     plan_cell,
@@ -228,7 +229,7 @@ class RunManager:
 
     def _say(self, line: str) -> None:
         if self._console and self._own_sinks is None:
-            print(line, flush=True)
+            show_line(line)
 
     def _say_if_watched(self, paths: RunPaths) -> None:
         """Say why the next moment may take long."""

@@ -253,6 +253,7 @@ class ActiveRun:
         """
         self.folder.refuse_others()
         record, step_losses = self._open.close(epoch)
+        assert epoch.division is not None
         self._notes.extend(self._unmarked.look_at(epoch.division))
         if self.folder.is_lost():  # a file is read for that: when the clock has stopped
             raise RunBusyError(f"Run {self.record.name} was taken over by another process, which saw no sign of life.")
@@ -317,10 +318,14 @@ class ActiveRun:
         """
         if self.record.status.is_ended:
             return self.record
-        if self.folder.is_lost():
-            self._heartbeat.stop(keeps_file=True)
-            self.folder.leave()
-            return self.record
+        is_lost = True
+        try:
+            if is_lost := self.folder.is_lost():
+                return self.record
+        finally:
+            if is_lost:  # or its folder is gone
+                self._heartbeat.stop(keeps_file=True)
+                self.folder.leave()
         self.folder.refuse_others()
         with self._open.lock:
             try:

@@ -3,13 +3,16 @@
 import datetime
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, TextIO, runtime_checkable
 
 import torch
 
 from runmanager.records.attempts import said_of_attempts
 from runmanager.records.paths import RunPaths
+from runmanager.records.room import room_wanted
 from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.records.streams import show_line
 from runmanager.tracking.losses import LoggedLosses
 from runmanager.tracking.scores import Evaluation
 
@@ -21,6 +24,7 @@ __all__ = [
     "RunStart",
     "ScoreSink",
     "Sink",
+    "end_line",
     "epoch_line",
     "score_sinks",
 ]
@@ -137,15 +141,15 @@ class ConsoleSink:
 
     def begin(self, start: RunStart) -> Sequence[str]:
         self._planned = start.record.epochs_planned
-        print(f"{start.record.name}: on {start.device}", flush=True)
+        show_line(f"{start.record.name}: on {start.device}")
         return ()
 
     def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
-        print("  " + epoch_line(record, self._planned), flush=True)
+        show_line("  " + epoch_line(record, self._planned))
         return ()
 
     def end(self, record: RunRecord) -> None:
-        print("  " + end_line(record), flush=True)
+        show_line("  " + end_line(record))
 
 
 class LogSink:
@@ -158,7 +162,7 @@ class LogSink:
     def begin(self, start: RunStart) -> Sequence[str]:
         self._planned = start.record.epochs_planned
         # Appended line by line: the launcher may write the process's own output to the same file.
-        self._file = start.paths.log.open("a", buffering=1)
+        self._file = start.paths.log.open("a", buffering=1, encoding="utf-8", errors="backslashreplace")
         attempt = f", attempt {start.record.attempt}" if start.record.attempt > 1 else ""
         now = datetime.datetime.now(datetime.UTC).isoformat()  # of this attempt; the record has the first one's
         self._write(f"{now}  begins on {start.device}{attempt}")
@@ -178,7 +182,8 @@ class LogSink:
 
     def _write(self, line: str) -> None:
         assert self._file is not None
-        self._file.write(line + "\n")
+        with room_wanted(Path(self._file.name)):
+            self._file.write(line + "\n")
 
 
 def end_line(record: RunRecord) -> str:

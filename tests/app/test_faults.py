@@ -1,11 +1,16 @@
 """What goes wrong beside the runs: before they begin nothing is run, afterwards the sweep is finished all the same."""
 
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runmanager.app import watching
+from runmanager.errors import NoRoomError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.results import write
 
@@ -76,8 +81,70 @@ def test_tables_that_cannot_be_written_end_no_run(
     if times == 1:
         assert (done.status, done.err) == (0, "") and len(sweep("full").rows()) == 2
     else:
+        assert "Results: " not in done.out  # they are not there
         fault = "error: The tables could not be written: OSError: [Errno 28] No space left on device"
         assert (done.status, done.faults) == (1, [f"{fault} (--debug shows where)"])
+
+
+def test_an_end_that_finds_no_room_ends_no_sweep_and_is_written_later(
+    command: Callable[..., Any],
+    sweep: Callable[[str], Any],
+    own_module: Path,
+    tiny: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    really, failures = watching.replace_file, iter(range(2))
+
+    def full(path: Path, content: Any) -> None:
+        if next(failures, None) is not None:
+            raise NoRoomError(f"{path} must find room.")
+        really(path, content)
+
+    monkeypatch.setattr(watching, "replace_file", full)
+    own = ("model=custom", "model._target_=own.Net", "+model.way=vanishes,fine")
+    done = command("-m", *tiny, *own, "name=full")
+    assert (done.status, done.err) == (1, "")
+    assert done.out.count("run.json must find room. Tried again at the end.") == 1
+    assert sorted(sweep("full").states().values()) == [("failed", "exit"), ("finished", None)]
+
+
+def test_a_checkpoint_that_finds_no_room_is_named(
+    environment: Callable[..., dict[str, str]], sweep: Callable[[str], Any], tmp_path: Path, tiny: tuple[str, ...]
+) -> None:
+    words = (*tiny, "model=mlp", "epochs=3", "checkpoint.every=2", "name=full")
+    done = limited(tmp_path, environment(), "-f 250", *words)
+    assert (done.returncode, done.stderr) == (1, "")
+    (record,) = sweep("full").records
+    paths = sweep("full").paths.run(record.name)
+    assert (record.status, record.reason) == ("failed", "exception")
+    assert record.message == (
+        f"NoRoomError: {paths.checkpoint} must fit the size that a file may have, got File too large "
+        "(256,000 bytes at most, ulimit -f); raise that limit."
+    )
+    assert "inline_container" not in done.stdout and record.message in done.stdout
+    assert sweep("full").num_epochs(record) == 1  # the one that had no checkpoint to write
+    assert [row["status"] for row in sweep("full").rows()] == ["failed"]
+    assert not [each.name for each in paths.root.iterdir() if each.name.startswith(".")]
+
+
+def test_too_little_address_space_is_named(
+    environment: Callable[..., dict[str, str]], tmp_path: Path, tiny: tuple[str, ...]
+) -> None:
+    done = limited(tmp_path, environment(), "-v 400000", *tiny, "name=small")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1] == (
+        "error: The process that runs are forked from must live, got its end while it started; address space is "
+        "limited to 0.4 GiB (ulimit -v): raise that limit."
+    )
+    assert not list(tmp_path.rglob("run.json"))
+
+
+def limited(folder: Path, environment: dict[str, str], limit: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """The application within a limit of the shell's `ulimit`."""
+    line = f"ulimit {limit}; exec {shlex.join([sys.executable, '-m', 'runmanager', *words])}"
+    return subprocess.run(
+        ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=240
+    )
 
 
 def test_a_heartbeat_timeout_that_a_living_run_could_miss_is_refused(

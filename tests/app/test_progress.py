@@ -107,6 +107,22 @@ def test_the_table_moves_and_its_finished_rows_stay(
     assert len(re.findall(r"^ +run +state", screen.shown, re.MULTILINE)) == 1
 
 
+def test_the_table_moves_in_ascii(begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path) -> None:
+    screen = begin(*halted_grid, columns=60, PYTHONIOENCODING="ascii", LC_ALL="C")
+    screen.wait_for(
+        lambda now: " 1/2 " in row_of(now, "way=fine,seed=0") and row_of(now, "so far"),
+        "the first run's second epoch, and all that stands below it",
+    )
+    running = row_of(screen, "way=fine,seed=0")
+    assert "=====-----" in running
+    assert re.search(r"1 running \| 3 to come \| [\d.]+s so far$", screen.lines[screen.lines.index(running) + 1])
+    (tmp_path / "gate").unlink()
+    assert screen.end() == 1, screen.shown
+    assert re.search(r"^\+ .*way=fine,seed=0 +finished +2/2", screen.shown, re.MULTILINE)
+    assert re.search(r"^x .*way=raises,seed=1 +failed", screen.shown, re.MULTILINE)
+    assert screen.shown.isascii() and "=====" not in screen.shown  # the moving part has gone
+
+
 def test_the_time_left_is_that_of_the_runs_before(
     begin: Begin, tmp_path: Path, own_module: Path, tiny: tuple[str, ...]
 ) -> None:

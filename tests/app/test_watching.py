@@ -1,6 +1,7 @@
 """Tests of sweeps that are stopped: a killed driver, a killed run, Ctrl-C, and what the next command makes of it."""
 
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -105,6 +106,64 @@ def test_a_killed_run_takes_no_other_with_it(
     assert command(*words).status == 0
     assert sweep("killed").record(lr=0.1).status == "finished"
     assert kept.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("fate", "sweeper"), [("deleted", "grid"), ("moved", "grid"), ("replaced", "grid"), ("deleted", "basic")]
+)
+def test_a_sweep_whose_folder_is_gone_announces_nothing(
+    fate: str,
+    sweeper: str,
+    start: Callable[..., Any],
+    finish: Callable[..., Any],
+    sweep: Callable[[str], Any],
+    wait: Callable[..., Any],
+    gate: Path,
+    tiny: tuple[str, ...],
+) -> None:
+    there = "name=gone" if sweeper == "grid" else "hydra.sweep.dir=outputs/gone"
+    driver = start("-m", *tiny, *OWN, "lr=0.1,0.2", there, f"hydra/sweeper={sweeper}")
+    wait((gate.parent / "waiting").exists, "the run's second epoch")
+    root = sweep("gone").paths.root
+    kept = root.with_name("kept")
+    root.rename(kept)
+    if fate != "moved":
+        shutil.rmtree(kept)
+    if fate == "replaced":
+        root.mkdir()
+        (root / "another's").touch()
+    if sweeper != "grid":
+        gate.unlink()  # nobody looks before the runs have ended
+    done = finish(driver)
+    assert done.status == 1
+    fault = done.faults[-1]
+    assert fault.startswith(f"error: The folder {root.relative_to(gate.parent)} must stay in its place")
+    assert "Results:" not in done.out
+    if sweeper == "grid":  # a run of another sweeper's may make the folder again
+        assert len(done.faults) == 1
+        left = {path.name for path in root.parent.iterdir()}
+        assert left == {"deleted": set(), "moved": {"kept"}, "replaced": {"gone"}}[fate]
+        assert fate != "replaced" or [each.name for each in root.iterdir()] == ["another's"]
+
+
+def test_a_run_whose_folder_alone_is_gone_has_failed(
+    start: Callable[..., Any],
+    finish: Callable[..., Any],
+    sweep: Callable[[str], Any],
+    wait: Callable[..., Any],
+    gate: Path,
+    tiny: tuple[str, ...],
+) -> None:
+    driver = start("-m", *tiny, *OWN, "lr=0.1,0.2", "name=gone")
+    wait((gate.parent / "waiting").exists, "the run's second epoch")
+    folder = sweep("gone").paths.run(running(sweep("gone")).name).root
+    shutil.rmtree(folder)
+    gate.unlink()
+    done = finish(driver)
+    assert (done.status, done.err) == (1, "")
+    assert sweep("gone").states() == {"lr=0.1": ("failed", "exception"), "lr=0.2": ("finished", None)}
+    message = sweep("gone").record(lr=0.1).message
+    assert message == f"RecordError: The folder {folder} must stay while its run runs, got it gone."
 
 
 def test_ctrl_c_ends_the_run_after_its_epoch(

@@ -278,8 +278,10 @@ def test_a_loop_that_somebody_still_holds_ends_with_its_last_tracked_step(clock:
         assert record.epoch_seconds == (5.0 if number == 2 else 3.0)
     timer.start()
     clock.now += 1.0
-    with pytest.raises(UsageError, match="batches of epoch 2 must be taken before it ends"):
+    with pytest.raises(UsageError, match=r"batches\(\) must come before its epoch's end, got epoch 2"):
         next(held[1])
+    with pytest.raises(UsageError, match=r"phase\(\) must come before"):
+        epoch.evaluating()
     held.clear()  # its end is no part of the epoch that runs by now
     assert timer.resolve() == {}
 
