@@ -1,6 +1,7 @@
 """The command that makes a stored run again, proved by its signature, and what of the machine is another today."""
 
 import platform
+import re
 import shlex
 import socket
 from collections.abc import Collection, Mapping, Sequence
@@ -21,6 +22,7 @@ from runmanager.records.spoken import spoken, whole_command
 from runmanager.tracking.own_code import code_today
 from runmanager.tracking.processor import cpu_model
 from runmanager.tracking.provenance import commit_of, library_versions
+from runmanager.training.faults import fault
 from runmanager.training.stored_targets import refuse_foreign_targets
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ _PROGRAM = ("python", "-m", "runmanager")
 _GROUPS = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
 _OF_THE_FOLDER = frozenset({"name", "output_root", "resume", "rerun_changed", "hydra"})
 """Settings that say where the old run lies, and how it was launched: the new one gets a folder of its own."""
+
+_NAME = re.compile(r"\w+(\.\w+)*", re.ASCII)
 
 _TRUST = "if you trust whoever made the run, add --trust"
 
@@ -112,6 +116,7 @@ def _overrides(config: Mapping[str, Any], told: Collection[str]) -> list[str]:
     wanted = flatten({key: value for key, value in config.items() if key not in _OF_THE_FOLDER})
     usual = _flat([])
     kinds = {group: f"{group}.name" for group in _GROUPS}
+    _refuse_other_words(wanted, usual, kinds)
     choices = [
         f"{group}={wanted[kind]}" for group, kind in kinds.items() if wanted[kind] != usual[kind] or kind in told
     ]
@@ -123,6 +128,28 @@ def _overrides(config: Mapping[str, Any], told: Collection[str]) -> list[str]:
         if name not in base or base[name] != value or (name in told and not name.endswith((".name", "._target_")))
     ]
     return [*choices, *words]
+
+
+def _refuse_other_words(wanted: Mapping[str, Any], usual: Mapping[str, Any], kinds: Mapping[str, str]) -> None:
+    """Raise `ConfigurationError` where a stored name, as part of a word, could say more to Hydra than a setting.
+
+    A name may lead Hydra to its own settings, whose callbacks and search path run code, or to a file anywhere.
+    """
+    from runmanager.app.schema import choices_of
+
+    tops = {name.partition(".")[0] for name in usual}
+    faults = [
+        fault(repr(name), "be a setting of today", "an unknown name")
+        for name in wanted
+        if name.partition(".")[0] not in tops or not _NAME.fullmatch(name)
+    ]
+    faults += [
+        fault(group, f"be one of {', '.join(choices_of(group))}", repr(wanted.get(kind)))
+        for group, kind in kinds.items()
+        if wanted.get(kind) not in choices_of(group)
+    ]
+    if faults:
+        raise ConfigurationError(faults)
 
 
 def _checked(words: Sequence[str]) -> dict[str, Any]:

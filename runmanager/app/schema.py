@@ -20,6 +20,7 @@ from runmanager.training.options import OPTION_TYPES
 __all__ = [
     "CellReader",
     "Config",
+    "choices_of",
     "choices_with",
     "conf_folder",
     "plain_config",
@@ -72,6 +73,11 @@ def register_schema() -> None:
             store.store(group=group, name=f"schema_{name}", node=_writable(options))
 
 
+def choices_of(group: str) -> list[str]:
+    """The choices of a group that there is a configuration file of."""
+    return sorted(each.stem for each in (conf_folder() / group).glob("*.yaml"))
+
+
 def choices_with(key: str) -> list[str]:
     """The choices of a key's group that have it: `measure=paired` for `measure.max_seconds`."""
     group, _, name = key.partition(".")
@@ -80,8 +86,7 @@ def choices_with(key: str) -> list[str]:
 
 def _choices() -> str:
     """Every group with its choices, for the help: as Hydra lists them, without the schemas."""
-    groups = sorted(path for path in conf_folder().iterdir() if path.is_dir())
-    choices = {group.name: sorted(each.stem for each in group.glob("*.yaml")) for group in groups}
+    choices = {path.name: choices_of(path.name) for path in sorted(conf_folder().iterdir()) if path.is_dir()}
     return "\n".join(f"{group}: {', '.join(names)}" for group, names in choices.items())
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from runmanager.launching.slurm_queue import SlurmQueue
 from runmanager.records.damage import UNREADABLE, damaged
-from runmanager.records.files import locked_folder, replace_file
+from runmanager.records.files import content_of, locked_folder, replace_file
 from runmanager.records.paths import SweepPaths
 
 __all__ = ["locked_book", "read_book", "states_in_queue"]
@@ -16,7 +16,7 @@ __all__ = ["locked_book", "read_book", "states_in_queue"]
 def read_book(sweep: SweepPaths) -> dict[str, str]:
     """The job of each cell that was ever submitted, by the cell's key. Raises `RecordError` if the file is damaged."""
     try:
-        return msgspec.json.decode(sweep.slurm_jobs.read_bytes(), type=dict[str, str])
+        return msgspec.json.decode(content_of(sweep.slurm_jobs), type=dict[str, str])
     except FileNotFoundError:
         return {}
     except UNREADABLE as error:

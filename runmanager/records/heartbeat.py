@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from runmanager.records.files import content_of
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import RunRecord
 from runmanager.records.states import Outcome, Reason, Status
@@ -68,7 +69,7 @@ def write_beat(path: Path, beat: Beat) -> None:
 def read_beat(path: Path) -> Beat | None:
     """The last beat; None where there is none, or only a part of one."""
     try:
-        words = path.read_bytes().split()
+        words = content_of(path).split()
         if [len(word) for word in words] == [_WIDTH] * 3:
             return Beat(*map(int, words))
     except (OSError, ValueError):

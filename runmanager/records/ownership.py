@@ -64,6 +64,7 @@ def _prepared(paths: RunPaths, record: RunRecord) -> Path:
 
 def _take_over(paths: RunPaths, record: RunRecord, observer: HeartbeatObserver) -> RunFolder:
     assert record.owner is not None
+    _refuse_what_leads_away(paths)
     while True:
         stored = read_record(paths)
         if _is_in_use(paths, stored, observer):
@@ -75,6 +76,16 @@ def _take_over(paths: RunPaths, record: RunRecord, observer: HeartbeatObserver) 
             attempt = int(claim.name.rpartition("-")[2])
             return RunFolder(paths, msgspec.structs.replace(stored, attempt=attempt, owner=record.owner), claim=claim)
         give_back(claim)  # somebody took over, ran and ended between the reading and the claiming: look again
+
+
+def _refuse_what_leads_away(paths: RunPaths) -> None:
+    """Raise `RecordError` for a folder with links or pipes in it: what the run writes would go where they lead."""
+    with os.scandir(paths.root) as entries:
+        own = (os.DirEntry.is_file, os.DirEntry.is_dir)
+        others = [each.name for each in entries if not any(is_own(each, follow_symlinks=False) for is_own in own)]
+    if others:
+        got = ", ".join(sorted(others))
+        raise RecordError(f"{paths.root} must hold files of its own, got {got}, which leads elsewhere; move it away.")
 
 
 def _is_in_use(paths: RunPaths, stored: RunRecord, observer: HeartbeatObserver) -> bool:

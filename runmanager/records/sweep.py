@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from runmanager.errors import UsageError
+from runmanager.errors import RecordError, UsageError
 from runmanager.records.files import locked_folder, replace_file
 from runmanager.records.grid import differing, flatten
+from runmanager.records.lines import bounded
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import SCHEMA_VERSION
@@ -30,6 +31,8 @@ __all__ = [
     "with_cells",
     "write_cells",
 ]
+
+_NAME_BYTES = 255  # of one folder, on Linux and macOS
 
 
 class PlannedCell(msgspec.Struct, frozen=True, gc=False):
@@ -91,7 +94,19 @@ def varying_settings(record: SweepRecord | None, cell: PlannedCell) -> list[str]
 
 def read_sweep_record(paths: SweepPaths) -> SweepRecord | None:
     """The sweep's record, None where none was written. Raises `RecordError` for a damaged or newer one."""
-    return decode_file(paths.record, _DECODER) if paths.record.exists() else None
+    if not paths.record.exists():
+        return None
+    record = decode_file(paths.record, _DECODER)
+    for cell in record.planned:
+        if not _is_name_of_a_folder(cell.run):
+            said = f"a cell's run must be the name of one folder, got {bounded(repr(cell.run))}"
+            raise RecordError(f"{paths.record} is damaged: {said}")
+    return record
+
+
+def _is_name_of_a_folder(name: str) -> bool:
+    """Whether a run gets a folder below `runs/` by it: one that leads nowhere else, and that readers find."""
+    return name.isprintable() and name[:1] not in ("", ".") and "/" not in name and len(name.encode()) <= _NAME_BYTES
 
 
 def write_cells(

@@ -170,11 +170,10 @@ def _tail_section(path: Path, count: int) -> Section:
 
 
 def _tail(path: Path) -> list[str]:
-    """The last lines of a text file, however long it is; none of one that is not there."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL_BYTES))
-            return file.read().decode(errors="replace").splitlines()
-    except FileNotFoundError:
+    """The last lines of a text file, however long it is; none of what is no file, or not there."""
+    if not path.is_file():  # a pipe would have its reader wait, and a device has no end
         return []
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL_BYTES))
+        return file.read().decode(errors="replace").splitlines()

@@ -15,6 +15,7 @@ from runmanager.tracking.environment import known_ceilings, load_average
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.first_batch import inputs_of
 from runmanager.tracking.nvml import open_meter
+from runmanager.tracking.own_code import LoadedLater
 from runmanager.tracking.sampling import Sampler
 from runmanager.tracking.work import step_work
 
@@ -37,11 +38,12 @@ class Measuring:
 
     `warmup` are the epochs of this process that do not count. In a process that trains no epoch, as it only takes its
     measured turns once more, all stays as it was known. Nothing of it is on an epoch's clock. What the process `family`
-    and its children do is no outside load (None: what this process does).
+    and its children do is no outside load (None: what this process does). `is_built_in` as in `RunOptions`.
     """
 
-    def __init__(self, device: torch.device, *, family: int | None = None) -> None:
+    def __init__(self, device: torch.device, *, family: int | None = None, is_built_in: bool = False) -> None:
         self._device = device
+        self._loaded_later = LoadedLater(is_built_in=is_built_in)
         self._meter = open_meter(device, is_shared=family is not None)
         self._sampler = Sampler(self._meter, family=family)
         self._known = Measurements()
@@ -136,6 +138,7 @@ class Measuring:
         met = self._sampler.load()
         return msgspec.structs.replace(
             environment,
+            code=self._loaded_later.added_to(environment.code),
             load_at_end=load_average(),
             outside_cpu_share=met.outside_cpu_share,
             steal_share=met.steal_share,

@@ -7,6 +7,7 @@ installed. Installed packages are known by their versions, but for the module of
 import hashlib
 import os
 import sys
+import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +16,7 @@ from typing import Any
 from runmanager.records.targets import targets_in
 from runmanager.tracking.import_walk import ImportWalk, is_below, is_installed
 
-__all__ = ["CodeToday", "code_today", "own_code"]
+__all__ = ["CodeToday", "LoadedLater", "code_today", "own_code"]
 
 _DIGITS = 16
 
@@ -31,7 +32,7 @@ def own_code(settings: Mapping[str, Any], *, is_built_in: bool) -> dict[str, str
     None where the code is not known: a target is not found, a file cannot be read, or there is no script, as in a
     notebook.
     """
-    folder = str(Path.cwd()) if is_built_in else _folder_of_program()
+    folder = _folder_of_run(is_built_in=is_built_in)
     if folder is None:
         return None
     walk = ImportWalk(dict.fromkeys((folder, str(Path.cwd()))))
@@ -42,6 +43,45 @@ def own_code(settings: Mapping[str, Any], *, is_built_in: bool) -> dict[str, str
     if not all(walk.take_target(str(target)) for _, target in targets_in(settings)):
         return None
     return _digests(walk.files, folder)
+
+
+class LoadedLater:
+    """The own files that this process loads from now on: those too that a run imports in ways that no reading finds."""
+
+    def __init__(self, *, is_built_in: bool) -> None:
+        self._folder = _folder_of_run(is_built_in=is_built_in)
+        self._before = set(_loaded_files())
+        self._since = time.time()
+
+    def added_to(self, code: Mapping[str, str] | None) -> dict[str, str] | None:
+        """`code`, as `own_code` gave it, with them.
+
+        None where it is not known: nor is the text of a file that was written meanwhile, before it was loaded or after.
+        """
+        if code is None or self._folder is None:
+            return None
+        outside = (str(Path(name).parent) for name in code if os.path.isabs(name))
+        walk = ImportWalk(dict.fromkeys((self._folder, str(Path.cwd()), *outside)))
+        for file in set(_loaded_files()) - self._before:
+            walk.take_file(file)
+        later = _digests(walk.files, self._folder)
+        if later is None or any(
+            _is_newer(Path(self._folder, name), self._since) for name in later.keys() - code.keys()
+        ):
+            return None
+        return dict(sorted({**later, **code}.items()))
+
+
+def _is_newer(file: Path, moment: float) -> bool:
+    """Whether a file was written after a moment (s since 1970), or is gone since."""
+    try:
+        return file.stat().st_mtime > moment
+    except OSError:
+        return True
+
+
+def _folder_of_run(*, is_built_in: bool) -> str | None:
+    return str(Path.cwd()) if is_built_in else _folder_of_program()
 
 
 def _folder_of_program() -> str | None:

@@ -97,7 +97,8 @@ class ActiveRun:
         )
         self._clock = RunClock(self._timer, self.turns)
         # Those with which it takes turns are no outside load: all of them are children of one process.
-        self._measuring = Measuring(device, family=os.getppid() if self.turns else None)
+        family = os.getppid() if self.turns else None
+        self._measuring = Measuring(device, family=family, is_built_in=options.is_built_in)
         self._heartbeat = Heartbeat(folder.paths.heartbeat, each_beat=self._measuring.look).start()
         self._when_dropped = end_run_when_dropped(self, folder, self._heartbeat)
 

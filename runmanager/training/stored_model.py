@@ -72,7 +72,7 @@ def _model_options(record: RunRecord, paths: RunPaths) -> Any:
 
 def _stored_state(paths: RunPaths, record: RunRecord, *, best: bool) -> dict[str, Any]:
     path = paths.best if best else paths.checkpoint
-    if not path.exists():
+    if not path.is_file():
         setting = "checkpoint.keep_best=val_loss" if best else "checkpoint.every=1"
         raise UsageError(
             f"Run {paths.name} ({record.status}) must have a {path.name}, got none; run it with `{setting}`."

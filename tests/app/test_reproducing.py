@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hydra import compose, initialize_config_dir
 
+from runmanager.app import reproducing
 from runmanager.app.reproducing import environment_today, reproduce
 from runmanager.app.schema import conf_folder, plain_config, register_schema
 from runmanager.cli.main import run_command
@@ -110,6 +111,33 @@ def test_run_that_today_refuses_has_the_command_that_was_given() -> None:
     assert found.command == ("python", "-m", "runmanager", "-m", "lr=1,2")
     assert "Today's settings refuse it" in found.remarks[0]
     assert "wings" in found.remarks[0]
+
+
+ELSEWHERE = "../" * 20 + "tmp/own"
+HYDRAS = {"hydra.searchpath": ["pkg://own"], "model@hydra.callbacks.x": "custom", "hydra/launcher": "basic"}
+
+
+@pytest.mark.parametrize(
+    "crafted",
+    [
+        *({key: value} for key, value in HYDRAS.items()),
+        {"experiment": ELSEWHERE},
+        {"data_root": {"${oc.env:HOME}": 1}},
+        *({"model": {"name": name}} for name in (ELSEWHERE, "cnn,mlp", ["cnn"], 7, None, {"a": 1}, {})),
+    ],
+    ids=str,
+)
+def test_what_is_stored_says_settings_to_hydra_and_nothing_else(
+    crafted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of a stored configuration become parts of a command, which people copy and run."""
+    asked: list[str] = []
+    own = reproducing._composed
+    monkeypatch.setattr(reproducing, "_composed", lambda words: asked.extend(words) or own(words))
+    found = reproduce(stored({**composed(), **crafted}))
+    assert found.command == ("python", "-m", "runmanager", "-m", "lr=1,2")  # the one that was given
+    assert not found.is_proved and "Today's settings refuse it" in found.remarks[0]
+    assert asked == []  # not even read with them, as Hydra opens what a choice names
 
 
 def test_run_that_lacks_a_setting_of_today_is_another_cell() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from runmanager.errors import RunBusyError
+from runmanager.errors import RecordError, RunBusyError
 from runmanager.records import ownership
 from runmanager.records.heartbeat import Beat, HeartbeatObserver, write_beat
 from runmanager.records.ownership import claim_run, end_silent, silent_runs
@@ -291,6 +291,22 @@ def test_the_record_of_a_run_taken_over_comes_back_unchanged_and_unwritten(
     folder = claim_run(paths, record(config={"lr": 0.1}))
     assert folder.record == msgspec.structs.replace(old, owner=ProcessIdentity.current(), attempt=2)
     assert read_record(paths) == old
+
+
+def test_a_folder_from_which_links_lead_away_is_not_written_to(
+    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity
+) -> None:
+    """It may have come from anybody: what a run appends to its log would go to a file elsewhere."""
+    paths = RunPaths(tmp_path / "run")
+    left_by(paths, record(status=Status.RUNNING, owner=dead))
+    (tmp_path / "victim").write_text("mine")
+    paths.log.symlink_to(tmp_path / "victim")
+    before = read_record(paths)
+    with pytest.raises(RecordError, match=r"must hold files of its own, got run\.log, which leads elsewhere"):
+        claim_run(paths, record())
+    assert read_record(paths) == before
+    paths.log.unlink()
+    assert claim_run(paths, record()).is_ours
 
 
 def test_a_folder_with_others_files_is_left_alone(tmp_path: Path, record: MakeRecord) -> None:

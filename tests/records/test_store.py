@@ -167,6 +167,26 @@ def test_a_time_that_is_none_is_damage(tmp_path: Path, record: MakeRecord) -> No
     assert "got 'yesterday'" in contents.damaged[0].message
 
 
+@pytest.mark.parametrize("name", ["run.json", "epochs.jsonl", "heartbeat"])
+def test_a_pipe_or_a_device_in_the_place_of_a_file_is_damage_and_holds_nobody_up(
+    tmp_path: Path, record: MakeRecord, name: str
+) -> None:
+    sweep = SweepPaths(tmp_path)
+    for number, put in enumerate((None, os.mkfifo, lambda path: os.symlink("/dev/zero", path))):
+        folder = claim_run(sweep.run(f"run-{number}"), record(status=Status.RUNNING))
+        folder.append(EpochRecord(epoch=1))
+        folder.leave()
+        if put is not None:
+            path = {"heartbeat": folder.paths.heartbeat}.get(name, folder.paths.root / name)
+            path.unlink(missing_ok=True)
+            put(path)
+    contents = read_sweep(sweep)
+    damaged = [damage.path.name for damage in contents.damaged]
+    assert damaged == ([] if name == "heartbeat" else ["run-1", "run-2"])
+    assert all("must be a regular file" in damage.message for damage in contents.damaged)
+    assert [len(run.epochs) for run in contents.runs if run.folder == "run-0"] == [1]
+
+
 def test_damage_is_told_and_drops_no_other_run(tmp_path: Path, record: MakeRecord, dead: ProcessIdentity) -> None:
     sweep = sweep_of_five(tmp_path / "s", record, dead)
     sweep.run("run-1").record.write_bytes(b'{"name": "run-1", ')

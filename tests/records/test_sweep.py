@@ -148,6 +148,21 @@ def take(number):
 """
 
 
+NO_FOLDERS = ["../../elsewhere", "/elsewhere", "..", ".", "", "a/b", ".hidden", "x\x1b[2J", "x\x00", "ä" * 128]
+
+
+@pytest.mark.parametrize("name", NO_FOLDERS)
+def test_a_stored_name_that_is_no_folder_of_the_sweep_is_damage(tmp_path: Path, name: str) -> None:
+    """The next driver would make the run's folder there."""
+    write(tmp_path, [{"lr": 0.1}])
+    sweep = SweepPaths(tmp_path)
+    record = msgspec.json.decode(sweep.record.read_bytes())
+    record["planned"][0]["run"] = name
+    sweep.record.write_bytes(msgspec.json.encode(record))
+    with pytest.raises(RecordError, match=r"sweep\.json is damaged: .*the name of one folder"):
+        read_sweep_record(sweep)
+
+
 def test_grids_that_come_under_one_name_at_once_are_all_kept(
     race: Callable[..., list[list[str]]], tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """Tests of the account of one run."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,12 +19,15 @@ from runmanager.results.one_run import headline, sections_of
 def said(sweep: Any, host: Environment, timed: Callable[..., Any]) -> Callable[..., str]:
     """The account of one stored run of `fields`, with these epochs and files."""
 
-    def make(num_epochs: int = 3, files: dict[str, str] | None = None, **fields: Any) -> str:
+    def make(num_epochs: int = 3, files: dict[str, str | Path] | None = None, **fields: Any) -> str:
         epochs = timed([2.0] * num_epochs, data_seconds=0.5, compute_seconds=1.5)
         name = sweep.run({"lr": 0.1, "model": {"name": "cnn"}}, epochs, **fields)
         folder = sweep.paths.run(name).root
-        for file, text in (files or {}).items():
-            (folder / file).write_text(text)
+        for file, content in (files or {}).items():
+            if isinstance(content, Path):
+                (folder / file).symlink_to(content)
+            else:
+                (folder / file).write_text(content)
         run = read_run(sweep.paths.run(name))
         return as_text(headline(run), sections_of(run))
 
@@ -92,6 +96,10 @@ def test_attempts_and_measurements_are_told(said: Callable[..., str], host: Envi
     assert "1  2026-11-21T11:00 to 2026-11-21T11:30, up to epoch 1, bench" in text
     assert "epoch 1 was made in another environment (host bench, now anvil)" in text
     assert "flop_per_step  1,234,567" in text
+
+
+def test_log_that_is_a_device_holds_nobody_up(said: Callable[..., str]) -> None:
+    assert "run.log" not in said(files={"run.log": Path("/dev/zero")}).splitlines()
 
 
 def test_log_of_any_length_is_read_from_its_end(said: Callable[..., str]) -> None:

@@ -63,6 +63,52 @@ def test_a_script_s_runs_have_what_it_reaches_and_what_it_has_loaded(project: Pa
     assert {name for name in first if today[name] != first[name]} == {"plugin.py"}
 
 
+LATER = """
+import importlib, pathlib, sys, torch
+from runmanager import RunManager
+
+for name in ("early", "written"):
+    with RunManager("outputs/mine", console=False).run({"name": name}) as run:
+        run.begin(torch.nn.Linear(1, 1), [])
+        for epoch in run.epochs(1):
+            sys.path.insert(0, "lib")
+            if name == "written":
+                pathlib.Path("lib/written.py").write_text("now = 1")
+            importlib.import_module(name)
+            epoch.track(0.5, samples=3)
+"""
+
+
+def test_what_a_run_loads_while_it_trains_is_its_code_too(project: Path) -> None:
+    (project / "lib").mkdir()
+    (project / "lib" / "early.py").write_text("")
+    (project / "train.py").write_text(LATER)
+    python(project, "train.py")
+    first, second = codes(project)
+    assert first is not None
+    assert set(first) == {"train.py", "lib/early.py"}
+    assert second is None  # which text of it was loaded, nobody can tell
+
+
+OWN_MODEL = """
+import importlib
+from torch import nn
+
+class Net(nn.Sequential):
+    def __init__(self, in_shape, num_classes):
+        importlib.import_module("help" + "er")
+        super().__init__(nn.Flatten(), nn.Linear(in_shape[1] * in_shape[2], num_classes))
+"""
+
+
+def test_a_module_of_a_model_that_no_reading_finds_is_seen_to_change(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN_MODEL)
+    (tmp_path / "helper.py").write_text("")
+    words = "model=custom model._target_=own.Net lr=0.1 epochs=1 dataset.size=40 device=cpu tensorboard.enabled=false"
+    python(tmp_path, "-m", "runmanager", *words.split(), "name=mine")
+    assert [set(each or ()) for each in codes(tmp_path)] == [{"own.py", "helper.py"}]
+
+
 def test_code_that_no_file_has_is_not_known(project: Path) -> None:
     python(project, "-", stdin=SCRIPT)
     assert codes(project) == [None, None]
