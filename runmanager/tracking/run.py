@@ -267,16 +267,15 @@ class ActiveRun:
         self._last_evaluation.keep(record, epoch.evaluation)
         details = EpochDetails(self._network, self._learning_rate, step_losses, epoch.evaluation)
         self._sinks.epoch(without_walls(record), details)
+        if self._warmup.revise(self.history):
+            self.folder.replace_epochs(self.history)  # before the checkpoint: who goes on from that judges them no more
         if self._checkpointer is not None:
             self._checkpointer.observe(record)
             if self._checkpointer.is_due(record.epoch):
                 so_far = self._clock.with_walls(record)
                 self._checkpointer.save(self.folder.paths.checkpoint, self._progress(so_far))
         record = self._clock.with_walls(record)
-        if self._warmup.revise(self.history):
-            self.folder.replace_epochs([*self.history, record])
-        else:
-            self.folder.append(record)
+        self.folder.append(record)
         self.history.append(record)
         self._measuring.warmup = self._warmup.epochs
         if self._warmup.num_epochs == 1:

@@ -13,6 +13,7 @@ from benchmarks.warmup_truth import SHAPES, Shape, warm_epochs
 from runmanager.records.run import EpochRecord
 from runmanager.records.store import read_epochs
 from runmanager.tracking.manager import RunManager
+from runmanager.tracking.options import Progress
 from runmanager.tracking.warmup import Warmup, has_settled, is_still_warming
 
 STEADY = [1.0] * 40
@@ -122,6 +123,49 @@ def test_every_reader_sees_the_epochs_as_they_are_judged_in_the_end(
     (row,) = rows(tmp_path / "sweep" / "results.csv")
     assert float(row["epoch_seconds"]) == pytest.approx(500.0, rel=1e-3)
     assert [each["warmup"] for each in rows(tmp_path / "sweep" / "epochs.csv")] == ["True"] * 3 + ["False"] * 5
+
+
+class Killed(KeyboardInterrupt):
+    """As if the process had ended here."""
+
+
+class KilledAfterSaving:
+    """A checkpointer after which the process ends, in epoch 6."""
+
+    def observe(self, record: EpochRecord) -> None:
+        pass
+
+    def is_due(self, epoch: int) -> bool:
+        return True
+
+    def save(self, path: Path, progress: Progress) -> None:
+        self.saved = progress
+        path.touch()
+        if progress.record.epoch == 6:
+            raise Killed
+
+    def load(self, path: Path) -> Progress:
+        return self.saved
+
+
+def test_who_goes_on_from_a_checkpoint_finds_the_epochs_as_its_last_one_showed_them(
+    tmp_path: Path, let_pass: Callable[[float], None]
+) -> None:
+    """The process that goes on judges its own epochs alone."""
+    checkpointer = KilledAfterSaving()
+    run = RunManager(tmp_path / "sweep", sinks=[]).run({"lr": 0.1}, can_resume=True)
+    run.begin(torch.nn.Linear(2, 2), None, checkpointer=checkpointer)
+    with pytest.raises(Killed):
+        for epoch in run.epochs(8):
+            for _ in range(5):
+                let_pass(200.0 if epoch.number <= 3 else 100.0)
+                epoch.track(1.0, samples=4)
+    assert [each.warmup for each in read_epochs(run.folder.paths)] == [True] * 3 + [False] * 2
+    run.end(Killed())
+    resumed = RunManager(tmp_path / "sweep", sinks=[]).run({"lr": 0.1}, can_resume=True)
+    resumed.begin(torch.nn.Linear(2, 2), None, checkpointer=checkpointer)
+    resumed.end()
+    assert [each.warmup for each in read_epochs(run.folder.paths)] == [True] * 3 + [False] * 3
 
 
 def rows(path: Path) -> list[dict[str, str]]:
