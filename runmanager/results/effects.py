@@ -17,7 +17,7 @@ from runmanager.results.statistics import Estimate, mean, median
 
 __all__ = [
     *("ROUNDING", "Contrast", "RunValue", "contrast", "estimates", "geometric_mean"),
-    *("run_values", "speedup_interval", "typical_interval"),
+    *("residuals_of_side", "run_values", "speedup_interval", "typical_interval"),
 ]
 
 Runs = Sequence[Sequence[float]]
@@ -156,6 +156,11 @@ def typical_interval(runs: Runs) -> Estimate:
     noise = BETWEEN_RUNS.updated(_residuals([run.weighed for run in side])).at_least(mean([run.least for run in side]))
     value, factor = geometric_mean([run.middle for run in side]), math.exp(noise.reach(len(side)))
     return Estimate(value, value / factor, value * factor, noise.deviation_of_mean(len(side)), noise.freedom)
+
+
+def residuals_of_side(runs: Runs) -> Residuals:
+    """What a side's runs show of their noise, whatever they are compared with. Raises as `speedup_interval`."""
+    return _residuals([run.weighed for run in run_values(runs, is_ratio=True)])
 
 
 def geometric_mean(values: Sequence[float]) -> float:

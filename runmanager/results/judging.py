@@ -175,7 +175,8 @@ def _row(
     elif weighed.rounds is not None:
         counted, said = _row_of_rounds(sides, weighed.rounds, weighed.against, rows, options)
         row |= counted
-    known = [*hidden_cost_remarks(sides), *remarks(sides)]
+    hidden = [] if weighed.against else hidden_cost_remarks(sides)  # of what is not measured it would read as the cause
+    known = [*hidden, *remarks(sides)]
     reason = "; ".join([*contended(sides, shared_host), *said, *known])
     return row | {"reason": reason or None}
 

@@ -1,11 +1,13 @@
 """What a comparison can find with the runs that a sweep has or plans, and how many it would take."""
 
 import math
+from collections.abc import Sequence
 
 from runmanager.records.store import SweepContents
 from runmanager.records.sweep import SweepRecord
+from runmanager.results.effects import residuals_of_side
 from runmanager.results.judging import residuals_of, took_turns
-from runmanager.results.matching import Matches, match_sides
+from runmanager.results.matching import Match, Matches, match_sides
 from runmanager.results.metrics import THROUGHPUT
 from runmanager.results.noise import Residuals
 from runmanager.results.options import ANY_AXIS, CompareOptions
@@ -46,7 +48,7 @@ def _lines(matches: Matches, plan: SweepRecord | None, axis: str) -> list[str]:
     ]
     if not pairs or matches.metric != THROUGHPUT:
         return []
-    residuals = residuals_of([match.sides for match in pairs])
+    residuals = _residuals(pairs)
     runs = min(len(side.cells) for match in pairs for side in match.sides)
     deviation, _ = _deviation(residuals)
     least = least_told(CompareOptions.drift, deviation=deviation, runs=runs, rows=len(pairs))
@@ -62,6 +64,16 @@ def _lines(matches: Matches, plan: SweepRecord | None, axis: str) -> list[str]:
         said = f"One side runs after the other along {axis}, so {only_larger}; {way_out} smaller ones can"
         return [f"{said}: {_found(runs, residuals, len(pairs))}."]
     return [f"{_found(runs, residuals, len(pairs))}."]
+
+
+def _residuals(pairs: Sequence[Match]) -> Residuals:
+    """What the pairs show of the noise between runs; where they cannot be compared, what their sides show alone."""
+    found = residuals_of([match.sides for match in pairs])
+    if found.freedom >= _LEAST_FREEDOM:
+        return found
+    sides = {tuple(cell.signature for cell in side.cells): side for match in pairs for side in match.sides}
+    seen = [residuals_of_side(side.values) for side in sides.values() if len(side.values) > 1]
+    return Residuals(math.fsum(each.squares for each in seen), math.fsum(each.freedom for each in seen))
 
 
 def _order(side: Side, places: dict[str, int]) -> list[str]:

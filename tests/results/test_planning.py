@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from runmanager.records.states import Status
 from runmanager.records.sweep import plan_cell, with_cells
 from runmanager.results.comparison import compare
 from runmanager.results.matching import match_sides
@@ -92,3 +93,16 @@ def test_the_next_step_names_it_where_rows_are_inconclusive_only(measured):
         lines = what_can_be_found(match_sides(sweep, None, CompareOptions()), None)
         steps = next_steps(result_rows(sweep, None), comparison, sweep="outputs/x", to_find=lines)
         assert (lines[0] in steps) is is_said, comparison.rows[0]["verdict"]
+
+
+def test_runs_without_a_partner_show_their_noise_too(contents, timed):
+    """The GPU is not there: what three runs of the CPU differ by is known all the same."""
+    sweep = contents(
+        *(
+            ({"device": device, "seed": seed}, timed([9.0] + [math.exp(0.1 * seed)] * 6), {"status": status})
+            for seed in range(3)
+            for device, status in (("cpu", Status.FINISHED), ("cuda", Status.SKIPPED))
+        )
+    )
+    (line,) = what_can_be_found(match_sides(sweep, None, CompareOptions()), None)
+    assert "(runs of equal settings differ by 10.0% here)" in line
