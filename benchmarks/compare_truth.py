@@ -18,6 +18,7 @@ from benchmarks.crossing_simulation import crossing_lines
 from benchmarks.noise_models import MODELS, ratings
 from benchmarks.page import MEASUREMENT, described_machine, write_section
 from benchmarks.simulated import accurate_run, simulated_sweep, timed_run
+from benchmarks.uneven_simulation import uneven_lines
 from runmanager.records.store import SweepContents
 from runmanager.results.best import find_best
 from runmanager.results.comparison import compare
@@ -252,13 +253,14 @@ def _over_pairs(seed: int, effects: Sequence[float]) -> Overall:
     rates = np.exp(MODELS["normal epochs"](generator, 0.02, (len(places), 2, 5)))
     rates[:, 1] *= np.array([effects[a] for a, _ in places])[:, None, None]
     pairs = [(values_of(low), values_of(high)) for low, high in rates.tolist()]
-    found = estimates([contrast(*pair, is_ratio=True, are_blocks=True) for pair in pairs])
+    contrasts = [contrast(low, high, is_ratio=True, are_blocks=True) for low, high in pairs]
     rows = [
         {
             **{"a": a, "b": b, "speedup": each.value, "ci_low": each.low, "ci_high": each.high, "tolerance": 0.0},
             **{"margin": 0.03, "error": each.error, "freedom": each.freedom, "verdict": said_of(each, 5)},
+            "by_seed": dict(enumerate(pair.differences)),
         }
-        for (a, b), each in zip(places, found, strict=True)
+        for (a, b), pair, each in zip(places, contrasts, estimates(contrasts), strict=True)
     ]
     return overall(rows, ("a", "b"))
 
@@ -316,7 +318,12 @@ def crossings(trials: int) -> Iterator[Row]:
     return (Row(*line) for line in crossing_lines(trials))
 
 
-PARTS = (one_run, grid, equal_candidates, through_records, many_pairs, crossings, best_cells)
+def uneven_noise(trials: int) -> Iterator[Row]:
+    """Noise that is far larger than the method begins with, or not the same everywhere."""
+    return (Row(*line) for line in uneven_lines(trials))
+
+
+PARTS = (one_run, grid, equal_candidates, through_records, many_pairs, uneven_noise, crossings, best_cells)
 
 
 def main() -> None:

@@ -65,7 +65,8 @@ class Best:
 
     `verdict` and `reason` are those of a comparison of the two, winner as candidate: `not measured` where too few runs
     were made to tell. All other cells are compared with the winner, by intervals that hold together for any two cells:
-    `rivals` are those that cannot be told from it, the best first. `flattery` is how much better the winner may look
+    `rivals` are those that cannot be told from it, the best first; of the `unmeasured` too few runs were made to tell,
+    or something stands against a comparison. `flattery` is how much better the winner may look
     than it is, as it was picked after looking; None where its noise is not known. `num_ties` other cells have the
     winner's very mean, `num_left_out` have a finished run without a value of the metric. `instead_of` is the metric
     that it would be by if any finished run had it, where nobody asked for one.
@@ -77,6 +78,7 @@ class Best:
     verdict: str
     reason: str | None
     rivals: Sequence[Contender]
+    unmeasured: Sequence[Contender]
     flattery: float | None
     num_cells: int
     num_ties: int
@@ -117,8 +119,7 @@ class Best:
             said.append(f"The difference is outside the noise ({self.reason})." if self.reason else _OUTSIDE)
         elif self.verdict == NOT_MEASURED:
             said.append(f"Whether it is truly behind is not known: {without_contention(self.reason or '')}.")
-        else:
-            said += self._about_rivals()
+        said += [*self._about_rivals(), *self._about_unmeasured()]
         if self.num_ties:
             said.append(f"{counted(self.num_ties, 'other cell has', 'other cells have')} the very same mean.")
         if self.num_cells > 2 and (self.rivals or self.flattery is None):
@@ -127,12 +128,20 @@ class Best:
 
     def _about_rivals(self) -> list[str]:
         """The cells that may as well be the best ones, and why they are in doubt where their runs say so."""
-        labels = [each.side.label for each in self.rivals]
-        more = len(labels) - _MOST_NAMED
-        named = "; ".join(labels[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
-        count = f"{len(labels)} cells" if len(labels) > 1 else "One cell"
-        said = [f"{count} cannot be told from the best one: {named}."]
-        return [*said, f"({self.reason}.)"] if self.reason else said
+        if not self.rivals:
+            return []
+        count = f"{len(self.rivals)} cells" if len(self.rivals) > 1 else "One cell"
+        said = [f"{count} cannot be told from the best one: {_named(self.rivals)}."]
+        is_about_them = self.reason and self.verdict not in (*DIFFERENT, NOT_MEASURED)
+        return [*said, f"({self.reason}.)"] if is_about_them else said
+
+    def _about_unmeasured(self) -> list[str]:
+        """The cells behind the next one that could not be compared, where others could."""
+        others = [each for each in self.unmeasured if each is not self.runner_up]
+        if not others or len(self.unmeasured) == self.num_cells - 1:
+            return []
+        count = f"{len(others)} more cells" if len(others) > 1 else "one more cell"
+        return [f"Of {count} too little is known to tell: {_named(others)}."]
 
     def _about_picking(self) -> str:
         """What picking the best one after looking makes of its mean."""
@@ -185,7 +194,8 @@ def find_best(
     among = len(contenders) * len(others) // 2
     rows = judge(pairs, shared_host, options or CompareOptions(), among=among)
     first: dict[str, Any] = rows[0] if rows else {"verdict": NOT_MEASURED, "reason": None}
-    rivals = [each for each, row in zip(others, rows, strict=True) if row["verdict"] not in (*DIFFERENT, NOT_MEASURED)]
+    found = list(zip(others, rows, strict=True))
+    rivals = [each for each, row in found if row["verdict"] not in (*DIFFERENT, NOT_MEASURED)]
     return Best(
         asked,
         winner,
@@ -193,6 +203,7 @@ def find_best(
         first["verdict"],
         first["reason"],
         rivals,
+        [each for each, row in found if row["verdict"] == NOT_MEASURED],
         _flattery(winner, rows, len(rivals)),
         len(contenders),
         sum(float(each.spread) == float(winner.spread) for each in others),
@@ -213,6 +224,8 @@ def _flattery(winner: Contender, rows: Sequence[dict[str, Any]], num_rivals: int
         return None
     count = num_rivals + 1
     error = math.sqrt(mean([each**2 for each in errors]) / 2)
+    if not error:
+        return None  # the runs differ by less than their metric's rounding
     largest = NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if num_rivals else 0.0
     if winner.side.metric.effect == "difference":
         return error * largest
@@ -253,6 +266,13 @@ def _middle(values: Sequence[float]) -> float:
     middle = median(values)
     assert middle is not None  # a side keeps runs that have values only
     return middle
+
+
+def _named(contenders: Sequence[Contender]) -> str:
+    """The first of them by what they are called, and how many more there are."""
+    labels = [each.side.label for each in contenders]
+    more = len(labels) - _MOST_NAMED
+    return "; ".join(labels[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _figure(contender: Contender, metric: Metric) -> str:
@@ -311,6 +331,7 @@ def best_to_json(best: Best, *, command: Sequence[str] | None) -> str:
         "verdict": best.verdict,
         "reason": best.reason,
         "rivals": [each.settings for each in best.rivals],
+        "unmeasured": [each.settings for each in best.unmeasured],
         "flattery": best.flattery,
         "num_cells": best.num_cells,
         "num_ties": best.num_ties,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from runmanager.records.store import StoredRun
 from runmanager.results.pairing import SEED
 
-__all__ = ["blocks_of"]
+__all__ = ["Block", "blocks_of", "seeds_of"]
 
 Block = tuple[StoredRun, StoredRun]
 
@@ -19,6 +19,13 @@ def blocks_of(baseline: Sequence[StoredRun], candidate: Sequence[StoredRun]) -> 
     if len(baseline) != len(candidate) or len(baseline) < 2:
         return None
     return _by_seed(baseline, candidate) or _by_time(baseline, candidate)
+
+
+def seeds_of(blocks: Sequence[Block] | None) -> list[str]:
+    """The seed of each pair; empty where the runs of a pair do not share one."""
+    seeds = [[str(run.record.config.get(SEED)) for run in block] for block in blocks or ()]
+    are_shared = all(one == other for one, other in seeds) and len({one for one, _ in seeds}) == len(seeds)
+    return [one for one, _ in seeds] if are_shared else []
 
 
 def _by_seed(baseline: Sequence[StoredRun], candidate: Sequence[StoredRun]) -> list[Block] | None:

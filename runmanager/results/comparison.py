@@ -135,7 +135,8 @@ def _verdicts(metric: Metric, options: CompareOptions) -> str:
     if margin is None:
         return "`inconclusive` is not known: the interval has 0 in it, and no `--margin` says what is as good as 0."
     within = f"0 ± {margin:g}" if metric.effect == "difference" else f"1 ± {margin * 100:g}%"
-    return f"`no difference` has its interval within {within}; `inconclusive` is not known, as it is too wide to tell."
+    wide = "the interval" if metric.effect == "difference" else "the interval or the drift"
+    return f"`no difference` has its interval within {within}; `inconclusive` is not known: {wide} is too wide."
 
 
 def _standing_in(matches: Matches) -> list[str]:

@@ -16,14 +16,15 @@ from runmanager.results.noise import (
 from runmanager.results.statistics import Estimate, mean, median
 
 __all__ = [
-    *("Contrast", "RunValue", "contrast", "estimates", "geometric_mean"),
-    *("run_values", "speedup_interval", "typical_interval"),
+    *("ROUNDING", "Contrast", "RunValue", "contrast", "estimates", "geometric_mean"),
+    *("residuals_of_side", "run_values", "speedup_interval", "typical_interval"),
 ]
 
 Runs = Sequence[Sequence[float]]
 """The values of a side: of each run those of its measured epochs, or the one that it has."""
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
+"""Share of a value by which two may differ and still be the same."""
 _MOST_CORRELATED = 0.9  # of neighbouring epochs: a short series cannot show more
 
 
@@ -33,6 +34,7 @@ class Contrast:
 
     `runs` are their counts. `residuals` are those of a single run's value, of its logarithm for a ratio. `least` is the
     variance that the epochs alone give a run's value, `step` the distance of two values that can be told apart.
+    `differences` are those of the pairs of runs (of logarithms for a ratio), empty of two samples.
     """
 
     baseline: float
@@ -42,12 +44,13 @@ class Contrast:
     is_ratio: bool
     least: float = 0.0
     step: float = 0.0
+    differences: Sequence[float] = ()
 
     @property
     def is_silent(self) -> bool:
         """Whether nothing is known of the noise: no run differs from another of its side by more than rounding."""
         scale = max(abs(self.baseline), abs(self.candidate))
-        return not self.is_ratio and not self.step and self.residuals.squares <= (_ROUNDING * scale) ** 2
+        return not self.is_ratio and not self.step and self.residuals.squares <= (ROUNDING * scale) ** 2
 
     @property
     def value(self) -> float:
@@ -101,13 +104,13 @@ def contrast(
     logs = [[run.weighed for run in side] for side in (baseline, candidate)]
     middles = [[run.middle for run in side] for side in (baseline, candidate)]
     low, high = (geometric_mean(each) if is_ratio else mean(each) for each in middles)
+    differences = [other - one for one, other in zip(*logs, strict=True)] if are_blocks else []
     if are_blocks:
-        residuals = _residuals([other - one for one, other in zip(*logs, strict=True)], share=0.5)
+        residuals = _residuals(differences, share=0.5)
     else:
-        first, second = (_residuals(values) for values in logs)
-        residuals = Residuals(first.squares + second.squares, first.freedom + second.freedom)
+        residuals = _of_two_samples(*(_residuals(values) for values in logs))
     least = mean([run.least for run in (*baseline, *candidate)])
-    return Contrast(low, high, (len(baseline), len(candidate)), residuals, is_ratio, least, step)
+    return Contrast(low, high, (len(baseline), len(candidate)), residuals, is_ratio, least, step, differences)
 
 
 def estimates(contrasts: Sequence[Contrast], *, rows: int | None = None) -> list[Estimate]:
@@ -126,7 +129,7 @@ def estimates(contrasts: Sequence[Contrast], *, rows: int | None = None) -> list
 
 def _estimate(each: Contrast, noise: Noise, rows: int) -> Estimate:
     value, error = each.value, noise.deviation_of_mean(*each.runs)
-    reach = max(noise.reach(*each.runs, rows=rows), each.step * (1 + _ROUNDING))
+    reach = max(noise.reach(*each.runs, rows=rows), each.step * (1 + ROUNDING))
     if each.is_ratio:
         factor = math.exp(min(reach, _MOST_REACH))
         return Estimate(value, value / factor, value * factor, error, noise.freedom)
@@ -155,6 +158,11 @@ def typical_interval(runs: Runs) -> Estimate:
     return Estimate(value, value / factor, value * factor, noise.deviation_of_mean(len(side)), noise.freedom)
 
 
+def residuals_of_side(runs: Runs) -> Residuals:
+    """What a side's runs show of their noise, whatever they are compared with. Raises as `speedup_interval`."""
+    return _residuals([run.weighed for run in run_values(runs, is_ratio=True)])
+
+
 def geometric_mean(values: Sequence[float]) -> float:
     """Of values above 0, at least one; that of equal values is the value itself."""
     first = values[0]
@@ -165,6 +173,24 @@ def _residuals(values: Sequence[float], *, share: float = 1.0) -> Residuals:
     """About their mean; `share` of the squares is one run's part."""
     middle = mean(values)
     return Residuals(share * math.fsum((value - middle) ** 2 for value in values), len(values) - 1.0)
+
+
+def _of_two_samples(first: Residuals, second: Residuals) -> Residuals:
+    """Those of a single run of either side, such that the difference of the two means has its variance.
+
+    The sides may have different noise, and different numbers of runs: each mean has its own variance, and the degrees
+    of freedom are Welch's (*Biometrika* 34, 1947). A single run shows no noise: its side is taken to have the other's.
+    """
+    if not (first.freedom and second.freedom):
+        return Residuals(first.squares + second.squares, first.freedom + second.freedom)
+    shares = [1 / (each.freedom + 1) for each in (first, second)]
+    means = [share * each.squares / each.freedom for share, each in zip(shares, (first, second), strict=True)]
+    whole = math.fsum(means)
+    if not whole:
+        return Residuals(0.0, first.freedom + second.freedom)
+    parts = [(mean / whole) ** 2 / each.freedom for mean, each in zip(means, (first, second), strict=True)]
+    freedom = 1 / math.fsum(parts)
+    return Residuals(whole / math.fsum(shares) * freedom, freedom)
 
 
 def _variance_of_middle(values: Sequence[float], is_ratio: bool) -> float:

@@ -110,6 +110,8 @@ def _clause(found: Overall, row: Mapping[str, Any], candidate: str, baseline: st
         candidate, baseline, ratio, low, high = baseline, candidate, 1 / ratio, 1 / high, 1 / low
     by = f" by {row['metric']}" if "metric" in row else ""
     said = [_short(value, least=low) for value in (ratio, low, high)]
+    if found.verdict in DIFFERENT and said[1] == "1.00":  # an end that is not 1 must not read as if it were
+        said = [f"{value:.4f}" for value in (ratio, low, high)]
     return f"{candidate} is {said[0]} times as fast as {baseline}{by}{where} [{said[1]}, {said[2]}]"
 
 

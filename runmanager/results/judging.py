@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.records.attempts import session_of_epoch
-from runmanager.results.blocks import blocks_of
-from runmanager.results.effects import Contrast, contrast, estimates, run_values
+from runmanager.results.blocks import Block, blocks_of, seeds_of
+from runmanager.results.effects import ROUNDING, Contrast, contrast, estimates, run_values
 from runmanager.results.hidden_costs import hidden_cost_remarks
 from runmanager.results.metrics import MEMORY, RUN_TIME, THROUGHPUT, Metric
 from runmanager.results.noise import Residuals
@@ -18,7 +18,7 @@ from runmanager.results.paired_words import said_of_rounds, why_so_few
 from runmanager.results.remarks import Causes, contended, remarks
 from runmanager.results.resolution import step_of
 from runmanager.results.sides import Side, differences, disagreements, memory_kind
-from runmanager.results.statistics import Estimate, Interval
+from runmanager.results.statistics import Estimate, Interval, median
 
 __all__ = [
     "DIFFERENT",
@@ -72,6 +72,8 @@ class _Weighed:
     sides: Sides
     against: Sequence[str] = ()
     contrast: Contrast | None = None
+    seeds: Sequence[str] = ()
+    """Of the pairs of runs that the contrast is made of, where each pair is one of a seed."""
     rounds: Sequence[Sequence[float]] | None = None
     """The log ratio of each round, session by session, of sides that were measured side by side."""
 
@@ -88,7 +90,8 @@ def judge(
     The intervals of all rows hold together with 95% confidence, and with further ones up to `among`, where the pairs
     were picked from so many after looking. What was measured also has, in no column: `tolerance`,
     how far on either side of no effect the interval must lie for a difference to be said; `margin`, within which there
-    is none; `error`, the standard error of the effect (of its logarithm for a ratio), and its degrees of `freedom`.
+    is none; `error`, the standard error of the effect (of its logarithm for a ratio), and its degrees of `freedom`;
+    `by_seed`, the effect (its logarithm) in each seed, empty where the runs are no pairs of seeds.
     """
     weighed = [_weigh(sides, options) for sides in pairs]
     contrasts = [each.contrast for each in weighed if each.contrast is not None]
@@ -114,16 +117,31 @@ def _weigh(sides: Sides, options: CompareOptions) -> _Weighed:
         return _Weighed(sides, against, rounds=rounds)
     if against := obstacles(sides, options):
         return _Weighed(sides, against)
-    found = _contrast(sides)
-    return _Weighed(sides, [_SILENT]) if found.is_silent else _Weighed(sides, contrast=found)
-
-
-_SILENT = "no run differs from another of its side by more than rounding: their noise is not known; do the seeds count?"
-
-
-def _contrast(sides: Sides) -> Contrast:
-    baseline, candidate = (dict(zip(_folders(side), side.values, strict=True)) for side in sides)
     blocks = blocks_of(*([run for run, _ in side.measured] for side in sides))
+    found = _contrast(sides, blocks)
+    return (
+        _Weighed(sides, [_silence(sides)])
+        if found.is_silent
+        else _Weighed(sides, contrast=found, seeds=seeds_of(blocks))
+    )
+
+
+def _silence(sides: Sides) -> str:
+    """Why nothing is known of the noise: runs that are all alike, or pairs of runs that are."""
+    if all(max(values) - min(values) <= ROUNDING * max(map(abs, values)) for values in map(_middles, sides)):
+        return (
+            "no run differs from another of its side by more than rounding: their noise is not known; do the seeds "
+            "count?"
+        )
+    return "the two sides differ by the same in each pair of runs, up to rounding: the noise of that is not known"
+
+
+def _middles(side: Side) -> list[float]:
+    return [middle for values in side.values if (middle := median(values)) is not None]
+
+
+def _contrast(sides: Sides, blocks: Sequence[Block] | None) -> Contrast:
+    baseline, candidate = (dict(zip(_folders(side), side.values, strict=True)) for side in sides)
     metric = sides[1].metric
     values = [list(baseline.values()), list(candidate.values())]
     if blocks is not None:
@@ -152,11 +170,13 @@ def _row(
     if weighed.contrast is not None:
         tolerance, why = _tolerance_of(sides, options)
         row |= _judged(metric, next(found), tolerance, options)
+        row["by_seed"] = dict(zip(weighed.seeds, weighed.contrast.differences, strict=False))
         said = [*why, *_assumed(weighed.contrast)]
     elif weighed.rounds is not None:
         counted, said = _row_of_rounds(sides, weighed.rounds, weighed.against, rows, options)
         row |= counted
-    known = [*hidden_cost_remarks(sides), *remarks(sides)]
+    hidden = [] if weighed.against else hidden_cost_remarks(sides)  # of what is not measured it would read as the cause
+    known = [*hidden, *remarks(sides)]
     reason = "; ".join([*contended(sides, shared_host), *said, *known])
     return row | {"reason": reason or None}
 
@@ -195,7 +215,7 @@ def _row_of_rounds(
     if estimate is None or against:
         return row, list(against)
     row |= dict(zip(THROUGHPUT.value_columns, _rates_at(estimate.value, sides), strict=True))
-    row |= {"pairs": estimate.sessions, **_judged(THROUGHPUT, estimate, options.paired_drift, options)}
+    row |= {"pairs": estimate.sessions, "by_seed": {}, **_judged(THROUGHPUT, estimate, options.paired_drift, options)}
     must = f"{said_of_rounds(estimate)}: a difference must lie outside 1 ± {options.paired_drift * 100:g}%"
     return row, [must, *why_so_few(estimate, [run for side in sides for run in side.finished])]
 

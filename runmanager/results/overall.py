@@ -9,7 +9,7 @@ from runmanager.records.spoken import spoken
 from runmanager.results.columns import effect_of
 from runmanager.results.judging import verdict
 from runmanager.results.metrics import THROUGHPUT, find_metric
-from runmanager.results.noise import critical
+from runmanager.results.noise import MOST_LEARNED, Noise, Residuals, critical
 from runmanager.results.pairing import frozen
 from runmanager.results.statistics import Estimate, mean
 
@@ -44,11 +44,13 @@ def overall(rows: Sequence[Row], settings: Sequence[str], *, sides: int = 1) -> 
     `sides` is how many such answers the comparison gives: their intervals hold together.
 
     Whether the pairs agree is asked of Cochran's Q ("The combination of estimates from different experiments",
-    *Biometrics* 10, 1954), the weighted squares about the weighted mean, with Welch's correction for variances that are
-    estimates themselves (*Biometrika* 38, 1951): at 5%. The mean is not weighted: each pair counts alike, whatever its
-    noise. Where the pairs lie further apart than their noise says, though within chance, the interval is wider by as
-    much (Birge, *Physical Review* 40, 1932). What the effect depends on is the setting that explains most of Q, by the
-    adjusted R², which takes the number of its values into account.
+    *Biometrics* 10, 1954), the weighted squares about the weighted mean, with Welch's correction for variances that
+    are estimates themselves (*Biometrika* 38, 1951): at 5%. The mean is not weighted: each pair counts alike,
+    whatever its noise. Where the pairs lie further apart than their noise says, though within chance, the interval
+    is wider by as much (Birge, *Physical Review* 40, 1932). Pairs with the same seeds may share their luck, as
+    where a setting does not change what is learnt: then the mean over pairs differs from seed to seed by more than
+    it does by the noise of each pair, and so much noise it has. What the effect depends on is the setting that
+    explains most of Q, by the adjusted R², which takes the number of its values into account.
     """
     if len(rows) == 1:
         return Overall(_estimate_of(rows[0]), rows[0]["verdict"], agrees=True)
@@ -60,7 +62,8 @@ def overall(rows: Sequence[Row], settings: Sequence[str], *, sides: int = 1) -> 
     error = math.hypot(*errors) / len(rows) * math.sqrt(max(1.0, spread))
     unsure = sum(each**4 / row["freedom"] for each, row in zip(errors, rows, strict=True))
     freedom = sum(each**2 for each in errors) ** 2 / unsure
-    middle, reach = mean(values), critical(freedom, sides) * error
+    error, freedom = _with_shared_luck(rows, error, freedom)
+    middle, reach = mean(values), critical(freedom, sides, own=freedom) * error
     low, high = middle - reach, middle + reach
     if is_ratio:
         middle, low, high = math.exp(middle), math.exp(low), math.exp(high)
@@ -81,6 +84,24 @@ def overall(rows: Sequence[Row], settings: Sequence[str], *, sides: int = 1) -> 
     return Overall(
         estimate, said, False, setting, {key: math.exp(each) if is_ratio else each for key, each in effects.items()}
     )
+
+
+def _with_shared_luck(rows: Sequence[Row], error: float, freedom: float) -> tuple[float, float]:
+    """The error of the mean and its degrees of freedom, where seeds may move all rows alike: never a smaller error.
+
+    `error` is that of rows that know nothing of each other. What the mean over rows differs by from seed to seed has in
+    it what they share; of few seeds it is known badly, so the two are pooled as in `noise.py`.
+    """
+    seeds = [seed for seed in rows[0]["by_seed"] if all(seed in row["by_seed"] for row in rows)]
+    if len(seeds) < 2:
+        return error, freedom
+    means = [mean([row["by_seed"][seed] for row in rows]) for seed in seeds]
+    middle = mean(means)
+    apart = Noise(error**2 * len(seeds), min(freedom, MOST_LEARNED))
+    shared = apart.updated(Residuals(math.fsum((each - middle) ** 2 for each in means), len(seeds) - 1.0))
+    if shared.variance <= apart.variance:
+        return error, freedom
+    return shared.deviation_of_mean(len(seeds)), shared.freedom
 
 
 def _estimate_of(row: Row) -> Estimate:

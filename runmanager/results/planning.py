@@ -1,16 +1,18 @@
 """What a comparison can find with the runs that a sweep has or plans, and how many it would take."""
 
 import math
+from collections.abc import Sequence
 
 from runmanager.records.store import SweepContents
 from runmanager.records.sweep import SweepRecord
+from runmanager.results.effects import residuals_of_side
 from runmanager.results.judging import residuals_of, took_turns
-from runmanager.results.matching import Matches, match_sides
+from runmanager.results.matching import Match, Matches, match_sides
 from runmanager.results.metrics import THROUGHPUT
 from runmanager.results.noise import Residuals
 from runmanager.results.options import ANY_AXIS, CompareOptions
 from runmanager.results.pairing import SEED
-from runmanager.results.power import MOST_RUNS, power, runs_needed
+from runmanager.results.power import MOST_RUNS, least_told, power, runs_needed
 from runmanager.results.sides import Side
 
 __all__ = ["what_can_be_found", "what_will_be_found"]
@@ -46,20 +48,32 @@ def _lines(matches: Matches, plan: SweepRecord | None, axis: str) -> list[str]:
     ]
     if not pairs or matches.metric != THROUGHPUT:
         return []
-    residuals = residuals_of([match.sides for match in pairs])
+    residuals = _residuals(pairs)
     runs = min(len(side.cells) for match in pairs for side in match.sides)
-    no_difference = f"no difference up to {CompareOptions.drift:.0%} can be told from the machine's drift"
+    deviation, _ = _deviation(residuals)
+    least = least_told(CompareOptions.drift, deviation=deviation, runs=runs, rows=len(pairs))
+    only_larger = f"only differences above about {least:.0%} can be told"
     has_seed = SEED in matches.cells.names()
     if runs == 1:
         way_out = "`seed=0,1,2,3,4` as the first axis makes" if has_seed else f"{_SEEDS} runs a side in turns make"
-        said = f"With one run a side along {axis}, {no_difference}. {way_out} it possible"
+        said = f"With one run a side along {axis} {only_larger}. {way_out} smaller ones possible"
         return [f"{said}: {_found(_SEEDS, residuals, len(pairs))}."]
     places = {signature: place for place, signature in enumerate(plan.cells)} if plan else {}
     if not all(took_turns(*(_order(side, places) for side in match.sides)) for match in pairs):
         way_out = "with `seed` as the first axis" if has_seed else "where the sides take turns"
-        said = f"One side runs after the other along {axis}, so {no_difference}; {way_out} they can be"
+        said = f"One side runs after the other along {axis}, so {only_larger}; {way_out} smaller ones can"
         return [f"{said}: {_found(runs, residuals, len(pairs))}."]
     return [f"{_found(runs, residuals, len(pairs))}."]
+
+
+def _residuals(pairs: Sequence[Match]) -> Residuals:
+    """What the pairs show of the noise between runs; where they cannot be compared, what their sides show alone."""
+    found = residuals_of([match.sides for match in pairs])
+    if found.freedom >= _LEAST_FREEDOM:
+        return found
+    sides = {tuple(cell.signature for cell in side.cells): side for match in pairs for side in match.sides}
+    seen = [residuals_of_side(side.values) for side in sides.values() if len(side.values) > 1]
+    return Residuals(math.fsum(each.squares for each in seen), math.fsum(each.freedom for each in seen))
 
 
 def _order(side: Side, places: dict[str, int]) -> list[str]:
@@ -71,18 +85,22 @@ def _order(side: Side, places: dict[str, int]) -> list[str]:
 
 def _found(runs: int, residuals: Residuals, rows: int) -> str:
     """How often so many runs a side find an effect, and how many would often, by the measured noise if there is any."""
-    if residuals.freedom >= _LEAST_FREEDOM:
-        deviation = math.sqrt(residuals.squares / residuals.freedom)
-        basis = f"runs of equal settings differ by {deviation:.1%} here"
-    else:
-        deviation = _SUPPOSED
-        basis = f"supposing that runs of equal settings differ by {deviation:.0%}, as no two are measured yet"
+    deviation, basis = _deviation(residuals)
     share = power(_EFFECT, deviation=deviation, runs=runs, rows=rows)
     said = f"{runs} runs a side find {_EFFECT:.0%} in {_percent(share)} of cases"
     if share < _OFTEN:
         needed = runs_needed(_EFFECT, deviation=deviation, share=_OFTEN, rows=rows)
         said += f"; {f'more than {MOST_RUNS}' if needed is None else needed} would in {_OFTEN:.0%}"
     return f"{said} ({basis})"
+
+
+def _deviation(residuals: Residuals) -> tuple[float, str]:
+    """How far runs of equal settings differ, and how that is known."""
+    if residuals.freedom >= _LEAST_FREEDOM:
+        deviation = math.sqrt(residuals.squares / residuals.freedom)
+        return deviation, f"runs of equal settings differ by {deviation:.1%} here"
+    said = f"supposing that runs of equal settings differ by {_SUPPOSED:.0%}, as too few are measured yet"
+    return _SUPPOSED, said
 
 
 def _percent(share: float) -> str:

@@ -85,6 +85,26 @@ def test_all_cells_that_cannot_be_told_from_the_best_are_named(seeds: Callable[.
     assert json.loads(best_to_json(found, command=["python"]))["rivals"] == [{"lr": "a"}, {"lr": "b"}]
 
 
+def test_a_rival_is_named_though_the_next_one_is_truly_behind(seeds: Callable[..., SweepContents]) -> None:
+    steps = np.random.default_rng(1).normal(0, 0.0001, (5, 4)).tolist()
+    quiet = {f"q{at}": [0.90 - 0.02 * at + each for each in of_cell] for at, of_cell in enumerate(steps)}
+    found = find_best(seeds(**quiet, wild=[0.99, 0.70, 0.95, 0.76]), None, **OPTIONS)
+    assert found.verdict == "better" and found.runner_up is not None
+    assert found.runner_up.settings == {"lr": "q1"}
+    assert "One cell cannot be told from the best one: lr=wild." in found.sentences()
+
+
+def test_cells_of_too_few_runs_are_named_as_not_known(seeds: Callable[..., SweepContents]) -> None:
+    found = find_best(seeds(a=[0.90, 0.92, 0.94], b=[0.91, 0.92, 0.92], c=[0.91], d=[0.1, 0.12, 0.11]), None, **OPTIONS)
+    said = found.sentences()
+    assert "One cell cannot be told from the best one: lr=b." in said
+    assert "Of one more cell too little is known to tell: lr=c." in said
+    assert json.loads(best_to_json(found, command=None))["unmeasured"] == [{"lr": "c"}]
+    of_next = find_best(seeds(a=[0.90, 0.92, 0.94], b=[0.915, 0.921], c=[0.91, 0.92, 0.915]), None, **OPTIONS)
+    assert of_next.verdict == "not measured"
+    assert "One cell cannot be told from the best one: lr=c." in of_next.sentences()
+
+
 def test_how_much_picking_flatters_the_best_is_said_in_size(seeds: Callable[..., SweepContents]) -> None:
     """Of equal cells the best mean exceeds the truth by what is said, on average."""
     generator = np.random.default_rng(1)

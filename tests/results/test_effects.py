@@ -45,10 +45,24 @@ def test_the_interval_of_blocks_is_that_of_students_own_sleep_data():
     assert found.freedom == 9
 
 
-def test_the_interval_of_two_samples_is_students():
-    # As by R's t.test(var.equal = TRUE) on the same data: -0.204 to 3.364.
+def test_the_interval_of_two_samples_is_welchs():
+    # In print, as by R's t.test(extra ~ group, data = sleep): -0.2054832 to 3.3654832, 17.776 degrees of freedom.
     found = difference_interval(one_each(DEXTRO), one_each(LAEVO))
-    assert (found.low, found.high) == pytest.approx((-0.2039, 3.3639), abs=1e-4)
+    assert (found.low, found.high) == pytest.approx((-0.2054832, 3.3654832), abs=1e-7)
+    assert found.freedom == pytest.approx(17.776, abs=1e-3)
+
+
+@pytest.mark.parametrize("is_ratio", [False, True])
+def test_few_wild_runs_beside_many_quiet_ones_do_not_look_quiet(is_ratio):
+    """Equal sides of 20 and 3 runs, the three ten times as wild: 95% intervals cover no difference."""
+    generator = np.random.default_rng(4)
+    covered = 0
+    for _ in range(500):
+        sides = [generator.normal(0, deviation, count) for deviation, count in ((0.01, 20), (0.1, 3))]
+        values = [one_each((np.exp(side) if is_ratio else side).tolist()) for side in sides]
+        (found,) = estimates([contrast_of(*values, is_ratio=is_ratio)])
+        covered += found.low <= (1 if is_ratio else 0) <= found.high
+    assert covered >= 460  # three standard errors below 95%; 44% and 62% before
 
 
 def test_a_speedup_is_moderated_by_its_prior_by_hand():
@@ -120,9 +134,10 @@ def test_swapping_the_sides_inverts_the_interval_as_far_as_the_epochs_say_nothin
 
 def test_a_sides_own_interval_is_that_of_its_runs():
     found = typical_interval([[2.0], [8.0]])
-    variance = (3 * 0.0745**2 + 2 * math.log(2) ** 2) / 4
+    prior = 3 * (0.0745**2 / (2 * math.log(2) ** 2)) ** 2  # degrees of freedom: it is far quieter than the runs
+    variance = (prior * 0.0745**2 + 2 * math.log(2) ** 2) / (prior + 1)
     assert found.value == pytest.approx(4.0)
-    assert math.log(found.high / 4) == pytest.approx(stats.t.ppf(0.975, 4) * math.sqrt(variance / 2))
+    assert math.log(found.high / 4) == pytest.approx(stats.t.ppf(0.975, prior + 1) * math.sqrt(variance / 2))
     with pytest.raises(UsageError, match="must be above 0"):
         typical_interval([[1.0, 0.0]])
 

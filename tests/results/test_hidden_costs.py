@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from runmanager.records.states import Reason, Status
 from runmanager.results.comparison import CompareOptions, compare
 from runmanager.results.sentences import answers
 from runmanager.results.sweep import Sweep
@@ -93,3 +94,10 @@ def test_the_column_is_asked_for_like_any_other_and_the_files_say_the_note(sweep
     asked = found.table(where="overall_samples_per_second < 900", columns=["overall_samples_per_second"])
     assert asked["overall_samples_per_second"].tolist() == [500.0]
     assert list(found.runs.columns[-2:]) == ["run_dir", "overall_samples_per_second"]
+
+
+def test_what_medians_hide_is_no_cause_of_what_could_not_be_compared(contents, timed):
+    costly = ({"device": "cpu"}, timed(EVERY_THIRD), {})
+    skipped = ({"device": "cuda"}, [], {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE})
+    (row,) = compare(contents(costly, skipped), None).rows
+    assert row["reason"] == "cuda: skipped (device_unavailable)"

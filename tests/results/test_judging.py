@@ -278,3 +278,22 @@ def test_values_that_no_run_can_have_measured_spoil_their_own_row_alone(contents
     assert [lr for lr, why in by_accuracy.items() if "val_accuracy of 1e+308 is no value" in why] == [3]
     assert by_rate[4] == by_time[4] == ""
     assert by_accuracy[4].startswith("no run differs from another of its side")
+
+
+def test_pairs_that_are_all_alike_are_not_said_to_be_runs_that_are(contents, timed):
+    """The number of workers changes no loss, but the seed does: the runs of a side differ, and their pairs do not."""
+
+    def reason(losses):
+        sweep = contents(
+            *(
+                ({"num_workers": workers, "seed": seed}, [msgspec.structs.replace(timed([2.0])[0], val_loss=loss)], {})
+                for workers in (0, 1)
+                for seed, loss in enumerate(losses)
+            )
+        )
+        (row,) = compare(sweep, None, CompareOptions(axis="num_workers", metric="val_loss")).rows
+        assert row["verdict"] == "not measured"
+        return row["reason"]
+
+    assert reason([0.31, 0.29, 0.33]).startswith("the two sides differ by the same in each pair of runs")
+    assert reason([0.31, 0.31, 0.31]).startswith("no run differs from another of its side")

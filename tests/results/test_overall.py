@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from runmanager.records.run import EpochRecord
+from runmanager.results.comparison import CompareOptions, compare
 from runmanager.results.overall import overall
 
 
@@ -15,7 +17,7 @@ def rows_of(speedups, *, error=0.05, freedom=20.0, **settings):
         {
             **{name: values[at] for name, values in settings.items()},
             **{"speedup": speedup, "ci_low": 0.9 * speedup, "ci_high": 1.1 * speedup, "verdict": "faster"},
-            **{"error": error, "freedom": freedom, "tolerance": 0.0, "margin": 0.03},
+            **{"error": error, "freedom": freedom, "tolerance": 0.0, "margin": 0.03, "by_seed": {}},
         }
         for at, speedup in enumerate(speedups)
     ]
@@ -70,3 +72,36 @@ def test_equal_effects_are_rarely_said_to_disagree_however_few_runs_know_the_noi
         disagreed += not found.agrees
         covered += found.estimate.low <= 1 <= found.estimate.high
     assert disagreed <= 33 and covered >= 367  # three standard errors about 20 and 380
+
+
+def test_pairs_that_share_the_luck_of_their_seeds_are_no_more_sure_than_one(contents):
+    """The number of workers changes no accuracy: four pairs of copies know what one pair knows."""
+    accuracies = {(1, 0): 0.91, (1, 1): 0.90, (1, 2): 0.92, (2, 0): 0.93, (2, 1): 0.935, (2, 2): 0.926}
+    sweep = contents(
+        *(
+            ({"lr": lr, "num_workers": workers, "seed": seed}, [EpochRecord(epoch=1, val_accuracy=accuracy)], {})
+            for (lr, seed), accuracy in accuracies.items()
+            for workers in range(8)
+        )
+    )
+    rows = compare(sweep, None, CompareOptions(axis="lr", metric="val_accuracy")).rows
+    found = overall(rows, ("num_workers",))
+    differences = [accuracies[2, seed] - accuracies[1, seed] for seed in range(3)]
+    alone = np.std(differences, ddof=1) / math.sqrt(3)
+    assert found.agrees and found.estimate.value == pytest.approx(np.mean(differences))
+    assert found.estimate.error == pytest.approx(alone, rel=0.1)
+    assert found.verdict == "inconclusive"
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.01, 0.03])
+def test_the_mean_over_pairs_covers_the_truth_whatever_their_seeds_share(shared):
+    generator = np.random.default_rng(6)
+    covered = 0
+    for _ in range(400):
+        effects = generator.normal(0, 0.01, (8, 5)) + generator.normal(0, shared, 5)
+        rows = rows_of(np.exp(effects.mean(axis=1)).tolist(), freedom=8.0)
+        for row, by_seed in zip(rows, effects, strict=True):
+            row |= {"by_seed": dict(enumerate(by_seed)), "error": float(np.std(by_seed, ddof=1)) / math.sqrt(5)}
+        found = overall(rows, ())
+        covered += found.estimate.low <= 1 <= found.estimate.high
+    assert covered >= 367  # three standard errors below 95%; 60% and fewer before

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from runmanager.records.states import Status
 from runmanager.records.sweep import plan_cell, with_cells
 from runmanager.results.comparison import compare
 from runmanager.results.matching import match_sides
@@ -13,8 +14,6 @@ from runmanager.results.options import CompareOptions
 from runmanager.results.planning import what_can_be_found, what_will_be_found
 from runmanager.results.power import power
 from runmanager.results.table import result_rows
-
-NOT_TOLD = "no difference up to 10% can be told from the machine's drift"
 
 
 @pytest.fixture
@@ -36,16 +35,22 @@ def test_a_plan_in_turns_says_what_it_can_find_and_what_it_supposes(planned):
     (line,) = planned(*((device, seed) for seed in range(5) for device in ("cpu", "cuda")))
     assert line == (
         "5 runs a side find 3% in under 1% of cases; 18 would in 80% "
-        "(supposing that runs of equal settings differ by 2%, as no two are measured yet)."
+        "(supposing that runs of equal settings differ by 2%, as too few are measured yet)."
     )
 
 
 def test_a_plan_that_cannot_find_anything_says_what_makes_it_possible(planned):
     (alone,) = planned(("cpu", 0), ("cuda", 0))
-    assert alone.startswith(f"With one run a side along device, {NOT_TOLD}. `seed=0,1,2,3,4` as the first axis")
+    # By hand: 1.1 of the drift x the factor of 1.40 that the interval of one run a side has.
+    assert alone.startswith(
+        "With one run a side along device only differences above about 54% can be told. `seed=0,1,2,3,4` as the first "
+        "axis makes smaller ones possible: 5 runs a side find 3%"
+    )
     (behind,) = planned(*((device, seed) for device in ("cpu", "cuda") for seed in range(3)))
-    assert behind.startswith(
-        f"One side runs after the other along device, so {NOT_TOLD}; with `seed` as the first axis"
+    assert re.match(
+        "One side runs after the other along device, so only differences above about 2[0-9]% can be told; "
+        "with `seed` as the first axis smaller ones can: 3 runs",
+        behind,
     )
     assert planned(("cpu", 0), ("cpu", 1)) == []  # nothing is compared
 
@@ -88,3 +93,16 @@ def test_the_next_step_names_it_where_rows_are_inconclusive_only(measured):
         lines = what_can_be_found(match_sides(sweep, None, CompareOptions()), None)
         steps = next_steps(result_rows(sweep, None), comparison, sweep="outputs/x", to_find=lines)
         assert (lines[0] in steps) is is_said, comparison.rows[0]["verdict"]
+
+
+def test_runs_without_a_partner_show_their_noise_too(contents, timed):
+    """The GPU is not there: what three runs of the CPU differ by is known all the same."""
+    sweep = contents(
+        *(
+            ({"device": device, "seed": seed}, timed([9.0] + [math.exp(0.1 * seed)] * 6), {"status": status})
+            for seed in range(3)
+            for device, status in (("cpu", Status.FINISHED), ("cuda", Status.SKIPPED))
+        )
+    )
+    (line,) = what_can_be_found(match_sides(sweep, None, CompareOptions()), None)
+    assert "(runs of equal settings differ by 10.0% here)" in line

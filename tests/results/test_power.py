@@ -1,9 +1,11 @@
 """How often a comparison finds a true difference: against simulated comparisons of known noise."""
 
+import math
+
 import numpy as np
 import pytest
 
-from runmanager.results.effects import speedup_interval
+from runmanager.results.effects import contrast, estimates, run_values, speedup_interval
 from runmanager.results.power import power, runs_needed
 
 
@@ -31,3 +33,17 @@ def test_more_rows_need_more_runs() -> None:
     one, many = (runs_needed(0.03, deviation=0.02, share=0.8, rows=rows) for rows in (1, 20))
     assert one is not None and many is not None
     assert one < many
+
+
+def test_the_power_of_many_rows_is_that_of_rows_that_teach_each_other() -> None:
+    generator = np.random.default_rng(8)
+    trials, rows, runs, found = 60, 8, 18, 0
+    for _ in range(trials):
+        noise = generator.normal(0, 0.02, (rows, 2, runs))
+        contrasts = []
+        for baseline, candidate in noise:
+            sides = ([[each] for each in np.exp(side).tolist()] for side in (baseline, candidate + math.log(1.03)))
+            contrasts.append(contrast(*(run_values(s, is_ratio=True) for s in sides), is_ratio=True, are_blocks=True))
+        found += sum(each.low > 1 for each in estimates(contrasts))
+    said = power(0.03, deviation=0.02, runs=runs, rows=rows)
+    assert found / trials / rows == pytest.approx(said, abs=0.07)  # three standard errors of 480 rows

@@ -47,6 +47,25 @@ def test_the_faster_side_is_named_first_and_where_it_is_so(said):
     assert said((CPU, 1.0, {}), (CUDA, 4.0, {}))[0] == "cpu is 4.0 times as fast as cuda [2.9, 5.6]."
 
 
+def test_an_end_that_is_not_1_does_not_read_as_1(contents, timed):
+    def compared(seconds):
+        sides = (("cpu", seconds), ("cuda", 1.0))
+        return contents(
+            *(
+                ({"device": device, "seed": seed}, timed([9.0] + [taken] * 5), {})
+                for seed in range(5)
+                for device, taken in sides
+            )
+        )
+
+    (row,) = compare(compared(1.0), None).rows
+    sweep = compared(1.002 / row["ci_low"])
+    (row,) = compare(sweep, None).rows
+    assert row["verdict"] == "faster"
+    first = answers(result_rows(sweep, None), compare(sweep, None))[0]
+    assert first == f"cuda is {row['speedup']:.4f} times as fast as cpu [1.0020, {row['ci_high']:.4f}]."
+
+
 def pairs_of(seconds):
     """A pair at each learning rate: 8 seconds an epoch on CPU, so many on CUDA."""
     return [
