@@ -4,16 +4,14 @@ Everything here is the least that they take: what is refused could not run, and 
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hydra.plugins.launcher import Launcher
 
-from runmanager.app.cells import Grid
 from runmanager.app.schema import Config
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_launcher import LocalLauncher
-from runmanager.launching.plan import PlannedRun
 from runmanager.launching.slurm import SlurmLauncher
 from runmanager.records.memory import free_memory, in_gib
 from runmanager.records.process import usable_cores
@@ -43,19 +41,18 @@ class _Host:
 
 
 def refuse_what_cannot_fit(
-    launcher: Launcher, grid: Grid, batches: Sequence[Sequence[PlannedRun]], *, take_turns: bool
+    launcher: Launcher, batches: Iterable[Sequence[Config]], *, take_turns: bool = False
 ) -> None:
     """Raise `ConfigurationError` where the loader's workers or the memory of the runs at once are too many.
 
-    `batches` are what each call of the launcher is to run; where these `take_turns`, a whole batch lives at once.
+    `batches` are the cells that each call of the launcher is to run; where these `take_turns`, a whole batch lives at
+    once.
     """
-    config_of = {cell.signature: config for cell, config in zip(grid.cells, grid.configs, strict=True)}
     here = free_memory()
     host = _host_of(launcher, here)
     faults: list[str] = []
-    for batch in batches:
-        configs = [config_of[each.cell.signature] for each in batch]
-        at_once = len(batch) if take_turns else min(host.at_once, len(batch))
+    for configs in batches:
+        at_once = len(configs) if take_turns else min(host.at_once, len(configs))
         found = _worker_faults(configs, at_once, host) + [
             line for config in configs for line in _dataset_faults(config, here)
         ]

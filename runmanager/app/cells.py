@@ -1,7 +1,7 @@
 """From the words of a command to its cells: expanded, composed, checked and named, or every fault at once."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from runmanager.app.composition import CellLoader
 from runmanager.app.schema import CellReader, Config, read_config, unknown_settings
 from runmanager.app.words import quoted
 from runmanager.errors import ConfigurationError
-from runmanager.launching.plan import Cell
+from runmanager.launching.plan import Cell, PlannedRun
 from runmanager.records.grid import flatten, readable_name
 from runmanager.records.signature import UNSIGNED, short_signature, signature
 from runmanager.training.idle import unheeded
@@ -36,6 +36,11 @@ class Grid:
     axes: dict[str, list[Any]]
     given: frozenset[str]
     sides: Sequence[str] = ()
+
+    def configs_of(self, batches: Iterable[Sequence[PlannedRun]]) -> list[list[Config]]:
+        """The typed settings of what is to be run, in the same batches."""
+        config_of = {cell.signature: config for cell, config in zip(self.cells, self.configs, strict=True)}
+        return [[config_of[each.cell.signature] for each in batch] for batch in batches]
 
 
 def _way_out(word: str) -> str:

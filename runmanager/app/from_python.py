@@ -85,6 +85,8 @@ def run_sweep(*overrides: str, name: str, output_root: str | PathLike[str] = "ou
 
 def _refuse_other_words(overrides: Sequence[str]) -> None:
     for word in overrides:
+        if not isinstance(word, str):
+            raise UsageError(f"`run_sweep` must get settings as texts, got {word!r}; write run_sweep(*settings).")
         if word.startswith("-"):
             raise UsageError(
                 f"`run_sweep` must get settings, got '{word}'; give flags to `runmanager sweep` in a shell."

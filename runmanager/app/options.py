@@ -1,6 +1,6 @@
 """What Hydra is told of the sweeper, `hydra.sweeper.*`. Light: each run's process reads it with its configuration."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from runmanager.records.heartbeat import SILENT_AFTER_SECONDS
 
@@ -16,7 +16,7 @@ class GridSweeperOptions:
     """
 
     _target_: str = "hydra_plugins.runmanager.GridSweeper"
-    params: dict[str, str] | None = None
+    params: dict[str, str] = field(default_factory=dict)
     sides: list[str] | None = None
     multirun: bool = True
     dry_run: bool = False

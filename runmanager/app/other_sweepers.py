@@ -11,7 +11,9 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
-from runmanager.app.cells import prepare_jobs
+from runmanager.app.axes import count_cells
+from runmanager.app.capacity import refuse_what_cannot_fit
+from runmanager.app.cells import prepare_jobs, split
 from runmanager.app.checks import check_cells, writing_to
 from runmanager.app.composition import CellLoader
 from runmanager.app.finishing import Faults, refuse_if_gone, show_and_write
@@ -30,6 +32,7 @@ from runmanager.tracking.provenance import command_line
 __all__ = ["OtherSweeper"]
 
 _OURS = "grid"
+_HYDRAS = "basic"
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
 
 
@@ -80,7 +83,12 @@ class OtherSweeper:
             if name == _OURS:
                 return launcher
             self._name = f"hydra/sweeper={name}"
-            return _Checked(launcher, self, CellLoader(hydra_context.config_loader), config)  # type: ignore[arg-type]  # there is no other
+            loader = CellLoader(hydra_context.config_loader)  # type: ignore[arg-type]  # there is no other
+            if name == _HYDRAS:  # which makes a list of all cells; to others an axis may be a space to search
+                params = config.hydra.sweeper.params or {}
+                words = [*(f"{key}={value}" for key, value in params.items()), *config.hydra.overrides.task]
+                count_cells(split(loader, words))
+            return _Checked(launcher, self, loader, config)
 
         plugins.instantiate_launcher = instantiate
         try:
@@ -105,6 +113,7 @@ class OtherSweeper:
         self._num_jobs += len(jobs)
         if self._is_single and self._num_jobs > 1:
             raise UsageError(f"A single run must be one cell, got {self._num_jobs} from `{self._name}`; add -m.")
+        refuse_what_cannot_fit(launcher, [grid.configs])
         check_cells(launcher, grid.configs, given=grid.given, needs_all=self._is_single)
         folder = Path(str(master.hydra.sweep.dir))  # looked up before a job is composed: all get the same date
         runs = [_run_name(loader, master, words, first + place) for place, words in enumerate(jobs)]

@@ -62,7 +62,7 @@ class GridSweeper(Sweeper):
 
     def __init__(
         self,
-        params: dict[str, str] | None,
+        params: dict[str, str],
         sides: list[str] | None,
         multirun: bool,
         dry_run: bool,
@@ -72,7 +72,7 @@ class GridSweeper(Sweeper):
     ) -> None:
         if faults := timeout_faults("hydra.sweeper.heartbeat_timeout", heartbeat_timeout):
             raise ConfigurationError(faults)
-        self._params = params or {}
+        self._params = params
         self._sides = [shlex.split(side) for side in sides or ()]
         self._multirun = multirun
         self._dry_run = dry_run
@@ -108,7 +108,8 @@ class GridSweeper(Sweeper):
         sweep = None if first.name is None else SweepPaths(Path(first.output_root) / first.name)
         plan = self._planned(grid, sweep)
         to_run = [each for each in plan if each.is_to_run]
-        refuse_what_cannot_fit(self._launcher, grid, self._batches(to_run), take_turns=self._pairing is not None)
+        batches = grid.configs_of(self._batches(to_run))
+        refuse_what_cannot_fit(self._launcher, batches, take_turns=self._pairing is not None)
         if self._dry_run:
             self._show(foretold(self._launcher, plan, needs_all=self._needs_all(grid)), sweep, grid)
             return []

@@ -60,7 +60,7 @@ class LoadedLater:
         """
         if code is None or self._folder is None:
             return None
-        outside = (str(Path(name).parent) for name in code if os.path.isabs(name))
+        outside = (str(Path(name).parent) for name in code if Path(name).is_absolute())
         walk = ImportWalk(dict.fromkeys((self._folder, str(Path.cwd()), *outside)))
         for file in set(_loaded_files()) - self._before:
             walk.take_file(file)

@@ -35,12 +35,13 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
+        ([["lr=1"]], "`run_sweep` must get settings as texts, got ['lr=1']; write run_sweep(*settings)."),
         (["--dry-run"], "`run_sweep` must get settings, got '--dry-run'; give flags to `runmanager sweep` in a shell."),
         (["lr=1", "name=other"], "`name` must be given by its own argument, got 'name=other'; write name=… apart."),
         (["output_root=x"], "`output_root` must be given by its own argument"),
     ],
 )
-def test_words_that_are_no_settings_are_refused(overrides: list[str], said: str, tmp_path: Path) -> None:
+def test_words_that_are_no_settings_are_refused(overrides: list[Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         run_sweep(*overrides, name="mine", output_root=tmp_path)
     assert str(refused.value).startswith(said)

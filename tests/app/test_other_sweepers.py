@@ -162,10 +162,15 @@ def test_a_killed_run_is_no_good_end(command: Callable[..., Done], own_module: P
             ["error: `batch_size` must be at least 1, got 0.", "error: `epochs` must be at least 1, got 0."],
         ),
         (("-m", "--dry-run"), [f"error: `--dry-run` must be left out under `{BASIC}`, got it; that shows no plan."]),
+        (("num_workers=1000",), ["error: `num_workers` of the runs at once must sum to at most"]),
+        (
+            ("-m", "seed=range(0,10000)", "batch_size=range(1,10001)"),
+            ["error: A grid must have at most 100,000 cells, got 100,000,000: "],
+        ),
         (("lr=0.1,0.2",), [f"error: A single run must be one cell, got 2 from `{BASIC}`; add -m."]),
         (("device=cuda",), ["error: Device 'cuda' was asked for but PyTorch sees no CUDA device; use `device=cpu`"]),
     ],
-    ids=["name", "settings", "dry run", "grid", "device"],
+    ids=["name", "settings", "dry run", "workers", "cells", "grid", "device"],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(
     words: tuple[str, ...],

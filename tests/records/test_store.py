@@ -172,7 +172,7 @@ def test_a_pipe_or_a_device_in_the_place_of_a_file_is_damage_and_holds_nobody_up
     tmp_path: Path, record: MakeRecord, name: str
 ) -> None:
     sweep = SweepPaths(tmp_path)
-    for number, put in enumerate((None, os.mkfifo, lambda path: os.symlink("/dev/zero", path))):
+    for number, put in enumerate((None, os.mkfifo, lambda path: path.symlink_to("/dev/zero"))):
         folder = claim_run(sweep.run(f"run-{number}"), record(status=Status.RUNNING))
         folder.append(EpochRecord(epoch=1))
         folder.leave()
