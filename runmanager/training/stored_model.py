@@ -1,13 +1,15 @@
 """`load_model`: the trained model of a stored run, built again and given its weights."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any
 
 from torch import nn
 
-from runmanager.errors import RecordError, UsageError
+from runmanager.errors import RecordError, RunManagerError, UsageError
+from runmanager.records.lines import bounded, error_line
 from runmanager.records.location import find_run
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import RunRecord
@@ -36,9 +38,10 @@ def load_model(run: str | PathLike[str] | StoredRun, best: bool = False, *, trus
     if not trust:
         way_out = "if you trust whoever made the run, use load_model(…, trust=True)"
         refuse_foreign_targets(record.config.get("model"), name="model", way_out=way_out)
-    options = _model_options(record, paths)
+    with _made_of_settings(paths):
+        options = _model_options(record, paths)
     state = _stored_state(paths, record, best=best)
-    with preserved():
+    with preserved(), _made_of_settings(paths):
         network = build_model(
             options,
             in_shape=tuple(state["in_shape"]),
@@ -55,6 +58,20 @@ def load_model(run: str | PathLike[str] | StoredRun, best: bool = False, *, trus
     return network.eval()
 
 
+@contextmanager
+def _made_of_settings(paths: RunPaths) -> Iterator[None]:
+    """Raise `UsageError` for what constructors raise of settings that were stored otherwise, or are too large."""
+    try:
+        yield
+    except RunManagerError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"Run {paths.name} must hold settings that make its model, got {bounded(error_line(error))}; "
+            "its files or its code were changed since."
+        ) from error
+
+
 def _model_options(record: RunRecord, paths: RunPaths) -> Any:
     """The options of the model as the run's configuration has them."""
     model = record.config.get("model")
@@ -62,7 +79,7 @@ def _model_options(record: RunRecord, paths: RunPaths) -> Any:
         if "_target_" in model:
             return model
         name = model.get("name")
-        if name in OPTION_TYPES["model"]:
+        if isinstance(name, str) and name in OPTION_TYPES["model"]:
             return OPTION_TYPES["model"][name](**model)
     raise UsageError(
         f"Run {paths.name} must have been made by `python -m runmanager` to be built again, got one that names no "

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.lines import error_line
+from runmanager.records.lines import bounded, error_line
 from runmanager.records.printable import printable
 from runmanager.records.targets import targets_in
 
@@ -31,7 +31,7 @@ def refuse_foreign_targets(settings: Any, *, name: str = "", way_out: str) -> No
         looked_up = {key: _network(target) for key, target in found.items()}
         refused = {key: f" ({why})" for key, why in looked_up.items() if isinstance(why, str)}
     if refused:
-        got = ", ".join(f"{_shown(found[key])} as {key}{why}" for key, why in refused.items())
+        got = ", ".join(bounded(f"{_shown(found[key])} as {key}{why}") for key, why in refused.items())
         raise UsageError(
             f"A stored `_target_` is data and must name a class of torch.nn.Module below {', '.join(_KNOWN)}, "
             f"got {printable(got)}; {way_out}."

@@ -294,6 +294,11 @@ def test_preset_runs(
     assert {name: str(status) for name, status in devices.items()} in (expected, {"auto": "finished"})
 
 
+def test_axes_may_be_given_as_a_preset_has_them(command: Callable[..., Done], tiny: tuple[str, ...]) -> None:
+    done = command("-m", *tiny, "--dry-run", "+hydra.sweeper.params.lr='0.1,0.2'")
+    assert (done.status, "2 cells: 2 start" in done.out) == (0, True), done.err
+
+
 def test_a_preset_s_grid_is_an_axis_each(command: Callable[..., Any]) -> None:
     done = command("experiment=cuda_vs_cpu", "--dry-run")
     assert "12 cells: 6 skip, 6 start" in done.out

@@ -147,6 +147,28 @@ def test_the_best_is_kept_across_a_break(train, stop_after):
     assert all(torch.equal(one["model"][name], other["model"][name]) for name in one["model"])
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"_target_": "torch.nn.Linear", "in_features": 10**7, "out_features": 10**7},
+        {"_target_": "torch.nn.Linear", "in_features": "x", "out_features": 2},
+        {"_target_": "torch.nn.MultiheadAttention", "embed_dim": 4, "num_heads": 0},
+        {"_target_": "torch.nn." + "a" * 10**5},
+        {"name": "mlp", "hidden": [10**15]},
+        {"name": "mlp", "wings": 2},
+        {"name": ["mlp"]},
+    ],
+    ids=lambda model: str(model)[:60],
+)
+def test_what_makes_no_model_is_said_in_a_line(train, model):
+    run = train()
+    run = dataclasses.replace(run, record=msgspec.structs.replace(run.record, config={"model": model}))
+    with pytest.raises(UsageError) as refused:
+        load_model(run)
+    assert len(str(refused.value).splitlines()) == 1
+    assert len(str(refused.value)) < 2000
+
+
 def test_a_kill_between_the_two_files_leaves_the_best_to_be_restored(train):
     epoch = best_epoch(train("whole")).epoch
     stopped = train("broken", stop_after=epoch)
