@@ -294,7 +294,7 @@ def test_preset_runs(
     assert {name: str(status) for name, status in devices.items()} in (expected, {"auto": "finished"})
 
 
-def test_axes_may_be_given_as_a_preset_has_them(command: Callable[..., Done], tiny: tuple[str, ...]) -> None:
+def test_axes_may_be_given_as_a_preset_has_them(command: Callable[..., Any], tiny: tuple[str, ...]) -> None:
     done = command("-m", *tiny, "--dry-run", "+hydra.sweeper.params.lr='0.1,0.2'")
     assert (done.status, "2 cells: 2 start" in done.out) == (0, True), done.err
 
