@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import UsageError
-from runmanager.records.paths import RunPaths
 from runmanager.records.spoken import counted, spoken
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
@@ -281,17 +280,20 @@ def best_sections(best: Best, *, trust: bool = False) -> list[Section]:
     return [
         Section("Runs", runs, ("run", best.metric.name), lines),
         Section("Settings that vary", [(name, spoken(value)) for name, value in best.winner.settings.items()]),
-        Section("Weights of the first", lines=_weights(best.winner.runs[0][0].paths, trust=trust)),
+        Section("Weights of the first", lines=_weights(best.winner.runs[0][0], trust=trust)),
     ]
 
 
-def _weights(paths: RunPaths, *, trust: bool) -> list[str]:
+def _weights(stored: StoredRun, *, trust: bool) -> list[str]:
+    paths = stored.paths
     run = f"{paths.root.parent.parent}/{paths.name}"
     trusting = ", trust=True" if trust else ""
     if paths.best.exists():
         return [str(paths.best), f"runmanager.load_model({run!r}, best=True{trusting})"]
     if paths.checkpoint.exists():
         return [str(paths.checkpoint), f"runmanager.load_model({run!r}{trusting})"]
+    if "checkpoint" not in stored.record.config:
+        return ["none were kept"]  # by a loop of the user's own, which has no such setting
     return ["none were kept; checkpoint.keep_best=val_accuracy keeps the best ones"]
 
 

@@ -156,8 +156,8 @@ def _row(
     elif weighed.rounds is not None:
         counted, said = _row_of_rounds(sides, weighed.rounds, weighed.against, rows, options)
         row |= counted
-    known = [*hidden_cost_remarks(sides), *remarks(sides)]
-    reason = "; ".join([*contended(sides, shared_host), *said, *known])
+    hidden = hidden_cost_remarks(sides) if row["verdict"] != NOT_MEASURED else []  # they forbid no comparison
+    reason = "; ".join([*contended(sides, shared_host), *said, *hidden, *remarks(sides)])
     return row | {"reason": reason or None}
 
 

@@ -231,3 +231,11 @@ def test_weights_are_named_where_they_are(sweep: Any) -> None:
     assert f"load_model('{sweep.paths.root}/{name}')" in said()
     paths.best.touch()
     assert f"load_model('{sweep.paths.root}/{name}', best=True)" in said()
+
+
+@pytest.mark.parametrize(("config", "is_named"), [({}, False), ({"checkpoint": {"every": 1}}, True)])
+def test_the_setting_that_keeps_weights_is_named_where_there_is_one(
+    contents: Callable[..., SweepContents], config: dict[str, Any], is_named: bool
+) -> None:
+    sections = best_sections(find_best(contents(({"lr": 1, **config}, reaching(0.9), {})), None, **OPTIONS))
+    assert ("checkpoint.keep_best" in as_text("", sections)) is is_named

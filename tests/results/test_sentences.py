@@ -122,6 +122,13 @@ def test_what_could_not_be_compared_says_why_and_counts_are_by_state(said):
     assert last == "2 runs: 1 finished, 1 skipped."
 
 
+def test_costs_that_the_median_hides_are_no_cause(contents, timed):
+    skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    sweep = contents((CPU, timed([9.0, 1.0, 1.0, 1.0, 8.0, 1.0]), {}), (CUDA, [], skipped))
+    why_not = answers(result_rows(sweep, None), compare(sweep, None))[1]
+    assert why_not == "cuda and cpu could not be compared: cuda: skipped (device_unavailable)."
+
+
 def test_several_causes_are_said_with_their_shares(said):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
     failed = {"status": Status.FAILED, "reason": Reason.EXCEPTION}
