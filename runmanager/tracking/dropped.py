@@ -6,13 +6,14 @@ from collections.abc import Callable
 from multiprocessing.util import Finalize
 from typing import Any
 
-from runmanager.records.states import Reason, Status
+from runmanager.records.states import Outcome, Reason, Status
 from runmanager.records.store import RunFolder
 from runmanager.tracking.heartbeat import Heartbeat
 
 __all__ = ["end_run_when_dropped", "when_dropped"]
 
 _RUNS_FIRST, _OTHERS = 20, 10
+_NEVER_ENDED = Outcome(Status.KILLED, Reason.INTERRUPTED, "begun and never ended")
 
 
 def when_dropped(
@@ -25,17 +26,19 @@ def when_dropped(
     return Finalize(owner, act, args=arguments, exitpriority=priority)
 
 
-def end_run_when_dropped(run: object, folder: RunFolder, heartbeat: Heartbeat) -> Finalize:
-    """Let a run that nobody ends read `killed` when it is dropped, as a notebook's cell does that raises."""
-    return when_dropped(run, _end_run, folder, heartbeat, priority=_RUNS_FIRST)
+def end_run_when_dropped(
+    run: object, folder: RunFolder, heartbeat: Heartbeat, outcome: Outcome = _NEVER_ENDED
+) -> Finalize:
+    """Let a run without an end in its record read `outcome` when it is dropped, as in a notebook's cell that raises."""
+    return when_dropped(run, _end_run, folder, heartbeat, outcome, priority=_RUNS_FIRST)
 
 
-def _end_run(folder: RunFolder, heartbeat: Heartbeat) -> None:
+def _end_run(folder: RunFolder, heartbeat: Heartbeat, outcome: Outcome) -> None:
     is_lost = folder.is_lost()
     heartbeat.stop(keeps_file=is_lost)
     if is_lost or not folder.is_ours:
         return
     now = datetime.datetime.now(datetime.UTC).isoformat()
     with contextlib.suppress(OSError):  # the folder may be gone
-        folder.write(status=Status.KILLED, reason=Reason.INTERRUPTED, message="begun and never ended", ended_at=now)
+        folder.write(status=outcome.status, reason=outcome.reason, message=outcome.message, ended_at=now)
     folder.leave()

@@ -345,18 +345,24 @@ class ActiveRun:
         except BaseException as fault:
             self.end(error or fault)
             raise
-        record = self.folder.write(
-            status=outcome.status,
-            reason=outcome.reason,
-            message=outcome.message,
-            ended_at=datetime.datetime.now(datetime.UTC).isoformat(),
-            run_seconds=run_seconds,
-            num_parameters=None if self._network is None else num_parameters(self._network),
-            peak_memory_bytes=self._measuring.peak_memory_bytes(self.record),
-            environment=self._measuring.environment_at_end(self.record.environment),
-            measurements=self._measuring.measurements(),
-            notes=self._notes.said,
-        )
+        try:
+            record = self.folder.write(
+                status=outcome.status,
+                reason=outcome.reason,
+                message=outcome.message,
+                ended_at=datetime.datetime.now(datetime.UTC).isoformat(),
+                run_seconds=run_seconds,
+                num_parameters=None if self._network is None else num_parameters(self._network),
+                peak_memory_bytes=self._measuring.peak_memory_bytes(self.record),
+                environment=self._measuring.environment_at_end(self.record.environment),
+                measurements=self._measuring.measurements(),
+                notes=self._notes.said,
+            )
+        except OSError as fault:  # as on a full disk: what happened is tried once more when the run is dropped
+            known = outcome_of(fault) if outcome.status.is_success else outcome
+            self._when_dropped.cancel()
+            self._when_dropped = end_run_when_dropped(self, self.folder, self._heartbeat, known)
+            raise
         if error is not None:
             keep_traceback(error, self.folder.paths.error)
         self._heartbeat.stop()

@@ -1,5 +1,6 @@
 """What goes wrong beside the runs: before they begin nothing is run, afterwards the sweep is finished all the same."""
 
+import resource
 import shlex
 import subprocess
 import sys
@@ -180,3 +181,15 @@ def test_a_folder_that_cannot_be_written_is_said_before_anything_runs(
     (fault,) = done.faults
     assert fault.startswith("error: `output_root` must be a folder that can be written, got 'taken': ")
     assert fault.endswith("; make room there, or give another one with output_root=….")
+
+
+def test_a_limit_of_a_files_size_is_no_fault_of_the_folder(command: Callable[..., Any], tiny: tuple[str, ...]) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        done = command(*tiny, "name=x")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert done.status == 2
+    (fault,) = done.faults
+    assert fault.endswith(" got File too large (100 bytes at most, ulimit -f); raise that limit.")

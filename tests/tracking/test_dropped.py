@@ -2,6 +2,7 @@
 
 import gc
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 from torch import nn
 
 from runmanager import RunManager
+from runmanager.errors import NoRoomError
 from runmanager.records.store import StoredRun
 
 TRAINS = """
@@ -97,3 +99,20 @@ def test_a_run_that_is_dropped_reads_so_at_once(
     gc.collect()
     record = only_run().record
     assert (record.status, record.reason, record.message) == ("killed", "interrupted", "begun and never ended")
+
+
+def test_an_end_that_finds_no_room_is_no_interruption(
+    tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
+) -> None:
+    run = RunManager(tmp_path / "sweep", sinks=[]).run({}, network, loader)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with pytest.raises(NoRoomError), run:
+        for _ in run.epochs(1):
+            pass
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    del run
+    gc.collect()
+    record = only_run().record
+    assert (record.status, record.reason) == ("failed", "exception")
+    assert "the size that a file may have" in record.message
