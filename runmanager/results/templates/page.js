@@ -120,7 +120,7 @@ function compareNumbers(a, b) {
 
 function counted(all, kept, shown) {
   const [total, some, first] = [all, kept, shown].map((count) => count.toLocaleString("en"));
-  const said = kept < all ? `${some} of ${total} row${all === 1 ? "" : "s"}` : `${total} row${all === 1 ? "" : "s"}`;
+  const said = `${kept < all ? `${some} of ` : ""}${total} row${all === 1 ? "" : "s"}`;
   return shown < kept ? `${said}; the first ${first} are shown` : said;
 }
 
