@@ -22,7 +22,6 @@ __all__ = [
     "Noise",
     "Residuals",
     "critical",
-    "joint_confidence",
     "learned",
     "noises",
 ]
