@@ -13,8 +13,8 @@ from runmanager.records.paths import SweepPaths
 from runmanager.records.run import Environment, EpochRecord, RunRecord
 from runmanager.records.signature import short_signature, signature
 from runmanager.records.states import Status
-from runmanager.records.store import encode_record
 from runmanager.records.sweep import plan_cell, write_cells
+from runmanager.records.versioned_file import encode_record
 
 __all__ = ["write_stored_sweep"]
 

@@ -17,8 +17,9 @@ from runmanager.records.ownership import claim_run
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.records.run_folder import RunFolder
 from runmanager.records.states import Reason, Status
-from runmanager.records.store import RunFolder, read_record, read_sweep
+from runmanager.records.store import read_record, read_sweep
 from runmanager.records.sweep import plan_cell, write_cells
 
 from .notebook import EXAMPLE, ROOT, executed, kernel_environment

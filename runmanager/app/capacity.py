@@ -16,7 +16,7 @@ from runmanager.launching.slurm import SlurmLauncher
 from runmanager.records.memory import free_memory, in_gib
 from runmanager.records.process import usable_cores
 from runmanager.training.dataset_options import DatasetOptions
-from runmanager.training.faults import fault
+from runmanager.validation import fault
 
 __all__ = ["refuse_what_cannot_fit"]
 

@@ -18,13 +18,13 @@ from runmanager.errors import RecordError, RunBusyError, RunFailedError, UsageEr
 from runmanager.launching.child import GOES_ON_VARIABLE, OWN_PROCESS_VARIABLE
 from runmanager.launching.lifeline import tie_workers
 from runmanager.launching.plan import Resume
-from runmanager.launching.signals import signals_call
 from runmanager.launching.turns import own_seat
 from runmanager.records.grid import plain_settings
 from runmanager.records.heartbeat import SILENT_AFTER_SECONDS
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.signature import signature
 from runmanager.records.store import read_epochs, read_record
+from runmanager.signals import signals_call
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.provenance import DRIVEN_VARIABLE
 from runmanager.tracking.run import ActiveRun

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rich.console import Console, RenderableType
 
-from runmanager.records.spoken import counted
+from runmanager.text import counted
 
 __all__ = ["CellOutput", "in_kernel"]
 

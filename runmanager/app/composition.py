@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from runmanager.app.schema import choices_with
 from runmanager.records.grid import flatten
-from runmanager.training.faults import fault, meant, nearest
+from runmanager.validation import fault, meant, nearest
 
 __all__ = ["CellLoader"]
 

@@ -7,12 +7,12 @@ from runmanager.app.progress import RunDisplay
 from runmanager.app.run_line import epochs_of
 from runmanager.errors import RecordError
 from runmanager.launching.plan import Action, PlannedRun, is_left_undone
-from runmanager.launching.signals import signals_call
 from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.ownership import end_silent, silent_runs
 from runmanager.records.run import RunRecord
-from runmanager.records.spoken import counted
 from runmanager.records.store import read_record
+from runmanager.signals import signals_call
+from runmanager.text import counted
 
 __all__ = ["end_silent_runs", "follow_elsewhere", "stored_record"]
 

@@ -19,10 +19,10 @@ from runmanager.records.heartbeat import HeartbeatObserver, last_heard, read_bea
 from runmanager.records.paths import RECORD, RunPaths, SweepPaths
 from runmanager.records.run import RunRecord
 from runmanager.records.sharing import SharedParts
-from runmanager.records.spoken import counted
 from runmanager.records.states import Status
 from runmanager.records.store import read_epochs, read_record, run_names
 from runmanager.records.sweep import PlannedCell, SweepRecord, read_sweep_record
+from runmanager.text import counted
 
 __all__ = [
     *("CellState", "SweepReader", "SweepState"),

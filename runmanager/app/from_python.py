@@ -20,12 +20,12 @@ from runmanager.app.queued import slurm_here
 from runmanager.app.screen import screen
 from runmanager.app.words import word_of
 from runmanager.errors import RecordError, SweepError, UsageError
-from runmanager.launching.signals import signals_call
 from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.location import find_sweep
 from runmanager.records.paths import SweepPaths
 from runmanager.records.sweep import read_sweep_record
 from runmanager.results.sweep import Sweep
+from runmanager.signals import signals_call
 from runmanager.tracking.ranks import refuse_several_ranks
 
 __all__ = ["run_sweep", "watch_sweep"]

@@ -19,8 +19,8 @@ from runmanager.records.sweep import plan_cell
 from runmanager.results.cells import Cell, Cells
 from runmanager.results.paired import LEAST_ROUNDS
 from runmanager.results.pairing import JOINT, find_axis, pair_cells, usual_baseline
-from runmanager.training.faults import fault
 from runmanager.training.measure_options import PairedOptions
+from runmanager.validation import fault
 
 __all__ = ["Pairing", "axis_to_compare", "pairing_of", "turns_said"]
 

@@ -11,9 +11,9 @@ from runmanager.app.live import duration
 from runmanager.app.time_left import sweep_seconds_left
 from runmanager.launching.plan import PlannedRun
 from runmanager.records.paths import SweepPaths
-from runmanager.records.spoken import counted
 from runmanager.records.states import Status
 from runmanager.records.store import read_sweep
+from runmanager.text import counted
 
 __all__ = ["plan_table"]
 

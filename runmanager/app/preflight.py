@@ -7,9 +7,9 @@ from typing import Any
 
 from runmanager.errors import DeviceUnavailableError, RunManagerError
 from runmanager.records.memory import free_memory, in_gib
-from runmanager.training.faults import fault
 from runmanager.training.options import TorchvisionModelOptions
 from runmanager.training.step_options import Precision
+from runmanager.validation import fault
 
 __all__ = ["Questions", "missing_devices", "preflight"]
 

@@ -17,9 +17,9 @@ from runmanager.app.run_line import run_label, run_line, why
 from runmanager.app.time_left import run_seconds_left, sweep_seconds_left
 from runmanager.errors import RecordError
 from runmanager.records.paths import RunPaths
-from runmanager.records.printable import printable
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.store import read_epochs, read_record
+from runmanager.text import printable
 
 __all__ = ["MovingPart", "RunDisplay", "in_terminal"]
 

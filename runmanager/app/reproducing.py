@@ -18,12 +18,12 @@ from runmanager.records.grid import flatten, plain_settings
 from runmanager.records.process import usable_cores
 from runmanager.records.run import Environment, RunRecord
 from runmanager.records.signature import signature
-from runmanager.records.spoken import spoken, whole_command
+from runmanager.text import spoken, whole_command
 from runmanager.tracking.own_code import code_today
 from runmanager.tracking.processor import cpu_model
 from runmanager.tracking.provenance import commit_of, library_versions
-from runmanager.training.faults import fault
 from runmanager.training.stored_targets import refuse_foreign_targets
+from runmanager.validation import fault
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

@@ -6,9 +6,9 @@ from typing import Any
 from rich.text import Text
 
 from runmanager.records.paths import RunPaths
-from runmanager.records.printable import printable
 from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.states import Reason
+from runmanager.text import printable
 
 __all__ = ["epochs_of", "measure_seconds_of", "run_label", "run_line", "why"]
 

@@ -12,10 +12,10 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 import runmanager
 from runmanager.launching.plan import Resume
 from runmanager.records.grid import plain_settings
-from runmanager.training.faults import fault, meant, nearest
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.measure_options import MEASURE_TYPES
 from runmanager.training.options import OPTION_TYPES
+from runmanager.validation import fault, meant, nearest
 
 __all__ = [
     "CellReader",

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.paths import SweepPaths
-from runmanager.records.printable import printable
+from runmanager.text import printable
 
 __all__ = ["command_name", "show_duel", "show_results"]
 

@@ -39,10 +39,10 @@ from runmanager.records.heartbeat import HeartbeatObserver, timeout_faults
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment
-from runmanager.records.spoken import counted
 from runmanager.records.states import Status
 from runmanager.records.store import SweepContents, read_sweep
 from runmanager.records.sweep import fresh_sweep_folder, leave_sweep, read_sweep_record, with_cells, write_cells
+from runmanager.text import counted
 from runmanager.tracking.own_code import CodeToday
 from runmanager.tracking.provenance import DRIVEN_VARIABLE, command_line, commit_of, library_versions
 

@@ -25,11 +25,12 @@ from runmanager.records.files import replace_file
 from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.paths import SweepPaths
 from runmanager.records.run import RunRecord
-from runmanager.records.spoken import counted
 from runmanager.records.standing import StandingFolder
 from runmanager.records.states import Outcome, Status
-from runmanager.records.store import encode_record, read_record
+from runmanager.records.store import read_record
+from runmanager.records.versioned_file import encode_record
 from runmanager.results.pace import Pace
+from runmanager.text import counted
 from runmanager.tracking.provenance import command_line
 
 __all__ = ["SweepWatcher", "command_name", "outcome_of_ending", "write_tables_alone"]

@@ -10,8 +10,8 @@ import typer
 
 from runmanager.errors import RunManagerError
 from runmanager.records.location import find_sweep, known_runs, known_sweeps
-from runmanager.records.spoken import spoken
 from runmanager.records.sweep import SweepRecord, read_sweep_record
+from runmanager.text import spoken
 
 __all__ = ["axes_like", "baselines_like", "columns_like", "crossovers_like", "metrics_like", "runs_like", "sweeps_like"]
 

@@ -11,7 +11,7 @@ from runmanager.cli.printing import print_text
 from runmanager.cli.runs import RunFormat
 from runmanager.errors import UsageError
 from runmanager.records.location import OUTPUT_ROOT
-from runmanager.records.spoken import counted
+from runmanager.text import counted
 
 if TYPE_CHECKING:
     from runmanager.cli.health import Check, Level

@@ -16,7 +16,7 @@ from runmanager import __version__
 from runmanager.records.ceilings import read_ceilings
 from runmanager.records.paths import cache_folder, ceilings_file
 from runmanager.records.process import usable_cores
-from runmanager.records.spoken import counted
+from runmanager.text import counted
 
 __all__ = ["Check", "Level", "machine_checks"]
 

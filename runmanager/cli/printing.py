@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from runmanager.records.printable import printable
+from runmanager.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -31,7 +31,7 @@ def report(
     ] = None,
 ) -> None:
     """Make a sweep's tables and report.html anew from its runs, and say where they are."""
-    from runmanager.results.figures.rendering import KINDS
+    from runmanager.results.figures.figure import KINDS
     from runmanager.results.write import write_tables
 
     paths = find_sweep(sweep)

@@ -18,7 +18,7 @@ from runmanager.cli.arguments import SweepName
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.location import find_sweep
 from runmanager.records.paths import SweepPaths
-from runmanager.records.printable import printable
+from runmanager.text import printable
 
 if TYPE_CHECKING:
     from runmanager.tracking.served import ServedRuns

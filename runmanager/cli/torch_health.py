@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 
 from runmanager.cli.health import Check, Level
-from runmanager.records.spoken import counted
+from runmanager.text import counted
 
 __all__ = ["torch_checks"]
 

@@ -7,7 +7,8 @@ from runmanager.launching.plan import PlannedRun
 from runmanager.records.files import replace_file
 from runmanager.records.run import RunRecord
 from runmanager.records.states import Outcome, Status
-from runmanager.records.store import encode_record, last_moment, read_record
+from runmanager.records.store import last_moment, read_record
+from runmanager.records.versioned_file import encode_record
 
 __all__ = ["write_missing_end"]
 

@@ -3,7 +3,7 @@
 import signal
 from contextlib import AbstractContextManager
 
-from runmanager.launching.signals import signals_call
+from runmanager.signals import signals_call
 
 __all__ = ["Interrupts"]
 

@@ -20,9 +20,9 @@ from runmanager.launching.slurm_options import SlurmOptions
 from runmanager.launching.slurm_queue import WAITING_STATES, JobEnd, SlurmQueue
 from runmanager.records.damage import UNREADABLE
 from runmanager.records.process import ProcessIdentity
-from runmanager.records.spoken import counted
 from runmanager.records.states import Outcome, Reason, Status
 from runmanager.records.store import read_epochs, read_record
+from runmanager.text import counted
 
 __all__ = ["Submitted", "follow", "outcome_of_job", "read_report"]
 

@@ -29,9 +29,10 @@ from runmanager.records.damage import UNREADABLE
 from runmanager.records.files import replace_file
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
-from runmanager.records.spoken import counted
 from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import encode_record, read_record
+from runmanager.records.store import read_record
+from runmanager.records.versioned_file import encode_record
+from runmanager.text import counted
 
 __all__ = ["Report", "SlurmRequest", "owner_note", "run_slurm_job"]
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.spoken import spoken
+from runmanager.text import spoken
 
 __all__ = [
     "MAX_CELLS",

@@ -17,8 +17,10 @@ from runmanager.records.paths import RunPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.room import room_wanted
 from runmanager.records.run import RunRecord
+from runmanager.records.run_folder import RunFolder
 from runmanager.records.states import Status
-from runmanager.records.store import RunFolder, encode_record, last_moment, read_record
+from runmanager.records.store import last_moment, read_record
+from runmanager.records.versioned_file import encode_record
 
 __all__ = ["claim_run", "end_silent", "silent_runs"]
 

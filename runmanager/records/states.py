@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from runmanager.records.lines import bounded
+from runmanager.text import bounded
 
 __all__ = ["Outcome", "Reason", "Status"]
 

@@ -1,35 +1,31 @@
-"""The run folder on disk: writing it as its one owner, reading it and whole sweeps as anybody."""
+"""Reading runs and whole sweeps from their folders, damaged ones by name."""
 
 import os
-import shutil
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import msgspec
 
-from runmanager.errors import RecordError, UsageError
+from runmanager.errors import RecordError
 from runmanager.records.attempts import last_sign
-from runmanager.records.claims import give_back
 from runmanager.records.collecting import collector_at_rest
 from runmanager.records.damage import UNDECODABLE, UNREADABLE, damaged
-from runmanager.records.files import LineAppender, content_of, replace_file, whole_lines
+from runmanager.records.files import whole_lines
 from runmanager.records.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.paths import EPOCHS, RECORD, RunPaths, SweepPaths
-from runmanager.records.run import SCHEMA_VERSION, EpochRecord, RunRecord
+from runmanager.records.run import EpochRecord, RunRecord
 from runmanager.records.sharing import PARTLY_DECODER, SharedParts
 from runmanager.records.states import Status
 from runmanager.records.turns import Turn, read_turns
 from runmanager.records.validity import refuse_name, refuse_times
+from runmanager.records.versioned_file import decode_file
 
 __all__ = [
     "Damage",
-    "RunFolder",
     "StoredRun",
     "SweepContents",
-    "decode_file",
-    "encode_record",
     "last_moment",
     "order_of_start",
     "read_epochs",
@@ -41,155 +37,6 @@ __all__ = [
 ]
 
 
-class RunFolder:
-    """The files of a run in the hands of their one writer: the process that claimed it, until it leaves the folder.
-
-    Whatever writes raises `UsageError` in any other process, as a fork of it, and after that.
-    """
-
-    def __init__(self, paths: RunPaths, record: RunRecord, *, claim: Path | None = None) -> None:
-        self.paths = paths
-        self.record = record
-        self._claim = claim
-        self._writer: int | None = os.getpid()
-        self._appender: LineAppender | None = None
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether this process may write."""
-        return self._writer == os.getpid()
-
-    def refuse_others(self) -> None:
-        """Raise `UsageError` where this process may not write."""
-        if self._writer is None:
-            raise UsageError(
-                f"Run {self.paths.name} must be written while it runs, got a call after its end; begin it once more."
-            )
-        if not self.is_ours:
-            raise UsageError(
-                f"Run {self.paths.name} must be written by process {self._writer}, which began it, got its fork "
-                f"{os.getpid()}; begin a run of its own there."
-            )
-
-    def write(self, **changes: Any) -> RunRecord:
-        """Replace run.json by the record with `changes`."""
-        self.refuse_others()
-        self.record = msgspec.structs.replace(self.record, **changes)
-        replace_file(self.paths.record, encode_record(self.record))
-        return self.record
-
-    def is_lost(self) -> bool:
-        """Whether another process has ended the run or taken it over. Raises `RecordError` where the folder is gone."""
-        try:
-            stored = read_record(self.paths)
-        except RecordError:
-            if not self.paths.root.exists():
-                raise RecordError(f"The folder {self.paths.root} must stay while its run runs, got it gone.") from None
-            return False  # the next writing says what is wrong
-        is_ended = stored.status.is_ended and not self.record.status.is_ended
-        return is_ended or (stored.owner, stored.attempt) != (self.record.owner, self.record.attempt)
-
-    def append(self, epoch: EpochRecord) -> None:
-        """Add an epoch to epochs.jsonl; it survives a kill from here on."""
-        self.refuse_others()
-        if self._appender is None:
-            self._appender = LineAppender(self.paths.epochs)
-        self._appender.append(msgspec.json.encode(epoch))
-
-    def cut_epochs(self, last: EpochRecord | None, *, unmeasured: Container[int] = ()) -> list[EpochRecord]:
-        """Keep the epochs up to `last`, added where it is missing, those `unmeasured` as warm-up; return them."""
-        kept = [] if last is None else [each for each in read_epochs(self.paths) if each.epoch <= last.epoch]
-        if last is not None and (not kept or kept[-1].epoch < last.epoch):
-            kept.append(last)
-        kept = [msgspec.structs.replace(each, warmup=True) if each.epoch in unmeasured else each for each in kept]
-        self.replace_epochs(kept)
-        return kept
-
-    def replace_epochs(self, epochs: Sequence[EpochRecord]) -> None:
-        """Let epochs.jsonl have these and no others."""
-        self.refuse_others()
-        self.close()
-        replace_file(self.paths.epochs, b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in epochs))
-
-    def begin_anew(self, record: RunRecord) -> None:
-        """Put `record` in the place of an earlier attempt, whose files go to attempts/<its number>/.
-
-        A kill in between leaves nothing that lies: the checkpoint goes first, so that nobody goes on from it, and the
-        old record says what it says until the new one stands, before the old epochs go.
-        """
-        self.refuse_others()
-        aside = self.paths.attempts / str(self.record.attempt - 1)
-        aside.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(self.paths.record, aside / self.paths.record.name)
-        if self.paths.checkpoint.exists():
-            os.replace(self.paths.checkpoint, aside / self.paths.checkpoint.name)
-        attempt, self.record = self.record.attempt, record
-        self.write(attempt=attempt)
-        for path in sorted(self.paths.root.iterdir()):
-            if path == self.paths.heartbeat:
-                path.unlink()  # of a process that is gone
-            elif path not in (self.paths.attempts, self.paths.record) and not path.name.startswith("."):
-                os.replace(path, aside / path.name)
-
-    def give_back(self) -> None:
-        """Let go of a folder that was there before, unwritten: the next process may claim it while this one lives."""
-        self.leave()
-        if self._claim is not None:
-            give_back(self._claim)
-            self._claim = None
-
-    def leave(self) -> None:
-        """Write no more: the run has ended, or is not to be run."""
-        self.close()
-        self._writer = None
-
-    def close(self) -> None:
-        if self._appender is not None:
-            self._appender.close()
-            self._appender = None
-
-
-def encode_record(record: msgspec.Struct) -> bytes:
-    """A record as it stands in its file, to be read by people too."""
-    return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
-
-
-class _Versioned(msgspec.Struct):
-    schema_version: int = SCHEMA_VERSION
-
-
-class _HasVersion(Protocol):
-    @property
-    def schema_version(self) -> int: ...
-
-
-_T = TypeVar("_T", bound=_HasVersion)
-
-
-def decode_file(path: str | Path, decoder: msgspec.json.Decoder[_T]) -> _T:
-    """A versioned JSON file; unknown fields are tolerated, a newer `schema_version` is refused by name."""
-    try:
-        data = content_of(path)
-        try:
-            decoded = decoder.decode(data)
-            version = decoded.schema_version
-        except UNDECODABLE:
-            version = _VERSION_DECODER.decode(data).schema_version  # a newer file may have other types
-            if version <= SCHEMA_VERSION:
-                raise
-        if version > SCHEMA_VERSION:
-            raise RecordError(
-                f"{path} must have a schema_version of at most {SCHEMA_VERSION}, got {version}; "
-                "it was written by a newer runmanager: upgrade this one."
-            )
-        return decoded
-    except FileNotFoundError:
-        raise RecordError(f"{path} must be a file, got nothing there.") from None
-    except UNREADABLE as error:
-        raise damaged(path, error) from error
-
-
-_VERSION_DECODER = msgspec.json.Decoder(_Versioned)
 _RECORD_DECODER = msgspec.json.Decoder(RunRecord)
 _EPOCH_DECODER = msgspec.json.Decoder(EpochRecord)
 

@@ -12,12 +12,13 @@ import msgspec
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files import locked_folder, replace_file
 from runmanager.records.grid import differing, flatten
-from runmanager.records.lines import bounded
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import SCHEMA_VERSION
 from runmanager.records.signature import UNSIGNED, completed
-from runmanager.records.store import decode_file, encode_record, run_names
+from runmanager.records.store import run_names
+from runmanager.records.versioned_file import decode_file, encode_record
+from runmanager.text import bounded
 
 __all__ = [
     "PlannedCell",

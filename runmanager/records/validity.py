@@ -4,9 +4,9 @@ import datetime
 from collections.abc import Iterator
 
 from runmanager.errors import RecordError
-from runmanager.records.lines import writable
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import RunRecord
+from runmanager.text import writable
 
 __all__ = ["refuse_name", "refuse_times"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from runmanager.records.printable import printable
+from runmanager.text import printable
 
 __all__ = ["Section", "as_text"]
 

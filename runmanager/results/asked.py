@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from runmanager.errors import UsageError
-from runmanager.records.spoken import counted
 from runmanager.records.store import SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.cells import gather_cells
 from runmanager.results.columns import Table, column_of
-from runmanager.results.formats import human_field, is_number
+from runmanager.results.formatting import human_field, is_number
 from runmanager.results.pairing import frozen
 from runmanager.results.sorting import rank
 from runmanager.results.summary import SweepSummary
 from runmanager.results.table import notes_of_rows, result_rows
 from runmanager.results.where import LISTED, Condition
+from runmanager.text import counted
 
 __all__ = ["AskedTable", "ask", "ask_table"]
 

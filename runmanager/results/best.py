@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import UsageError
-from runmanager.records.spoken import counted, spoken
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.account import Section
@@ -18,14 +17,14 @@ from runmanager.results.cells import Cell, Cells, gather_cells
 from runmanager.results.columns import OUTCOMES
 from runmanager.results.contention import contention, exposure_of
 from runmanager.results.findings import without_contention
-from runmanager.results.formats import human
+from runmanager.results.formatting import Spread, human
 from runmanager.results.judging import DIFFERENT, NOT_MEASURED, judge
 from runmanager.results.metrics import PLAIN_METRICS, Metric, find_metric
 from runmanager.results.options import CompareOptions
 from runmanager.results.pairing import SEED, frozen
-from runmanager.results.seeds import Spread
 from runmanager.results.sides import Side
 from runmanager.results.statistics import mean, median
+from runmanager.text import counted, spoken
 
 __all__ = ["Best", "Contender", "best_headline", "best_sections", "best_to_json", "find_best"]
 

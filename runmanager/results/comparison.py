@@ -13,7 +13,7 @@ from runmanager.results.matching import Match, Matches, match_sides
 from runmanager.results.metrics import THROUGHPUT, Metric
 from runmanager.results.options import CompareOptions
 from runmanager.results.pairing import Axis, varying_axes
-from runmanager.results.table import damage_notes
+from runmanager.results.summary import damage_notes
 
 __all__ = ["CompareOptions", "compare", "compare_matches", "compare_with_stand_in", "with_numbered_reasons"]
 

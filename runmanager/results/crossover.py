@@ -8,13 +8,13 @@ from itertools import zip_longest
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.spoken import spoken
 from runmanager.results.columns import Table, setting_name
 from runmanager.results.crossing import Crossing, CurvePoint, find_crossings
-from runmanager.results.figures.words import number
+from runmanager.results.formatting import number
 from runmanager.results.judging import NOT_MEASURED
 from runmanager.results.matching import Match, Matches
 from runmanager.results.statistics import median
+from runmanager.text import spoken
 
 __all__ = [
     *("NUM_PARAMETERS", "Crossover"),

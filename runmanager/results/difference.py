@@ -8,13 +8,13 @@ import msgspec
 
 from runmanager.records.code import changed_files
 from runmanager.records.run import Environment
-from runmanager.records.spoken import spoken
 from runmanager.records.store import StoredRun
 from runmanager.results.account import Section
 from runmanager.results.columns import MISSING
 from runmanager.results.facts import CODE, MACHINE, PYTHON
-from runmanager.results.formats import human
+from runmanager.results.formatting import human
 from runmanager.results.summary import SUMMARY_COLUMNS, summary_of
+from runmanager.text import spoken
 
 __all__ = ["Difference", "difference_of", "difference_sections", "difference_to_json", "environment_difference"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.run import PHASES, EpochRecord
-from runmanager.records.spoken import counted
 from runmanager.records.store import StoredRun
+from runmanager.text import counted
 
 __all__ = ["EPOCH_METRICS", "Exported", "mark_of_run", "metrics_of", "needed_package", "write_changed"]
 

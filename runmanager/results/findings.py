@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from runmanager.records.spoken import counted, spoken
 from runmanager.results.columns import NULLS, Table, effect_of, setting_name
-from runmanager.results.formats import human_effect
+from runmanager.results.formatting import human_effect
 from runmanager.results.hidden_costs import is_otherwise_overall
 from runmanager.results.judging import DIFFERENT, NO_DIFFERENCE, NOT_MEASURED, VERDICTS
 from runmanager.results.overall import Overall, overall
 from runmanager.results.remarks import CONTENDED
 from runmanager.results.sides import label_of
+from runmanager.text import counted, spoken
 
 __all__ = ["caution", "speed_answers", "stand_in_answer", "told_settings", "where_said", "without_contention"]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from runmanager.results.columns import Table
-from runmanager.results.seeds import Spread
+from runmanager.results.formatting import Spread
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from runmanager.results.columns import Table
 from runmanager.results.comparison import with_numbered_reasons
-from runmanager.results.figures.drawn import Drawn
-from runmanager.results.figures.rendering import rendered
+from runmanager.results.figures.figure import Drawn, rendered
 from runmanager.results.formats import in_markdown, to_markdown
 from runmanager.results.headlines import headlines
 from runmanager.results.look import Look

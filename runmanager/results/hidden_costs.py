@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runmanager.records.spoken import counted
 from runmanager.records.store import StoredRun
 from runmanager.results.effects import geometric_mean
 from runmanager.results.sides import Side
 from runmanager.results.statistics import median
 from runmanager.results.summary import OVERALL, measured_epochs, overall_rate
+from runmanager.text import counted
 
 __all__ = ["hidden_cost_notes", "hidden_cost_remarks", "is_otherwise_overall"]
 

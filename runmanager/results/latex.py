@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from runmanager.results.columns import Table
-from runmanager.results.formats import human_columns, human_field, is_number
+from runmanager.results.formatting import human_columns, human_field, is_number
 
 __all__ = ["to_latex"]
 

@@ -16,7 +16,7 @@ from runmanager.results.rounds import paired_rounds
 from runmanager.results.table import result_rows
 
 if TYPE_CHECKING:
-    from runmanager.results.figures.drawn import Drawn
+    from runmanager.results.figures.figure import Drawn
 
 __all__ = ["Look"]
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.spoken import spoken
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
@@ -19,6 +18,7 @@ from runmanager.results.options import ANY_AXIS, CompareOptions
 from runmanager.results.pairing import JOINT, SEED, Axis, find_axis, pair_cells, usual_baseline, varying_axes
 from runmanager.results.sides import Side, label_of
 from runmanager.results.statistics import median
+from runmanager.text import spoken
 
 __all__ = ["Match", "Matches", "match_sides"]
 

@@ -6,7 +6,6 @@ from pathlib import PurePath
 from typing import Any
 
 from runmanager.records.location import OUTPUT_ROOT
-from runmanager.records.spoken import counted, in_backticks, spoken, typed
 from runmanager.records.states import Reason, Status
 from runmanager.results.columns import STAND_IN, Table, setting_name
 from runmanager.results.judging import INCONCLUSIVE, TOO_FEW_EPOCHS
@@ -14,6 +13,7 @@ from runmanager.results.options import CompareOptions
 from runmanager.results.pairing import SEED
 from runmanager.results.seeds import SEEDS, collapse_seeds
 from runmanager.results.sentences import best_row, finished_cells
+from runmanager.text import counted, in_backticks, spoken, typed
 
 __all__ = ["next_steps"]
 

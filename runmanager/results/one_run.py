@@ -12,13 +12,13 @@ from runmanager.records.ceilings import Ceilings
 from runmanager.records.code import files_said
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import PHASES, EpochRecord, RunRecord
-from runmanager.records.spoken import spoken
 from runmanager.records.store import StoredRun
 from runmanager.results.account import Section
 from runmanager.results.facts import FACTS
-from runmanager.results.formats import human
+from runmanager.results.formatting import human
 from runmanager.results.statistics import median
 from runmanager.results.summary import measured_epochs
+from runmanager.text import spoken
 
 __all__ = ["headline", "sections_of"]
 

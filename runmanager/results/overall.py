@@ -5,13 +5,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runmanager.records.spoken import spoken
 from runmanager.results.columns import effect_of
 from runmanager.results.judging import verdict
 from runmanager.results.metrics import THROUGHPUT, find_metric
 from runmanager.results.noise import MOST_LEARNED, Noise, Residuals, critical
 from runmanager.results.pairing import frozen
 from runmanager.results.statistics import Estimate, mean
+from runmanager.text import spoken
 
 __all__ = ["Overall", "overall"]
 

@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runmanager.records.printable import printable
 from runmanager.results.columns import Table
 from runmanager.results.page_table import page_table
+from runmanager.text import printable
 
 if TYPE_CHECKING:
     import jinja2

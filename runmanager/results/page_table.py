@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from runmanager.results.columns import Table
-from runmanager.results.formats import csv_fields, human_columns, human_field, is_number
+from runmanager.results.formats import csv_fields
+from runmanager.results.formatting import human_columns, human_field, is_number
 
 if TYPE_CHECKING:
     from markupsafe import Markup

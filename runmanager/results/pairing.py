@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.spoken import spoken
 from runmanager.results.cells import Cell, Cells
 from runmanager.results.sides import label_of
+from runmanager.text import spoken
 
 __all__ = ["JOINT", "SEED", "Axis", "Pair", "find_axis", "frozen", "pair_cells", "usual_baseline", "varying_axes"]
 

@@ -5,13 +5,13 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.spoken import spoken
 from runmanager.records.states import Status
 from runmanager.results.asked import AskedTable
 from runmanager.results.columns import MISSING, Table
-from runmanager.results.formats import Median
+from runmanager.results.formatting import Median
 from runmanager.results.pairing import frozen
 from runmanager.results.sorting import in_order
+from runmanager.text import spoken
 
 __all__ = ["parse_pivot", "pivot"]
 

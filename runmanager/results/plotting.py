@@ -10,7 +10,7 @@ from runmanager.errors import UsageError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from runmanager.results.figures.drawn import Drawn
+    from runmanager.results.figures.figure import Drawn
 
 __all__ = ["choose_figure", "drawn_in_notebook"]
 

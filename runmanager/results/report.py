@@ -8,7 +8,6 @@ from typing import Any
 
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import Environment
-from runmanager.records.spoken import counted, in_backticks, typed
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
@@ -16,15 +15,16 @@ from runmanager.results.columns import STAND_IN, Table
 from runmanager.results.comparison import with_numbered_reasons
 from runmanager.results.crossover import Crossover, crossover_lines
 from runmanager.results.facts import FACTS
+from runmanager.results.figures.figure import inline_svg
 from runmanager.results.figures.gallery import figures_of
-from runmanager.results.figures.rendering import inline_svg
-from runmanager.results.formats import human
+from runmanager.results.formatting import human
 from runmanager.results.headlines import headlines
 from runmanager.results.next_steps import next_steps
 from runmanager.results.page import render_template
 from runmanager.results.page_table import page_table
 from runmanager.results.rounds import Rounds
 from runmanager.results.seeds import collapse_seeds, seed_groups
+from runmanager.text import counted, in_backticks, typed
 
 __all__ = ["report_page"]
 

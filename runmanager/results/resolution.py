@@ -4,13 +4,13 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from runmanager.records.spoken import spoken
 from runmanager.records.store import StoredRun
-from runmanager.results.formats import human
+from runmanager.results.formatting import human
 from runmanager.results.metrics import Metric
 from runmanager.results.pairing import SEED
 from runmanager.results.sides import Side
 from runmanager.results.statistics import median
+from runmanager.text import spoken
 
 __all__ = ["collapsed", "step_of"]
 

@@ -1,17 +1,16 @@
 """Runs that differ in the seed alone, as one row: mean ± standard deviation, and of how many."""
 
 import dataclasses
-import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 from runmanager.records.states import Status
 from runmanager.results.columns import RESULT_COLUMNS, Table
+from runmanager.results.formatting import Spread
 from runmanager.results.pairing import SEED, frozen
-from runmanager.results.statistics import mean
 
-__all__ = ["SEEDS", "Spread", "collapse_seeds", "seed_groups"]
+__all__ = ["SEEDS", "collapse_seeds", "seed_groups"]
 
 SEEDS = "seeds"
 """The column that says of how many runs a row's means are."""
@@ -20,23 +19,6 @@ _LEGEND = (
     "Runs that differ in the seed alone are one row: mean ± standard deviation over the finished ones; `seeds` says "
     "how many these are."
 )
-
-
-class Spread(float):
-    """The mean of a figure over seeds, with its standard deviation (n - 1 in the denominator) over `count` runs."""
-
-    deviation: float
-    count: int
-
-    @classmethod
-    def of(cls, values: Sequence[float], *, around: float | None = None) -> "Spread":
-        """Of at least one value; that of one value has no deviation (NaN). `around` is what stands for their mean."""
-        middle = mean(values)
-        spread = cls(middle if around is None else around)
-        spread.count = len(values)
-        distance = math.dist(values, [middle] * len(values))  # squares of its own would overflow for a huge loss
-        spread.deviation = distance / math.sqrt(len(values) - 1) if len(values) > 1 else math.nan
-        return spread
 
 
 def collapse_seeds(table: Table, *, each: str = "--each shows the runs.") -> Table:

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from runmanager.records.spoken import counted
 from runmanager.records.states import Status
 from runmanager.results.columns import OUTCOMES, STAND_IN, Table, prefers_larger
 from runmanager.results.findings import (
@@ -16,10 +15,11 @@ from runmanager.results.findings import (
     where_said,
     without_contention,
 )
-from runmanager.results.formats import human
+from runmanager.results.formatting import human
 from runmanager.results.judging import NOT_MEASURED
 from runmanager.results.seeds import SEEDS, collapse_seeds
 from runmanager.results.sides import label_of
+from runmanager.text import counted
 
 __all__ = [
     *("answers", "best_row", "duel_answers", "duel_rates", "finished_cells"),

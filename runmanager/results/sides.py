@@ -9,13 +9,13 @@ from typing import Any
 
 from runmanager.records.code import changed_files, files_said
 from runmanager.records.run import Environment
-from runmanager.records.spoken import spoken
 from runmanager.records.states import Status
 from runmanager.records.store import StoredRun
 from runmanager.results.cells import Cell
 from runmanager.results.effects import geometric_mean
 from runmanager.results.metrics import THROUGHPUT, Metric
 from runmanager.results.statistics import mean, median
+from runmanager.text import spoken
 
 __all__ = ["Side", "differences", "disagreements", "label_of", "memory_kind", "should_agree", "unknown_code"]
 

@@ -5,8 +5,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from runmanager.records.spoken import spoken
 from runmanager.results.columns import Table, prefers_larger
+from runmanager.text import spoken
 
 __all__ = ["in_order", "rank", "sorted_by"]
 

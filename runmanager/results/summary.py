@@ -1,6 +1,6 @@
 """What the results table says of a run, worked out of its record and epochs once: small enough to be kept."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -22,6 +22,7 @@ __all__ = [
     "SUMMARY_COLUMNS",
     "RunSummary",
     "SweepSummary",
+    "damage_notes",
     "measured_epochs",
     "overall_rate",
     "planned_signatures",
@@ -163,3 +164,8 @@ def _times(measured: Sequence[EpochRecord]) -> dict[str, float | None]:
 def _heard_of(run: StoredRun) -> str:
     assert run.record.owner is not None
     return f"{run.record.name} on {run.record.owner.host} ({last_heard(run.beat)})"
+
+
+def damage_notes(damaged: Iterable[Damage]) -> list[str]:
+    """What could not be read, one line each."""
+    return [f"Not read: {damage.message}" for damage in damaged]

@@ -12,7 +12,7 @@ from runmanager.errors import UsageError
 from runmanager.records.location import find_sweep
 from runmanager.results.best import Best, find_best
 from runmanager.results.comparison import CompareOptions, compare
-from runmanager.results.formats import human_columns
+from runmanager.results.formatting import human_columns
 from runmanager.results.frames import frame
 from runmanager.results.look import Look
 from runmanager.results.notebook import sweep_as_html, sweep_as_text
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from runmanager.results.figures.drawn import Drawn
+    from runmanager.results.figures.figure import Drawn
 
 __all__ = ["Sweep"]
 

@@ -1,13 +1,12 @@
 """The results table, one row a run, and the epochs table, one row an epoch, from what is stored."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
 from runmanager.records.collecting import collector_at_rest
-from runmanager.records.spoken import counted
 from runmanager.records.states import Status
-from runmanager.records.store import Damage, SweepContents
+from runmanager.records.store import SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.cells import CellsWith, gather_cells
 from runmanager.results.columns import (
@@ -23,9 +22,10 @@ from runmanager.results.columns import (
 )
 from runmanager.results.contention import contention
 from runmanager.results.hidden_costs import hidden_cost_notes
-from runmanager.results.summary import OVERALL, SUMMARY_COLUMNS, RunSummary, SweepSummary, summarize
+from runmanager.results.summary import OVERALL, SUMMARY_COLUMNS, RunSummary, SweepSummary, damage_notes, summarize
+from runmanager.text import counted
 
-__all__ = ["Table", "damage_notes", "epoch_rows", "notes_of_rows", "result_rows"]
+__all__ = ["Table", "epoch_rows", "notes_of_rows", "result_rows"]
 
 LEGEND = (
     f"{MISSING} is not measured. Times and throughput are medians over the measured epochs: warm-up epochs "
@@ -112,11 +112,6 @@ def epoch_rows(sweep: SweepContents, plan: SweepRecord | None = None) -> Table:
         notes=tuple(damage_notes(sweep.damaged)),
         legend=f"{MISSING} is not measured.",
     )
-
-
-def damage_notes(damaged: Iterable[Damage]) -> list[str]:
-    """What could not be read, one line each."""
-    return [f"Not read: {damage.message}" for damage in damaged]
 
 
 def _num_unread(summary: SweepSummary) -> int:

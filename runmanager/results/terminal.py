@@ -5,13 +5,12 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from runmanager.records.printable import printable
-from runmanager.records.spoken import spoken
 from runmanager.results.columns import EFFECTS, MISSING, Table, effect_of
 from runmanager.results.comparison import with_numbered_reasons
-from runmanager.results.formats import human, human_columns, human_effect, human_field, is_number
+from runmanager.results.formatting import human, human_columns, human_effect, human_field, is_number
 from runmanager.results.judging import INCONCLUSIVE, NOT_MEASURED
 from runmanager.results.seeds import SEEDS
+from runmanager.text import printable, spoken
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -10,7 +10,7 @@ from runmanager.records.store import StoredRun, SweepContents
 from runmanager.records.sweep import SweepRecord
 from runmanager.results.cells import gather_cells
 from runmanager.results.columns import MISSING, Table, column_of
-from runmanager.results.formats import with_prefix
+from runmanager.results.formatting import with_prefix
 from runmanager.results.matching import Matches
 from runmanager.results.metrics import THROUGHPUT
 from runmanager.results.statistics import median

@@ -10,9 +10,8 @@ from runmanager.records.paths import SweepPaths
 from runmanager.records.store import StoredRun, SweepContents, run_names
 from runmanager.results.comparison import CompareOptions, compare_matches
 from runmanager.results.crossover import crossover_lines, crossovers_worth_saying, unlooked_lines
-from runmanager.results.figures.drawn import Drawn
+from runmanager.results.figures.figure import Drawn, Kind, rendered
 from runmanager.results.figures.gallery import figures_of
-from runmanager.results.figures.rendering import Kind, rendered
 from runmanager.results.formats import json_pieces, to_csv, to_json, to_markdown
 from runmanager.results.matching import match_sides
 from runmanager.results.pace import Pace

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from multiprocessing.util import Finalize
 from typing import Any
 
+from runmanager.records.run_folder import RunFolder
 from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import RunFolder
 from runmanager.tracking.heartbeat import Heartbeat
 
 __all__ = ["end_run_when_dropped", "when_dropped"]

@@ -17,9 +17,8 @@ import torch
 from PIL import Image
 from tensorboard.compat.proto.summary_pb2 import Summary
 
-from runmanager.records.lines import error_line
 from runmanager.records.run import EpochRecord
-from runmanager.records.spoken import counted
+from runmanager.text import counted, error_line
 from runmanager.tracking.confusion_picture import MAX_CLASSES, draw_confusion
 from runmanager.tracking.drawing import as_png
 from runmanager.tracking.first_batch import images_of

@@ -7,7 +7,7 @@ from math import gcd, isfinite
 
 import torch
 
-from runmanager.records.spoken import counted
+from runmanager.text import counted
 from runmanager.tracking.losses import sum_type
 
 __all__ = ["MAX_PARAMETERS", "MAX_VALUES", "NUM_BINS", "Histogram", "histograms_of", "left_out"]

@@ -7,9 +7,9 @@ from typing import Any, Self
 import torch
 
 from runmanager.records.run import EpochRecord, RunRecord
-from runmanager.records.spoken import counted
+from runmanager.records.run_folder import RunFolder
 from runmanager.records.states import Status
-from runmanager.records.store import RunFolder
+from runmanager.text import counted
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.options import Checkpointer
 from runmanager.tracking.timer import PhaseTimer, clock_for

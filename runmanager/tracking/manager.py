@@ -16,9 +16,10 @@ from runmanager.records.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import RunRecord
+from runmanager.records.run_folder import RunFolder
 from runmanager.records.signature import UNSIGNED, short_signature, signature
 from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import RunFolder, read_epochs, read_record, read_run, read_sweep
+from runmanager.records.store import read_epochs, read_record, read_run, read_sweep
 from runmanager.records.streams import show_line
 from runmanager.records.sweep import (
     fresh_sweep_folder,

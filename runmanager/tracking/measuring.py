@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import torch
 
-from runmanager.records.lines import error_line
 from runmanager.records.measurements import UNKNOWN_WORK, Measurements
 from runmanager.records.run import Environment, EpochRecord, RunRecord
+from runmanager.text import error_line
 from runmanager.tracking.devices import peak_host_bytes, peak_memory_bytes, peak_reserved_bytes, reset_peak_memory
 from runmanager.tracking.environment import known_ceilings, load_average
 from runmanager.tracking.epoch import Epoch

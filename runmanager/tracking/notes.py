@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from runmanager.records.lines import bounded, writable
-from runmanager.records.store import RunFolder
+from runmanager.records.run_folder import RunFolder
+from runmanager.text import bounded, writable
 
 __all__ = ["RunNotes"]
 

@@ -9,8 +9,9 @@ from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.ownership import claim_run
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import Attempt, EpochRecord, RunRecord
+from runmanager.records.run_folder import RunFolder
 from runmanager.records.states import Status
-from runmanager.records.store import RunFolder, last_moment, read_epochs, read_record
+from runmanager.records.store import last_moment, read_epochs, read_record
 
 __all__ = ["OpenedRun", "open_run"]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 
 from runmanager.records.files import replace_file
-from runmanager.records.lines import error_line, first_line, writable
 from runmanager.records.run import EpochRecord
 from runmanager.records.states import Outcome, Reason, Status
+from runmanager.text import error_line, first_line, writable
 
 __all__ = ["divergence", "is_out_of_memory", "keep_traceback", "outcome_of", "outcome_of_epochs"]
 

@@ -12,8 +12,9 @@ import torch
 from runmanager.errors import RunBusyError, UsageError
 from runmanager.records.attempts import attempts_up_to, epochs_made_elsewhere
 from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.records.run_folder import RunFolder
 from runmanager.records.states import Outcome
-from runmanager.records.store import RunFolder
+from runmanager.signals import children_unheard
 from runmanager.tracking.devices import peak_memory_bytes
 from runmanager.tracking.dropped import end_run_when_dropped
 from runmanager.tracking.ending import Ending
@@ -34,7 +35,6 @@ from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.tracking.timer import PhaseTimer, clock_for
 from runmanager.tracking.told_sinks import ToldSinks
 from runmanager.tracking.turns import turns_of
-from runmanager.tracking.unheard import children_unheard
 from runmanager.tracking.warmup import Warmup
 
 __all__ = ["ActiveRun", "IdleRun"]

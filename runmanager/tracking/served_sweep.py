@@ -23,8 +23,8 @@ from tensorboard.compat.proto.types_pb2 import DT_STRING
 from runmanager.errors import RecordError
 from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.paths import SweepPaths
-from runmanager.records.spoken import counted
 from runmanager.records.store import StoredRun, read_run, read_sweep, run_names
+from runmanager.text import counted
 from runmanager.tracking.events import EventWriter
 from runmanager.tracking.hparams import experiment, measured
 from runmanager.tracking.served import ServedRuns

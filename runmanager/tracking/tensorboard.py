@@ -24,8 +24,8 @@ import torch
 from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
 from torch.utils.tensorboard import summary as protos
 
-from runmanager.records.lines import error_line
 from runmanager.records.run import PHASES, EpochRecord, RunRecord
+from runmanager.text import error_line
 from runmanager.tracking.evaluation_pictures import EvaluationPictures
 from runmanager.tracking.events import EventWriter
 from runmanager.tracking.first_batch import images_of

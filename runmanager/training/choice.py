@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from runmanager.training.faults import fault
+from runmanager.validation import fault
 
 __all__ = ["Options"]
 

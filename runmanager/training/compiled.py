@@ -16,8 +16,8 @@ from runmanager.tracking.devices import synchronize
 from runmanager.tracking.outcomes import is_out_of_memory
 from runmanager.tracking.randomness import preserved
 from runmanager.tracking.transfer import to_device
-from runmanager.training.faults import fault
 from runmanager.training.loaders import EpochLoader
+from runmanager.validation import fault
 
 __all__ = ["CompiledNetwork", "compiler_faults"]
 

@@ -10,10 +10,10 @@ from torch.utils.data import Dataset, IterableDataset
 
 from runmanager.errors import ConfigurationError, DatasetError
 from runmanager.training.arrays import ArrayDataset
-from runmanager.training.faults import bad_holdout, below
 from runmanager.training.in_memory import as_arrays, owner_of
 from runmanager.training.splits import hold_out, keep
 from runmanager.training.targets import call_target, parameter_names, resolve_target
+from runmanager.validation import bad_holdout, below
 
 __all__ = ["custom_sets"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from runmanager.training.choice import Options
-from runmanager.training.faults import bad_holdout, below, fault
+from runmanager.validation import bad_holdout, below, fault
 
 __all__ = [
     "Cifar10Options",

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 
 from runmanager.errors import TensorMismatchError
-from runmanager.records.spoken import counted
+from runmanager.text import counted
 
 __all__ = ["explained"]
 

@@ -23,9 +23,9 @@ from torch import Tensor
 from runmanager.errors import ConfigurationError
 from runmanager.tracking.options import CAPTURING_DEVICES
 from runmanager.tracking.outcomes import is_out_of_memory
-from runmanager.training.faults import fault
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.step_options import AUTO, OutOfMemory
+from runmanager.validation import fault
 
 __all__ = ["CudaGraphs", "GraphDevice", "GraphedSteps", "graph_device"]
 

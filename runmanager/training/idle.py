@@ -5,7 +5,6 @@ from typing import Any
 
 from runmanager.tracking.options import CAPTURING_DEVICES, STREAMING_DEVICES
 from runmanager.training.dataset_options import DigitsOptions, DiscOptions, FakeOptions
-from runmanager.training.faults import fault
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.options import (
     CosineOptions,
@@ -15,6 +14,7 @@ from runmanager.training.options import (
     MlpTowerOptions,
     MultistepOptions,
 )
+from runmanager.validation import fault
 
 __all__ = ["idle_settings", "unheeded"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from runmanager.errors import UsageError
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import RunRecord
-from runmanager.records.spoken import counted
+from runmanager.text import counted
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import RunOptions, TurnTaker
 from runmanager.tracking.randomness import seed_everything

@@ -6,9 +6,9 @@ from typing import Any
 from runmanager.tracking.early_stop import METRICS, EarlyStopOptions
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.training.choice import Options
-from runmanager.training.faults import below, fault, meant, outside
 from runmanager.training.measure_options import MeasureOptions, PairedOptions
 from runmanager.training.step_options import Precision, fixed_step_faults, step_faults
+from runmanager.validation import below, fault, meant, outside
 
 __all__ = ["CheckpointOptions", "TrainingOptions"]
 

@@ -13,13 +13,13 @@ from runmanager.tracking.randomness import preserved
 from runmanager.tracking.transfer import PINNING_DEVICES, Packed
 from runmanager.training.arrays import ArrayDataset, collate_pairs
 from runmanager.training.datasets import Data
-from runmanager.training.faults import fault
 from runmanager.training.fetching import ArrayBatches, SampleBatches, as_fetched
 from runmanager.training.in_memory import owner_of, transform_of
 from runmanager.training.options import DataLoaderOptions, ResidentOptions
 from runmanager.training.orders import EpochBatches
 from runmanager.training.resident import ResidentLoader
 from runmanager.training.worker_seeds import SeededBatches, SeededSamples
+from runmanager.validation import fault
 
 __all__ = ["EpochLoader", "Loaders", "WorkerLoader", "build_loaders"]
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from runmanager.training.faults import below, fault
+from runmanager.validation import below, fault
 
 __all__ = ["MEASURE_TYPES", "MeasureOptions", "PairedOptions"]
 

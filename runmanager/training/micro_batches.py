@@ -8,12 +8,12 @@ import torch
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from runmanager.records.spoken import counted
+from runmanager.text import counted
 from runmanager.tracking.outcomes import is_out_of_memory
 from runmanager.tracking.randomness import random_states, restore_random_states
 from runmanager.tracking.twins import unnoticed, without_data
-from runmanager.training.faults import fault
 from runmanager.training.step_options import OutOfMemory
+from runmanager.validation import fault
 
 __all__ = ["MicroBatches", "fast_size", "needs_whole_batches", "piece_faults"]
 

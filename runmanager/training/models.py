@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runmanager.errors import ConfigurationError, UsageError
-from runmanager.training.faults import fault
 from runmanager.training.options import (
     CnnOptions,
     LogisticOptions,
@@ -20,6 +19,7 @@ from runmanager.training.options import (
 from runmanager.training.pooling import max_pool_2x2
 from runmanager.training.targets import call_target, resolve_target
 from runmanager.training.torchvision_models import build_torchvision_model
+from runmanager.validation import fault
 
 __all__ = ["OFFERED", "Network", "build_model"]
 

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from runmanager.errors import ConfigurationError, UsageError
-from runmanager.training.faults import fault
 from runmanager.training.options import AdamOptions, AdamWOptions, SgdOptions
+from runmanager.validation import fault
 
 __all__ = ["build_optimizer"]
 

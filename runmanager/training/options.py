@@ -14,7 +14,7 @@ from runmanager.training.dataset_options import (
     FashionMnistOptions,
     MnistOptions,
 )
-from runmanager.training.faults import below, fault, outside
+from runmanager.validation import below, fault, outside
 
 __all__ = [
     "OPTION_TYPES",

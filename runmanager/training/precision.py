@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import torch
 
-from runmanager.training.faults import fault
 from runmanager.training.step_options import Precision, not_on_cpu
+from runmanager.validation import fault
 
 __all__ = ["CountingScaler", "autocast", "precision_faults", "rounding_to", "scaler_for", "weight_faults"]
 

@@ -7,8 +7,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, MultiStepLR
 
 from runmanager.errors import ConfigurationError, UsageError
-from runmanager.training.faults import fault
 from runmanager.training.options import ConstantOptions, CosineOptions, MultistepOptions, OneCycleOptions
+from runmanager.validation import fault
 
 __all__ = ["Scheduler", "build_scheduler", "one_cycle_factor"]
 

@@ -8,12 +8,12 @@ import torch.nn.functional as F
 
 from runmanager.errors import ConfigurationError
 from runmanager.training.diagnosis import explained
-from runmanager.training.faults import fault
 from runmanager.training.graphs import GraphDevice, GraphedSteps
 from runmanager.training.job_options import TrainingOptions
 from runmanager.training.micro_batches import MicroBatches, fast_size, needs_whole_batches, piece_faults
 from runmanager.training.precision import CountingScaler, autocast, precision_faults, scaler_for, weight_faults
 from runmanager.training.step_options import AUTO, OutOfMemory, Precision
+from runmanager.validation import fault
 
 __all__ = ["Forward", "Stepper", "build_stepper"]
 

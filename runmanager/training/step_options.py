@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from runmanager.training.faults import below, fault, meant
+from runmanager.validation import below, fault, meant
 
 __all__ = ["AUTO", "OutOfMemory", "Precision", "fixed_step_faults", "not_on_cpu", "step_faults"]
 

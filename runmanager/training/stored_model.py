@@ -9,11 +9,11 @@ from typing import Any
 from torch import nn
 
 from runmanager.errors import RecordError, RunManagerError, UsageError
-from runmanager.records.lines import bounded, error_line
 from runmanager.records.location import find_run
 from runmanager.records.paths import RunPaths
 from runmanager.records.run import RunRecord
 from runmanager.records.store import StoredRun, read_record
+from runmanager.text import bounded, error_line
 from runmanager.tracking.randomness import preserved
 from runmanager.training.checkpoint import read_state
 from runmanager.training.models import build_model

@@ -6,9 +6,8 @@ from types import ModuleType
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.lines import bounded, error_line
-from runmanager.records.printable import printable
 from runmanager.records.targets import targets_in
+from runmanager.text import bounded, error_line, printable
 
 __all__ = ["known_network", "refuse_foreign_targets"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.errors import ConfigurationError
-from runmanager.training.faults import nearest
+from runmanager.validation import nearest
 
 __all__ = ["call_target", "check_arguments", "parameter_names", "resolve_target"]
 

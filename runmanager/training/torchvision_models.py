@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runmanager.errors import ConfigurationError, UsageError
-from runmanager.training.faults import fault, nearest
 from runmanager.training.options import TorchvisionModelOptions
+from runmanager.validation import fault, nearest
 
 __all__ = ["Resized", "architecture_faults", "build_torchvision_model", "import_torchvision"]
 

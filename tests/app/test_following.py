@@ -22,8 +22,9 @@ from runmanager.records.ownership import claim_run
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.records.run_folder import RunFolder
 from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import RunFolder, read_record
+from runmanager.records.store import read_record
 from runmanager.records.sweep import leave_sweep, plan_cell, write_cells
 
 ME = ProcessIdentity.current()

@@ -18,8 +18,9 @@ from runmanager.records.ownership import claim_run
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import RunRecord
+from runmanager.records.run_folder import RunFolder
 from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import RunFolder, read_record
+from runmanager.records.store import read_record
 
 RATES = tuple(number / 10 for number in range(1, 6))
 OWN = ("model=custom", "model._target_=own.Net")

@@ -23,7 +23,8 @@ from runmanager.records.files import replace_file
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.states import Status
-from runmanager.records.store import encode_record, read_record, run_names
+from runmanager.records.store import read_record, run_names
+from runmanager.records.versioned_file import encode_record
 from runmanager.tracking.served import ServedRuns
 from runmanager.tracking.served_sweep import ServedSweep
 

@@ -12,7 +12,8 @@ import msgspec
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.states import Status
-from runmanager.records.store import encode_record, read_record
+from runmanager.records.store import read_record
+from runmanager.records.versioned_file import encode_record
 
 from .conftest import process_environment, process_words
 

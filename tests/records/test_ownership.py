@@ -16,8 +16,9 @@ from runmanager.records.ownership import claim_run, end_silent, silent_runs
 from runmanager.records.paths import RunPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.records.run_folder import RunFolder
 from runmanager.records.states import Reason, Status
-from runmanager.records.store import RunFolder, read_record, read_run
+from runmanager.records.store import read_record, read_run
 
 MakeRecord = Callable[..., RunRecord]
 Race = Callable[..., list[list[str]]]

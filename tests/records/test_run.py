@@ -14,7 +14,8 @@ from runmanager.records.paths import RunPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import PHASES, SCHEMA_VERSION, Environment, EpochRecord, RunRecord
 from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import encode_record, read_record
+from runmanager.records.store import read_record
+from runmanager.records.versioned_file import encode_record
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)

@@ -9,7 +9,8 @@ from runmanager.errors import RecordError
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.run import Environment, RunRecord
 from runmanager.records.sharing import SharedParts
-from runmanager.records.store import encode_record, read_record, read_sweep
+from runmanager.records.store import read_record, read_sweep
+from runmanager.records.versioned_file import encode_record
 
 MakeRecord = Callable[..., RunRecord]
 

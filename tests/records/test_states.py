@@ -1,7 +1,7 @@
 """The words for how a run stands, as other programs read them."""
 
-from runmanager.records.lines import MAX_LINE
 from runmanager.records.states import Outcome, Reason, Status
+from runmanager.text import MAX_LINE
 
 
 def test_the_words_are_those_of_the_contract() -> None:

@@ -17,9 +17,11 @@ from runmanager.records.ownership import claim_run
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.run import SCHEMA_VERSION, EpochRecord, RunRecord
+from runmanager.records.run_folder import RunFolder
 from runmanager.records.states import Status
-from runmanager.records.store import RunFolder, encode_record, read_record, read_run, read_sweep
+from runmanager.records.store import read_record, read_run, read_sweep
 from runmanager.records.turns import Turn
+from runmanager.records.versioned_file import encode_record
 
 MakeRecord = Callable[..., RunRecord]
 

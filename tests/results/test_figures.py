@@ -11,8 +11,8 @@ import pytest
 from runmanager.records.states import Reason, Status
 from runmanager.results.comparison import CompareOptions, compare
 from runmanager.results.effects import typical_interval
+from runmanager.results.figures.figure import inline_svg, rendered
 from runmanager.results.figures.gallery import figures_of
-from runmanager.results.figures.rendering import inline_svg, rendered
 from runmanager.results.table import result_rows
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runmanager.results.columns import Table
-from runmanager.results.formats import human, human_columns, in_markdown, to_csv, to_json, to_markdown
+from runmanager.results.formats import in_markdown, to_csv, to_json, to_markdown
+from runmanager.results.formatting import human, human_columns
 
 ROW = {"lr": 1e-05, "hidden": [8, 4], "status": "finished", "reason": None, "accuracy": 0.98765, "loss": None}
 TABLE = Table(

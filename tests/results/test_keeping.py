@@ -15,7 +15,8 @@ from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.states import Status
-from runmanager.records.store import Damage, StoredRun, encode_record, read_record
+from runmanager.records.store import Damage, StoredRun, read_record
+from runmanager.records.versioned_file import encode_record
 from runmanager.results import keeping, reading
 from runmanager.results.columns import Table
 from runmanager.results.reading import RepeatedReading, read_results, read_summary

@@ -7,9 +7,9 @@ import pytest
 
 from runmanager.records.states import Reason, Status
 from runmanager.results.comparison import compare
-from runmanager.results.formats import human
+from runmanager.results.formatting import Spread, human
 from runmanager.results.reading import read_results
-from runmanager.results.seeds import Spread, collapse_seeds
+from runmanager.results.seeds import collapse_seeds
 from runmanager.results.sentences import answers
 from runmanager.results.table import result_rows
 

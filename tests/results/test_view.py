@@ -14,7 +14,7 @@ from runmanager.records.states import Status
 from runmanager.records.store import SweepContents
 from runmanager.results import formats
 from runmanager.results.columns import Table
-from runmanager.results.formats import human_field
+from runmanager.results.formatting import human_field
 from runmanager.results.latex import to_latex
 from runmanager.results.page import to_html
 from runmanager.results.view import View

@@ -29,10 +29,12 @@ from runmanager.records.files import replace_file
 from runmanager.records.heartbeat import HeartbeatObserver
 from runmanager.records.paths import RunPaths, SweepPaths
 from runmanager.records.process import ProcessIdentity
+from runmanager.records.run_folder import RunFolder
 from runmanager.records.signature import signature
 from runmanager.records.states import Status
-from runmanager.records.store import RunFolder, StoredRun, encode_record
+from runmanager.records.store import StoredRun
 from runmanager.records.sweep import read_sweep_record
+from runmanager.records.versioned_file import encode_record
 from runmanager.results import keeping, reading
 from runmanager.tracking import manager as manager_module
 from runmanager.tracking.early_stop import EarlyStopOptions

@@ -13,7 +13,8 @@ from runmanager.records.files import replace_file
 from runmanager.records.paths import SweepPaths
 from runmanager.records.process import ProcessIdentity
 from runmanager.records.states import Status
-from runmanager.records.store import encode_record, read_record, run_names
+from runmanager.records.store import read_record, run_names
+from runmanager.records.versioned_file import encode_record
 from runmanager.tracking.events import EventWriter
 from runmanager.tracking.hparams import METRICS, session_start
 from runmanager.tracking.served import ServedRuns

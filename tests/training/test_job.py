@@ -12,7 +12,9 @@ from runmanager.errors import RecordError, TensorMismatchError
 from runmanager.records.files import replace_file
 from runmanager.records.heartbeat import Beat, write_beat
 from runmanager.records.paths import SweepPaths
-from runmanager.records.store import RunFolder, encode_record, read_run, read_sweep
+from runmanager.records.run_folder import RunFolder
+from runmanager.records.store import read_run, read_sweep
+from runmanager.records.versioned_file import encode_record
 from runmanager.results.table import result_rows
 from runmanager.tracking.early_stop import EarlyStopOptions
 from runmanager.tracking.manager import RunManager

@@ -14,7 +14,6 @@ from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
 from runmanager.training.dataset_options import DigitsOptions, DiscOptions, FakeOptions, MnistOptions
-from runmanager.training.faults import nearest
 from runmanager.training.options import (
     OPTION_TYPES,
     AdamOptions,
@@ -27,6 +26,7 @@ from runmanager.training.options import (
     SgdOptions,
     TorchvisionModelOptions,
 )
+from runmanager.validation import nearest
 
 CONF = Path(__file__).parents[2] / "conf"
 CHOICES = [(group, name) for group, choices in OPTION_TYPES.items() for name in choices]

@@ -6,19 +6,20 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from runmanager.records.spoken import spoken
 from runmanager.records.store import StoredRun
 from runmanager.results.columns import Table, setting_name
 from runmanager.results.effects import geometric_mean, typical_interval
-from runmanager.results.figures.drawn import Drawn
+from runmanager.results.figures.figure import Drawn
 from runmanager.results.figures.grid import GridCell, cells_of, is_numeric, varying_of
 from runmanager.results.figures.places import Places
 from runmanager.results.figures.style import legend_below, log_worth_it, look, new_figure, numbers
-from runmanager.results.figures.words import listed, number, plain, wrapped
+from runmanager.results.figures.words import listed, plain, wrapped
+from runmanager.results.formatting import number
 from runmanager.results.pairing import frozen
 from runmanager.results.sides import label_of
 from runmanager.results.sorting import in_order
 from runmanager.results.statistics import quantile
+from runmanager.text import spoken
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,9 +5,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from runmanager.results.crossover import Crossover, crossover_lines
-from runmanager.results.figures.drawn import Drawn
+from runmanager.results.figures.figure import Drawn
 from runmanager.results.figures.style import GREY, legend_below, look, new_figure, numbers
-from runmanager.results.figures.words import number, numbered, plain
+from runmanager.results.figures.words import numbered, plain
+from runmanager.results.formatting import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,14 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from runmanager.records.run import EpochRecord
-from runmanager.records.spoken import counted
 from runmanager.records.store import StoredRun
 from runmanager.results.columns import Table
-from runmanager.results.figures.drawn import Drawn
+from runmanager.results.figures.figure import Drawn
 from runmanager.results.figures.grid import GridCell, can_be_drawn, cells_of
 from runmanager.results.figures.style import GREY, legend_below, look, new_figure, numbers, whole_numbers
-from runmanager.results.figures.words import evenly, few_of, number, wrapped
+from runmanager.results.figures.words import evenly, few_of, wrapped
+from runmanager.results.formatting import number
 from runmanager.results.statistics import mean
+from runmanager.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from runmanager.results.crossover import Crossover
 from runmanager.results.figures.by_axis import throughput_by_axis
 from runmanager.results.figures.crossovers import crossover_figures
 from runmanager.results.figures.curves import learning_curves
-from runmanager.results.figures.drawn import Drawn
+from runmanager.results.figures.figure import Drawn
 from runmanager.results.figures.parallel import parallel_figure
 from runmanager.results.figures.phases import phases_figure
 from runmanager.results.figures.rounds import rounds_figures

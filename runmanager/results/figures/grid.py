@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runmanager.records.spoken import counted
 from runmanager.records.states import Status
 from runmanager.results.columns import NULLS, Table
 from runmanager.results.findings import told_settings
 from runmanager.results.pairing import SEED
 from runmanager.results.seeds import seed_groups
 from runmanager.results.statistics import mean
+from runmanager.text import counted
 
 __all__ = ["GridCell", "can_be_drawn", "cells_of", "is_numeric", "varying_of"]
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from runmanager.records.spoken import counted, spoken
 from runmanager.results.columns import OUTCOMES, Table, prefers_larger, setting_name
-from runmanager.results.figures.drawn import Drawn
+from runmanager.results.figures.figure import Drawn
 from runmanager.results.figures.grid import GridCell, can_be_drawn, cells_of, is_numeric, varying_of
 from runmanager.results.figures.style import (
     PAGE,
@@ -19,9 +18,11 @@ from runmanager.results.figures.style import (
     log_worth_it,
     shades,
 )
-from runmanager.results.figures.words import evenly, listed, name_lines, number, plain, shortened, some_of
+from runmanager.results.figures.words import evenly, listed, name_lines, plain, shortened, some_of
+from runmanager.results.formatting import number
 from runmanager.results.pairing import frozen
 from runmanager.results.sorting import in_order
+from runmanager.text import counted, spoken
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from runmanager.records.run import PHASES
 from runmanager.results.columns import PHASE_COLUMNS, Table
-from runmanager.results.figures.drawn import Drawn
+from runmanager.results.figures.figure import Drawn
 from runmanager.results.figures.grid import GridCell, cells_of
 from runmanager.results.figures.style import (
     GREY,
@@ -20,7 +20,8 @@ from runmanager.results.figures.style import (
     look,
     numbers,
 )
-from runmanager.results.figures.words import evenly, listed, number, some_of
+from runmanager.results.figures.words import evenly, listed, some_of
+from runmanager.results.formatting import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from runmanager.records.spoken import spoken
 from runmanager.results.figures.grid import is_numeric
 from runmanager.results.figures.style import evenly_spaced_logs, numbers, ticks_at
 from runmanager.results.figures.words import wrapped
+from runmanager.text import spoken
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runmanager.records.spoken import spoken
 from runmanager.results.columns import setting_name
-from runmanager.results.figures.drawn import Drawn
+from runmanager.results.figures.figure import Drawn
 from runmanager.results.figures.style import GREY, look, new_figure, numbers, whole_numbers
-from runmanager.results.figures.words import number, numbered, plain
+from runmanager.results.figures.words import numbered, plain
+from runmanager.results.formatting import number
 from runmanager.results.rounds import Rounds
 from runmanager.results.statistics import quantile
+from runmanager.text import spoken
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

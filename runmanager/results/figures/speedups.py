@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from runmanager.records.spoken import counted
 from runmanager.results.columns import Table, effect_of
-from runmanager.results.figures.drawn import Drawn
+from runmanager.results.figures.figure import Drawn
 from runmanager.results.figures.style import GREY, MAX_ROWS, figure_of_rows, legend_below, look, numbers
-from runmanager.results.figures.words import evenly, number, some_of, wrapped
+from runmanager.results.figures.words import evenly, some_of, wrapped
 from runmanager.results.findings import told_settings
+from runmanager.results.formatting import number
 from runmanager.results.judging import DIFFERENT, INCONCLUSIVE, NO_DIFFERENCE, VERDICTS
 from runmanager.results.sides import label_of
+from runmanager.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

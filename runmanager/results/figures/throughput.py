@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from runmanager.records.store import StoredRun
 from runmanager.results.columns import Table
-from runmanager.results.figures.drawn import Drawn
+from runmanager.results.figures.figure import Drawn
 from runmanager.results.figures.grid import GridCell, cells_of
 from runmanager.results.figures.style import MAX_ROWS, figure_of_rows, legend_below, log_worth_it, look, numbers
-from runmanager.results.figures.words import evenly, few_of, number, plain
+from runmanager.results.figures.words import evenly, few_of, plain
+from runmanager.results.formatting import number
 from runmanager.results.statistics import mean, quantile
 
 if TYPE_CHECKING:

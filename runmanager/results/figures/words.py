@@ -5,14 +5,13 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from runmanager.records.printable import printable
+from runmanager.text import printable
 
 __all__ = [
     "evenly",
     "few_of",
     "listed",
     "name_lines",
-    "number",
     "numbered",
     "plain",
     "shortened",
@@ -24,7 +23,6 @@ _T = TypeVar("_T")
 
 _LINE_CHARACTERS = 30  # less than half the width
 _LABEL_CHARACTERS = 150
-_UNREADABLE = 1e12  # from here on nobody counts the digits
 
 
 def plain(text: str) -> str:
@@ -75,12 +73,6 @@ def evenly(ordered: Sequence[_T], most: int) -> Sequence[_T]:
     if len(ordered) <= most:
         return ordered
     return [ordered[round(at * (len(ordered) - 1) / (most - 1))] for at in range(most)]
-
-
-def number(value: float) -> str:
-    """Three digits, for a description."""
-    rounded = float(f"{value:.3g}")
-    return f"{rounded:,.0f}" if 100 <= abs(rounded) < _UNREADABLE else f"{rounded:g}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -1,21 +1,45 @@
-"""A figure as text of a page or as a file: SVG that takes the page's colours, SVG and PNG on white."""
+"""One figure of a sweep: its words, how it is drawn, and the SVG or PNG that it becomes."""
 
 import io
 import re
 import warnings
-from collections.abc import Mapping
-from typing import Literal, get_args
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
 
-from runmanager.records.printable import printable
-from runmanager.results.figures.drawn import Drawn
 from runmanager.results.figures.style import PAGE, TEXT, house_style, shades, shades_on_dark
+from runmanager.text import printable
 
-__all__ = ["KINDS", "Kind", "inline_svg", "rendered"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["KINDS", "Drawn", "Kind", "inline_svg", "rendered"]
 
 Kind = Literal["svg", "png"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _DOTS_PER_INCH = 300  # what journals ask of pictures with text in them
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One figure of a sweep.
+
+    `name` tells it from the sweep's other figures and is fit for a file: `throughput`, `crossover-2`. `title` is a few
+    words, `caption` says what is shown and how it was computed, `description` says in words what can be seen, for those
+    who cannot see it.
+    """
+
+    name: str
+    title: str
+    caption: str
+    description: str
+    drawing: "Callable[[], Figure]" = field(repr=False)
+
+    def draw(self) -> "Figure":
+        """The figure, made anew, near-black on white; it is nobody's but the caller's, and belongs to no window."""
+        with house_style():
+            return self.drawing()
 
 
 def inline_svg(drawn: Drawn) -> str:

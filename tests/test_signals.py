@@ -1,12 +1,13 @@
-"""What a driver hears of the user's wish to stop."""
+"""Tests of signal handlers for a while."""
 
 import os
 import signal
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from runmanager.launching.signals import signals_call
+from runmanager.signals import children_unheard, signals_call
 
 BOTH = (signal.SIGINT, signal.SIGTERM)
 
@@ -40,3 +41,17 @@ def test_a_sweep_in_the_background_stays_deaf_to_ctrl_c(set_handler: Callable[..
         os.kill(os.getpid(), signal.SIGTERM)
         assert len(heard) == 1
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_a_worker_s_death_breaks_nothing_off_and_is_heard_again_afterwards() -> None:
+    def raises(number: int, frame: Any) -> None:
+        raise RuntimeError("a worker has died")
+
+    earlier = signal.signal(signal.SIGCHLD, raises)
+    try:
+        with children_unheard():
+            os.kill(os.getpid(), signal.SIGCHLD)
+        with pytest.raises(RuntimeError, match="a worker has died"):
+            os.kill(os.getpid(), signal.SIGCHLD)
+    finally:
+        signal.signal(signal.SIGCHLD, earlier)

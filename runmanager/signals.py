@@ -1,11 +1,11 @@
-"""What signals do for a while, in a driver and in a run's own process."""
+"""Signal handlers for a while: calling a function, and keeping a worker's death from interrupting a clean-up."""
 
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-__all__ = ["signals_call"]
+__all__ = ["children_unheard", "signals_call"]
 
 
 @contextmanager
@@ -26,3 +26,17 @@ def signals_call(numbers: Sequence[int], act: Callable[[], None]) -> Iterator[No
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def children_unheard() -> Iterator[None]:
+    """Let no handler of SIGCHLD run meanwhile: torch's raises wherever the program stands when a worker has died."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCHLD"):
+        yield
+        return
+    earlier = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if earlier is not None:  # one that was not installed by Python cannot be put back by it
+            signal.signal(signal.SIGCHLD, earlier)
