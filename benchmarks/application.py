@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from runmanager.records.paths import SweepPaths
+from runmanager.records.files.paths import SweepPaths
 
 __all__ = ["run_in_process"]
 

@@ -15,8 +15,8 @@ from benchmarks.interleaving import Patience, in_turns
 from benchmarks.processes import clean_environment
 from benchmarks.rows import Row, compared
 from benchmarks.stored_sweep import write_stored_sweep
-from runmanager.records.paths import RunPaths, SweepPaths
-from runmanager.records.store import read_run, run_names
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.storage.reader import read_run, run_names
 
 __all__ = ["measure"]
 
@@ -51,10 +51,10 @@ def measure(settings: Settings) -> list[Row]:
 
 def _write_events(run: RunPaths) -> None:
     """The event file of a stored run, but for images and graph."""
-    from runmanager.tracking.events import EventWriter
-    from runmanager.tracking.hparams import session_end, session_start
-    from runmanager.tracking.layout import scalar_layout
-    from runmanager.tracking.tensorboard import epoch_scalars
+    from runmanager.tracking.tensorboard.chart_layout import scalar_layout
+    from runmanager.tracking.tensorboard.event_writer import EventWriter
+    from runmanager.tracking.tensorboard.hparams import session_end, session_start
+    from runmanager.tracking.tensorboard.sink import epoch_scalars
 
     stored = read_run(run)
     writer = EventWriter(run.root)

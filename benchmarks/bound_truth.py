@@ -18,9 +18,9 @@ from pathlib import Path
 
 from benchmarks.application import run_in_process
 from benchmarks.page import MEASUREMENT, described_machine, write_section
-from runmanager.records.paths import SweepPaths
-from runmanager.results.bottleneck import Bottleneck, find_bottleneck
-from runmanager.results.reading import read_results
+from runmanager.records.files.paths import SweepPaths
+from runmanager.results.findings.bottleneck import Bottleneck, find_bottleneck
+from runmanager.results.load.loader import read_results
 
 __all__ = ["CASES", "Case", "hints", "report"]
 

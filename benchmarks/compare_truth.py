@@ -19,15 +19,15 @@ from benchmarks.noise_models import MODELS, ratings
 from benchmarks.page import MEASUREMENT, described_machine, write_section
 from benchmarks.simulated import accurate_run, simulated_sweep, timed_run
 from benchmarks.uneven_simulation import uneven_lines
-from runmanager.records.store import SweepContents
-from runmanager.results.best import find_best
-from runmanager.results.comparison import compare
-from runmanager.results.effects import RunValue, contrast, estimates, run_values
-from runmanager.results.judging import DIFFERENT, NO_DIFFERENCE, verdict
-from runmanager.results.metrics import THROUGHPUT
-from runmanager.results.options import CompareOptions
-from runmanager.results.overall import Overall, overall
-from runmanager.results.statistics import Estimate
+from runmanager.records.storage.reader import SweepContents
+from runmanager.results.compare.comparison import compare
+from runmanager.results.compare.metrics import THROUGHPUT
+from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.overall_effect import Overall, overall
+from runmanager.results.compare.verdict import DIFFERENT, NO_DIFFERENCE, verdict
+from runmanager.results.findings.best import find_best
+from runmanager.results.stats.descriptive import Estimate
+from runmanager.results.stats.effects import RunValue, contrast, estimates, run_values
 
 DEVIATIONS = (0.0, 0.01, 0.03, 0.05)
 MOST_RUNS = 20

@@ -6,10 +6,10 @@ from statistics import mean
 import numpy as np
 
 from benchmarks.noise_models import MODELS, Floats
-from runmanager.results.crossing import Crossing, CurvePoint, find_crossings
-from runmanager.results.effects import contrast, estimates, run_values
-from runmanager.results.judging import verdict
-from runmanager.results.metrics import THROUGHPUT
+from runmanager.results.compare.metrics import THROUGHPUT
+from runmanager.results.compare.verdict import verdict
+from runmanager.results.stats.curve_crossing import Crossing, CurvePoint, find_crossings
+from runmanager.results.stats.effects import contrast, estimates, run_values
 
 __all__ = ["crossing_lines"]
 

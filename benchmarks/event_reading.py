@@ -39,7 +39,7 @@ def _row(folder: Path, kind: str, write: Callable[[Path], None], settings: Setti
 
 
 def _ours(folder: Path) -> Values:
-    from runmanager.results.event_table import read_event_folders
+    from runmanager.results.tfevents.table import read_event_folders
 
     (found,) = read_event_folders(folder).values()
     return {tag: list(zip(each.steps, each.values, strict=True)) for tag, each in found.scalars.items()}
@@ -87,7 +87,7 @@ def _with_tensors(folder: Path) -> None:
 
 def _with_several_in_one(folder: Path) -> None:
     """As TensorFlow 1 writes a merged summary, and as our own runs write theirs."""
-    from runmanager.tracking.events import EventWriter
+    from runmanager.tracking.tensorboard.event_writer import EventWriter
 
     folder.mkdir()
     writer = EventWriter(folder)

@@ -18,10 +18,10 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.our_training import CNN_ON_MNIST, Listener, composed, train
 from benchmarks.rows import as_line, as_seconds
-from runmanager.records.paths import SweepPaths
-from runmanager.records.run import EpochRecord
-from runmanager.records.store import StoredRun, read_run
-from runmanager.results.bottleneck import find_bottleneck
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.record import EpochRecord
+from runmanager.records.storage.reader import StoredRun, read_run
+from runmanager.results.findings.bottleneck import find_bottleneck
 
 __all__ = ["Span", "busy_seconds", "report"]
 

@@ -10,14 +10,14 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 
+from runmanager.app.compose.schema import plain_config
 from runmanager.app.main import main
-from runmanager.app.schema import plain_config
-from runmanager.records.ownership import claim_run
-from runmanager.records.paths import RunPaths
-from runmanager.records.process import ProcessIdentity
-from runmanager.records.run import RunRecord
-from runmanager.records.signature import signature
-from runmanager.records.states import Status
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.record import RunRecord
+from runmanager.records.run.status import Status
+from runmanager.records.settings.signature import signature
+from runmanager.records.storage.ownership import claim_run
 
 __all__ = ["return_at_once"]
 

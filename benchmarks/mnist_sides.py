@@ -24,10 +24,10 @@ from benchmarks.tutorial import (
     tutorial_epoch,
     tutorial_loader,
 )
-from runmanager.records.run import EpochRecord
-from runmanager.tracking.calibration import best_seconds, probes
-from runmanager.tracking.timer import clock_for
-from runmanager.tracking.work import step_work
+from runmanager.records.run.record import EpochRecord
+from runmanager.tracking.environment.calibration import best_seconds, probes
+from runmanager.tracking.introspect.step_cost import step_work
+from runmanager.tracking.timing.timer import clock_for
 
 __all__ = ["NUM_EPOCHS_A_RUN", "NUM_SAMPLES", "serve_our_epochs"]
 

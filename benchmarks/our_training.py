@@ -7,9 +7,9 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 
-from runmanager.app.schema import Config, conf_folder, plain_config, read_config, register_schema
-from runmanager.records.paths import SweepPaths
-from runmanager.records.run import EpochRecord, RunRecord
+from runmanager.app.compose.schema import Config, conf_folder, plain_config, read_config, register_schema
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink

@@ -29,8 +29,8 @@ def described_machine(device: str = "cpu") -> str:
     """The machine in one line: another device than the CPU, processor, cores, system, Python, torch."""
     import torch  # seconds; and what was measured is done by now
 
-    from runmanager.tracking.devices import device_facts, resolve_device
-    from runmanager.tracking.environment import capture_environment
+    from runmanager.tracking.device.devices import device_facts, resolve_device
+    from runmanager.tracking.environment.environment import capture_environment
 
     used = resolve_device(device)
     name = "" if used.type == "cpu" else f"{device_facts(used, cpu_model=None)['device_name']}, "

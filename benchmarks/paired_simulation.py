@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from runmanager.results.judging import DIFFERENT, verdict
-from runmanager.results.metrics import THROUGHPUT
-from runmanager.results.paired import is_narrow, paired_speedup
-from runmanager.results.statistics import Estimate
+from runmanager.results.compare.metrics import THROUGHPUT
+from runmanager.results.compare.verdict import DIFFERENT, verdict
+from runmanager.results.stats.descriptive import Estimate
+from runmanager.results.stats.paired_speedup import is_narrow, paired_speedup
 
 __all__ = ["NOISES", "OFFSETS", "Machine", "Share", "coverage", "power", "simulated_table"]
 

@@ -28,10 +28,10 @@ from pathlib import Path
 from benchmarks.application import run_in_process
 from benchmarks.page import MEASUREMENT, described_machine, write_section
 from benchmarks.paired_simulation import simulated_table
-from runmanager.results.comparison import compare
-from runmanager.results.paired import paired_speedup, ratios_of
-from runmanager.results.reading import read_results
-from runmanager.results.statistics import Estimate
+from runmanager.results.compare.comparison import compare
+from runmanager.results.load.loader import read_results
+from runmanager.results.stats.descriptive import Estimate
+from runmanager.results.stats.paired_speedup import paired_speedup, ratios_of
 
 _SAME_SECONDS = 17.0  # of turns and restarts, so that a trial with its first start and its tables takes 20 seconds
 _SLOWED_SECONDS = 50.0  # and within a minute

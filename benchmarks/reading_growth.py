@@ -14,13 +14,13 @@ from benchmarks.growth import grown
 from benchmarks.interleaving import Patience, in_turns, timed
 from benchmarks.rows import Row
 from benchmarks.stored_sweep import write_stored_sweep
-from runmanager.app.following import SweepReader
+from runmanager.app.follow.follower import SweepReader
 from runmanager.launching.plan import Cell, Resume, plan_runs, wants_epochs
-from runmanager.records.paths import SweepPaths
-from runmanager.records.run import Environment
-from runmanager.records.store import read_sweep
-from runmanager.results.reading import read_summary
-from runmanager.results.table import result_rows
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.record import Environment
+from runmanager.records.storage.reader import read_sweep
+from runmanager.results.load.loader import read_summary
+from runmanager.results.tables.results_table import result_rows
 
 __all__ = ["measure"]
 

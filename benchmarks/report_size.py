@@ -9,7 +9,7 @@ from benchmarks.interleaving import Patience, in_turns
 from benchmarks.processes import run_python
 from benchmarks.rows import Budget, Row, as_seconds, measured
 from benchmarks.stored_sweep import write_stored_sweep
-from runmanager.records.paths import SweepPaths
+from runmanager.records.files.paths import SweepPaths
 
 __all__ = ["measure"]
 

@@ -13,22 +13,22 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from runmanager.records.paths import SweepPaths
-from runmanager.tracking.devices import peak_host_bytes, peak_memory_bytes
+from runmanager.records.files.paths import SweepPaths
+from runmanager.tracking.device.devices import peak_host_bytes, peak_memory_bytes
 from runmanager.tracking.manager import RunManager
-from runmanager.training.arrays import ArrayDataset, as_floats
-from runmanager.training.dataset_options import FakeOptions
-from runmanager.training.datasets import Data, load_dataset
+from runmanager.training.data.arrays import ArrayDataset, as_floats
+from runmanager.training.data.registry import Data, load_dataset
 from runmanager.training.job import train_run
-from runmanager.training.job_options import TrainingOptions
-from runmanager.training.models import build_model
-from runmanager.training.options import (
+from runmanager.training.models.models import build_model
+from runmanager.training.options.dataset import FakeOptions
+from runmanager.training.options.groups import (
     ConstantOptions,
     DataLoaderOptions,
     LogisticOptions,
     ResidentOptions,
     SgdOptions,
 )
+from runmanager.training.options.job import TrainingOptions
 
 __all__ = ["DATA_BYTES", "Samples"]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from runmanager.records.paths import RunPaths, SweepPaths
-from runmanager.records.run import Environment, EpochRecord, RunRecord
-from runmanager.records.signature import signature
-from runmanager.records.states import Status
-from runmanager.records.store import StoredRun, SweepContents
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.run.record import Environment, EpochRecord, RunRecord
+from runmanager.records.run.status import Status
+from runmanager.records.settings.signature import signature
+from runmanager.records.storage.reader import StoredRun, SweepContents
 
 __all__ = ["accurate_run", "simulated_sweep", "timed_run"]
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from runmanager.records.paths import SweepPaths
-from runmanager.records.run import Environment, EpochRecord, RunRecord
-from runmanager.records.signature import short_signature, signature
-from runmanager.records.states import Status
-from runmanager.records.sweep import plan_cell, write_cells
-from runmanager.records.versioned_file import encode_record
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.record import Environment, EpochRecord, RunRecord
+from runmanager.records.run.status import Status
+from runmanager.records.settings.signature import short_signature, signature
+from runmanager.records.storage.versioned_file import encode_record
+from runmanager.records.sweep.record import plan_cell, write_cells
 
 __all__ = ["write_stored_sweep"]
 

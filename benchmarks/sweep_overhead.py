@@ -16,9 +16,9 @@ from benchmarks.interleaving import Patience, in_turns
 from benchmarks.page import RELIABILITY, write_row
 from benchmarks.processes import run_python
 from benchmarks.rows import Budget, Row, compared
-from runmanager.records.paths import SweepPaths
-from runmanager.records.states import Status
-from runmanager.records.store import read_sweep
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.status import Status
+from runmanager.records.storage.reader import read_sweep
 
 __all__ = ["NUM_CELLS", "measure"]
 

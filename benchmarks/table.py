@@ -10,7 +10,7 @@ from benchmarks.interleaving import Patience, in_turns
 from benchmarks.processes import Finished, run_python
 from benchmarks.rows import Budget, Row, as_seconds, measured
 from benchmarks.stored_sweep import write_stored_sweep
-from runmanager.records.paths import SweepPaths
+from runmanager.records.files.paths import SweepPaths
 
 __all__ = ["measure"]
 
@@ -21,9 +21,9 @@ _PATIENCE = Patience(min_rounds=7, max_rounds=15, max_seconds=60)
 _IN_PROCESS = """
 import sys, time
 from pathlib import Path
-from runmanager.records.paths import SweepPaths
-from runmanager.results.reading import read_summary
-from runmanager.results.table import result_rows
+from runmanager.records.files.paths import SweepPaths
+from runmanager.results.load.loader import read_summary
+from runmanager.results.tables.results_table import result_rows
 begin = time.perf_counter()
 rows = result_rows(*read_summary(SweepPaths(Path(sys.argv[1])))).rows
 print(time.perf_counter() - begin, len(rows))

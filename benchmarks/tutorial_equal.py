@@ -30,11 +30,11 @@ from benchmarks.tutorial import (
     tutorial_epoch,
     tutorial_loader,
 )
-from runmanager.records.run import EpochRecord
-from runmanager.tracking.randomness import seed_everything
-from runmanager.training.models import Network
-from runmanager.training.orders import epoch_seed
-from runmanager.training.splits import keep
+from runmanager.records.run.record import EpochRecord
+from runmanager.tracking.device.rng import seed_everything
+from runmanager.training.data.splits import keep
+from runmanager.training.loading.sample_order import epoch_seed
+from runmanager.training.models.models import Network
 
 __all__ = ["Case", "DoubleNetwork", "Trained", "measure", "rows", "train_ours", "train_tutorial"]
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from runmanager.results.effects import contrast, estimates, run_values
-from runmanager.results.overall import overall
-from runmanager.results.statistics import Estimate
+from runmanager.results.compare.overall_effect import overall
+from runmanager.results.stats.descriptive import Estimate
+from runmanager.results.stats.effects import contrast, estimates, run_values
 
 __all__ = ["uneven_lines"]
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.page import MEASUREMENT, write_section
-from runmanager.records.run import EpochRecord
-from runmanager.tracking.warmup import Warmup, has_settled
+from runmanager.records.run.record import EpochRecord
+from runmanager.tracking.timing.warmup import Warmup, has_settled
 
 _STEPS = 40
 _BATCH = 32

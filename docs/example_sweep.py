@@ -6,14 +6,14 @@ import random
 from pathlib import Path
 from typing import Any
 
-from runmanager.records.files import replace_file
-from runmanager.records.grid import expand_grid, flatten, readable_name
-from runmanager.records.ownership import claim_run
-from runmanager.records.paths import RunPaths, SweepPaths
-from runmanager.records.run import Environment, EpochRecord, RunRecord
-from runmanager.records.signature import short_signature, signature
-from runmanager.records.states import Reason, Status
-from runmanager.records.sweep import plan_cell, write_cells
+from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.run.record import Environment, EpochRecord, RunRecord
+from runmanager.records.run.status import Reason, Status
+from runmanager.records.settings.grid import expand_grid, flatten, readable_name
+from runmanager.records.settings.signature import short_signature, signature
+from runmanager.records.storage.ownership import claim_run
+from runmanager.records.sweep.record import plan_cell, write_cells
 
 FOLDER = Path("outputs/digits")
 COMMAND = (

@@ -16,8 +16,8 @@ from playwright.sync_api import Browser, sync_playwright
 from tensorboard_pictures import write_tensorboard_pictures
 from terminal_pictures import comparison, live_table
 
-from runmanager.records.paths import SweepPaths
-from runmanager.results.write import write_tables
+from runmanager.records.files.paths import SweepPaths
+from runmanager.results.writer import write_tables
 
 DOCS = Path(__file__).resolve().parent
 IMAGES = DOCS / "images"

@@ -7,14 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from runmanager.app.from_python import run_sweep, watch_sweep
-    from runmanager.records.grid import RunBuilder, expand_grid
+    from runmanager.app.python_api import run_sweep, watch_sweep
+    from runmanager.records.settings.grid import RunBuilder, expand_grid
     from runmanager.results.sweep import Sweep
+    from runmanager.tracking.device.transfer import DeviceDataLoader, get_default_device, to_device
     from runmanager.tracking.manager import RunManager
-    from runmanager.tracking.transfer import DeviceDataLoader, get_default_device, to_device
-    from runmanager.training.allocation import keep_freed_memory
+    from runmanager.training.load_model import load_model
     from runmanager.training.loop import evaluate, fit
-    from runmanager.training.stored_model import load_model
+    from runmanager.training.step.malloc import keep_freed_memory
 
 __all__ = [
     "DeviceDataLoader",
@@ -36,19 +36,19 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
-    "DeviceDataLoader": "runmanager.tracking.transfer",
-    "RunBuilder": "runmanager.records.grid",
+    "DeviceDataLoader": "runmanager.tracking.device.transfer",
+    "RunBuilder": "runmanager.records.settings.grid",
     "RunManager": "runmanager.tracking.manager",
     "Sweep": "runmanager.results.sweep",
     "evaluate": "runmanager.training.loop",
-    "expand_grid": "runmanager.records.grid",
+    "expand_grid": "runmanager.records.settings.grid",
     "fit": "runmanager.training.loop",
-    "get_default_device": "runmanager.tracking.transfer",
-    "keep_freed_memory": "runmanager.training.allocation",
-    "load_model": "runmanager.training.stored_model",
-    "run_sweep": "runmanager.app.from_python",
-    "to_device": "runmanager.tracking.transfer",
-    "watch_sweep": "runmanager.app.from_python",
+    "get_default_device": "runmanager.tracking.device.transfer",
+    "keep_freed_memory": "runmanager.training.step.malloc",
+    "load_model": "runmanager.training.load_model",
+    "run_sweep": "runmanager.app.python_api",
+    "to_device": "runmanager.tracking.device.transfer",
+    "watch_sweep": "runmanager.app.python_api",
 }
 
 

@@ -13,14 +13,14 @@ import nbformat
 import pytest
 from jupyter_client.manager import KernelManager
 
-from runmanager.records.ownership import claim_run
-from runmanager.records.paths import SweepPaths
-from runmanager.records.process import ProcessIdentity
-from runmanager.records.run import EpochRecord, RunRecord
-from runmanager.records.run_folder import RunFolder
-from runmanager.records.states import Reason, Status
-from runmanager.records.store import read_record, read_sweep
-from runmanager.records.sweep import plan_cell, write_cells
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.status import Reason, Status
+from runmanager.records.storage.ownership import claim_run
+from runmanager.records.storage.reader import read_record, read_sweep
+from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.sweep.record import plan_cell, write_cells
 
 from .notebook import EXAMPLE, ROOT, executed, kernel_environment
 
@@ -215,7 +215,7 @@ def test_a_refused_setting_is_one_line(kernel: Kernel, tmp_path: Path) -> None:
 
 def test_a_cell_of_a_very_long_sweep_holds_its_first_lines_and_its_last(kernel: Kernel) -> None:
     code = (
-        "from runmanager.app.cell_output import CellOutput\ncell = CellOutput()\n"
+        "from runmanager.app.display.notebook_output import CellOutput\ncell = CellOutput()\n"
         "for number in range(1000):\n    cell.console.print(f'line {number}')\ncell.draw()"
     )
     lines = kernel.carry_out(code).last.splitlines()

@@ -13,20 +13,20 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from runmanager.app.schema import Config, plain_config, read_config
+from runmanager.app.compose.schema import Config, plain_config, read_config
 from runmanager.errors import RecordError, RunBusyError, RunFailedError, UsageError
-from runmanager.launching.child import GOES_ON_VARIABLE, OWN_PROCESS_VARIABLE
-from runmanager.launching.lifeline import tie_workers
+from runmanager.launching.local.parent_death import tie_workers
+from runmanager.launching.local.turn_keeper import own_seat
+from runmanager.launching.local.worker import GOES_ON_VARIABLE, OWN_PROCESS_VARIABLE
 from runmanager.launching.plan import Resume
-from runmanager.launching.turns import own_seat
-from runmanager.records.grid import plain_settings
-from runmanager.records.heartbeat import SILENT_AFTER_SECONDS
-from runmanager.records.paths import RunPaths, SweepPaths
-from runmanager.records.signature import signature
-from runmanager.records.store import read_epochs, read_record
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
+from runmanager.records.settings.grid import plain_settings
+from runmanager.records.settings.signature import signature
+from runmanager.records.storage.reader import read_epochs, read_record
 from runmanager.signals import signals_call
+from runmanager.tracking.environment.provenance import DRIVEN_VARIABLE
 from runmanager.tracking.manager import RunManager
-from runmanager.tracking.provenance import DRIVEN_VARIABLE
 from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.sinks import end_line
 from runmanager.training.job import train_run
@@ -73,7 +73,7 @@ def run_cell(cfg: DictConfig) -> float | None:
 
 def _write_tables(sweep: SweepPaths) -> None:
     """Write the tables as they stand: our own sweeper's driver does it whenever a run ends, another one's cannot."""
-    from runmanager.results.write import write_tables
+    from runmanager.results.writer import write_tables
 
     try:
         write_tables(sweep, report=False)

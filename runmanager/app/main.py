@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError
-from runmanager.records.streams import mended_streams, tell_of_lost_output
+from runmanager.records.host.standard_streams import mended_streams, tell_of_lost_output
 
 __all__ = ["main", "task"]
 
@@ -154,16 +154,16 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
         raise RunManagerError("runmanager must run on Linux or macOS, got Windows; use WSL.")
     if faults := command.faults():
         raise ConfigurationError(faults)
-    from runmanager.tracking.ranks import refuse_several_ranks
+    from runmanager.tracking.environment.rank_check import refuse_several_ranks
 
     if command.runs_something:
         refuse_several_ranks()
     import hydra
 
-    from runmanager.app.groups import groups_without_copies
-    from runmanager.app.other_sweepers import OtherSweeper
-    from runmanager.app.schema import conf_folder
-    from runmanager.tracking.provenance import said_to_children
+    from runmanager.app.compose.config_groups import groups_without_copies
+    from runmanager.app.compose.schema import conf_folder
+    from runmanager.app.driver.other_sweepers import OtherSweeper
+    from runmanager.tracking.environment.provenance import said_to_children
 
     _register()
     if str(Path.cwd()) not in sys.path:
@@ -181,8 +181,8 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
 
 
 def _register() -> None:
-    from runmanager.app.schema import register_schema
-    from runmanager.app.sweeper import register_sweeper
+    from runmanager.app.compose.schema import register_schema
+    from runmanager.app.driver.sweeper import register_sweeper
     from runmanager.launching.hydra_launcher import register
     from runmanager.launching.slurm import register_slurm
 
@@ -217,7 +217,7 @@ def _faults(error: BaseException, command: _Command) -> Sequence[str]:
         if isinstance(cause, RunManagerError):
             return str(cause).splitlines()
         cause = cause.__cause__ or cause.__context__
-    from runmanager.app.diagnosis import command_faults
+    from runmanager.app.compose.override_errors import command_faults
 
     explained = command_faults(command.for_hydra())
     if explained:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from runmanager.records.heartbeat import SILENT_AFTER_SECONDS
+from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
 
 __all__ = ["GridSweeperOptions"]
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from runmanager.app.words import word_of
+from runmanager.app.compose.overrides import word_of
 from runmanager.errors import ConfigurationError
-from runmanager.launching.gpus import gpu_names
-from runmanager.records.grid import flatten, plain_settings
-from runmanager.records.process import usable_cores
-from runmanager.records.run import Environment, RunRecord
-from runmanager.records.signature import signature
+from runmanager.launching.local.gpu_discovery import gpu_names
+from runmanager.records.host.process import usable_cores
+from runmanager.records.run.record import Environment, RunRecord
+from runmanager.records.settings.grid import flatten, plain_settings
+from runmanager.records.settings.signature import signature
 from runmanager.text import spoken, whole_command
-from runmanager.tracking.own_code import code_today
-from runmanager.tracking.processor import cpu_model
-from runmanager.tracking.provenance import commit_of, library_versions
+from runmanager.tracking.device.processor import cpu_model
+from runmanager.tracking.environment.code_hashes import code_today
+from runmanager.tracking.environment.provenance import commit_of, library_versions
 from runmanager.training.stored_targets import refuse_foreign_targets
 from runmanager.validation import fault
 
@@ -135,7 +135,7 @@ def _refuse_other_words(wanted: Mapping[str, Any], usual: Mapping[str, Any], kin
 
     A name may lead Hydra to its own settings, whose callbacks and search path run code, or to a file anywhere.
     """
-    from runmanager.app.schema import choices_of
+    from runmanager.app.compose.schema import choices_of
 
     tops = {name.partition(".")[0] for name in usual}
     faults = [
@@ -154,7 +154,7 @@ def _refuse_other_words(wanted: Mapping[str, Any], usual: Mapping[str, Any], kin
 
 def _checked(words: Sequence[str]) -> dict[str, Any]:
     """The settings of the cell that the words give. Raises `ConfigurationError` for whatever a run of it would."""
-    from runmanager.app.schema import read_config, unknown_settings
+    from runmanager.app.compose.schema import read_config, unknown_settings
 
     cfg, plain = _composed(words)
     if faults := unknown_settings(cfg) or read_config(cfg).faults():
@@ -176,7 +176,7 @@ def _composed(words: Sequence[str]) -> "tuple[DictConfig, dict[str, Any]]":
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    from runmanager.app.schema import conf_folder, plain_config, register_schema
+    from runmanager.app.compose.schema import conf_folder, plain_config, register_schema
 
     register_schema()
     try:

@@ -9,8 +9,8 @@ from typing import Any
 import typer
 
 from runmanager.errors import RunManagerError
-from runmanager.records.location import find_sweep, known_runs, known_sweeps
-from runmanager.records.sweep import SweepRecord, read_sweep_record
+from runmanager.records.sweep.lookup import find_sweep, known_runs, known_sweeps
+from runmanager.records.sweep.record import SweepRecord, read_sweep_record
 from runmanager.text import spoken
 
 __all__ = ["axes_like", "baselines_like", "columns_like", "crossovers_like", "metrics_like", "runs_like", "sweeps_like"]
@@ -59,14 +59,14 @@ def baselines_like(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def metrics_like(incomplete: str) -> list[str]:
     """What runs can be compared by."""
-    from runmanager.results.metrics import PLAIN_METRICS
+    from runmanager.results.compare.metrics import PLAIN_METRICS
 
     return _beginning(incomplete, [*PLAIN_METRICS, "time_to_accuracy="])
 
 
 def columns_like(ctx: typer.Context, incomplete: str) -> list[str]:
     """The columns of the command's sweep; after a comma one more."""
-    from runmanager.results.columns import RESULT_COLUMNS, RUN_COLUMNS
+    from runmanager.results.model.columns import RESULT_COLUMNS, RUN_COLUMNS
 
     before = incomplete[: incomplete.rfind(",") + 1]
     names = dict.fromkeys([*RUN_COLUMNS, *_settings(_plan_of(ctx)), *RESULT_COLUMNS])

@@ -9,19 +9,19 @@ from typing import Annotated
 import typer
 
 from runmanager import __version__
-from runmanager.cli.doctor import doctor
-from runmanager.cli.duel import duel
-from runmanager.cli.export import export
-from runmanager.cli.launch import PASS_THROUGH, demo, run, sweep
-from runmanager.cli.once import OnceEach
+from runmanager.cli.commands.doctor import doctor
+from runmanager.cli.commands.duel import duel
+from runmanager.cli.commands.export import export
+from runmanager.cli.commands.launch import PASS_THROUGH, demo, run, sweep
+from runmanager.cli.commands.report import report
+from runmanager.cli.commands.runs import best, diff, reproduce, show
+from runmanager.cli.commands.stored import compare, table
+from runmanager.cli.commands.tensorboard import tensorboard
+from runmanager.cli.commands.watch import watch
 from runmanager.cli.printing import print_error
-from runmanager.cli.report import report
-from runmanager.cli.runs import best, diff, reproduce, show
-from runmanager.cli.stored import compare, table
-from runmanager.cli.tensorboard import tensorboard
-from runmanager.cli.watch import watch
+from runmanager.cli.repeated_options import OnceEach
 from runmanager.errors import RunManagerError
-from runmanager.records.streams import mended_streams, tell_of_lost_output
+from runmanager.records.host.standard_streams import mended_streams, tell_of_lost_output
 
 __all__ = ["app", "main", "run_command"]
 

@@ -21,16 +21,16 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runmanager.errors import ConfigurationError, RunManagerError
-from runmanager.launching.child import Raised, Returned
-from runmanager.launching.engine import Ending, Job, Listener, LocalEngine, Retries
-from runmanager.launching.gpus import find_gpus
 from runmanager.launching.hydra_job import run_hydra_job
-from runmanager.launching.jobs import outcome_of_ending
-from runmanager.launching.limits import Limits
+from runmanager.launching.local.engine import Ending, Job, Listener, LocalEngine, Retries
+from runmanager.launching.local.gpu_discovery import find_gpus
+from runmanager.launching.local.gpu_slots import EVERY_GPU, GpuSlots, GpuWish
+from runmanager.launching.local.jobs import outcome_of_ending
+from runmanager.launching.local.time_limits import Limits
+from runmanager.launching.local.turn_keeper import TurnKeeper
+from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.options import LocalOptions, OnError
-from runmanager.launching.slots import EVERY_GPU, GpuSlots, GpuWish
-from runmanager.launching.turns import TurnKeeper
-from runmanager.records.states import Outcome
+from runmanager.records.run.status import Outcome
 
 __all__ = [
     "JobFacts",

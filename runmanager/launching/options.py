@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from runmanager.records.states import Reason
+from runmanager.records.run.status import Reason
 
 __all__ = ["RETRIED", "LocalOptions", "OnError"]
 

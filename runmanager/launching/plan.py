@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from runmanager.records.code import changed_files, files_said, is_same_code
-from runmanager.records.paths import RunPaths, SweepPaths
-from runmanager.records.run import Environment, RunRecord
-from runmanager.records.signature import short_signature
-from runmanager.records.states import Reason, Status
-from runmanager.records.store import Damage, StoredRun
-from runmanager.records.sweep import PlannedCell, plan_cell
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.run.code_identity import changed_files, files_said, is_same_code
+from runmanager.records.run.record import Environment, RunRecord
+from runmanager.records.run.status import Reason, Status
+from runmanager.records.settings.signature import short_signature
+from runmanager.records.storage.reader import Damage, StoredRun
+from runmanager.records.sweep.record import PlannedCell, plan_cell
 
 __all__ = [
     "Action",

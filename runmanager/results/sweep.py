@@ -9,17 +9,17 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from runmanager.errors import UsageError
-from runmanager.records.location import find_sweep
-from runmanager.results.best import Best, find_best
-from runmanager.results.comparison import CompareOptions, compare
-from runmanager.results.formatting import human_columns
-from runmanager.results.frames import frame
-from runmanager.results.look import Look
-from runmanager.results.notebook import sweep_as_html, sweep_as_text
+from runmanager.records.sweep.lookup import find_sweep
+from runmanager.results.compare.comparison import CompareOptions, compare
+from runmanager.results.findings.answers import answers
+from runmanager.results.findings.best import Best, find_best
+from runmanager.results.model.formatting import human_columns
 from runmanager.results.plotting import choose_figure, drawn_in_notebook
-from runmanager.results.sentences import answers
-from runmanager.results.table import epoch_rows
-from runmanager.results.view import View
+from runmanager.results.report.notebook_html import sweep_as_html, sweep_as_text
+from runmanager.results.snapshot import Look
+from runmanager.results.tables.dataframe import frame
+from runmanager.results.tables.query import View
+from runmanager.results.tables.results_table import epoch_rows
 
 if TYPE_CHECKING:
     import pandas as pd

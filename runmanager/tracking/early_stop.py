@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from runmanager.records.run import EpochRecord
+from runmanager.records.run.record import EpochRecord
 
 __all__ = ["METRICS", "EarlyStop", "EarlyStopOptions", "is_better"]
 

@@ -12,15 +12,15 @@ import msgspec
 import torch
 
 from runmanager.errors import UsageError
-from runmanager.records.run import PHASES, EpochRecord
-from runmanager.tracking.heartbeat import Heartbeat
-from runmanager.tracking.losses import LoggedLosses
-from runmanager.tracking.meter import Averages, Meter
-from runmanager.tracking.phases import Division, Part, Phases
-from runmanager.tracking.prefetch import arrived
-from runmanager.tracking.scores import Evaluation
-from runmanager.tracking.tasks import IGNORED, Said, Task
-from runmanager.tracking.timer import TRAINING, PhaseTimer
+from runmanager.records.run.record import PHASES, EpochRecord
+from runmanager.tracking.device.prefetch import arrived
+from runmanager.tracking.environment.heartbeat_writer import Heartbeat
+from runmanager.tracking.metrics.epoch_meter import Averages, Meter
+from runmanager.tracking.metrics.evaluation import Evaluation
+from runmanager.tracking.metrics.loss_buffer import LoggedLosses
+from runmanager.tracking.metrics.prediction_task import IGNORED, Said, Task
+from runmanager.tracking.timing.phases import Division, Part, Phases
+from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
 
 __all__ = ["Epoch", "with_walls", "without_walls"]
 

@@ -10,40 +10,40 @@ import torch
 import yaml
 
 from runmanager.errors import DeviceUnavailableError, RecordError, UsageError
-from runmanager.records.files import replace_file
-from runmanager.records.grid import flatten, plain_settings, readable_name
-from runmanager.records.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
-from runmanager.records.paths import RunPaths, SweepPaths
-from runmanager.records.process import ProcessIdentity
-from runmanager.records.run import RunRecord
-from runmanager.records.run_folder import RunFolder
-from runmanager.records.signature import UNSIGNED, short_signature, signature
-from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import read_epochs, read_record, read_run, read_sweep
-from runmanager.records.streams import show_line
-from runmanager.records.sweep import (
+from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.host.standard_streams import show_line
+from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
+from runmanager.records.run.record import RunRecord
+from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.settings.grid import flatten, plain_settings, readable_name
+from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
+from runmanager.records.storage.reader import read_epochs, read_record, read_run, read_sweep
+from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.sweep.record import (
     fresh_sweep_folder,
     plan_cell,
     read_sweep_record,
     varying_settings,
     write_cells,
 )
-from runmanager.tracking.devices import resolve_device
-from runmanager.tracking.dropped import when_dropped
-from runmanager.tracking.environment import capture_environment
+from runmanager.tracking.device.devices import resolve_device
+from runmanager.tracking.environment.code_hashes import own_code
+from runmanager.tracking.environment.environment import capture_environment
+from runmanager.tracking.environment.provenance import command_line
+from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.opening import open_run
+from runmanager.tracking.lifecycle.abandoned import when_dropped
+from runmanager.tracking.lifecycle.open_run import open_run
+from runmanager.tracking.metrics.prediction_task import Said
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
-from runmanager.tracking.own_code import own_code
-from runmanager.tracking.provenance import command_line
-from runmanager.tracking.ranks import refuse_several_ranks
 from runmanager.tracking.run import ActiveRun, IdleRun
 from runmanager.tracking.sinks import ConsoleSink, LogSink, Sink
-from runmanager.tracking.tasks import Said
-from runmanager.tracking.tensorboard import TensorBoardSink
+from runmanager.tracking.tensorboard.sink import TensorBoardSink
 
 if TYPE_CHECKING:
-    from runmanager.results.write import StandingTables
+    from runmanager.results.writer import StandingTables
 
 __all__ = ["RunManager"]
 
@@ -243,7 +243,7 @@ class RunManager:
 
     def _write_tables(self) -> None:
         if self._owns_sweep:
-            from runmanager.results.write import StandingTables
+            from runmanager.results.writer import StandingTables
 
             self._tables = self._tables or StandingTables(self.paths)
             self._tables.run_ended()
@@ -253,7 +253,7 @@ class RunManager:
 
         A folder that the name has and that is not there is made.
         """
-        from runmanager.results.write import write_epochs_table
+        from runmanager.results.writer import write_epochs_table
 
         runs = [read_run(paths) for paths in dict.fromkeys(self._begun)]
         write_epochs_table(runs, Path(file_name))
@@ -346,7 +346,7 @@ def _write_config(folder: RunFolder) -> None:
 
 def _write_tables_if_any(paths: SweepPaths, begun: Sequence[RunPaths]) -> None:
     if begun and paths.root.exists():
-        from runmanager.results.write import write_tables
+        from runmanager.results.writer import write_tables
 
         write_tables(paths)
 

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import msgspec
 
-from runmanager.records.run import EpochRecord
-from runmanager.records.turns import Grant
+from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.turn_record import Grant
 from runmanager.tracking.early_stop import EarlyStopOptions
 
 __all__ = [

@@ -10,32 +10,32 @@ import msgspec
 import torch
 
 from runmanager.errors import RunBusyError, UsageError
-from runmanager.records.attempts import attempts_up_to, epochs_made_elsewhere
-from runmanager.records.run import EpochRecord, RunRecord
-from runmanager.records.run_folder import RunFolder
-from runmanager.records.states import Outcome
+from runmanager.records.run.attempts import attempts_up_to, epochs_made_elsewhere
+from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.status import Outcome
+from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import children_unheard
-from runmanager.tracking.devices import peak_memory_bytes
-from runmanager.tracking.dropped import end_run_when_dropped
-from runmanager.tracking.ending import Ending
+from runmanager.tracking.device.devices import peak_memory_bytes
+from runmanager.tracking.environment.heartbeat_writer import Heartbeat
 from runmanager.tracking.epoch import Epoch, without_walls
-from runmanager.tracking.events import cut_events
-from runmanager.tracking.first_batch import batch_size_of, inputs_of, peek
-from runmanager.tracking.heartbeat import Heartbeat
-from runmanager.tracking.idle import IdleRun
-from runmanager.tracking.last_evaluation import LastEvaluation
-from runmanager.tracking.measuring import Measuring, num_parameters
-from runmanager.tracking.notes import RunNotes
-from runmanager.tracking.open_epoch import OpenEpoch
+from runmanager.tracking.introspect.first_batch import batch_size_of, inputs_of, peek
+from runmanager.tracking.lifecycle.abandoned import end_run_when_dropped
+from runmanager.tracking.lifecycle.inactive_run import IdleRun
+from runmanager.tracking.lifecycle.last_evaluation import LastEvaluation
+from runmanager.tracking.lifecycle.open_epoch import OpenEpoch
+from runmanager.tracking.lifecycle.outcome import keep_traceback, outcome_of
+from runmanager.tracking.lifecycle.run_clock import RunClock
+from runmanager.tracking.lifecycle.run_measurements import Measuring, num_parameters
+from runmanager.tracking.lifecycle.run_notes import RunNotes
+from runmanager.tracking.lifecycle.run_sinks import ToldSinks
+from runmanager.tracking.lifecycle.stop_policy import Ending
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
-from runmanager.tracking.outcomes import keep_traceback, outcome_of
-from runmanager.tracking.phases import Unmarked
-from runmanager.tracking.run_clock import RunClock
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
-from runmanager.tracking.timer import PhaseTimer, clock_for
-from runmanager.tracking.told_sinks import ToldSinks
-from runmanager.tracking.turns import turns_of
-from runmanager.tracking.warmup import Warmup
+from runmanager.tracking.tensorboard.event_writer import cut_events
+from runmanager.tracking.timing.interleaving import turns_of
+from runmanager.tracking.timing.phases import Unmarked
+from runmanager.tracking.timing.timer import PhaseTimer, clock_for
+from runmanager.tracking.timing.warmup import Warmup
 
 __all__ = ["ActiveRun", "IdleRun"]
 

@@ -8,13 +8,13 @@ from typing import Any, Protocol, TextIO, runtime_checkable
 
 import torch
 
-from runmanager.records.attempts import said_of_attempts
-from runmanager.records.paths import RunPaths
-from runmanager.records.room import room_wanted
-from runmanager.records.run import EpochRecord, RunRecord
-from runmanager.records.streams import show_line
-from runmanager.tracking.losses import LoggedLosses
-from runmanager.tracking.scores import Evaluation
+from runmanager.records.files.disk_full import room_wanted
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.host.standard_streams import show_line
+from runmanager.records.run.attempts import said_of_attempts
+from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.tracking.metrics.evaluation import Evaluation
+from runmanager.tracking.metrics.loss_buffer import LoggedLosses
 
 __all__ = [
     "ConsoleSink",

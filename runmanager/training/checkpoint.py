@@ -8,14 +8,14 @@ import msgspec
 import torch
 
 from runmanager.errors import RecordError
-from runmanager.records.files import replacement
-from runmanager.records.paths import RunPaths
-from runmanager.records.run import EpochRecord
+from runmanager.records.files.atomic_files import replacement
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.record import EpochRecord
+from runmanager.tracking.device.rng import random_states, restore_random_states
 from runmanager.tracking.early_stop import is_better
 from runmanager.tracking.options import Progress
-from runmanager.tracking.randomness import random_states, restore_random_states
-from runmanager.training.datasets import Data
-from runmanager.training.step import Stepper
+from runmanager.training.data.registry import Data
+from runmanager.training.step.step import Stepper
 
 __all__ = ["TrainingState", "read_state"]
 

@@ -6,30 +6,30 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.paths import RunPaths
-from runmanager.records.run import RunRecord
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.record import RunRecord
 from runmanager.text import counted
+from runmanager.tracking.device.rng import seed_everything
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import RunOptions, TurnTaker
-from runmanager.tracking.randomness import seed_everything
 from runmanager.tracking.run import ActiveRun, IdleRun
-from runmanager.training.allocation import keep_freed_memory
 from runmanager.training.checkpoint import TrainingState
-from runmanager.training.compiled import CompiledNetwork
-from runmanager.training.datasets import Data, load_dataset
-from runmanager.training.graphs import graph_device
-from runmanager.training.job_options import TrainingOptions
-from runmanager.training.loaders import EpochLoader, Loaders, build_loaders
+from runmanager.training.data.registry import Data, load_dataset
+from runmanager.training.interleaved import measure_in_turns
+from runmanager.training.loading.loaders import EpochLoader, Loaders, build_loaders
+from runmanager.training.loading.prefetching import with_prefetch
 from runmanager.training.loop import evaluate_epoch, train_epoch
-from runmanager.training.measure_options import PairedOptions
-from runmanager.training.models import build_model
-from runmanager.training.optimizers import build_optimizer
-from runmanager.training.paired import measure_in_turns
-from runmanager.training.precision import rounding_to
-from runmanager.training.prefetching import with_prefetch
-from runmanager.training.schedulers import build_scheduler
-from runmanager.training.step import Stepper, build_stepper
-from runmanager.training.step_options import AUTO, Precision
+from runmanager.training.models.models import build_model
+from runmanager.training.options.job import TrainingOptions
+from runmanager.training.options.measure import PairedOptions
+from runmanager.training.options.step import AUTO, Precision
+from runmanager.training.step.amp import rounding_to
+from runmanager.training.step.compiled import CompiledNetwork
+from runmanager.training.step.cuda_graphs import graph_device
+from runmanager.training.step.malloc import keep_freed_memory
+from runmanager.training.step.optimizers import build_optimizer
+from runmanager.training.step.schedulers import build_scheduler
+from runmanager.training.step.step import Stepper, build_stepper
 
 __all__ = ["train_run"]
 

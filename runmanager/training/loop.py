@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from runmanager.errors import UsageError
-from runmanager.tracking.meter import Meter
-from runmanager.tracking.transfer import to_device
-from runmanager.training.step import Forward, Stepper
+from runmanager.tracking.device.transfer import to_device
+from runmanager.tracking.metrics.epoch_meter import Meter
+from runmanager.training.step.step import Forward, Stepper
 
 __all__ = ["evaluate", "evaluate_epoch", "fit", "train_epoch"]
 

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.targets import targets_in
+from runmanager.records.settings.target_paths import targets_in
 from runmanager.text import bounded, error_line, printable
 
 __all__ = ["known_network", "refuse_foreign_targets"]

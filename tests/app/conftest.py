@@ -20,9 +20,9 @@ import msgspec
 import pytest
 
 from runmanager.app.main import main
-from runmanager.records.paths import SweepPaths
-from runmanager.records.run import RunRecord
-from runmanager.records.store import read_epochs, read_sweep
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.record import RunRecord
+from runmanager.records.storage.reader import read_epochs, read_sweep
 
 from ..ending import PATIENCE_SECONDS, end_of
 

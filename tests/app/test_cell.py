@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from runmanager.records.paths import RunPaths
+from runmanager.records.files.paths import RunPaths
 
 from .conftest import wait_until
 

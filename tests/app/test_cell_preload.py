@@ -11,10 +11,10 @@ before = set(sys.modules)
 import torch
 from runmanager.tracking.manager import RunManager
 from runmanager.training.job import train_run
-from runmanager.training.job_options import TrainingOptions
-from runmanager.training.dataset_options import FakeOptions
-from runmanager.training.options import AdamOptions, CnnOptions, ConstantOptions, DataLoaderOptions
-from runmanager.records.paths import RunPaths
+from runmanager.training.options.job import TrainingOptions
+from runmanager.training.options.dataset import FakeOptions
+from runmanager.training.options.groups import AdamOptions, CnnOptions, ConstantOptions, DataLoaderOptions
+from runmanager.records.files.paths import RunPaths
 
 options = TrainingOptions(
     epochs=2, batch_size=16, dataset=FakeOptions(size=32, val_size=16), model=CnnOptions(),

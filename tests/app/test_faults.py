@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from runmanager.app import watching
+from runmanager.app.driver import run_listener as watching
 from runmanager.errors import NoRoomError
 from runmanager.launching.hydra_launcher import LocalLauncher
-from runmanager.results import write
+from runmanager.results import writer as write
 
 
 @pytest.fixture

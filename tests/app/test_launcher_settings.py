@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from runmanager.launching.limits import LimitWatch
-from runmanager.records.paths import RunPaths
+from runmanager.launching.local.time_limits import LimitWatch
+from runmanager.records.files.paths import RunPaths
 
 from ..ending import time_since
 
@@ -130,7 +130,7 @@ def test_a_run_without_steps_is_stalled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     watch = partial(LimitWatch, clock=time_since(hurt / "beating"))
-    monkeypatch.setattr("runmanager.launching.engine.LimitWatch", watch)
+    monkeypatch.setattr("runmanager.launching.local.engine.LimitWatch", watch)
     done = command("-m", *tiny, *OWN, "lr=0.1", "+model.way=stalls", "name=still", "hydra.launcher.stall_timeout=5")
     assert done.status == 1
     (record,) = sweep("still").records

@@ -6,7 +6,7 @@ import sys
 CODE = """
 import sys
 import runmanager.app.options
-print([name for name in ("hydra", "rich", "torch", "runmanager.app.sweeper") if name in sys.modules])
+print([name for name in ("hydra", "rich", "torch", "runmanager.app.driver.sweeper") if name in sys.modules])
 """
 
 

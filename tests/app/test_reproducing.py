@@ -12,15 +12,15 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from runmanager.app import reproducing
+from runmanager.app.compose.schema import conf_folder, plain_config, register_schema
 from runmanager.app.reproducing import environment_today, reproduce
-from runmanager.app.schema import conf_folder, plain_config, register_schema
 from runmanager.cli.main import run_command
 from runmanager.errors import UsageError
-from runmanager.launching.gpus import gpu_names
-from runmanager.records.grid import plain_settings
-from runmanager.records.run import Environment, RunRecord
-from runmanager.records.signature import signature
-from runmanager.records.states import Status
+from runmanager.launching.local.gpu_discovery import gpu_names
+from runmanager.records.run.record import Environment, RunRecord
+from runmanager.records.run.status import Status
+from runmanager.records.settings.grid import plain_settings
+from runmanager.records.settings.signature import signature
 
 WITHOUT_PLUGINS = ["hydra/launcher=basic", "hydra/sweeper=basic"]
 

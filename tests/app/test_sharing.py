@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runmanager.app.elsewhere import end_silent_runs
-from runmanager.app.watching import SweepWatcher
-from runmanager.launching.child import Returned
-from runmanager.launching.engine import Ending, Job
+from runmanager.app.driver.other_drivers import end_silent_runs
+from runmanager.app.driver.run_listener import SweepWatcher
+from runmanager.launching.local.engine import Ending, Job
+from runmanager.launching.local.worker import Returned
 from runmanager.launching.plan import Action, Cell, PlannedRun
-from runmanager.records.heartbeat import Beat, HeartbeatObserver, write_beat
-from runmanager.records.ownership import claim_run
-from runmanager.records.paths import SweepPaths
-from runmanager.records.process import ProcessIdentity
-from runmanager.records.run import RunRecord
-from runmanager.records.run_folder import RunFolder
-from runmanager.records.states import Outcome, Reason, Status
-from runmanager.records.store import read_record
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, write_beat
+from runmanager.records.run.record import RunRecord
+from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.storage.ownership import claim_run
+from runmanager.records.storage.reader import read_record
+from runmanager.records.storage.run_folder import RunFolder
 
 RATES = tuple(number / 10 for number in range(1, 6))
 OWN = ("model=custom", "model._target_=own.Net")

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.processes import run_python
-from runmanager.records.paths import SweepPaths
-from runmanager.records.states import Status
-from runmanager.records.store import read_sweep
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.status import Status
+from runmanager.records.storage.reader import read_sweep
 
 BASIC = ("hydra/launcher=basic", "hydra.sweep.dir=outputs/some")
 

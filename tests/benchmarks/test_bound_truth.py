@@ -11,17 +11,16 @@ import pytest
 from benchmarks import bound
 from benchmarks.bound import SlowSamples, SlowToMove
 from benchmarks.bound_truth import CASES, report
-from runmanager.records.ceilings import Ceilings
-from runmanager.records.paths import RunPaths
-from runmanager.records.store import StoredRun, read_run
-from runmanager.results.bottleneck import Bottleneck, find_bottleneck
-from runmanager.results.work import full_batches, work_of
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.host.device_peaks import Ceilings
+from runmanager.records.storage.reader import StoredRun, read_run
+from runmanager.results.findings.bottleneck import Bottleneck, find_bottleneck
+from runmanager.results.findings.roofline import full_batches, work_of
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import TensorBoardOptions
-from runmanager.training.dataset_options import FakeOptions
 from runmanager.training.job import train_run
-from runmanager.training.job_options import CheckpointOptions, TrainingOptions
-from runmanager.training.options import (
+from runmanager.training.options.dataset import FakeOptions
+from runmanager.training.options.groups import (
     ConstantOptions,
     DataLoaderOptions,
     LogisticOptions,
@@ -29,6 +28,7 @@ from runmanager.training.options import (
     ResidentOptions,
     SgdOptions,
 )
+from runmanager.training.options.job import CheckpointOptions, TrainingOptions
 
 SLOW = {"loader": DataLoaderOptions(), "model": LogisticOptions(), "batch_size": 50, "epochs": 3}
 RUNS: dict[str, dict[str, Any]] = {

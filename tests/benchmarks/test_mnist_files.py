@@ -10,8 +10,8 @@ import torchvision
 
 from benchmarks import mnist_files
 from benchmarks.mnist_files import MnistFiles, find_or_generate
-from runmanager.training.dataset_options import MnistOptions
-from runmanager.training.datasets import load_dataset
+from runmanager.training.data.registry import load_dataset
+from runmanager.training.options.dataset import MnistOptions
 
 
 def test_generated_images_are_mnist_to_every_reader(few_images: MnistFiles) -> None:

@@ -7,9 +7,9 @@ import torch
 
 from benchmarks.paired_truth import Trial, report
 from benchmarks.slowed import slow_down
-from runmanager.results.judging import verdict
-from runmanager.results.metrics import THROUGHPUT
-from runmanager.results.statistics import Estimate
+from runmanager.results.compare.metrics import THROUGHPUT
+from runmanager.results.compare.verdict import verdict
+from runmanager.results.stats.descriptive import Estimate
 
 
 def trials(*intervals: tuple[float, float] | None, spread: float = 0.004) -> list[Trial]:

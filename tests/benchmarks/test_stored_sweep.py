@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from benchmarks.stored_sweep import write_stored_sweep
-from runmanager.results.reading import read_results
-from runmanager.results.table import result_rows
+from runmanager.results.load.loader import read_results
+from runmanager.results.tables.results_table import result_rows
 
 
 def test_it_reads_as_a_finished_sweep(tmp_path: Path) -> None:

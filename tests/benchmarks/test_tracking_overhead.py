@@ -8,8 +8,8 @@ import torch
 
 from benchmarks.interleaving import Patience, in_small_turns
 from benchmarks.tracking_overhead import Learner, Once, Work, beside_seconds, tracked_parts, untracked_parts
-from runmanager.records.paths import SweepPaths
-from runmanager.records.store import read_sweep
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.storage.reader import read_sweep
 from runmanager.tracking.options import TensorBoardOptions
 
 CPU = torch.device("cpu")

@@ -13,12 +13,12 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from benchmarks.stored_sweep import write_stored_sweep
-from runmanager.records.grid import readable_name
-from runmanager.records.ownership import claim_run
-from runmanager.records.paths import SweepPaths
-from runmanager.records.run import EpochRecord, RunRecord
-from runmanager.records.states import Reason, Status
-from runmanager.results.write import write_tables
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.status import Reason, Status
+from runmanager.records.settings.grid import readable_name
+from runmanager.records.storage.ownership import claim_run
+from runmanager.results.writer import write_tables
 
 from ..documented import example_in
 from .visiting import Visiting

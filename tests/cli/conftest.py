@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from runmanager.cli.main import run_command
-from runmanager.records.grid import expand_grid
-from runmanager.records.ownership import claim_run
-from runmanager.records.paths import SweepPaths
-from runmanager.records.process import ProcessIdentity
-from runmanager.records.run import Environment, EpochRecord, RunRecord
-from runmanager.records.signature import short_signature, signature
-from runmanager.records.states import Reason, Status
-from runmanager.records.sweep import plan_cell, write_cells
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.record import Environment, EpochRecord, RunRecord
+from runmanager.records.run.status import Reason, Status
+from runmanager.records.settings.grid import expand_grid
+from runmanager.records.settings.signature import short_signature, signature
+from runmanager.records.storage.ownership import claim_run
+from runmanager.records.sweep.record import plan_cell, write_cells
 
 from ..documented import example_in
 

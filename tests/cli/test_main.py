@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import runmanager
-from runmanager.records.paths import SweepPaths
+from runmanager.records.files.paths import SweepPaths
 
 from .conftest import write_sweep
 
@@ -103,7 +103,7 @@ def test_error_that_nobody_foresaw_has_no_traceback_either(
     def broken(_: SweepPaths) -> None:
         raise KeyError("lost")
 
-    monkeypatch.setattr("runmanager.results.reading.read_summary", broken)
+    monkeypatch.setattr("runmanager.results.load.loader.read_summary", broken)
     done = command("table", str(sweep.root))
     assert done.status == 1
     assert done.err == "error: unexpected KeyError: 'lost'; the same command with --debug shows where.\n"
@@ -118,7 +118,7 @@ def test_windows_is_refused_in_one_line(command: Callable, monkeypatch: pytest.M
 
 
 def test_commands_on_what_is_stored_never_load_torch(process: Callable, tmp_path: Path, sweep: SweepPaths) -> None:
-    from runmanager.tracking.events import EventWriter
+    from runmanager.tracking.tensorboard.event_writer import EventWriter
 
     EventWriter(sweep.root).close()
     names = ("torch", "hydra", "pandas", "matplotlib", "tensorboard", "google.protobuf")

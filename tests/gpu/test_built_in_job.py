@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from benchmarks.our_training import Listener, composed, train
-from runmanager.records.paths import SweepPaths
-from runmanager.records.run import EpochRecord
-from runmanager.records.store import StoredRun, read_run
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.record import EpochRecord
+from runmanager.records.storage.reader import StoredRun, read_run
 
 from .where import DEVICE, IS_CUDA, needs_cuda, needs_device
 

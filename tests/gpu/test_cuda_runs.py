@@ -11,32 +11,32 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from runmanager import RunManager
 from runmanager.errors import ConfigurationError
-from runmanager.records.store import read_run
-from runmanager.tracking.calibration import calibrate
-from runmanager.tracking.matches import MatchBuffer
-from runmanager.tracking.prefetch import SecondStream, sent_ahead
-from runmanager.tracking.scores import Evaluation
-from runmanager.tracking.timer import PhaseTimer, clock_for
-from runmanager.tracking.transfer import to_device
-from runmanager.training.arrays import as_floats
-from runmanager.training.dataset_options import FakeOptions
-from runmanager.training.datasets import load_dataset
-from runmanager.training.graphs import CudaGraphs
-from runmanager.training.loaders import build_loaders
+from runmanager.records.storage.reader import read_run
+from runmanager.tracking.device.prefetch import SecondStream, sent_ahead
+from runmanager.tracking.device.transfer import to_device
+from runmanager.tracking.environment.calibration import calibrate
+from runmanager.tracking.metrics.correct_counter import MatchBuffer
+from runmanager.tracking.metrics.evaluation import Evaluation
+from runmanager.tracking.timing.timer import PhaseTimer, clock_for
+from runmanager.training.data.arrays import as_floats
+from runmanager.training.data.registry import load_dataset
+from runmanager.training.loading.loaders import build_loaders
 from runmanager.training.loop import evaluate_epoch, train_epoch
-from runmanager.training.micro_batches import MicroBatches
-from runmanager.training.optimizers import build_optimizer
-from runmanager.training.options import (
+from runmanager.training.options.dataset import FakeOptions
+from runmanager.training.options.groups import (
     AdamOptions,
     DataLoaderOptions,
     OneCycleOptions,
     ResidentOptions,
     SgdOptions,
 )
-from runmanager.training.precision import precision_faults, rounding_to, scaler_for
-from runmanager.training.schedulers import build_scheduler
-from runmanager.training.step import Forward, Stepper
-from runmanager.training.step_options import Precision
+from runmanager.training.options.step import Precision
+from runmanager.training.step.amp import precision_faults, rounding_to, scaler_for
+from runmanager.training.step.cuda_graphs import CudaGraphs
+from runmanager.training.step.micro_batches import MicroBatches
+from runmanager.training.step.optimizers import build_optimizer
+from runmanager.training.step.schedulers import build_scheduler
+from runmanager.training.step.step import Forward, Stepper
 
 from .where import DEVICE, IS_CUDA, needs_cuda, needs_device
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from runmanager.tracking.nvml import open_meter
+from runmanager.tracking.environment.gpu_meter import open_meter
 
 from .where import DEVICE, needs_cuda, needs_device
 

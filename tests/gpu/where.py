@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from runmanager.tracking.devices import is_available
+from runmanager.tracking.device.devices import is_available
 
 __all__ = ["DEVICE", "IS_CUDA", "needs_cuda", "needs_device"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from runmanager.launching.engine import Ending, Job, Listener, LocalEngine
+from runmanager.launching.local.engine import Ending, Job, Listener, LocalEngine
 
 ROOT = Path(__file__).parents[2]
 

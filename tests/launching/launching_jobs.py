@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
-from runmanager.launching.turns import own_seat
+from runmanager.launching.local.turn_keeper import own_seat
 
 PATIENCE_SECONDS = 100  # after which a job that nobody ends dies of SIGALRM
 
@@ -249,8 +249,8 @@ def hang(told: Path) -> NoReturn:
 
 def stop_making_steps(heartbeat: Path, told: Path) -> NoReturn:
     """Make some steps, and then none, while the thread that beats lives on."""
-    from runmanager.records.heartbeat import read_beat
-    from runmanager.tracking.heartbeat import Heartbeat
+    from runmanager.records.run.heartbeat import read_beat
+    from runmanager.tracking.environment.heartbeat_writer import Heartbeat
 
     beating = Heartbeat(heartbeat, seconds=0.05).start()
     beating.progress = 7

@@ -8,7 +8,7 @@ import pytest
 DRIVER = """
 import os, sys, threading
 from pathlib import Path
-from runmanager.launching.engine import Job, Listener, LocalEngine
+from runmanager.launching.local.engine import Job, Listener, LocalEngine
 
 handle = os.open("imports", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 os.write(handle, f"{__name__} {os.getpid()}\\n".encode())

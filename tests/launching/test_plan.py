@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from runmanager.launching.plan import Action, Cell, PlannedRun, Resume, plan_runs, still_to_run
-from runmanager.records.ownership import claim_run
-from runmanager.records.paths import RunPaths, SweepPaths
-from runmanager.records.process import ProcessIdentity
-from runmanager.records.run import Environment, EpochRecord, RunRecord
-from runmanager.records.signature import short_signature, signature
-from runmanager.records.states import Reason, Status
-from runmanager.records.store import Damage, StoredRun, read_sweep
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.record import Environment, EpochRecord, RunRecord
+from runmanager.records.run.status import Reason, Status
+from runmanager.records.settings.signature import short_signature, signature
+from runmanager.records.storage.ownership import claim_run
+from runmanager.records.storage.reader import Damage, StoredRun, read_sweep
 
 THEN = Environment(commit="0123456789abcdef", libraries={"torch": "2.15.0", "numpy": "2.3"})
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from runmanager.launching.child import Returned
-from runmanager.launching.engine import Ending, Job, LocalEngine, Retries
-from runmanager.launching.jobs import Listener, outcome_of_ending
-from runmanager.launching.limits import Limits, LimitWatch
-from runmanager.launching.slots import GpuSlots, GpuWish
-from runmanager.records.heartbeat import read_beat
-from runmanager.records.states import Outcome, Reason, Status
+from runmanager.launching.local.engine import Ending, Job, LocalEngine, Retries
+from runmanager.launching.local.gpu_slots import GpuSlots, GpuWish
+from runmanager.launching.local.jobs import Listener, outcome_of_ending
+from runmanager.launching.local.time_limits import Limits, LimitWatch
+from runmanager.launching.local.worker import Returned
+from runmanager.records.run.heartbeat import read_beat
+from runmanager.records.run.status import Outcome, Reason, Status
 
 from ..ending import time_since
 
@@ -63,7 +63,7 @@ def limited_from(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     """The time of a job counts from when a file is there: it may be a while before a busy machine lets it begin."""
 
     def begin(file: Path) -> None:
-        monkeypatch.setattr("runmanager.launching.engine.LimitWatch", partial(LimitWatch, clock=time_since(file)))
+        monkeypatch.setattr("runmanager.launching.local.engine.LimitWatch", partial(LimitWatch, clock=time_since(file)))
 
     return begin
 

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from runmanager.records.process import ProcessIdentity
-from runmanager.records.run import RunRecord
-from runmanager.records.states import Status
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.record import RunRecord
+from runmanager.records.run.status import Status
 
 SAY_WHO = """
 import signal, sys, msgspec
-from runmanager.records.process import ProcessIdentity
+from runmanager.records.host.process import ProcessIdentity
 signal.alarm(120)  # nobody waits for its word for ever
 print(msgspec.json.encode(ProcessIdentity.current()).decode(), flush=True)
 sys.stdin.read()

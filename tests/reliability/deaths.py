@@ -25,8 +25,8 @@ from page import write_row
 from preempted import Six, six_cells
 from sweeps import DYING, TINY, states_of
 
-from runmanager.records.paths import SweepPaths
-from runmanager.records.store import read_sweep
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.storage.reader import read_sweep
 
 FINE = ("one", "two", "three")
 _LIMIT_SECONDS = 45  # of a run, where a launcher has such a limit; the fine ones must keep it on a busy machine, too

@@ -22,10 +22,10 @@ import torch
 from commands import DEADLINE_SECONDS, LOOK_SECONDS, ended, start, wait_until
 from page import write_row
 
-from runmanager.records.paths import RunPaths, SweepPaths
-from runmanager.records.run import EpochRecord, RunRecord
-from runmanager.records.states import Status
-from runmanager.records.store import read_epochs, read_sweep
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.status import Status
+from runmanager.records.storage.reader import read_epochs, read_sweep
 
 TARGETS = ("driver", "run", "group")
 _LATEST = 0.6  # a kill comes at most so long after the sweep was seen to run, as a share of what one takes by itself

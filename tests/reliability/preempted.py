@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from commands import DEADLINE_SECONDS, ended, start, start_python, wait_until
 from sweeps import DYING, TINY, states_of
 
-from runmanager.records.paths import SweepPaths
-from runmanager.records.store import read_sweep
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.storage.reader import read_sweep
 
 if TYPE_CHECKING:
     from loopback import Slurm

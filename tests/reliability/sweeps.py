@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from runmanager.records.paths import SweepPaths
-from runmanager.results.reading import read_results
-from runmanager.results.table import result_rows
+from runmanager.records.files.paths import SweepPaths
+from runmanager.results.load.loader import read_results
+from runmanager.results.tables.results_table import result_rows
 
 DYING = Path(__file__).with_name("dying.py")
 """The model; a sweep wants it as `own.py` in the folder where its command is given."""

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from runmanager.records.paths import SweepPaths
+from runmanager.records.files.paths import SweepPaths
 
 TABLE = "import sys; from runmanager.cli.main import run_command; sys.exit(run_command(['table', sys.argv[1]]))"
 

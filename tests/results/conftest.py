@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from runmanager.records.grid import differing, flatten, readable_name
-from runmanager.records.ownership import claim_run
-from runmanager.records.paths import RunPaths, SweepPaths
-from runmanager.records.process import ProcessIdentity
-from runmanager.records.run import Environment, EpochRecord, RunRecord
-from runmanager.records.signature import short_signature, signature
-from runmanager.records.states import Status
-from runmanager.records.store import StoredRun, SweepContents
-from runmanager.records.sweep import plan_cell, write_cells
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.record import Environment, EpochRecord, RunRecord
+from runmanager.records.run.status import Status
+from runmanager.records.settings.grid import differing, flatten, readable_name
+from runmanager.records.settings.signature import short_signature, signature
+from runmanager.records.storage.ownership import claim_run
+from runmanager.records.storage.reader import StoredRun, SweepContents
+from runmanager.records.sweep.record import plan_cell, write_cells
 
 HOST = Environment(
     host="anvil",

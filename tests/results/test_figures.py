@@ -8,12 +8,12 @@ import matplotlib
 import msgspec
 import pytest
 
-from runmanager.records.states import Reason, Status
-from runmanager.results.comparison import CompareOptions, compare
-from runmanager.results.effects import typical_interval
+from runmanager.records.run.status import Reason, Status
+from runmanager.results.compare.comparison import CompareOptions, compare
+from runmanager.results.figures.catalog import figures_of
 from runmanager.results.figures.figure import inline_svg, rendered
-from runmanager.results.figures.gallery import figures_of
-from runmanager.results.table import result_rows
+from runmanager.results.stats.effects import typical_interval
+from runmanager.results.tables.results_table import result_rows
 
 SVG = "{http://www.w3.org/2000/svg}"
 PHASES = ("data_seconds", "transfer_seconds", "compute_seconds", "eval_seconds", "tracking_seconds")

@@ -5,8 +5,8 @@ import dataclasses
 import msgspec
 import pytest
 
-from runmanager.records.turns import Turn
-from runmanager.results.comparison import CompareOptions, compare
+from runmanager.records.run.turn_record import Turn
+from runmanager.results.compare.comparison import CompareOptions, compare
 
 CPU = {"lr": 0.01, "device": "cpu"}
 CUDA = {"lr": 0.01, "device": "cuda"}

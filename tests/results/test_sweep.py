@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from runmanager.errors import UsageError
-from runmanager.records.states import Reason, Status
+from runmanager.records.run.status import Reason, Status
 from runmanager.results.sweep import Sweep
-from runmanager.results.write import write_tables
+from runmanager.results.writer import write_tables
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from runmanager.records.paths import SweepPaths
-from runmanager.records.run import RunRecord
-from runmanager.records.store import read_epochs, read_sweep
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.record import RunRecord
+from runmanager.records.storage.reader import read_epochs, read_sweep
 
 from ..ending import discard, end_of
 

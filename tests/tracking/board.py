@@ -11,7 +11,7 @@ from tensorboard.plugins.base_plugin import TBContext
 from werkzeug.test import Client
 
 from runmanager import RunManager
-from runmanager.records.paths import SweepPaths
+from runmanager.records.files.paths import SweepPaths
 
 CELLS: tuple[dict[str, Any], ...] = (
     {"lr": 0.1, "batch_size": 1000, "model": {"width": None}, "chunk": "auto", "amp": True, "betas": [0.9, 0.999]},

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from runmanager.records.paths import RunPaths, SweepPaths
-from runmanager.records.store import StoredRun, read_run, read_sweep
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.storage.reader import StoredRun, read_run, read_sweep
 
 NUM_SAMPLES = 50
 

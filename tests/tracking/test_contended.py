@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from runmanager import RunManager, Sweep, expand_grid
-from runmanager.tracking.load import LoadSample
+from runmanager.tracking.environment.system_load import LoadSample
 
 # Ends by itself, should nobody be left to end it.
 BURNER = "import time\nuntil = time.monotonic() + 120\nwhile time.monotonic() < until: pass"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runmanager.records.run import EpochRecord
+from runmanager.records.run.record import EpochRecord
 from runmanager.tracking.early_stop import EarlyStop, EarlyStopOptions
 
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from runmanager.errors import UsageError
+from runmanager.tracking.device.transfer import Packed
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.phases import Unmarked
-from runmanager.tracking.timer import PhaseTimer
-from runmanager.tracking.transfer import Packed
+from runmanager.tracking.timing.phases import Unmarked
+from runmanager.tracking.timing.timer import PhaseTimer
 
 CPU = torch.device("cpu")
 

@@ -25,23 +25,24 @@ from torch.utils.data import DataLoader
 
 from runmanager import RunManager, expand_grid
 from runmanager.errors import DeviceUnavailableError, RunBusyError, UsageError
-from runmanager.records.files import replace_file
-from runmanager.records.heartbeat import HeartbeatObserver
-from runmanager.records.paths import RunPaths, SweepPaths
-from runmanager.records.process import ProcessIdentity
-from runmanager.records.run_folder import RunFolder
-from runmanager.records.signature import signature
-from runmanager.records.states import Status
-from runmanager.records.store import StoredRun
-from runmanager.records.sweep import read_sweep_record
-from runmanager.records.versioned_file import encode_record
-from runmanager.results import keeping, reading
+from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.heartbeat import HeartbeatObserver
+from runmanager.records.run.status import Status
+from runmanager.records.settings.signature import signature
+from runmanager.records.storage.reader import StoredRun
+from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.storage.versioned_file import encode_record
+from runmanager.records.sweep.record import read_sweep_record
+from runmanager.results.load import loader as reading
+from runmanager.results.load import summary_cache as keeping
 from runmanager.tracking import manager as manager_module
 from runmanager.tracking.early_stop import EarlyStopOptions
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.tracking.sinks import ConsoleSink, LogSink, MemorySink
-from runmanager.tracking.tensorboard import TensorBoardSink
-from runmanager.tracking.timer import HostClock
+from runmanager.tracking.tensorboard.sink import TensorBoardSink
+from runmanager.tracking.timing.timer import HostClock
 
 from .conftest import Body, Noticing, event_files, images, stored_runs
 

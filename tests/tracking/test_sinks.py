@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from runmanager.records.paths import RunPaths
-from runmanager.records.run import EpochRecord, RunRecord
-from runmanager.records.states import Outcome, Reason, Status
-from runmanager.tracking.losses import LoggedLosses
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.tracking.metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import ConsoleSink, EpochDetails, LogSink, MemorySink, RunStart, Sink, epoch_line
-from runmanager.tracking.tensorboard import TensorBoardSink
+from runmanager.tracking.tensorboard.sink import TensorBoardSink
 
 from .conftest import Noticing, event_files
 

@@ -5,7 +5,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from runmanager import RunManager
-from runmanager.results.bottleneck import find_bottleneck
+from runmanager.results.findings.bottleneck import find_bottleneck
 
 
 class Slow(Dataset):

@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from runmanager.errors import RecordError
-from runmanager.records.run import EpochRecord
+from runmanager.records.run.record import EpochRecord
 from runmanager.tracking.options import Progress
 from runmanager.training.checkpoint import TrainingState
-from runmanager.training.optimizers import build_optimizer
-from runmanager.training.options import AdamOptions, CosineOptions, OneCycleOptions, SgdOptions
-from runmanager.training.schedulers import build_scheduler
+from runmanager.training.options.groups import AdamOptions, CosineOptions, OneCycleOptions, SgdOptions
+from runmanager.training.step.optimizers import build_optimizer
+from runmanager.training.step.schedulers import build_scheduler
 
 PROGRESS = Progress(EpochRecord(epoch=3, loss=0.5, val_loss=float("inf"), samples=40), events_length=1234, num_steps=12)
 

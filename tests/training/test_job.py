@@ -9,21 +9,20 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from runmanager.errors import RecordError, TensorMismatchError
-from runmanager.records.files import replace_file
-from runmanager.records.heartbeat import Beat, write_beat
-from runmanager.records.paths import SweepPaths
-from runmanager.records.run_folder import RunFolder
-from runmanager.records.store import read_run, read_sweep
-from runmanager.records.versioned_file import encode_record
-from runmanager.results.table import result_rows
+from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.heartbeat import Beat, write_beat
+from runmanager.records.storage.reader import read_run, read_sweep
+from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.storage.versioned_file import encode_record
+from runmanager.results.tables.results_table import result_rows
 from runmanager.tracking.early_stop import EarlyStopOptions
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.sinks import LogSink, MemorySink
-from runmanager.tracking.tensorboard import TensorBoardSink
-from runmanager.training.dataset_options import FakeOptions
+from runmanager.tracking.tensorboard.sink import TensorBoardSink
 from runmanager.training.job import train_run
-from runmanager.training.job_options import CheckpointOptions, TrainingOptions
-from runmanager.training.options import (
+from runmanager.training.options.dataset import FakeOptions
+from runmanager.training.options.groups import (
     AdamOptions,
     CnnOptions,
     ConstantOptions,
@@ -35,6 +34,7 @@ from runmanager.training.options import (
     ResidentOptions,
     SgdOptions,
 )
+from runmanager.training.options.job import CheckpointOptions, TrainingOptions
 
 OWN = """
 import random

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.timer import PhaseTimer
+from runmanager.tracking.timing.timer import PhaseTimer
 from runmanager.training.loop import evaluate_epoch, train_epoch
-from runmanager.training.step import Forward, Stepper
+from runmanager.training.step.step import Forward, Stepper
 
 META = torch.device("meta")
 NUM_BATCHES = 20

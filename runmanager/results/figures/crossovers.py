@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runmanager.results.crossover import Crossover, crossover_lines
 from runmanager.results.figures.figure import Drawn
+from runmanager.results.figures.labels import numbered, plain
 from runmanager.results.figures.style import GREY, legend_below, look, new_figure, numbers
-from runmanager.results.figures.words import numbered, plain
-from runmanager.results.formatting import number
+from runmanager.results.findings.crossover import Crossover, crossover_lines
+from runmanager.results.model.formatting import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

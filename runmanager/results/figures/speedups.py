@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from runmanager.results.columns import Table, effect_of
+from runmanager.results.compare.side import label_of
+from runmanager.results.compare.verdict import DIFFERENT, INCONCLUSIVE, NO_DIFFERENCE, VERDICTS
 from runmanager.results.figures.figure import Drawn
+from runmanager.results.figures.labels import evenly, some_of, wrapped
 from runmanager.results.figures.style import GREY, MAX_ROWS, figure_of_rows, legend_below, look, numbers
-from runmanager.results.figures.words import evenly, some_of, wrapped
-from runmanager.results.findings import told_settings
-from runmanager.results.formatting import number
-from runmanager.results.judging import DIFFERENT, INCONCLUSIVE, NO_DIFFERENCE, VERDICTS
-from runmanager.results.sides import label_of
+from runmanager.results.findings.comparison_findings import told_settings
+from runmanager.results.model.columns import Table, effect_of
+from runmanager.results.model.formatting import number
 from runmanager.text import counted
 
 if TYPE_CHECKING:

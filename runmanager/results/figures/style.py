@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from runmanager.results.figures.words import wrapped
+from runmanager.results.figures.labels import wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runmanager.records.store import StoredRun
-from runmanager.results.columns import Table
+from runmanager.records.storage.reader import StoredRun
+from runmanager.results.figures.cell_grid import GridCell, cells_of
 from runmanager.results.figures.figure import Drawn
-from runmanager.results.figures.grid import GridCell, cells_of
+from runmanager.results.figures.labels import evenly, few_of, plain
 from runmanager.results.figures.style import MAX_ROWS, figure_of_rows, legend_below, log_worth_it, look, numbers
-from runmanager.results.figures.words import evenly, few_of, plain
-from runmanager.results.formatting import number
-from runmanager.results.statistics import mean, quantile
+from runmanager.results.model.columns import Table
+from runmanager.results.model.formatting import number
+from runmanager.results.stats.descriptive import mean, quantile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

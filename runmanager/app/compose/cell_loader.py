@@ -1,0 +1,226 @@
+"""Composing cells: at most once for each distinct choice of groups, values applied to a copy, every fault collected."""
+
+import copy
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import hydra._internal.config_loader_impl as hydras
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import ConfigCompositionException, HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException, ValidationError
+
+from runmanager.app.compose.schema import choices_with
+from runmanager.records.settings.grid import flatten
+from runmanager.validation import fault, meant, nearest
+
+__all__ = ["CellLoader"]
+
+# Their values reach into composition itself, so a copy of what was composed without them would be wrong.
+_SLOW_KEYS = ("hydra.searchpath", "hydra.job.env_copy", "hydra.job.config", "hydra.job.name")
+
+_KEPT_WORDS = 256  # the values of a grid's axes come again and again, and to read one takes Hydra a millisecond
+
+_JUDGED_WITH_OTHERS = ("dataset", "model", "optimizer", "scheduler", "loader")
+
+
+class CellLoader(ConfigLoaderImpl):
+    """Hydra's loader, for the cells of one sweep: what Hydra composes anew for each cell is composed once and copied.
+
+    A test holds its result equal to Hydra's own.
+    """
+
+    def __init__(self, loader: ConfigLoaderImpl) -> None:
+        super().__init__(loader.get_search_path())
+        self._bases: dict[tuple[str, ...], Callable[[], DictConfig]] = {}
+        self._choices: dict[str, bool] = {}
+        self._words: dict[str, Override] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is kept for speed: another launcher sends the loader along with each job."""
+        return {**self.__dict__, "_bases": {}, "_choices": {}, "_words": {}}
+
+    def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
+        """One cell's configuration, as Hydra would compose it. Raises Hydra's errors."""
+        given = [*_hydra_words(master_config), *sweep_overrides]
+        parsed = self._parsed(given)
+        if any(each.key_or_group.startswith(_SLOW_KEYS) for each in parsed):
+            return super().load_sweep_config(master_config, sweep_overrides)
+        config = self._base(master_config, parsed)
+        self._apply_overrides_to_config([each for each in parsed if not self._is_choice(each)], config)
+        _note_overrides(config, parsed)
+        OmegaConf.copy_cache(from_config=master_config, to_config=config)
+        return config
+
+    def _parsed(self, words: Sequence[str]) -> list[Override]:
+        if len(self._words) > _KEPT_WORDS:
+            self._words.clear()
+        for word in words:
+            if word not in self._words:
+                self._words[word] = OverridesParser.create(config_loader=self).parse_overrides([word])[0]
+        return [self._words[word] for word in words]
+
+    def _is_choice(self, override: Override) -> bool:
+        key = override.key_or_group
+        if key not in self._choices:  # Hydra looks for a folder each time
+            self._choices[key] = bool(self.repository.group_exists(key))
+        return self._choices[key]
+
+    def _base(self, master: DictConfig, parsed: Sequence[Override]) -> DictConfig:
+        choices = tuple(each.input_line or "" for each in parsed if self._is_choice(each))
+        if choices not in self._bases:
+            name = master.hydra.job.config_name
+            self._bases[choices] = _copier_of(self.load_configuration(name, list(choices), RunMode.RUN))
+        return self._bases[choices]()
+
+    def diagnose(self, master: DictConfig, sweep_overrides: Sequence[str]) -> tuple[list[str], DictConfig | None]:
+        """Everything that is wrong with a cell's overrides, as readable lines, and the cell with the right ones alone.
+
+        A group without a right choice is None in that cell; there is no cell, None, where the preset is wrong.
+        """
+        given = [*_hydra_words(master), *sweep_overrides]
+        parsed = self._parsed(given)
+        bad = {each.key_or_group: self._bad_choice(each) for each in parsed if self._is_choice(each)}
+        bad = {group: lines for group, lines in bad.items() if lines}
+        faults = [line for lines in bad.values() for line in lines]
+        if "experiment" in bad:  # a preset could bring any group and any key
+            return faults + [line for each in parsed for line in self._unknown(each, master)], None
+        # What a group's settings ought to be is not known without its choice.
+        known = [each for each in parsed if not each.key_or_group.startswith((*bad, *_settings_of(bad)))]
+        try:
+            config = self._base(master, known)
+        except (HydraException, OmegaConfBaseException) as error:
+            return [*faults, _first_line(error)], None
+        for each in known:
+            if not self._is_choice(each):
+                faults += self._bad_value(each, config)
+        for group in bad:
+            if group in _JUDGED_WITH_OTHERS:
+                config[group] = None
+        return faults, config
+
+    def _bad_choice(self, override: Override) -> list[str]:
+        group, value = override.key_or_group, override.value()
+        options = self._options(group)
+        if override.is_delete() or not isinstance(value, str) or value in options:
+            return []
+        way_out = meant(value, options)
+        if group == "model" and not way_out:
+            way_out = "torchvision's classifiers are `model=torchvision model.architecture=NAME`"
+        return [fault(group, f"be one of {', '.join(options)}", value, way_out)]
+
+    def _options(self, group: str) -> list[str]:
+        return [name for name in self.get_group_options(group) if not name.startswith("schema_")]
+
+    def _unknown(self, override: Override, master: DictConfig) -> list[str]:
+        """Only whether the key's first part is known: the groups' own keys are not, while a choice is wrong."""
+        if self._is_choice(override):
+            return []
+        first = override.key_or_group.split(".")[0]
+        known = [str(key) for key in master]
+        return [] if first in known or override.is_add() else [_unknown_key(override, known)]
+
+    def _bad_value(self, override: Override, config: DictConfig) -> list[str]:
+        try:
+            self._apply_overrides_to_config([override], config)
+        except (ConfigCompositionException, OmegaConfBaseException) as error:
+            return [_explained(override, config, error, self._groups())]
+        return []
+
+    def _groups(self) -> list[str]:
+        return [name for name in self.list_groups("") if name != "hydra"]
+
+
+def _copier_of(config: DictConfig) -> Callable[[], DictConfig]:
+    """What makes copies of it: a pickle takes a fifth of the time of a deep copy."""
+    try:
+        return partial(pickle.loads, pickle.dumps(config))
+    except Exception:  # it may hold anything, such as a class of a plugin that Hydra has imported twice
+        return partial(copy.deepcopy, config)
+
+
+def _settings_of(groups: Iterable[str]) -> list[str]:
+    return [f"{group.replace('/', '.')}." for group in groups]
+
+
+def _hydra_words(master: DictConfig) -> list[str]:
+    return [str(word) for word in master.hydra.overrides.hydra]
+
+
+def _note_overrides(config: DictConfig, parsed: Sequence[Override]) -> None:
+    task = [each for each in parsed if not each.is_hydra_override()]
+    options = config.hydra.job.config.override_dirname
+    config.hydra.overrides.hydra = [each.input_line for each in parsed if each.is_hydra_override()]
+    config.hydra.overrides.task = [each.input_line for each in task]
+    dirname = getattr(hydras, "get_overrides_dirname", None)
+    if dirname is None:
+        return  # Hydra 1.4 works it out of the overrides when it is read
+    with open_dict(config.hydra.job):
+        config.hydra.job.override_dirname = dirname(
+            overrides=task,
+            kv_sep=options.kv_sep,
+            item_sep=options.item_sep,
+            exclude_keys=options.exclude_keys,
+        )
+
+
+def _explained(override: Override, config: DictConfig, error: Exception, groups: Sequence[str]) -> str:
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ValidationError):
+        cause = cause.__cause__
+    key = override.key_or_group
+    if cause is not None:
+        return fault(key, _type_rule(config, key), repr(override.get_value_element_as_str()))
+    if "Could not override" in str(error) or "looks like" in str(error):
+        known = flatten({str(name): _plain(node) for name, node in config.items() if name != "hydra"})
+        return _unknown_key(override, [*known, *groups])
+    return f"`{override.input_line}` cannot be applied: {_first_line(error)}"
+
+
+def _plain(node: Any) -> Any:
+    return OmegaConf.to_container(node, resolve=False) if OmegaConf.is_config(node) else node
+
+
+def _unknown_key(override: Override, known: Sequence[str]) -> str:
+    key = override.key_or_group
+    if key.startswith("hydra."):
+        return f"`{key}` is no setting of Hydra's; see --hydra-help."
+    if choices := choices_with(key):
+        return fault(key, f"be given with {' or '.join(f'`{each}`' for each in choices)}", "another choice")
+    way_out = nearest(key, known)
+    if "custom" in key or key.split(".")[0] in ("model", "dataset"):
+        way_out += f" A new argument of a custom part is added with +{override.input_line}."
+    return f"`{key}` must be a setting, got an unknown name; {way_out}"
+
+
+_TYPE_WORDS: Mapping[Any, Sequence[str]] = {
+    int: ("a whole number",),
+    float: ("a number",),
+    bool: ("true", "false"),
+    str: ("a text",),
+    int | str: ("a whole number", "a word"),
+    bool | str: ("true", "false", "a word"),
+}
+
+
+def _type_rule(config: DictConfig, key: str) -> str:
+    parent, _, last = key.rpartition(".")
+    owner = OmegaConf.select(config, parent) if parent else config
+    node: Any = owner._get_node(last) if isinstance(owner, DictConfig) else None
+    kind: Any = None if node is None else node._metadata.ref_type
+    if kind not in _TYPE_WORDS:
+        return "be of the right type"
+    words = list(_TYPE_WORDS[kind])
+    if node._metadata.optional:
+        words.append("null")
+    first, last = ", ".join(words[:-1]), words[-1]
+    return f"be {first} or {last}" if first else f"be {last}"
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,66 @@
+"""How many cells a command's grid has, and which of its axes cannot be one: known before a single value is made."""
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+
+from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
+
+from runmanager.errors import ConfigurationError
+from runmanager.records.settings.grid import size_fault
+
+__all__ = ["axis_fault", "count_cells"]
+
+
+def axis_fault(override: Override) -> str | None:
+    """What keeps an override of several values from being an axis, as a readable line."""
+    said = f"`{override.input_line}` must"
+    if not override.is_sweep_override():
+        return None
+    if not override.is_discrete_sweep():
+        return f"{said} list its values, got an interval; write choice(…) or range(…)."
+    values = override.value()
+    if isinstance(values, RangeSweep):
+        start, stop, step = (Decimal(number) for number in _limits(values))
+        if not (start.is_finite() and stop.is_finite() and step.is_finite()):
+            return f"{said} be a range of finite numbers, got from {values.start} to {values.stop} by {values.step}."
+        if step == 0 or not _leads_on(values):
+            return f"{said} have a step that leads on, got {values.step}; range(0,1,0.25) is 0, 0.25, 0.5 and 0.75."
+    if not _num_values(override):
+        return f"{said} have at least one value, got none; leave it out of the grid."
+    return None
+
+
+def count_cells(overrides: Sequence[Override], *, num_sides: int = 1) -> int:
+    """How many cells the overrides make, each once for each of a duel's sides.
+
+    Raises `ConfigurationError` where they are more than a sweep may have.
+    """
+    counts = {each.get_key_element(): _num_values(each) for each in overrides if each.is_sweep_override()}
+    if fault := size_fault(counts):
+        raise ConfigurationError([fault])
+    return math.prod(counts.values()) * num_sides
+
+
+def _leads_on(values: RangeSweep) -> bool:
+    """Whether the step is more than rounding takes away where Hydra adds it, to numbers of 28 digits."""
+    if all(isinstance(number, int) for number in _limits(values)):
+        return True
+    start, stop, step = (+Decimal(number) for number in _limits(values))
+    return start + step != start and stop + step != stop
+
+
+def _limits(values: RangeSweep) -> tuple[float, float, float]:
+    assert values.start is not None and values.stop is not None  # Hydra's grammar fills them in
+    return values.start, values.stop, values.step
+
+
+def _num_values(axis: Override) -> int:
+    values = axis.value()
+    if isinstance(values, RangeSweep):
+        start, stop, step = (Fraction(number) for number in _limits(values))
+        return max(0, math.ceil((stop - start) / step))
+    if isinstance(values, ChoiceSweep):
+        return len(values.list)
+    return sum(1 for _ in axis.sweep_string_iterator())  # a glob: the choices that there are files of

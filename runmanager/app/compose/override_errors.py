@@ -1,0 +1,48 @@
+"""Why Hydra could not compose a command: it stops at the first fault, so every override is looked at by itself."""
+
+from collections.abc import Sequence
+
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from runmanager.app.compose.cell_loader import CellLoader
+from runmanager.app.compose.cells import prepare_cells, split
+from runmanager.app.compose.schema import conf_folder
+from runmanager.errors import ConfigurationError
+
+__all__ = ["command_faults"]
+
+
+def command_faults(words: Sequence[str]) -> tuple[str, ...]:
+    """Every fault of a command's overrides, as readable lines; none where the fault lies elsewhere."""
+    overrides = [word for word in words if not word.startswith("-")]
+    if any(word.startswith(("--config", "-cn", "-cp", "-cd")) for word in words):
+        return ()  # another configuration than ours: Hydra's own word must do
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+            return _faults(overrides)
+    except ConfigurationError as error:
+        return error.faults
+    except (HydraException, OmegaConfBaseException):
+        return ()
+
+
+def _faults(overrides: Sequence[str]) -> tuple[str, ...]:
+    loader = CellLoader(GlobalHydra.instance().config_loader())  # type: ignore[arg-type]  # there is no other
+    bare = loader.load_configuration("config", [], RunMode.RUN)
+    faults: dict[str, None] = {}
+    parsed = split(loader, overrides)
+    hydras = [each.input_line or "" for each in parsed if each.is_hydra_override()]
+    faults.update(dict.fromkeys(loader.diagnose(bare, hydras)[0]))
+    tasks = [each.input_line or "" for each in parsed if not each.is_hydra_override()]
+    master: DictConfig = bare
+    try:
+        prepare_cells(loader, master, tasks)
+    except ConfigurationError as error:
+        faults.update(dict.fromkeys(error.faults))
+    return tuple(faults)

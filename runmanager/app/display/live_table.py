@@ -1,0 +1,165 @@
+"""The rows of the live table: runs under one another in columns as wide as the terminal allows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from runmanager.records.run.record import EpochRecord
+
+__all__ = ["Layout", "LiveRow", "duration"]
+
+_BAR = 10  # as wide as the longest word for a state
+_LEAST_LABEL = 12
+_ELLIPSIS = "…"
+_STYLES = {"finished": "green", "skipped": "yellow", "running": "cyan", "pending": "dim"}
+_SYMBOLS = {"finished": "✓", "skipped": "-", "running": ">"}
+
+
+@dataclass(frozen=True)
+class LiveRow:
+    """A run as the table shows it: seconds are what it has taken so far, and what it probably still takes."""
+
+    label: str
+    status: str
+    reason: str = ""
+    epoch: EpochRecord | None = None
+    planned: int = 0
+    seconds: float | None = None
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True)
+class _Column:
+    heading: str
+    width: int
+
+
+# In the order in which they give way where the terminal is too narrow, the last first.
+_COLUMNS = (
+    _Column("epoch", 7),
+    _Column("left", 6),
+    _Column("loss", 8),
+    _Column("val_acc", 7),
+    _Column("samples/s", 10),
+    _Column("took", 6),
+    _Column("acc", 6),
+    _Column("val_loss", 8),
+)
+_ORDER = ("epoch", "loss", "acc", "val_loss", "val_acc", "samples/s", "took", "left")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns there is room for, and how wide the label is, in a terminal of `width` characters."""
+
+    label: int
+    columns: tuple[_Column, ...]
+    width: int
+
+    @classmethod
+    def fitting(cls, width: int, *, longest_label: int) -> "Layout":
+        """The layout for a terminal of so many characters, whose longest label has so many."""
+        label = max(_LEAST_LABEL, min(longest_label, width * 2 // 5))
+        room = width - len("> ") - label - 1 - _BAR - 1  # the last character stays free: some terminals wrap
+        chosen: list[_Column] = []
+        for column in _COLUMNS:
+            if room < column.width + 1:
+                break
+            room -= column.width + 1
+            chosen.append(column)
+        chosen.sort(key=lambda column: _ORDER.index(column.heading))
+        return cls(label, tuple(chosen), width)
+
+    def header(self) -> Text:
+        """The headings."""
+        words = [_padded(column.heading, column) for column in self.columns]
+        return Text(f"  {'run':{self.label}} {'state':{_BAR}} {' '.join(words)}".rstrip(), style="bold")
+
+    def row(self, row: LiveRow) -> Text:
+        """One run; the state of one that runs is a bar."""
+        style = _STYLES.get(row.status, "red")
+        done = row.epoch.epoch if row.epoch is not None else 0
+        state = _bar(done / row.planned) if row.status == "running" and row.planned else row.status
+        text = Text.assemble(
+            (_SYMBOLS.get(row.status, "✗"), style), f" {_shortened(row.label, self.label):{self.label}} "
+        )
+        text.append(f"{state:{_BAR}}", style=style)
+        if row.reason and row.epoch is None:
+            text.append(f" {row.reason}", style=style)
+            return text
+        values = _values(row) | ({"epoch": f"{done}/{row.planned}"} if row.planned else {})
+        for column in self.columns:
+            text.append(f" {_padded(values.get(column.heading, ''), column)}")
+        text.rstrip()
+        return text
+
+
+def _values(row: LiveRow) -> dict[str, str]:
+    values = {"took": _or_nothing(row.seconds), "left": _or_nothing(row.seconds_left)}
+    epoch = row.epoch
+    if epoch is None:
+        return values
+    for heading, metric in (("loss", epoch.loss), ("val_loss", epoch.val_loss)):
+        values[heading] = "" if metric is None else _short(metric)
+    for heading, metric in (("acc", epoch.accuracy), ("val_acc", epoch.val_accuracy)):
+        values[heading] = "" if metric is None else f"{metric:.3f}"
+    rate = epoch.samples_per_second
+    values["samples/s"] = "" if rate is None else f"{rate:,.0f}"
+    return values
+
+
+def _short(number: float) -> str:
+    """Four digits of a number, or three where it needs an exponent: eight characters at most."""
+    text = f"{number:.4g}"
+    return text if len(text) <= 8 else f"{number:.2e}"
+
+
+def _bar(share: float) -> str:
+    filled = round(_BAR * min(1.0, share))
+    return "━" * filled + "╌" * (_BAR - filled)
+
+
+def _padded(text: str, column: _Column) -> str:
+    return _cut(text, column.width).rjust(column.width)
+
+
+def _shortened(label: str, width: int) -> str:
+    """A label that is too long loses the names of its settings first: their values tell the rows apart."""
+    if len(label) <= width:
+        return label
+    return _cut(",".join(part.rpartition("=")[2] for part in label.split(",")), width)
+
+
+def _cut(text: str, width: int) -> str:
+    """The end of a text that is too long: the settings that vary most come last in a grid."""
+    return text if len(text) <= width else _ELLIPSIS + text[-(width - 1) :]
+
+
+def _or_nothing(seconds: float | None) -> str:
+    return "" if seconds is None else duration(seconds)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people read them, in six characters at most: 8.4s, 42s, 3:07, 1h12m, 4d06h."""
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02}"
+    minutes = whole // 60
+    if minutes < 60 * 24:
+        return f"{minutes // 60}h{minutes % 60:02}m"
+    hours = minutes // 60
+    return f"{hours // 24}d{hours % 24:02}h"
+
+
+def footer(counts: Sequence[tuple[str, int]], *, seconds: float, seconds_left: float | None, is_over: bool) -> Text:
+    """How the sweep stands, in one line."""
+    parts = [f"{number} {word}" for word, number in counts if number]
+    parts.append(f"over after {duration(seconds)}" if is_over else f"{duration(seconds)} so far")
+    if seconds_left is not None:
+        parts.append(f"about {duration(seconds_left)} left")
+    return Text(" · ".join(parts), style="dim", no_wrap=True)

@@ -1,0 +1,306 @@
+"""What a driver shows while its runs run: a table that moves in a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.text import Text
+
+from runmanager.app.display.eta import run_seconds_left, sweep_seconds_left
+from runmanager.app.display.live_table import Layout, LiveRow, footer
+from runmanager.app.display.run_line import run_label, run_line, why
+from runmanager.errors import RecordError
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.storage.reader import read_epochs, read_record
+from runmanager.text import printable
+
+__all__ = ["MovingPart", "RunDisplay", "in_terminal"]
+
+_ERROR_LINES = 20
+_ERROR_WIDTH = 1000  # characters of such a line: an error may quote its data
+_LOOKS_PER_SECOND = 4  # each redraws the moving rows, which takes the driver a millisecond
+_OTHER_LINES = 4  # of the moving part beside its rows, and room for the cursor
+
+
+@dataclass
+class _Running:
+    """A run that runs, as far as it was seen."""
+
+    paths: RunPaths
+    planned: int
+    measure_seconds: float = 0.0  # what it may take after its epochs, to be measured side by side
+    epochs: Sequence[EpochRecord] = ()
+    seen_at: float = field(default_factory=time.monotonic)  # when it started, or its last epoch came
+
+    def seconds(self, now: float) -> float:
+        until = (self.epochs[-1].run_seconds if self.epochs else None) or 0.0
+        return until + now - self.seen_at
+
+    def seconds_left(self, now: float) -> float | None:
+        left = run_seconds_left(self.epochs, self.planned)
+        return None if left is None else max(0.0, left + self.measure_seconds - (now - self.seen_at))
+
+    def row(self, now: float) -> LiveRow:
+        epoch = self.epochs[-1] if self.epochs else None
+        left = self.seconds_left(now)
+        return LiveRow(
+            run_label(self.paths),
+            "running",
+            epoch=epoch,
+            planned=self.planned,
+            seconds=self.seconds(now),
+            seconds_left=left,
+        )
+
+
+class MovingPart(Protocol):
+    """The part of a display that is drawn anew while it is started."""
+
+    def start(self) -> None:
+        """Show it from now on."""
+        ...
+
+    def stop(self) -> None:
+        """Show it no more, or not anew."""
+        ...
+
+    def at_rest(self) -> AbstractContextManager[object]:
+        """As long as it is entered, nothing but the caller draws."""
+        ...
+
+
+class _TerminalPart(Live):
+    """Redrawn by a thread, which rich lets print between another's look at what stands there and its own printing."""
+
+    def at_rest(self) -> AbstractContextManager[object]:
+        return self._lock
+
+
+def in_terminal(console: Console, shown: Callable[[], RenderableType]) -> MovingPart:
+    """At the foot of a terminal, redrawn by a thread, and gone when it is stopped."""
+    return _TerminalPart(console=console, transient=True, refresh_per_second=_LOOKS_PER_SECOND, get_renderable=shown)
+
+
+class RunDisplay:
+    """Shows runs as they start, advance and end.
+
+    In a terminal (`moves`) they are rows of one table: those that run move at its foot, with the time that they and the
+    sweep probably still take; the ended ones stay. Elsewhere there is a plain line for each start and end. With `quiet`
+    only runs that ended badly are shown. `longest_label` is the length of the longest cell's name; `moving_part` says
+    where those that run move.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        *,
+        num_runs: int,
+        quiet: bool = False,
+        longest_label: int = 0,
+        moving_part: Callable[[Console, Callable[[], RenderableType]], MovingPart] = in_terminal,
+    ) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._num_runs = num_runs
+        self._ended: dict[str, str] = {}
+        self._took: list[float] = []
+        self._running: dict[str, _Running] = {}
+        self._most_at_once = 1
+        self._seen: dict[str, tuple[int, int]] = {}
+        self._began = time.monotonic()
+        self.moves = console.is_interactive and not quiet  # which a terminal that cannot move its cursor is not
+        self._longest_label = longest_label
+        self._layout = Layout.fitting(self._width(), longest_label=longest_label)
+        self._has_header = False
+        self._said: set[str] = set()
+        self._live = moving_part(console, self._moving_part)
+
+    def __enter__(self) -> Self:
+        if self.moves:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def say(self, line: str) -> None:
+        """Show a line and keep it."""
+        self._print(Text(printable(line)))
+
+    def _print(self, line: RenderableType) -> None:
+        # A terminal wraps at words; a log keeps a line a line.
+        with self._live.at_rest():
+            self._console.print(line, soft_wrap=not self._console.is_terminal)
+
+    def _fit(self) -> Layout:
+        """The layout for the terminal as wide as it is now; where that has changed, headings come anew."""
+        if self._layout.width != self._width():
+            self._layout = Layout.fitting(self._width(), longest_label=self._longest_label)
+            self._has_header = False
+        return self._layout
+
+    def _width(self) -> int:
+        """The columns for a row; in ASCII the mark of a shortened label takes two more than are counted."""
+        return self._console.width - (2 if self._console.options.ascii_only else 0)
+
+    def _moving_part(self) -> RenderableType:
+        """The running rows, as many as there is room for, and how the sweep stands."""
+        now = time.monotonic()
+        running = list(self._running.values())  # a copy: the table is redrawn in a thread of its own
+        shown = running[: max(1, self._console.height - _OTHER_LINES)]
+        layout = self._fit()
+        rows = [layout.row(each.row(now)) for each in shown]
+        if not self._has_header:
+            rows.insert(0, layout.header())
+        if len(shown) < len(running):
+            rows.append(Text(f"… and {len(running) - len(shown)} more that run", style="dim"))
+        return Group(*rows, self._footer(running, now))
+
+    def _footer(self, running: Sequence[_Running], now: float) -> Text:
+        ended = list(self._ended.values())
+        num_waiting = max(0, self._num_runs - len(ended) - len(running))
+        counts = [(word, ended.count(word)) for word in dict.fromkeys(ended)]
+        left = sweep_seconds_left(
+            [each.seconds_left(now) for each in running],
+            num_waiting=num_waiting,
+            run_seconds=self._took,
+            at_once=self._most_at_once,
+        )
+        counts += [("running", len(running)), ("to come", num_waiting)]
+        is_over = not running and not num_waiting
+        line = footer(counts, seconds=now - self._began, seconds_left=left if running else None, is_over=is_over)
+        line.overflow = "crop" if self._console.options.ascii_only else "ellipsis"
+        return line
+
+    def started(self, paths: RunPaths, planned: int, *, measure_seconds: float = 0.0) -> None:
+        """A run's process has started; of a run that is shown as running it is another one.
+
+        `measure_seconds` is how long it may be measured when it has its `planned` epochs.
+        """
+        if paths.name in self._running:
+            return
+        self._ended.pop(paths.name, None)  # it may have ended badly before
+        self._running[paths.name] = _Running(paths, planned, measure_seconds)
+        self._most_at_once = max(self._most_at_once, len(self._running))
+        if not self._quiet and not self.moves:
+            self.say(f"[{len(self._ended) + len(self._running)}/{self._num_runs}] {run_label(paths)} started")
+
+    def follow(self, running: Sequence[RunPaths]) -> None:
+        """Read what is new of the running runs."""
+        for paths in running:
+            if not self.moves or not self._has_changed(paths):
+                continue
+            try:
+                epochs = read_epochs(paths)
+            except RecordError:
+                continue  # seen when the run has ended
+            if epochs and epochs[-1].epoch > 0:
+                before = self._running[paths.name]
+                self._running[paths.name] = _Running(paths, before.planned, before.measure_seconds, epochs)
+
+    def _has_changed(self, paths: RunPaths) -> bool:
+        try:
+            stat = paths.epochs.stat()
+        except FileNotFoundError:
+            return False
+        mark = (stat.st_mtime_ns, stat.st_size)
+        changed = self._seen.get(paths.name) != mark
+        self._seen[paths.name] = mark
+        return changed
+
+    def ended(self, paths: RunPaths, record: RunRecord | None = None) -> None:
+        """A run is over: a row or line that stays. `record` is how the caller sees it; else it is read."""
+        self.dropped(paths)
+        self.counted(paths)
+        try:
+            record, epochs = record or read_record(paths).observed(), read_epochs(paths)
+        except RecordError as error:
+            self.say(str(error))
+            return
+        self._ended[paths.name] = str(record.status)
+        if record.status.is_success and record.run_seconds is not None and epochs:
+            self._took.append(record.run_seconds)
+        if self._quiet and record.status.is_success:
+            return
+        if self.moves:
+            self._keep_row(paths, record, epochs)
+        else:
+            self._print(run_line(paths, record, epochs, counted=f"{len(self._ended)}/{self._num_runs}"))
+        if not record.status.is_success and paths.error.exists():
+            self._show_error(paths)
+
+    def _keep_row(self, paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord]) -> None:
+        layout = self._fit()
+        if not self._has_header:
+            self._has_header = True
+            self._print(layout.header())
+        epoch = epochs[-1] if epochs and epochs[-1].epoch > 0 else None
+        self._print(
+            layout.row(
+                LiveRow(
+                    run_label(paths),
+                    record.status,
+                    reason=str(record.reason or ""),
+                    epoch=epoch,
+                    planned=record.epochs_planned or 0,
+                    seconds=record.run_seconds,
+                )
+            )
+        )
+        style = "dim" if record.status.is_success else "red"
+        in_row = epoch is None  # there the reason stands, for want of figures
+        reason = "" if in_row else str(record.reason or "")
+        self._explain(reason if record.message in self._said else why(record, says_reason=not in_row), style=style)
+        self._said.add(record.message)
+        if record.config.get("device") == "auto" and record.environment.device_name:
+            said = f"device=auto is {record.environment.device_name} here"
+            self._explain("" if said in self._said else said, style=style)
+            self._said.add(said)
+
+    def _explain(self, said: str, *, style: str) -> None:
+        """Say something below a row."""
+        if said:
+            self._print(Padding(Text(printable(said), style=style), (0, 0, 0, 2)))
+
+    def retrying(self, paths: RunPaths, why: str) -> None:
+        """A run ended badly and is begun again: one line that stays, and the error."""
+        self.dropped(paths)
+        self._print(Text.assemble(("↻", "yellow"), f" {run_label(paths)}  {why}"))
+        if paths.error.exists():
+            self._show_error(paths)
+
+    def _show_error(self, paths: RunPaths) -> None:
+        try:
+            text = paths.error.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return  # it is just being put aside, or was deleted
+        lines = text.splitlines()
+        if text in self._said:
+            lines = ["the same error as above"]
+        self._said.add(text)
+        if len(lines) > _ERROR_LINES:
+            lines = ["…", *lines[-_ERROR_LINES:]]
+        for line in lines:
+            self.say(f"  {line[:_ERROR_WIDTH]}{'…' if len(line) > _ERROR_WIDTH else ''}")
+        self.say(f"  the whole error: {paths.error}")
+
+    def dropped(self, paths: RunPaths) -> None:
+        """A run is not shown as running any more."""
+        self._running.pop(paths.name, None)
+
+    def counted(self, paths: RunPaths) -> None:
+        """A run is over, and nothing is to be shown of it."""
+        self._ended.setdefault(paths.name, "ended before")
+
+    def count_to(self, num_runs: int) -> None:
+        """There are so many runs now."""
+        self._num_runs = num_runs

@@ -1,0 +1,68 @@
+"""How a run reads in one line."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.status import Reason
+from runmanager.text import printable
+
+__all__ = ["epochs_of", "measure_seconds_of", "run_label", "run_line", "why"]
+
+_SYMBOLS = {"finished": ("✓", "green"), "skipped": ("-", "yellow"), "running": (">", "cyan")}
+
+
+def run_line(paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord], *, counted: str) -> Text:
+    """One run as it stands, `counted` saying which of how many it is."""
+    symbol, style = _SYMBOLS.get(record.status, ("✗", "red"))
+    return Text.assemble((symbol, style), f" {counted}  {run_label(paths)}  {_summary(record, epochs)}")
+
+
+def run_label(paths: RunPaths) -> str:
+    """What tells a run from the others: its name without the digits of its signature, or a name that has none."""
+    return printable(paths.name.rpartition("-")[0] or paths.name)
+
+
+def _metrics(epoch: EpochRecord) -> str:
+    values: Mapping[str, Any] = {"loss": epoch.loss, "acc": epoch.accuracy, "val_acc": epoch.val_accuracy}
+    parts = [f"{name} {value:.3f}" for name, value in values.items() if value is not None]
+    if epoch.samples_per_second is not None:
+        parts.append(f"{epoch.samples_per_second:,.0f}/s")
+    return " ".join(parts)
+
+
+def _summary(record: RunRecord, epochs: Sequence[EpochRecord]) -> str:
+    parts = [str(record.status) + (f" ({record.reason})" if record.reason else "")]
+    if epochs and epochs[-1].epoch > 0:
+        parts.append(_metrics(epochs[-1]))
+    if record.config.get("device") == "auto" and record.environment.device_name:
+        parts.append(f"on {record.environment.device_name}")
+    if record.run_seconds is not None and record.status.is_success and epochs:
+        parts.append(f"{record.run_seconds:.1f} s")
+    if record.message and record.reason is not Reason.DEVICE_UNAVAILABLE:  # which says it all
+        parts.append(printable(record.message))
+    return "  ".join(parts)
+
+
+def why(record: RunRecord, *, says_reason: bool = True) -> str:
+    """Why a run did not simply finish; empty where it did, and without the reason where that has been said."""
+    parts = (str(record.reason) if record.reason is not None and says_reason else None, record.message)
+    return printable(": ".join(part for part in parts if part))
+
+
+def epochs_of(record: RunRecord) -> int:
+    """How many epochs the run is to have, 0 where it does not say."""
+    if record.epochs_planned is not None:
+        return record.epochs_planned
+    asked = record.config.get("epochs")
+    return asked if isinstance(asked, int) else 0
+
+
+def measure_seconds_of(config: Mapping[str, Any]) -> float:
+    """How long a run of these settings may be measured side by side with others after its epochs; 0 where it is not."""
+    measure = config.get("measure")
+    seconds = measure.get("max_seconds") if isinstance(measure, Mapping) else None
+    return float(seconds) if isinstance(seconds, int | float) else 0.0

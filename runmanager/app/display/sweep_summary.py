@@ -1,0 +1,78 @@
+"""What a sweep came to, on the screen: the tables, their answers in words, and where the files are."""
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.heartbeat import HeartbeatObserver
+from runmanager.text import printable
+
+__all__ = ["command_name", "show_duel", "show_results"]
+
+
+def show_results(
+    sweep: SweepPaths, console: Console, is_written: bool = True, *, observer: HeartbeatObserver | None = None
+) -> None:
+    """Print the results, the comparison if there is one, and the answers; where the files are, if they are written.
+
+    `observer` may have seen runs vanish.
+    """
+    from runmanager.results.compare.comparison import compare_with_stand_in
+    from runmanager.results.findings.answers import answers
+    from runmanager.results.load.loader import read_results
+    from runmanager.results.tables.results_table import result_rows
+    from runmanager.results.tables.seeds import collapse_seeds
+    from runmanager.results.tables.terminal import comparison_table, results_table
+
+    contents, plan = read_results(sweep, observer=observer)
+    results, comparison = result_rows(contents, plan), compare_with_stand_in(contents, plan)
+    console.print()
+    console.print(results_table(collapse_seeds(results), width=console.width))
+    if comparison.rows:
+        console.print()
+        console.print(comparison_table(comparison, width=console.width))
+    console.print()
+    where = [f"Results: {sweep.results('csv')}   Report: {sweep.report}"] if is_written else []
+    tensorboard = f"TensorBoard: {command_name()} tensorboard {shlex.quote(str(sweep.root))}"
+    _print_lines(console, [*answers(results, comparison), "", *where, tensorboard])
+
+
+def show_duel(sweep: SweepPaths, console: Console, is_written: bool) -> None:
+    """Print what each side of a duel came to, what bounds it, and where its rounds are drawn.
+
+    The answer itself is for the command to say, as its last line. What else a sweep shows says nothing here: a duel's
+    epochs are warm-up, and nobody asks how well they learnt.
+    """
+    from runmanager.results.compare.comparison import CompareOptions, compare_matches
+    from runmanager.results.compare.matching import match_sides
+    from runmanager.results.findings.answers import duel_rates
+    from runmanager.results.findings.bottleneck_notes import why
+    from runmanager.results.load.loader import read_results
+
+    contents, plan = read_results(sweep)
+    matches = match_sides(contents, plan, CompareOptions())
+    comparison = compare_matches(contents, matches, CompareOptions())
+    where = [f"Rounds: {sweep.report}   Results: {sweep.results('csv')}"] if is_written else []
+    console.print()
+    _print_lines(console, [*duel_rates(comparison), *why(matches), *where])
+
+
+def _print_lines(console: Console, lines: Sequence[str]) -> None:
+    for line in lines:
+        # A terminal wraps at words; a log keeps a line a line.
+        console.print(Text(printable(line)), soft_wrap=not console.is_terminal)
+
+
+def command_name() -> str:
+    """How to call the `runmanager` command from here: by its path where it is installed and not on PATH."""
+    beside = Path(sys.executable).with_name("runmanager")
+    if shutil.which("runmanager") or not beside.exists():
+        return "runmanager"
+    return shlex.quote(os.path.relpath(beside))

@@ -1,0 +1,110 @@
+"""What the runs at once take of their host, refused before the first of them where it cannot be there.
+
+Everything here is the least that they take: what is refused could not run, and what is not may still be too much.
+"""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hydra.plugins.launcher import Launcher
+
+from runmanager.app.compose.schema import Config
+from runmanager.errors import ConfigurationError
+from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.launching.slurm.launcher import SlurmLauncher
+from runmanager.records.host.memory import free_memory, in_gib
+from runmanager.records.host.process import usable_cores
+from runmanager.training.options.dataset import DatasetOptions
+from runmanager.validation import fault
+
+__all__ = ["refuse_what_cannot_fit"]
+
+_RUN_BYTES = 40 * 2**20
+"""Private memory of a run's process, forked from the server: 40 to 90 MB with the built-in models and datasets."""
+
+_WORKER_BYTES = 24 * 2**20
+"""That of one of its loader's workers: a trial of 1,000 of them took 23 GB, a single one of a small run 6 to 31 MB."""
+
+_LOADERS = 2  # for training and for validation, whose workers live at one time
+_FEW_WORKERS = 32
+_WORKERS_PER_CORE = 4
+
+
+@dataclass(frozen=True)
+class _Host:
+    """Where runs run: so many at once, on so many cores, with so much free memory; None where it is not known."""
+
+    at_once: int
+    cores: int
+    free_bytes: int | None
+
+
+def refuse_what_cannot_fit(
+    launcher: Launcher, batches: Iterable[Sequence[Config]], *, take_turns: bool = False
+) -> None:
+    """Raise `ConfigurationError` where the loader's workers or the memory of the runs at once are too many.
+
+    `batches` are the cells that each call of the launcher is to run; where these `take_turns`, a whole batch lives at
+    once.
+    """
+    here = free_memory()
+    host = _host_of(launcher, here)
+    faults: list[str] = []
+    for configs in batches:
+        at_once = len(configs) if take_turns else min(host.at_once, len(configs))
+        found = _worker_faults(configs, at_once, host) + [
+            line for config in configs for line in _dataset_faults(config, here)
+        ]
+        faults += found or _memory_faults(configs, at_once, host.free_bytes)
+    if faults:
+        raise ConfigurationError(faults)
+
+
+def _host_of(launcher: Launcher, free_bytes: int) -> _Host:
+    if isinstance(launcher, SlurmLauncher):  # each job has an allocation of its own, whatever this host is
+        memory_gb = launcher.options.memory_gb
+        return _Host(1, launcher.options.cpus_per_task, None if memory_gb is None else int(memory_gb * 2**30))
+    workers = launcher.options.workers if isinstance(launcher, LocalLauncher) else 1  # others: one at the least
+    return _Host(workers, usable_cores(), free_bytes)
+
+
+def _worker_faults(batch: Sequence[Config], at_once: int, host: _Host) -> list[str]:
+    limit = max(_FEW_WORKERS, _WORKERS_PER_CORE * host.cores)
+    num_workers = sum(heapq.nlargest(at_once, (each.num_workers for each in batch)))
+    if num_workers <= limit:
+        return []
+    cores = f"{host.cores} core{'' if host.cores == 1 else 's'}"
+    why = f"the larger of {_FEW_WORKERS} and {_WORKERS_PER_CORE} for each of {cores}"
+    got = f"{num_workers:,} in {at_once:,} run{'' if at_once == 1 else 's'} at once"
+    way_out = "lower `num_workers`" + (" or `hydra.launcher.workers`" if at_once > 1 else "")
+    return [f"`num_workers` of the runs at once must sum to at most {limit}, {why}, got {got}; {way_out}."]
+
+
+def _memory_faults(batch: Sequence[Config], at_once: int, free_bytes: int | None) -> list[str]:
+    needed = sum(heapq.nlargest(at_once, map(_least_bytes, batch)))
+    if free_bytes is None or needed <= free_bytes:
+        return []
+    runs, way_out = "A run", "lower `num_workers` or the size of its dataset"
+    if at_once > 1:
+        runs, way_out = f"{at_once:,} runs at once", "lower `hydra.launcher.workers`"
+    return [f"{runs} must fit the free memory, {in_gib(free_bytes)}, got at least {in_gib(needed)}; {way_out}."]
+
+
+def _least_bytes(config: Config) -> int:
+    return _RUN_BYTES + _LOADERS * config.num_workers * _WORKER_BYTES + _dataset_bytes(config)
+
+
+def _dataset_faults(config: Config, free_bytes: int) -> list[str]:
+    """The checks before the first run load each dataset, on this host."""
+    needed = _dataset_bytes(config)
+    if needed <= free_bytes:
+        return []
+    sizes = {name: getattr(config.dataset, name, None) for name in ("size", "val_size", "holdout", "in_shape")}
+    got = ", ".join(f"{name}={value}" for name, value in sizes.items() if value is not None)
+    rule = f"fit the free memory, {in_gib(free_bytes)}"
+    return [fault("dataset", rule, f"at least {in_gib(needed)} with {got}", "lower `dataset.size`")]
+
+
+def _dataset_bytes(config: Config) -> int:
+    return config.dataset.least_bytes() if isinstance(config.dataset, DatasetOptions) else 0  # of a custom one, unknown

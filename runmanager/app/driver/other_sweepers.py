@@ -1,0 +1,225 @@
+"""A command under another sweeper than ours: cells checked before they run, ends shown, and the exit status."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, open_dict
+
+from runmanager.app.compose.cell_loader import CellLoader
+from runmanager.app.compose.cells import prepare_jobs, split
+from runmanager.app.compose.grid_size import count_cells
+from runmanager.app.display.console import screen
+from runmanager.app.display.progress import RunDisplay
+from runmanager.app.display.sweep_summary import show_results
+from runmanager.app.driver.host_capacity import refuse_what_cannot_fit
+from runmanager.app.driver.host_checks import check_cells, writing_to
+from runmanager.app.driver.sweep_end import Faults, refuse_if_gone, show_and_write
+from runmanager.errors import ConfigurationError, RecordError, RunFailedError, SweepError, UsageError
+from runmanager.records.files.folder_identity import StandingFolder
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.record import RunRecord
+from runmanager.records.settings.grid import differing
+from runmanager.records.storage.reader import read_record, run_names
+from runmanager.records.sweep.record import PlannedCell, plan_cell, write_cells
+from runmanager.tracking.environment.provenance import command_line
+
+__all__ = ["OtherSweeper"]
+
+_OURS = "grid"
+_HYDRAS = "basic"
+_INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
+
+
+class OtherSweeper:
+    """Stands between another sweeper and its launcher, whichever they are.
+
+    Each batch of cells is checked before it is launched. What the runs came to is read from their folders. `is_single`
+    is whether the command asks for one run.
+    """
+
+    def __init__(self, *, is_single: bool, quiet: bool) -> None:
+        self._is_single = is_single
+        self._quiet = quiet
+        self._name = ""
+        self._sweep: SweepPaths | None = None
+        self._folder: StandingFolder | None = None
+        self._before: dict[str, int] = {}
+        self._cells: list[PlannedCell] = []
+        self._shown: set[str] = set()
+        self._num_jobs = 0
+        self._job_faults: list[str] = []
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch a sweep, if it is another sweeper's, that is carried out meanwhile.
+
+        Once a run has begun, raises `SystemExit` with the command's status where it is not 0, and `SweepError` where
+        the sweep broke off or its tables could not be written.
+        """
+        try:
+            with self._in_between():
+                yield
+        except BaseException as error:
+            if self._folder is None or not (self._folder.fate or self._begun()):
+                raise
+            self._finish(error)
+        else:
+            self._finish(None)
+
+    @contextmanager
+    def _in_between(self) -> Iterator[None]:
+        plugins: Any = Plugins.instance()
+        own = plugins.instantiate_launcher
+
+        def instantiate(*, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> Launcher:
+            launcher: Launcher = own(hydra_context=hydra_context, task_function=task_function, config=config)
+            name = str(config.hydra.runtime.choices["hydra/sweeper"])
+            if name == _OURS:
+                return launcher
+            self._name = f"hydra/sweeper={name}"
+            loader = CellLoader(hydra_context.config_loader)  # type: ignore[arg-type]  # there is no other
+            if name == _HYDRAS:  # which makes a list of all cells; to others an axis may be a space to search
+                params = config.hydra.sweeper.params or {}
+                words = [*(f"{key}={value}" for key, value in params.items()), *config.hydra.overrides.task]
+                count_cells(split(loader, words))
+            return _Checked(launcher, self, loader, config)
+
+        plugins.instantiate_launcher = instantiate
+        try:
+            yield
+        finally:
+            del plugins.instantiate_launcher  # the class's own is there again
+
+    def prepare(
+        self, launcher: Launcher, loader: CellLoader, master: DictConfig, jobs: Sequence[Sequence[str]], *, first: int
+    ) -> None:
+        """Check the cells of jobs, which count from `first`, and write them into sweep.json.
+
+        Raises `ConfigurationError` with every fault of the cells.
+        """
+        grid = prepare_jobs(loader, master, jobs)
+        if names := {config.name for config in grid.configs} - {None}:
+            raise ConfigurationError(
+                f"`name` must be left out under `{self._name}`, got {name}; without it the runs lie in a dated folder "
+                "under `output_root`. Only `hydra/sweeper=grid` resumes sweeps by name."
+                for name in names
+            )
+        self._num_jobs += len(jobs)
+        if self._is_single and self._num_jobs > 1:
+            raise UsageError(f"A single run must be one cell, got {self._num_jobs} from `{self._name}`; add -m.")
+        refuse_what_cannot_fit(launcher, [grid.configs])
+        check_cells(launcher, grid.configs, given=grid.given, needs_all=self._is_single)
+        folder = Path(str(master.hydra.sweep.dir))  # looked up before a job is composed: all get the same date
+        runs = [_run_name(loader, master, words, first + place) for place, words in enumerate(jobs)]
+        if self._sweep is None:
+            self._sweep = SweepPaths(folder)
+            self._before = {name: self._attempt(name) for name in run_names(self._sweep)}
+            self._display = RunDisplay(screen(), num_runs=0, quiet=self._quiet)
+        self._cells += [plan_cell(cell.signature, run, cell.config) for cell, run in zip(grid.cells, runs, strict=True)]
+        settings = [cell.settings for cell in self._cells]
+        axes = {name: [each[name] for each in settings if name in each] for name in differing(settings)}
+        with writing_to(folder.parent):
+            write_cells(self._sweep, self._cells, axes=axes, command=command_line())
+        self._folder = self._folder or StandingFolder(folder)
+
+    def launched(self, returns: Sequence[JobReturn], first: int) -> None:
+        """Show how the runs of a launch ended, and keep what is wrong with jobs that began no run."""
+        for number, result in enumerate(returns, first):
+            if result.status is JobStatus.FAILED and not _is_told_by_run(result._return_value):
+                self._job_faults.append(f"Job {number}: {result._return_value}".partition("\n")[0])
+        self._show_ended()
+
+    def _show_ended(self) -> None:
+        self._display.count_to(self._num_jobs)
+        for name in self._begun():
+            if name not in self._shown:
+                self._shown.add(name)
+                self._display.ended(self._paths.run(name))
+
+    @property
+    def _paths(self) -> SweepPaths:
+        assert self._sweep is not None
+        return self._sweep
+
+    def _attempt(self, name: str) -> int:
+        record = self._record(name)
+        return 0 if record is None else record.attempt
+
+    def _record(self, name: str) -> RunRecord | None:
+        try:
+            return read_record(self._paths.run(name)).observed()
+        except RecordError:
+            return None  # damaged
+
+    def _begun(self) -> list[str]:
+        """The names of the runs that this command has begun."""
+        if self._sweep is None:
+            return []
+        return [name for name in run_names(self._sweep) if self._attempt(name) != self._before.get(name)]
+
+    def _finish(self, error: BaseException | None) -> None:
+        if self._folder is not None:
+            refuse_if_gone(self._paths, self._folder)
+        begun = self._begun()
+        if not begun:
+            if self._job_faults:  # which the sweeper has not raised
+                raise UsageError("\n".join(dict.fromkeys(self._job_faults)))
+            return
+        self._show_ended()
+        for line in self._job_faults:
+            self._display.say(line)
+        faults = Faults()
+        show_and_write(self._paths, screen(), faults, quiet=self._quiet, show=show_results)
+        if isinstance(error, KeyboardInterrupt):
+            self._display.say("Interrupted.")
+            raise SystemExit(_INTERRUPTED) from error
+        if error is not None:
+            faults.add(f"`{self._name}` ended with", error)
+        if faults.lines:
+            raise SweepError("\n".join(faults.lines)) from faults.error
+        records = [self._record(name) for name in begun]
+        if self._job_faults or not all(record is not None and record.status.is_success for record in records):
+            raise SystemExit(1)
+
+
+def _run_name(loader: CellLoader, master: DictConfig, words: Sequence[str], number: int) -> str:
+    """The name of the run folder that a job gets."""
+    config = loader.load_sweep_config(master, list(words))
+    with open_dict(config):
+        config.hydra.job.id, config.hydra.job.num = str(number), number
+    subdir = str(config.hydra.sweep.subdir)
+    runs, _, name = subdir.partition("/")
+    if runs != "runs" or not name or "/" in name:
+        raise ConfigurationError([f"`hydra.sweep.subdir` must be runs/NAME, got {subdir}; leave it out."])
+    return name
+
+
+def _is_told_by_run(error: object) -> bool:
+    """Whether a job's error is how its run ended, which its record tells; our launcher sends an error as text."""
+    return isinstance(error, RunFailedError) or str(error).startswith(RunFailedError.__name__)
+
+
+class _Checked(Launcher):
+    """Another sweeper's launcher, with the checks before each launch."""
+
+    def __init__(self, launcher: Launcher, watched: OtherSweeper, loader: CellLoader, master: DictConfig) -> None:
+        self._launcher = launcher
+        self._watched = watched
+        self._loader = loader
+        self._master = master
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Nothing: the launcher within has been set up."""
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Check the jobs' cells, and hand them on."""
+        self._watched.prepare(self._launcher, self._loader, self._master, job_overrides, first=initial_job_idx)
+        returns = self._launcher.launch(job_overrides, initial_job_idx=initial_job_idx)
+        self._watched.launched(returns, initial_job_idx)
+        return returns

@@ -1,0 +1,181 @@
+"""`measure=paired` for a sweep: which cells take turns with each other, and when what they measured is enough."""
+
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hydra.core.utils import JobReturn
+
+from runmanager.app.compose.cells import Grid
+from runmanager.app.driver.paired_sessions import Sessions, Sides
+from runmanager.app.driver.run_listener import SweepWatcher
+from runmanager.errors import ConfigurationError, UsageError
+from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.launching.local.turn_keeper import WARMUP_TURNS
+from runmanager.launching.plan import Action, PlannedRun
+from runmanager.records.settings.grid import differing
+from runmanager.records.sweep.record import plan_cell
+from runmanager.results.compare.pairing import JOINT, find_axis, pair_cells, usual_baseline
+from runmanager.results.load.cells import Cell, Cells
+from runmanager.results.stats.paired_speedup import LEAST_ROUNDS
+from runmanager.training.options.measure import PairedOptions
+from runmanager.validation import fault
+
+__all__ = ["Pairing", "axis_to_compare", "pairing_of", "turns_said"]
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The groups of a sweep's cells: each the signatures of its sides, the baseline's first."""
+
+    options: PairedOptions
+    groups: Sequence[Sides]
+
+    def batches(self, runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
+        """The runs that are to live at the same time, one group after the other."""
+        found = [[run for run in runs if any(run.cell.signature in side for side in group)] for group in self.groups]
+        return [batch for batch in found if batch]
+
+    def run(
+        self, batch: Sequence[PlannedRun], first: int, watcher: SweepWatcher, launch: Callable[..., Sequence[JobReturn]]
+    ) -> Sequence[JobReturn]:
+        """Launch a batch whose keys count from `first`, again for each further session; return what the first did.
+
+        `launch` takes the runs, the first key, who hands out their turns, and whether they have run before.
+        """
+        group = next(group for group in self.groups if any(batch[0].cell.signature in side for side in group))
+        sessions = Sessions(self.options, group)
+        with watcher.sessions(lambda: sessions.goes_on):
+            returns = launch(batch, first, sessions.keeper(batch, first))
+            while not watcher.is_halted and (again := sessions.following()):
+                first = watcher.take(again)
+                launch(again, first, sessions.keeper(again, first), is_begun=True)
+        return returns
+
+    def with_partners(
+        self, plan: Sequence[PlannedRun], foretold: Callable[[Sequence[PlannedRun]], Sequence[PlannedRun]]
+    ) -> list[PlannedRun]:
+        """The plan in which a finished run takes its turns again, where it would else have nobody to be held against.
+
+        That is where another of its group is to be run, or the finished ones of a group were not measured together.
+        `foretold` says which of those to be run will be skipped for want of their device: with these nobody can pair.
+        """
+        changed: dict[str, PlannedRun] = {}
+        for group in self.groups:
+            members = [run for run in plan if any(run.cell.signature in side for side in group)]
+            kept = [run for run in members if run.action is Action.KEEP]
+            if not kept:
+                continue
+            if len(kept) < len(members):
+                to_come = [run for run in members if run not in kept]
+                is_alone = any(run.is_to_run for run in foretold(to_come))
+            else:
+                sessions = {run.stored.session for run in kept if run.stored is not None}
+                is_alone = (len(sessions) > 1 or None in sessions) and not any(map(_obstacle, kept))
+            if is_alone:
+                changed |= {run.cell.signature: _measured_again(run) for run in kept}
+        return [changed.get(run.cell.signature, run) for run in plan]
+
+
+def _measured_again(run: PlannedRun) -> PlannedRun:
+    """A finished run that goes on from its checkpoint to be measured; begun anew where it has none."""
+    if against := _obstacle(run):
+        return replace(run, why=f"{run.why}; takes no turns with what is run now: {against}")
+    if run.paths.checkpoint.exists():
+        return replace(run, action=Action.MEASURE, why=f"{run.why}; takes turns with what is run now")
+    why = f"{run.why}; takes turns with what is run now, and left no checkpoint to go on from"
+    return replace(run, action=Action.START_ANEW, why=why)
+
+
+def _obstacle(run: PlannedRun) -> str:
+    """Why a finished run cannot go on without its epochs and its turns being of two kinds; empty where it can."""
+    if run.changes:
+        return "`rerun_changed=true` runs it anew"
+    there = "" if run.stored is None else run.stored.environment.host
+    return "" if there in ("", socket.gethostname()) else f"it was made on {there}"
+
+
+def axis_to_compare(grid: Grid) -> str | None:
+    """What a paired sweep compares, where that is not said: None where it is, or where nothing is paired.
+
+    In a duel it is all that its sides say. Raises `ConfigurationError` where it cannot be told.
+    """
+    options = grid.configs[0].measure
+    if not isinstance(options, PairedOptions) or options.axis is not None:
+        return None
+    if grid.sides:
+        return JOINT.join(grid.sides)
+    names = [key for key in grid.axes if key != "seed"]
+    if "device" in names:
+        return "device"
+    if len(names) == 1:
+        return names[0]
+    way_out = "`device=cpu,cuda` compares these two"
+    if not names:
+        raise ConfigurationError([f"A sweep with `measure=paired` must have an axis, got none; {way_out}."])
+    rule = "name which of the axes is compared with `measure=paired`"
+    raise ConfigurationError([fault("measure.axis", rule, "null", f"it may be {' or '.join(names)}")])
+
+
+def pairing_of(grid: Grid, launcher: Any) -> Pairing | None:
+    """The groups that the cells of a sweep make; None where none is paired. Raises `ConfigurationError`."""
+    options = grid.configs[0].measure
+    if all(config.measure == options for config in grid.configs):
+        if not isinstance(options, PairedOptions):
+            return None
+    else:
+        raise ConfigurationError([fault("measure", "be the same for all cells of a sweep", "several")])
+    if not isinstance(launcher, LocalLauncher):
+        way_out = "the runs take turns on one machine: use `hydra/launcher=local`"
+        raise ConfigurationError([fault("measure", "be single with this launcher", "paired", way_out)])
+    if launcher.options.workers != 1:
+        way_out = "all runs of a comparison live at once, and one works at a time"
+        raise ConfigurationError(
+            [fault("hydra.launcher.workers", "be 1 with `measure=paired`", launcher.options.workers, way_out)]
+        )
+    groups = _groups(grid, str(options.axis))
+    if not groups:
+        way_out = "give it two values at least"
+        raise ConfigurationError([fault(str(options.axis), "vary with `measure=paired`", "one value", way_out)])
+    return Pairing(options, groups)
+
+
+def turns_said(grid: Grid, pairing: Pairing | None) -> list[str]:
+    """What somebody should know before it begins: how long whole epochs as turns may take."""
+    if pairing is None:
+        return []
+    in_epochs = {cell.signature for cell, config in zip(grid.cells, grid.configs, strict=True) if config.num_workers}
+    most = max(len(frozenset().union(*group) & in_epochs) for group in pairing.groups)
+    if not most:
+        return []
+    num_epochs, seconds = most * (LEAST_ROUNDS + WARMUP_TURNS), pairing.options.max_seconds
+    return [
+        f"With `num_workers` above 0 a turn is a whole epoch. Each pair of processes needs {LEAST_ROUNDS} rounds after "
+        f"{WARMUP_TURNS} of warm-up, so {num_epochs} such epochs; `measure.max_seconds`={seconds:g} has them where one "
+        f"takes up to {seconds / num_epochs:.2g} s, and several pairs where it takes less. Else give it more, or take "
+        "num_workers=0, whose turns are short."
+    ]
+
+
+def _groups(grid: Grid, name: str) -> list[Sides]:
+    """The cells in the groups and with the baseline that the comparison will have."""
+    planned = [plan_cell(cell.signature, cell.name, cell.config) for cell in grid.cells]
+    cells = Cells(
+        [Cell(each.run, each.signature, each.settings, None) for each in planned],
+        {},
+        differing([each.settings for each in planned]),
+    )
+    try:
+        axis = find_axis(cells, name, "measure.axis")
+    except UsageError as error:
+        raise ConfigurationError([str(error)]) from None
+    groups: dict[str, list[frozenset[str]]] = {}
+    for pair in pair_cells(cells, axis, usual_baseline(axis)):
+        sides = groups.setdefault(repr(pair.settings), [_signatures(pair.baseline_cells)])
+        sides.append(_signatures(pair.candidate_cells))
+    return [tuple(sides) for sides in groups.values()]
+
+
+def _signatures(cells: Sequence[Cell]) -> frozenset[str]:
+    return frozenset(cell.signature for cell in cells)

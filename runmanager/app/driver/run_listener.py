@@ -1,0 +1,320 @@
+"""A sweep's driver while its runs run: the display, ends that no run could write itself, the tables, the status."""
+
+import contextlib
+import datetime
+import shlex
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+
+from runmanager.app.display.progress import RunDisplay
+from runmanager.app.display.run_line import measure_seconds_of, run_label
+from runmanager.app.display.sweep_summary import command_name, show_results
+from runmanager.app.driver.other_drivers import follow_elsewhere, stored_record
+from runmanager.app.driver.sweep_end import Faults, refuse_if_gone, show_and_write
+from runmanager.app.follow.follower import SweepReader
+from runmanager.errors import RecordError
+from runmanager.launching.local.engine import Ending, Job, Listener
+from runmanager.launching.local.jobs import outcome_of_ending
+from runmanager.launching.local.worker import Raised, Returned
+from runmanager.launching.plan import Action, PlannedRun, still_to_run
+from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.files.folder_identity import StandingFolder
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.heartbeat import HeartbeatObserver
+from runmanager.records.run.record import RunRecord
+from runmanager.records.run.status import Outcome, Status
+from runmanager.records.storage.reader import read_record
+from runmanager.records.storage.versioned_file import encode_record
+from runmanager.results.write_throttle import Pace
+from runmanager.text import counted
+from runmanager.tracking.environment.provenance import command_line
+
+__all__ = ["SweepWatcher", "command_name", "outcome_of_ending", "write_tables_alone"]
+
+_INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
+
+
+class SweepWatcher(Listener):
+    """Is told by the engine what happens to the runs, in the order in which they were handed to the launcher.
+
+    Another driver may be at the same sweep. A cell that it has taken is left to it, and followed to its end; `observer`
+    tells whether one on another host lives. `show` prints what the sweep came to. `faults` are what went wrong apart
+    from the runs, once they had begun.
+    """
+
+    def __init__(
+        self,
+        sweep: SweepPaths,
+        plan: Sequence[PlannedRun],
+        to_run: Sequence[PlannedRun],
+        *,
+        epochs: int,
+        console: Console,
+        quiet: bool,
+        observer: HeartbeatObserver | None = None,
+        show: Callable[[SweepPaths, Console, bool], None] = show_results,
+    ) -> None:
+        self._sweep = sweep
+        self._plan = plan
+        self._to_run = list(to_run)
+        self._elsewhere = [each for each in plan if each.action is Action.LEAVE]
+        self._epochs = epochs
+        self._console = console
+        self._quiet = quiet
+        self._observer = observer or HeartbeatObserver()
+        self._show = show
+        self._running: dict[int, PlannedRun] = {}
+        self._pids: dict[int, int] = {}
+        self._went_well: dict[int, bool] = {}
+        self.is_halted = False
+        self._goes_on: Callable[[], bool] = lambda: False
+        self._between: dict[str, PlannedRun] = {}
+        self._pace = Pace()
+        self.faults = Faults()
+        self._folder = StandingFolder(sweep.root)
+        self._unwritten: dict[str, tuple[PlannedRun, RunRecord]] = {}
+        shown = [*to_run, *self._elsewhere]
+        longest = max((len(run_label(each.paths)) for each in shown), default=0)
+        self._display = RunDisplay(console, num_runs=len(shown), quiet=quiet, longest_label=longest)
+
+    def __enter__(self) -> Self:
+        if not self._quiet:
+            kept = sum(each.action is Action.KEEP for each in self._plan)
+            known = f", {kept} finished already" if kept else ""
+            self._display.say(f"{counted(len(self._to_run), 'run')} to do{known}, in {self._sweep.root}")
+            for each in self._plan:
+                if each.action in (Action.LEAVE, Action.MEASURE) or (each.action is Action.KEEP and each.changes):
+                    self._display.say(f"{each.paths.name}: {each.why}")
+        self._display.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._display.__exit__(kind, error, traceback)
+
+    def wants(self, key: int) -> bool:
+        refuse_if_gone(self._sweep, self._folder)
+        run = self._to_run[key]
+        record = stored_record(run)
+        if still_to_run(run, record):
+            return True
+        if record is not None and record.status.is_ended:
+            self._display.ended(run.paths)
+        else:
+            self._elsewhere.append(run)
+        return False
+
+    def started(self, job: Job, pid: int) -> None:
+        run = self._to_run[job.key]
+        self._running[job.key] = run
+        self._pids[job.key] = pid
+        config = run.cell.config
+        seconds = measure_seconds_of(config)
+        self._display.started(run.paths, int(config.get("epochs", self._epochs)), measure_seconds=seconds)
+
+    def tick(self) -> None:
+        refuse_if_gone(self._sweep, self._folder)
+        self._display.follow([run.paths for run in self._running.values()])
+
+    def stopping(self, *, at_once: bool) -> None:
+        self._display.say("Stopping at once." if at_once else "Stopping after this epoch; Ctrl-C again stops at once.")
+
+    def settled(self, ending: Ending) -> Outcome:
+        refuse_if_gone(self._sweep, self._folder)  # or its end would be written into a folder made for it
+        key = ending.job.key
+        if _is_anothers(self._running[key], ending, self._pids[key]):
+            return Outcome(Status.FINISHED)  # ours came too late, which is no bad end
+        return self._settle(ending)[0]
+
+    def _settle(self, ending: Ending) -> tuple[Outcome, bool]:
+        """What the end was, and whether the run's record says so."""
+        run, pid = self._running[ending.job.key], self._pids[ending.job.key]
+        record, is_own = _record_of(run, pid)
+        if record is None:
+            return outcome_of_ending(ending), False
+        if record.status.is_ended and (is_own or isinstance(ending.answer, Returned)):
+            return record.outcome, True  # the run's own word, or that of another that had it ended before
+        outcome = outcome_of_ending(ending)
+        if not is_own:
+            return outcome, False
+        record = record.ended(outcome, at=datetime.datetime.now(datetime.UTC).isoformat())
+        try:
+            _write_end(run, record)
+            if isinstance(ending.answer, Raised):
+                replace_file(run.paths.error, ending.answer.traceback)
+        except OSError as error:  # a full disk ends no other run
+            if run.paths.name not in self._unwritten:
+                self._display.say(f"The end of {run.paths.name} could not be written: {error} Tried again at the end.")
+            self._unwritten[run.paths.name] = run, record
+            return outcome, False
+        return outcome, True
+
+    def retrying(self, ending: Ending, outcome: Outcome, *, tries: int, of: int) -> None:
+        run = self._running.pop(ending.job.key)
+        self._unwritten.pop(run.paths.name, None)
+        said = f"{outcome.status} ({outcome.reason}): {outcome.message}"
+        self._display.retrying(run.paths, f"{said}; tried again ({tries + 1} of {of})")
+
+    def halted(self) -> None:
+        self.is_halted = True
+        self._display.say("on_error=stop: no further run is begun.")
+
+    def ended(self, ending: Ending) -> None:
+        run = self._running[ending.job.key]
+        if _is_anothers(run, ending, self._pids[ending.job.key]):
+            del self._running[ending.job.key]
+            self._display.dropped(run.paths)
+            self._elsewhere.append(run)
+            return
+        outcome, is_recorded = self._settle(ending)
+        del self._running[ending.job.key]
+        self._went_well[ending.job.key] = outcome.status.is_success
+        if outcome.status.is_success and self._goes_on():
+            self._between[run.paths.name] = run
+            return
+        self._between.pop(run.paths.name, None)
+        self._display.ended(run.paths)
+        if not is_recorded:
+            self._display.say(f"  this time: {outcome.status} ({outcome.reason}): {outcome.message}")
+        if self._pace.is_due:
+            self._write_tables_meanwhile()
+
+    @contextlib.contextmanager
+    def sessions(self, goes_on: Callable[[], bool]) -> Iterator[None]:
+        """Runs may end several times: while `goes_on`, one that ended well is shown as running still."""
+        self._goes_on = goes_on
+        try:
+            yield
+        finally:
+            self._goes_on = lambda: False
+            for run in self._between.values():  # no further session came to be
+                self._display.ended(run.paths)
+            self._between.clear()
+
+    def follow_elsewhere(self) -> list[PlannedRun]:
+        """Follow the cells that another driver runs to their ends; return those that it left undone.
+
+        Raises `KeyboardInterrupt` if the user asks to stop.
+        """
+        followed, self._elsewhere = self._elsewhere, []
+        return follow_elsewhere(followed, self._display, self._observer)
+
+    def take(self, runs: Sequence[PlannedRun]) -> int:
+        """Expect more runs; return the key of the first."""
+        self._to_run += runs
+        return len(self._to_run) - len(runs)
+
+    def has_claimed(self, key: int) -> bool:
+        """Whether the last try of a run has got so far as to have its folder."""
+        try:
+            owner = read_record(self._to_run[key].paths).owner
+        except RecordError:
+            return False
+        return owner is not None and owner.pid == self._pids.get(key)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any run has begun that was to be run."""
+        before = [(0 if run.stored is None else run.stored.attempt, stored_record(run)) for run in self._to_run]
+        return bool(self._pids) or any(record is not None and record.attempt > attempt for attempt, record in before)
+
+    def _write_tables_meanwhile(self) -> None:
+        try:
+            self._write_tables()
+        except Exception as error:  # no run is to end for that: what they did is in their records
+            self._display.say(f"The tables could not be written ({type(error).__name__}: {error}); tried again later.")
+
+    def _write_tables(self) -> None:
+        from runmanager.results.writer import write_tables
+
+        with self._pace.doing():
+            write_tables(self._sweep, report=False)
+
+    def finish(self, *, interrupted: bool) -> int:
+        """Show the tables, write them with the report, and return the command's exit status."""
+        with self.faults.kept("The sweep"):
+            refuse_if_gone(self._sweep, self._folder)
+        if self._folder.fate:
+            return 1
+        for run, record in self._unwritten.values():
+            with self.faults.kept(f"The end of {run.paths.name} could not be written"):
+                _write_end(run, record)
+        show_and_write(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
+        if interrupted:
+            self._display.say(f"Interrupted. To go on:  {self._resuming_command()}")
+            return _INTERRUPTED
+        records = [stored_record(run) for run in self._plan]
+        is_good = all(record is not None and record.status.is_success for record in records)
+        return 0 if is_good and all(self._went_well.values()) else 1
+
+    def leave(self) -> None:
+        """Write the tables as they stand, and say how to follow runs that go on without this driver."""
+        with self.faults.kept("The tables could not be written"):
+            self._write_tables()
+        if not self._quiet:
+            sweep = shlex.quote(str(self._sweep.root))
+            self._display.say("The cells are Slurm's now. To follow them:")
+            self._display.say(f"  {command_name()} watch {sweep}")
+            self._display.say(f"  {command_name()} table {sweep}")
+
+    def _resuming_command(self) -> str:
+        command = shlex.join(command_line())
+        named = any(word.startswith("name=") for word in command_line())
+        return command if named else f"{command} name={shlex.quote(self._sweep.name)}"
+
+
+def write_tables_alone(sweep: SweepPaths) -> None:
+    """Write the tables of a sweep that has no driver, and its report if the last of its cells has just ended."""
+    from runmanager.results.writer import write_tables
+
+    write_tables(sweep, report=all(cell.is_ended for cell in SweepReader(sweep).read().cells))
+
+
+def _record_of(run: PlannedRun, pid: int) -> tuple[RunRecord | None, bool]:
+    """The run's record, and whether it is for the driver to say how process `pid` left it; None: it is damaged.
+
+    It is not where the process died before it could claim a folder that was ended before or is in another's hands.
+    """
+    try:
+        record = read_record(run.paths)
+    except RecordError:
+        if run.paths.record.exists():
+            return None, False  # every reader says so
+        return _never_begun(run), True
+    owner = record.owner
+    if owner is None or owner.pid == pid:
+        return record, True
+    return record, not record.status.is_ended and owner.is_alive() is False
+
+
+def _write_end(run: PlannedRun, record: RunRecord) -> None:
+    run.paths.root.mkdir(parents=True, exist_ok=True)
+    replace_file(run.paths.record, encode_record(record))
+    run.paths.heartbeat.unlink(missing_ok=True)
+
+
+def _never_begun(run: PlannedRun) -> RunRecord:
+    return RunRecord(
+        name=run.paths.name,
+        signature=run.cell.signature,
+        status=Status.PENDING,
+        config=dict(run.cell.config),
+        started_at=datetime.datetime.now(datetime.UTC).isoformat(),
+    )
+
+
+def _is_anothers(run: PlannedRun, ending: Ending, pid: int) -> bool:
+    """Whether another process than the one that ended, `pid`, has the run: that one had come too late."""
+    record = stored_record(run)
+    if record is None or record.owner is None or record.status is not Status.RUNNING:
+        return False
+    if record.owner.pid == pid and record.owner.host == socket.gethostname():
+        return False
+    lives = record.owner.is_alive()
+    # On another host nobody can see whether it lives: then ours has lost, unless it died of something.
+    return isinstance(ending.answer, Returned) if lives is None else lives

@@ -1,0 +1,357 @@
+"""Hydra's side of a command: `hydra/sweeper=grid` checks every cell, plans, and runs what is missing."""
+
+import contextlib
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+
+from runmanager.app.compose.cell_loader import CellLoader
+from runmanager.app.compose.cells import Grid, prepare_cells, split
+from runmanager.app.compose.grid_size import count_cells
+from runmanager.app.compose.overrides import quoted
+from runmanager.app.compose.schema import Config
+from runmanager.app.display.console import screen
+from runmanager.app.display.sweep_summary import show_duel, show_results
+from runmanager.app.driver.host_capacity import refuse_what_cannot_fit
+from runmanager.app.driver.host_checks import check, foretold, get_ready, writing_to
+from runmanager.app.driver.other_drivers import end_silent_runs
+from runmanager.app.driver.paired_groups import axis_to_compare, pairing_of, turns_said
+from runmanager.app.driver.run_listener import SweepWatcher
+from runmanager.app.options import GridSweeperOptions
+from runmanager.errors import ConfigurationError, SweepError, UsageError
+from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
+from runmanager.launching.local.turn_keeper import TurnKeeper
+from runmanager.launching.plan import Action, CellsOf, PlannedRun, Resume, plan_runs, wants_epochs
+from runmanager.launching.slurm.launcher import SlurmLauncher
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.heartbeat import HeartbeatObserver, timeout_faults
+from runmanager.records.run.record import Environment
+from runmanager.records.run.status import Status
+from runmanager.records.storage.reader import SweepContents, read_sweep
+from runmanager.records.sweep.record import fresh_sweep_folder, leave_sweep, read_sweep_record, with_cells, write_cells
+from runmanager.text import counted
+from runmanager.tracking.environment.code_hashes import CodeToday
+from runmanager.tracking.environment.provenance import DRIVEN_VARIABLE, command_line, commit_of, library_versions
+
+__all__ = ["GridSweeper", "register_sweeper"]
+
+_ASKED_FROM = 200  # cells; fewer are begun without a question
+_PREPARED_FROM = 20  # cells; fewer are composed in no time, and there may be nothing to run
+_FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
+
+
+class GridSweeper(Sweeper):
+    """Expands a grid and has its launcher run the cells that are missing.
+
+    Raises `ConfigurationError` with every fault before anything runs, and `SystemExit` with the command's status where
+    it is not 0.
+    """
+
+    def __init__(
+        self,
+        params: dict[str, str],
+        sides: list[str] | None,
+        multirun: bool,
+        dry_run: bool,
+        quiet: bool,
+        yes: bool,
+        heartbeat_timeout: float,
+    ) -> None:
+        if faults := timeout_faults("hydra.sweeper.heartbeat_timeout", heartbeat_timeout):
+            raise ConfigurationError(faults)
+        self._params = params
+        self._sides = [shlex.split(side) for side in sides or ()]
+        self._multirun = multirun
+        self._dry_run = dry_run
+        self._quiet = quiet
+        self._yes = yes
+        self._observer = HeartbeatObserver(limit_seconds=heartbeat_timeout)
+        self._queued: dict[str, str] = {}
+        self._console = screen()
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Called by Hydra."""
+        self._loader = CellLoader(hydra_context.config_loader)  # type: ignore[arg-type]  # there is no other
+        self._master = config
+        context = HydraContext(config_loader=self._loader, callbacks=hydra_context.callbacks)
+        # Instantiated here, so that a wrong launcher setting is refused before anything else happens.
+        self._launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> Any:
+        """Called by Hydra with the overrides that are not its own."""
+        words = [f"{key}={value}" for key, value in self._params.items()] + arguments
+        self._refuse_folders()
+        self._refuse_hidden_grid(words)
+        self._confirm(num_cells := count_cells(split(self._loader, words), num_sides=max(1, len(self._sides))))
+        if not self._dry_run and num_cells >= _PREPARED_FROM:
+            get_ready(self._launcher, num_jobs=num_cells)  # while the cells are composed and checked
+        grid = self._grid(words)
+        self._pairing = pairing_of(grid, self._launcher)
+        for line in turns_said(grid, self._pairing):
+            self._say(line)
+        first = grid.configs[0]
+        sweep = None if first.name is None else SweepPaths(Path(first.output_root) / first.name)
+        plan = self._planned(grid, sweep)
+        to_run = [each for each in plan if each.is_to_run]
+        batches = grid.configs_of(self._batches(to_run))
+        refuse_what_cannot_fit(self._launcher, batches, take_turns=self._pairing is not None)
+        if self._dry_run:
+            self._show(foretold(self._launcher, plan, needs_all=self._needs_all(grid)), sweep, grid)
+            return []
+        if end_silent_runs(plan, self._observer, apart_from=self._queued, say=self._say):
+            plan = self._planned(grid, sweep)
+            to_run = [each for each in plan if each.is_to_run]
+        check(self._launcher, grid, to_run, needs_all=self._needs_all(grid))
+        with writing_to(Path(first.output_root)):
+            sweep = sweep or fresh_sweep_folder(Path(first.output_root))
+        return self._run(grid, plan, sweep)
+
+    def _grid(self, words: Sequence[str]) -> Grid:
+        """The cells; a paired sweep's with what it compares, so that every reader of a run knows."""
+        grid = prepare_cells(self._loader, self._master, words, sides=self._sides)
+        axis = axis_to_compare(grid)
+        if axis is None:
+            return grid
+        return prepare_cells(self._loader, self._master, [*words, f"measure.axis={quoted(axis)}"], sides=self._sides)
+
+    def _say(self, line: str) -> None:
+        if not self._quiet:
+            self._console.print(line, markup=False, soft_wrap=not self._console.is_terminal)
+
+    def _planned(self, grid: Grid, sweep: SweepPaths | None) -> list[PlannedRun]:
+        plan = _plan(grid, sweep, grid.configs[0])
+        if self._pairing is not None:
+            plan = self._pairing.with_partners(plan, partial(foretold, self._launcher, needs_all=False))
+        if isinstance(self._launcher, SlurmLauncher) and sweep is not None:
+            plan = self._with_queue(self._launcher, grid, plan, sweep)
+        return plan
+
+    def _with_queue(
+        self, launcher: SlurmLauncher, grid: Grid, plan: list[PlannedRun], sweep: SweepPaths
+    ) -> list[PlannedRun]:
+        """The plan with what Slurm knows: a run whose job is gone is over, and a queued cell is left to its job.
+
+        A driver that waits hands its launcher the queued cells too, to wait for: it submits none twice.
+        """
+        if launcher.settle(plan, sweep):
+            plan = _plan(grid, sweep, grid.configs[0])
+        self._queued = queued = launcher.queued(sweep)
+        action = Action.GO_ON if launcher.options.wait and not self._dry_run else Action.LEAVE
+        return [
+            replace(each, action=action, why=f"Slurm job {queued[each.paths.name]}")
+            if each.paths.name in queued and each.action is not Action.KEEP
+            else each
+            for each in plan
+        ]
+
+    def _show(self, plan: Sequence[PlannedRun], sweep: SweepPaths | None, grid: Grid) -> None:
+        from runmanager.app.display.plan_table import plan_table
+        from runmanager.results.findings.sample_size import what_will_be_found
+
+        workers = OmegaConf.select(self._master, "hydra.launcher.workers", default=1)
+        there = [each for each in plan if each.action is not Action.SKIP]
+        earlier = read_sweep_record(sweep) if sweep else None
+        cells = with_cells(earlier, CellsOf(there), axes=grid.axes, command=command_line())
+        stored = read_sweep(sweep) if sweep else SweepContents(SweepPaths(Path()), [])
+        to_find = what_will_be_found(stored, cells)
+        self._console.print(plan_table(plan, sweep, workers=workers, to_find=to_find))
+
+    def _needs_all(self, grid: Grid) -> bool:
+        """Whether a cell whose device is missing leaves nothing to run the others for."""
+        return bool(grid.sides) or (len(grid.cells) == 1 and not self._multirun)
+
+    def _refuse_folders(self) -> None:
+        """Hydra's folders follow from `output_root` and `name`, and from the cells."""
+        given = [each.partition("=")[0].lstrip("+") for each in self._master.hydra.overrides.hydra]
+        if folders := [name for name in given if name in _FOLDERS]:
+            raise ConfigurationError(
+                f"`{name}` must be left to this application, got a value; `output_root` and `name` say where runs lie."
+                for name in folders
+            )
+
+    def _refuse_hidden_grid(self, words: Sequence[str]) -> None:
+        if self._multirun or self._params:
+            return
+        grids = [each.input_line for each in split(self._loader, words) if each.is_sweep_override()]
+        if grids:
+            raise ConfigurationError(
+                f"`{line}` must be one value in a single run, got a grid; add -m, or use `runmanager sweep`."
+                for line in grids
+            )
+
+    def _confirm(self, num_cells: int) -> None:
+        can_ask = sys.stdin.isatty() and self._console.is_terminal
+        if self._dry_run or self._yes or num_cells < _ASKED_FROM or not can_ask:
+            return
+        answer = self._console.input(f"Run up to {counted(num_cells, 'cell')}? [y/N] ", markup=False)
+        if answer.strip().lower() not in ("y", "yes"):
+            raise UsageError("Nothing was run.")
+
+    def _launch_here(
+        self,
+        launcher: LocalLauncher,
+        watcher: SweepWatcher,
+        sweep: SweepPaths,
+        batch: Sequence[PlannedRun],
+        first: int,
+        turns: TurnKeeper | None = None,
+        is_begun: bool = False,
+    ) -> Sequence[JobReturn]:
+        """Run `batch`, whose keys count from `first`; `is_begun`: this command has done so before."""
+        launcher.listener, launcher.turns = watcher, turns
+        launcher.facts = [
+            JobFacts(launcher.wish_for(str(each.cell.config["device"])), each.paths.heartbeat) for each in batch
+        ]
+
+        def overrides_for(key: int, number: int) -> list[str]:
+            words = _words(batch[key - first], sweep)
+            # What an earlier try of this command has done is gone on with, whatever was asked of earlier commands.
+            return [*words, "resume=auto"] if is_begun or (number > 1 and watcher.has_claimed(key)) else words
+
+        launcher.overrides_for = overrides_for
+        return launcher.launch([_words(each, sweep) for each in batch], initial_job_idx=first)
+
+    def _run(self, grid: Grid, plan: Sequence[PlannedRun], sweep: SweepPaths) -> Any:
+        driver = ProcessIdentity.current()
+        os.environ[DRIVEN_VARIABLE] = "1"
+        with writing_to(sweep.root.parent):
+            names = _written(sweep, plan, grid, driver)
+        try:
+            plan = [_placed(each, sweep, names) for each in plan]
+            to_run = [run for batch in self._batches([each for each in plan if each.is_to_run]) for run in batch]
+            watcher = SweepWatcher(
+                sweep,
+                plan,
+                to_run,
+                epochs=grid.configs[0].epochs,
+                console=self._console,
+                quiet=self._quiet,
+                observer=self._observer,
+                show=show_duel if self._sides else show_results,
+            )
+            returns, interrupted = self._launch(watcher, to_run, sweep)
+            if self._is_detached:
+                watcher.leave()
+            status = 0 if self._is_detached else watcher.finish(interrupted=interrupted)
+        finally:
+            with contextlib.suppress(OSError):  # a full disk: who looks next sees that this driver is gone
+                leave_sweep(sweep, driver)
+        if watcher.faults.lines:
+            raise SweepError("\n".join(watcher.faults.lines)) from watcher.faults.error
+        if status:
+            raise SystemExit(status)
+        return returns
+
+    @property
+    def _is_detached(self) -> bool:
+        """Whether the runs are to go on without this driver."""
+        return isinstance(self._launcher, SlurmLauncher) and not self._launcher.options.wait
+
+    def _launch(
+        self, watcher: SweepWatcher, to_run: Sequence[PlannedRun], sweep: SweepPaths
+    ) -> tuple[Sequence[JobReturn], bool]:
+        """Run the cells and wait for those that another driver runs; what it leaves undone is run too.
+
+        Returns what the launcher returned, and whether the user asked to stop. An error of the launcher's is the
+        watcher's to keep once a run has begun.
+        """
+        returns: list[JobReturn] = []
+        first = 0
+        with watcher:
+            try:
+                while True:
+                    for batch in self._batches(to_run):
+                        if not watcher.is_halted:
+                            returns += self._launch_at_once(watcher, batch, sweep, first)
+                        first += len(batch)
+                    to_run = [] if self._is_detached else watcher.follow_elsewhere()
+                    if not to_run:
+                        return returns, False
+                    to_run = [run for batch in self._batches(to_run) for run in batch]
+                    first = watcher.take(to_run)
+            except KeyboardInterrupt:
+                return returns, True
+            except (Exception, SystemExit) as error:
+                if not watcher.has_begun:
+                    raise
+                watcher.faults.add("The launcher broke off", error)
+                return returns, False
+
+    def _batches(self, runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
+        """What is handed to the launcher in one call: everything, or one group after another of those in turns."""
+        if self._pairing is not None:
+            return self._pairing.batches(runs)
+        return [list(runs)] if runs else []
+
+    def _launch_at_once(
+        self, watcher: SweepWatcher, batch: Sequence[PlannedRun], sweep: SweepPaths, first: int
+    ) -> Sequence[JobReturn]:
+        if isinstance(self._launcher, LocalLauncher):
+            launch = partial(self._launch_here, self._launcher, watcher, sweep)
+            return launch(batch, first) if self._pairing is None else self._pairing.run(batch, first, watcher, launch)
+        if isinstance(self._launcher, SlurmLauncher):
+            self._launcher.listener, self._launcher.runs = watcher, batch
+            self._launcher.when_ended = "runmanager.app.driver.run_listener:write_tables_alone"
+        return self._launcher.launch([_words(each, sweep) for each in batch], initial_job_idx=first)
+
+
+def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedRun]:
+    commit, clean = commit_of(Path.cwd())
+    now = Environment(commit=commit, commit_clean=clean, libraries=library_versions())
+    stored = read_sweep(sweep, epochs_of=wants_epochs) if sweep else None
+    if config.resume == Resume.MUST and not (stored and stored.runs):
+        where = sweep.root if sweep else "a fresh folder"
+        raise UsageError(f"`resume=must` must find runs in {where}, got none; leave it out to start.")
+    return plan_runs(
+        grid.cells,
+        stored.runs if stored else (),
+        sweep or SweepPaths(Path(config.output_root) / "<new>"),
+        resume=Resume(config.resume),
+        rerun_changed=config.rerun_changed,
+        now=now,
+        code_of=CodeToday(Path.cwd()).of,
+        damaged=stored.damaged if stored else (),
+    )
+
+
+def _written(sweep: SweepPaths, plan: Sequence[PlannedRun], grid: Grid, driver: ProcessIdentity) -> dict[str, str]:
+    """Write sweep.json; returns the name of each cell's run by its signature."""
+    record = write_cells(sweep, CellsOf(plan), axes=grid.axes, command=command_line(), driver=driver)
+    return {cell.signature: cell.run for cell in record.planned}
+
+
+def _placed(run: PlannedRun, sweep: SweepPaths, names: Mapping[str, str]) -> PlannedRun:
+    """A run with its folder: where it lies, or for a new one the name that the first driver to plan it gave it."""
+    if run.stored is not None:
+        return run
+    return replace(run, paths=sweep.run(names.get(run.cell.signature, run.cell.name)))
+
+
+def _words(run: PlannedRun, sweep: SweepPaths) -> list[str]:
+    """The overrides with which the launcher is to compose the cell, its run's folder among them."""
+    words = [*run.cell.overrides, f"hydra.sweep.dir={quoted(str(sweep.root))}"]
+    words.append(f"hydra.sweep.subdir={quoted(f'runs/{run.paths.name}')}")
+    if run.action is Action.START_ANEW and run.stored is not None and run.stored.status is Status.FINISHED:
+        words.append("resume=never")  # others begin anew by themselves, unless another driver has finished them
+    return words
+
+
+def register_sweeper() -> None:
+    """Make `hydra/sweeper=grid` known to Hydra."""
+    register_plugin(GridSweeper)
+    ConfigStore.instance().store(group="hydra/sweeper", name="grid", node=GridSweeperOptions, provider="runmanager")

@@ -1,0 +1,1 @@
+"""Following a sweep from its files alone."""

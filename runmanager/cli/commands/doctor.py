@@ -1,0 +1,82 @@
+"""The command that says whether this machine is ready, and how to mend what is not."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runmanager.cli.commands.runs import RunFormat
+from runmanager.cli.printing import print_text
+from runmanager.errors import UsageError
+from runmanager.records.sweep.lookup import OUTPUT_ROOT
+from runmanager.text import counted
+
+if TYPE_CHECKING:
+    from runmanager.cli.machine_checks import Check, Level
+
+__all__ = ["doctor", "show", "show_json"]
+
+_COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+
+
+def doctor(
+    output_root: Annotated[Path, typer.Option(help="The folder that sweeps will be written to.")] = OUTPUT_ROOT,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Measure what the devices can do at most instead; a few seconds each.")
+    ] = False,
+    threads: Annotated[
+        int | None, typer.Option(help="With --calibrate: the CPU with so many threads; default: all cores, half, …")
+    ] = None,
+    format_: Annotated[
+        RunFormat, typer.Option("--format", help="JSON is a list of the checks, for programs.")
+    ] = RunFormat.TEXT,
+) -> int:
+    """Look at versions, devices, cores, folders and space; say what is wrong, and how to mend it.
+
+    Status 0 if nothing is an error, else 1.
+    """
+    if calibrate:
+        if format_ is RunFormat.JSON:
+            raise UsageError("`--format json` must go without --calibrate, got both; ask for the checks alone.")
+        from runmanager.cli.commands.calibrate import calibrate as measure_ceilings
+
+        return measure_ceilings(threads=threads)
+    if threads is not None:
+        raise UsageError(f"`--threads` must come with --calibrate, got {threads} without it; give both.")
+    from runmanager.cli.machine_checks import machine_checks
+    from runmanager.cli.torch_checks import torch_checks
+
+    checks = [*machine_checks(output_root), *torch_checks()]
+    return show_json(checks) if format_ is RunFormat.JSON else show(checks)
+
+
+def show_json(checks: Sequence["Check"]) -> int:
+    """Print the checks as a list of objects; return the exit status."""
+    import msgspec
+
+    print_text(msgspec.json.format(msgspec.json.encode(list(checks)), indent=2).decode() + "\n")
+    return _status(check.level for check in checks)
+
+
+def show(checks: Iterable["Check"]) -> int:
+    """Print one line a check, its cure below where it is not well; return the exit status."""
+    levels = []
+    for check in checks:
+        levels.append(check.level)
+        typer.echo(f"{typer.style(f'{check.level:8}', fg=_COLOURS[check.level])} {check.subject:12} {check.finding}")
+        if check.cure:
+            typer.echo(f"{'':21} cure: {check.cure}")
+    counts = [counted(number, level) for level, number in _not_well(levels)]
+    typer.echo(f"\n{counted(len(levels), 'check')}: {', '.join(counts) or 'all is well'}.")
+    return _status(levels)
+
+
+def _not_well(levels: Sequence["Level"]) -> list[tuple[str, int]]:
+    counts = Counter(map(str, levels))
+    return [(level, counts[level]) for level in ("error", "warning") if counts[level]]
+
+
+def _status(levels: Iterable["Level"]) -> int:
+    return int("error" in map(str, levels))

@@ -1,0 +1,44 @@
+"""The command that follows a sweep from its files alone: from another terminal, for a detached sweep, or afterwards."""
+
+from typing import Annotated
+
+import typer
+
+from runmanager.cli.arguments import SweepName
+from runmanager.errors import UsageError
+from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
+from runmanager.records.sweep.lookup import find_sweep
+
+__all__ = ["watch"]
+
+_INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
+
+
+def watch(
+    sweep: SweepName,
+    once: Annotated[bool, typer.Option("--once", help="Print how it stands now, and leave.")] = False,
+    heartbeat_timeout: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", help="After so long without a heartbeat a run on another host is crashed."),
+    ] = SILENT_AFTER_SECONDS,
+) -> int:
+    """Follow a sweep while it runs, and show its tables when every cell has ended. Ctrl-C leaves; the sweep goes on.
+
+    Status as the sweep's: 0 if every cell is finished or skipped, 1 if a run ended badly.
+    """
+    from runmanager.app.display.console import screen
+    from runmanager.app.follow.follower import follow_sweep, show_state
+    from runmanager.app.follow.slurm_state import slurm_here
+
+    if faults := timeout_faults("--heartbeat-timeout", heartbeat_timeout):
+        raise UsageError(faults[0])
+    paths = find_sweep(sweep)
+    console = screen()
+    if once:
+        return show_state(paths, console, queue=slurm_here())
+    try:
+        return follow_sweep(
+            paths, console, queue=slurm_here(), observer=HeartbeatObserver(limit_seconds=heartbeat_timeout)
+        )
+    except KeyboardInterrupt:
+        return _INTERRUPTED

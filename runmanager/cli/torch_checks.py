@@ -1,0 +1,134 @@
+"""What `runmanager doctor` looks at in PyTorch: builds that fit together, devices that answer, TensorBoard."""
+
+import importlib
+import importlib.metadata
+import os
+import shutil
+import warnings
+from pathlib import Path
+
+from runmanager.cli.machine_checks import Check, Level
+from runmanager.text import counted
+
+__all__ = ["torch_checks"]
+
+_SAME_INDEX = (
+    "install both in one command and from one index: pip install --force-reinstall torch torchvision "
+    "(with one --index-url for a CPU or another CUDA build)"
+)
+
+
+def torch_checks() -> list[Check]:
+    """Everything that needs torch; one line in its place where torch cannot be imported."""
+    with warnings.catch_warnings(record=True) as caught:
+        # A driver that is too old is told as a warning: it belongs into the device's line, not between the lines.
+        warnings.simplefilter("always")
+        try:
+            torch = importlib.import_module("torch")
+        except Exception as error:
+            finding = f"cannot be imported: {_first_line(error)}"
+            return [Check("torch", Level.ERROR, finding, "pip install torch torchvision"), tensorboard_check()]
+        built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
+        threads = torch.get_num_threads()
+        version = f"{torch.__version__}, built with {built}, {counted(threads, 'thread')}"
+        checks = [Check("torch", Level.OK, version), torchvision_check(torch.__version__)]
+        devices = device_checks()
+        told = [str(warning.message) for warning in caught if "CUDA" in str(warning.message)]
+    return [*checks, *(devices or [no_device_check(torch.version.cuda, told)]), tensorboard_check(), checksum_check()]
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def torchvision_check(torch_version: str) -> Check:
+    """Whether torchvision imports: beside a torch of another index it does not."""
+    try:
+        version = importlib.metadata.version("torchvision")
+    except importlib.metadata.PackageNotFoundError:
+        finding = "not installed: real image datasets and torchvision's models cannot be used"
+        return Check("torchvision", Level.WARNING, finding, _SAME_INDEX)
+    try:
+        importlib.import_module("torchvision")
+    except Exception as error:
+        finding = f"torchvision {version} does not fit torch {torch_version}: {_first_line(error)}"
+        return Check("torchvision", Level.ERROR, finding, _SAME_INDEX)
+    return Check("torchvision", Level.OK, f"{version}, fits torch {torch_version}")
+
+
+def device_checks() -> list[Check]:
+    """Each accelerator that PyTorch sees, tried with a small sum; none where it sees none."""
+    import torch
+
+    if not torch.accelerator.is_available():
+        return []
+    found = torch.accelerator.current_accelerator()
+    kind = found.type if found is not None else "accelerator"
+    return [_device_check(f"{kind}:{index}") for index in range(torch.accelerator.device_count())]
+
+
+def _device_check(name: str) -> Check:
+    import torch
+
+    from runmanager.tracking.device.devices import device_facts
+
+    device = torch.device(name)
+    try:
+        facts = device_facts(device, cpu_model=None)
+        answer = float(torch.ones(8, device=device).sum())
+    except RuntimeError as error:
+        cure = "install the torch build for this device and its driver; till then use `device=cpu`"
+        return Check(name, Level.ERROR, f"does not work: {_first_line(error)}", cure)
+    if answer != 8:
+        return Check(name, Level.ERROR, f"adds eight ones to {answer:g}", "use another device: this one is broken")
+    parts = [facts["device_name"]]
+    if device.type == "cuda":
+        parts.append(f"compute capability {facts['compute_capability']}")
+        parts.append(f"driver {facts['driver'] or 'of unknown version'}")
+        parts.append(f"{torch.cuda.get_device_properties(device).total_memory / (1 << 30):.0f} GiB")
+    return Check(name, Level.OK, ", ".join(parts))
+
+
+def no_device_check(
+    cuda: str | None, told: list[str], *, driver_file: Path = Path("/proc/driver/nvidia/version")
+) -> Check:
+    """Why there is no accelerator: none in the machine, hidden, or a torch that cannot use it."""
+    none = "PyTorch sees none: `device=cpu` runs, cells of other devices are skipped"
+    if not driver_file.exists() and shutil.which("nvidia-smi") is None:
+        if cuda is not None:
+            none = f"{none}; this torch is built for CUDA {cuda}, and there is no NVIDIA driver here"
+        return Check("accelerator", Level.OK, none)
+    finding = "there is an NVIDIA driver, but PyTorch sees no CUDA device"
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if cuda is None:
+        return Check("accelerator", Level.WARNING, f"{finding}: this torch is a CPU build", _SAME_INDEX)
+    if hidden is not None:
+        finding = f"{finding}: CUDA_VISIBLE_DEVICES is '{hidden}'"
+        return Check("accelerator", Level.WARNING, finding, "unset CUDA_VISIBLE_DEVICES")
+    if told:
+        finding = f"{finding}: {told[0].splitlines()[0]}"
+    cure = f"update the driver, or install a torch built for an older CUDA than {cuda}"
+    return Check("accelerator", Level.WARNING, finding, cure)
+
+
+def tensorboard_check() -> Check:
+    """Whether `runmanager tensorboard` will start."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            importlib.import_module("tensorboard.main")
+        version = importlib.metadata.version("tensorboard")
+    except Exception as error:
+        finding = f"cannot be imported: {_first_line(error)}"
+        return Check("tensorboard", Level.ERROR, finding, "pip install --upgrade tensorboard")
+    return Check("tensorboard", Level.OK, version)
+
+
+def checksum_check() -> Check:
+    """Whether event files are written at full speed."""
+    import google_crc32c
+
+    if google_crc32c.implementation == "c":
+        return Check("checksums", Level.OK, "computed in C")
+    finding = "computed in Python: every TensorBoard record costs several times as much"
+    return Check("checksums", Level.WARNING, finding, "pip install --force-reinstall google-crc32c")

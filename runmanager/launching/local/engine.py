@@ -1,0 +1,302 @@
+"""The local engine: each job in a fresh process, so many at once, and a truthful word on how each ended."""
+
+import contextlib
+import os
+import pickle
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from runmanager.launching.local.forkserver import Started, Starter, kill_group
+from runmanager.launching.local.gpu_discovery import VISIBLE_VARIABLE
+from runmanager.launching.local.gpu_slots import EVERY_GPU, GpuSlots, Lease
+from runmanager.launching.local.interrupt_counter import Interrupts
+from runmanager.launching.local.job_queue import JobQueue, Try
+from runmanager.launching.local.jobs import Ending, Job, Listener
+from runmanager.launching.local.time_limits import LimitWatch
+from runmanager.launching.local.turn_keeper import TurnKeeper
+from runmanager.launching.local.worker import Raised, Request, Returned
+from runmanager.launching.options import RETRIED
+from runmanager.records.host.process import usable_cores
+from runmanager.records.run.status import Outcome, Reason, Status
+
+__all__ = ["Ending", "Job", "Listener", "LocalEngine", "Retries", "call"]
+
+_TICK_SECONDS = 0.2
+_LEAVE_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How often more a job is tried that ended for one of these reasons."""
+
+    times: int = 0
+    reasons: tuple[str, ...] = RETRIED
+
+
+@dataclass
+class _Child:
+    task: Try
+    lease: Lease
+    started: Started
+    watch: LimitWatch
+    answer: Returned | Raised | None = None
+    said_at: float = 0.0  # when the answer came
+    is_silent: bool = False  # it has closed its end of the pipe: nothing will come any more
+    verdict: Outcome | None = None
+
+    @property
+    def process(self) -> Any:
+        return self.started.process
+
+    @property
+    def pipe(self) -> Connection:
+        return self.started.pipe
+
+
+class LocalEngine:
+    """Runs jobs on this machine, `workers` at once, each in a process forked from one that has imported `preload`.
+
+    The first Ctrl-C or SIGTERM starts no further job and passes SIGTERM on to the running ones, which may finish what
+    they are at; the second kills them. When the driver dies, however it dies, they die with it. `slots` hands out
+    GPUs. `stop_on_error` begins no further job after the first that ended badly and is not tried again. A process that
+    has said how it went and then does not leave, held up by a thread or a loader's worker, is killed after
+    `leave_seconds`; what it said stands. With `turns` only one job at a time has the machine, and all of it: the keeper
+    says which.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int = 1,
+        preload: Sequence[str] = (),
+        slots: GpuSlots | None = None,
+        retries: Retries | None = None,
+        stop_on_error: bool = False,
+        turns: TurnKeeper | None = None,
+        leave_seconds: float = _LEAVE_SECONDS,
+    ) -> None:
+        self._workers = workers
+        self._turns = turns
+        self._leave_seconds = leave_seconds
+        self._slots = slots or GpuSlots()
+        self._retries = retries or Retries()
+        self._stop_on_error = stop_on_error
+        self._starter = Starter(preload=preload, environment=_server_environment(self._at_work))
+        self._interrupts = Interrupts()
+        self._is_halted = False
+
+    def get_ready(self, *, num_jobs: int) -> None:
+        """Begin to import what jobs need, if that has not begun; `run` does it too, but then the first job waits."""
+        self._starter.get_ready(num_jobs=num_jobs)
+
+    @property
+    def was_interrupted(self) -> bool:
+        """Whether the user asked to stop."""
+        return bool(self._interrupts)
+
+    @property
+    def _at_work(self) -> int:
+        """How many jobs work at one time."""
+        return self._workers if self._turns is None else 1
+
+    def run(self, jobs: Iterable[Job], listener: Listener) -> None:
+        """Run all jobs, taking each from `jobs` only when there is room for it; returns when the last has ended."""
+        queue = JobQueue(jobs, self._slots)
+        children: list[_Child] = []
+        self._is_halted = False
+        with self._interrupts.counted():
+            try:
+                while True:
+                    self._fill(children, queue, listener)
+                    if not children:
+                        return
+                    self._wait(children)
+                    self._heed_interrupts(children, listener)
+                    self._enforce_limits(children)
+                    for child in [child for child in children if child.process.exitcode is not None]:
+                        children.remove(child)
+                        self._end(child, queue, listener)
+                    listener.tick()
+            finally:
+                for child in children:
+                    _kill(child)
+                    self._bury(child)
+
+    def _fill(self, children: list[_Child], queue: JobQueue, listener: Listener) -> None:
+        while len(children) < self._workers and not self._interrupts and not self._is_halted:
+            taken = queue.take()
+            if taken is None:
+                return
+            task, lease = taken
+            try:
+                children.append(self._start(task, lease))
+            except BaseException:
+                self._slots.give_back(lease)
+                raise
+            listener.started(task.job, children[-1].process.pid)
+
+    def _start(self, task: Try, lease: Lease) -> _Child:
+        job = task.job
+        request = Request(
+            function=job.function,
+            arguments=job.arguments if job.prepare is None else job.prepare(task.number),
+            environment=_environment(lease),
+            folder=str(Path.cwd()),
+            threads=self._threads(),
+        )
+        if self._turns is None:
+            return _Child(task, lease, self._starter.start(request), LimitWatch(job.limits))
+        seat = self._turns.seat(job.key)
+        try:
+            started = self._starter.start(replace(request, seat=seat))
+            self._turns.started()
+        except BaseException:
+            self._turns.leave(job.key)
+            raise
+        finally:
+            seat.close()
+        return _Child(task, lease, started, LimitWatch(job.limits, clock=partial(self._turns.clock, job.key)))
+
+    def _enforce_limits(self, children: Sequence[_Child]) -> None:
+        for child in children:
+            if child.verdict is not None or child.process.exitcode is not None:
+                continue
+            if child.answer is None:
+                child.verdict = child.watch.verdict()
+                if child.verdict is not None:
+                    _kill(child)
+            elif time.monotonic() - child.said_at >= self._leave_seconds:
+                _kill(child)
+
+    def _end(self, child: _Child, queue: JobQueue, listener: Listener) -> None:
+        ending = self._bury(child)
+        outcome = listener.settled(ending)
+        number, times = child.task.number, self._retries.times
+        if number <= times and outcome.reason in self._retries.reasons and not (self._interrupts or self._is_halted):
+            listener.retrying(ending, outcome, tries=number, of=times + 1)
+            queue.put_back(child.task)
+            return
+        listener.ended(ending)
+        if self._stop_on_error and not outcome.status.is_success and not (self._interrupts or self._is_halted):
+            self._is_halted = True
+            listener.halted()
+
+    def _threads(self) -> int:
+        given = os.environ.get("OMP_NUM_THREADS", "")
+        return int(given) if given.isdigit() and int(given) > 0 else max(1, usable_cores() // self._at_work)
+
+    def _wait(self, children: Sequence[_Child]) -> None:
+        watched: list[Any] = [child.process.sentinel for child in children]
+        watched += [child.pipe for child in children if child.answer is None and not child.is_silent]
+        ready = self._ready(watched)
+        for child in children:
+            if child.pipe in ready:
+                _listen(child)
+            if child.process.sentinel in ready:
+                child.process.join()
+
+    def _ready(self, watched: Sequence[Any]) -> Sequence[Any]:
+        """Those of `watched` that have something to say, none after a tick; turns are handed out meanwhile."""
+        if self._turns is None:
+            return connection.wait(watched, timeout=_TICK_SECONDS)
+        until = time.monotonic() + _TICK_SECONDS
+        while True:
+            heard = connection.wait([*watched, *self._turns.pipes], timeout=max(0.0, until - time.monotonic()))
+            self._turns.hear(heard)
+            ready = [each for each in watched if each in heard]
+            if ready or not heard or time.monotonic() >= until:
+                return ready
+
+    def _bury(self, child: _Child) -> Ending:
+        child.process.join()
+        if child.answer is None and not child.is_silent and child.pipe.poll():
+            _listen(child)
+        child.pipe.close()
+        if child.started.is_lost() and child.verdict is None:
+            child.verdict = Outcome(Status.CRASHED, Reason.VANISHED, "the process that had started it was killed")
+        kill_group(child.process.pid)  # what the run may have left behind: a loader's workers
+        if self._turns is not None:
+            self._turns.leave(child.task.job.key)
+        self._slots.give_back(child.lease)
+        ending = Ending(
+            child.task.job,
+            child.process.exitcode,
+            child.answer,
+            # One that had no handler yet dies of the SIGTERM that should have let its epoch end.
+            was_stopped=self._interrupts.is_at_once
+            or (self._interrupts.heeded == 1 and child.process.exitcode == -signal.SIGTERM),
+            verdict=child.verdict,
+        )
+        child.process.close()
+        return ending
+
+    def _heed_interrupts(self, children: Sequence[_Child], listener: Listener) -> None:
+        if not self._interrupts.heed():
+            return
+        at_once = self._interrupts.is_at_once
+        listener.stopping(at_once=at_once)
+        for child in children:
+            if at_once:
+                _kill(child)
+            elif child.process.exitcode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child.process.pid, signal.SIGTERM)
+
+
+class _Answer(Listener):
+    ending: Ending | None = None
+
+    def ended(self, ending: Ending) -> None:
+        self.ending = ending
+
+
+def call(engine: LocalEngine, function: Callable[..., Any], *arguments: Any) -> Ending:
+    """Call a function in a process of its own and wait for it; its output goes where the driver's goes.
+
+    Raises `KeyboardInterrupt` if the user asked to stop.
+    """
+    answer = _Answer()
+    engine.run([Job(-1, function, arguments, gpus=EVERY_GPU)], answer)
+    if answer.ending is None or engine.was_interrupted:
+        raise KeyboardInterrupt
+    return answer.ending
+
+
+def _server_environment(workers: int) -> dict[str, str]:
+    # OpenMP reads this when torch is imported. By default its threads spin while they wait, and take the cores from
+    # other runs, which then crawl. Passive waiting costs a run on a quiet machine a little, so with one worker the
+    # default stays as it is.
+    return {"OMP_WAIT_POLICY": "passive"} if workers > 1 and "OMP_WAIT_POLICY" not in os.environ else {}
+
+
+def _environment(lease: Lease) -> dict[str, str]:
+    if lease.visible is None:
+        return dict(os.environ)
+    return {**os.environ, VISIBLE_VARIABLE: lease.visible}
+
+
+def _listen(child: _Child) -> None:
+    try:
+        data = child.pipe.recv_bytes()
+    except (EOFError, OSError):
+        child.is_silent = True  # it died before it could say a word, or in the middle of one
+        return
+    try:
+        child.answer = pickle.loads(data)
+    except Exception as error:
+        child.answer = Raised(f"the result cannot be read: {type(error).__name__}: {error}", traceback.format_exc())
+    child.said_at = time.monotonic()
+
+
+def _kill(child: _Child) -> None:
+    kill_group(child.process.pid)
+    with contextlib.suppress(ProcessLookupError, ValueError):
+        child.process.kill()

@@ -1,0 +1,159 @@
+"""Starting jobs' processes: forks of a server that has imported what they need, or afresh where there is no fork."""
+
+import contextlib
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing import connection, forkserver, resource_tracker, spawn
+from multiprocessing.connection import Connection
+from typing import Any
+
+from runmanager.errors import RunManagerError
+from runmanager.launching.local.worker import MANY_RUNS_VARIABLE, PRELOAD_VARIABLE, Request, child_main
+from runmanager.records.host.memory import address_space_limit
+from runmanager.records.host.process import ProcessIdentity
+
+__all__ = ["MAIN_KEYS", "MAIN_VARIABLE", "Started", "Starter", "kill_group"]
+
+MAIN_VARIABLE = "RUNMANAGER_MAIN"
+"""Environment variable of the server: the driver's pid, where it imports from, and its main module, as JSON."""
+
+MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
+"""How Python tells a process what its parent's main module is."""
+
+_LOST = 255  # what Python reports of every process whose server is gone, whether it lives or not
+_DEATH_SECONDS = 30.0
+_DYING_SECONDS = 1.0
+_TRIES = 10
+_TRIES_IN_A_LIMIT = 2  # of memory: more would be as short of it
+_PAUSE_SECONDS = 0.1
+_MANY_JOBS = 50  # from here on huge pages save more at the forks than their making costs
+
+
+@dataclass(frozen=True)
+class Started:
+    """A job's process, and the pipe through which it says how it went."""
+
+    process: Any
+    pipe: Connection
+    identity: ProcessIdentity | None
+    server: ProcessIdentity | None
+
+    def is_lost(self) -> bool:
+        """Whether its server is gone, so that nobody can say how the process ended.
+
+        It is dead when this returns: killed with its group, and waited for.
+        """
+        if self.process.exitcode != _LOST or self.server is None:
+            return False
+        if self.identity is not None and self.identity.is_alive():  # the server reports those that are dead
+            kill_group(self.process.pid)
+            _await_death(self.identity, _DEATH_SECONDS)
+            return True
+        # A process that is being killed closes its pipes a moment before it counts as dead.
+        return _await_death(self.server, _DYING_SECONDS)
+
+
+def _await_death(process: ProcessIdentity, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while process.is_alive():
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+class Starter:
+    """Starts processes; `environment` is the server's beside the driver's own, which it gets when it is started."""
+
+    def __init__(self, *, preload: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._forks = sys.platform == "linux"
+        self._context: Any = multiprocessing.get_context("forkserver" if self._forks else "spawn")
+        self._environment = {**environment, PRELOAD_VARIABLE: ",".join(preload)}
+        if self._forks:
+            self._context.set_forkserver_preload(["runmanager.launching.local.forkserver_preload"])
+
+    def get_ready(self, *, num_jobs: int) -> None:
+        """Let the server, if there is none yet, begin to import now; `num_jobs` is how many it will be asked for."""
+        if self._forks:
+            many = {MANY_RUNS_VARIABLE: "1"} if num_jobs >= _MANY_JOBS else {}
+            with _also(self._environment | {MAIN_VARIABLE: _main_module()} | many):
+                _server()
+
+    def start(self, request: Request) -> Started:
+        """Start a process that does what is asked, of a new server where the one that was there has been killed.
+
+        Raises `RunManagerError` where no server stays alive.
+        """
+        with _also(self._environment | {MAIN_VARIABLE: _main_module()}):
+            limit = address_space_limit()
+            for tries_left in reversed(range(_TRIES_IN_A_LIMIT if limit else _TRIES)):
+                try:
+                    return self._start(request)
+                except (EOFError, ConnectionError) as error:
+                    if not tries_left:
+                        cause = f"{limit}: raise that limit" if limit else "this machine may lack memory"
+                        raise RunManagerError(
+                            f"The process that runs are forked from must live, got its end while it started; {cause}."
+                        ) from error
+                    time.sleep(_PAUSE_SECONDS)  # until the server's death can be seen
+        raise AssertionError("the last try returns or raises")
+
+    def _start(self, request: Request) -> Started:
+        server = _server() if self._forks else None
+        mine, theirs = connection.Pipe(duplex=False)
+        request = replace(request, server=server.pid if server else None)
+        process = self._context.Process(target=child_main, args=(theirs, request), daemon=False)
+        try:
+            process.start()
+        except BaseException:
+            mine.close()
+            raise
+        finally:
+            theirs.close()
+        return Started(process, mine, ProcessIdentity.of(process.pid), server)
+
+
+def _server() -> ProcessIdentity | None:
+    """The forkserver, started if there is none."""
+    resource_tracker.ensure_running()  # the server's start would start it, and unblock these signals
+    # What is sent to the driver's whole group, as by a terminal, `timeout` or a service manager, is the driver's
+    # business: blocked from the server's first instruction on. It ignores Ctrl-C later, and SIGTERM stays blocked.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    pid = getattr(getattr(forkserver, "_forkserver", None), "_forkserver_pid", None)
+    return None if pid is None else ProcessIdentity.of(pid)
+
+
+def _main_module() -> str:
+    data: dict[str, Any] = spawn.get_preparation_data("server")
+    return json.dumps({"driver": os.getpid()} | {key: data[key] for key in ("sys_path", *MAIN_KEYS) if key in data})
+
+
+@contextlib.contextmanager
+def _also(environment: Mapping[str, str]) -> Iterator[None]:
+    """The driver's environment with these, for what is started meanwhile."""
+    earlier = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        for name, value in earlier.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def kill_group(pid: int) -> None:
+    """Kill a process and what it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)

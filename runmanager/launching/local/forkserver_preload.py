@@ -1,0 +1,97 @@
+"""What the forkserver imports before it forks the first run. Imported for its effect, in the forkserver only.
+
+Imports only: tensor arithmetic here would start OpenMP's threads, which a fork does not carry over, and a look at CUDA
+would spoil it in every run.
+"""
+
+import gc
+import importlib
+import json
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from multiprocessing import spawn
+from pathlib import Path
+from typing import Any
+
+from runmanager.launching.local.forkserver import MAIN_KEYS, MAIN_VARIABLE
+from runmanager.launching.local.huge_pages import collapse_heap
+from runmanager.launching.local.parent_death import tie_next_forks, tie_to
+from runmanager.launching.local.worker import MANY_RUNS_VARIABLE, PRELOAD_VARIABLE
+from runmanager.records.host.memory import lacks_memory
+
+_log = logging.getLogger(__name__)
+
+
+def _import_modules(names: str) -> None:
+    for name in filter(None, names.split(",")):
+        try:
+            importlib.import_module(name)
+        except (Exception, SystemExit) as error:  # a run that needs it will say what is wrong; the forkserver must live
+            if lacks_memory(error):
+                os._exit(1)  # no run would get further, nor could it tell: torch cannot be imported a second time
+            _log.debug("could not preload %s", name, exc_info=True)
+
+
+def _import_main(data: Mapping[str, Any]) -> None:
+    """Import the driver's main module, as each run's process would else have to.
+
+    Python's own way of doing so does nothing on 3.11 and 3.12. It is tried out in a fork first: on import it may do
+    what must not be done here.
+    """
+    if not any(key in data for key in MAIN_KEYS):
+        return
+    trial = os.fork()
+    if trial == 0:
+        os._exit(0 if _is_harmless(data) else 1)
+    _, status = os.waitpid(trial, 0)
+    if status == 0:
+        _prepare(data)
+
+
+def _is_harmless(data: Mapping[str, Any]) -> bool:
+    """Whether importing the main module leaves nothing in this process that its forks could not use."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    had_cuda = _has_cuda()
+    try:
+        _prepare(data)
+    except BaseException:  # each run's process will say the same, where it can be read
+        return False
+    return len(os.listdir("/proc/self/task")) == 1 and _has_cuda() == had_cuda
+
+
+def _has_cuda() -> bool:
+    return "libcuda.so" in Path("/proc/self/maps").read_text(errors="replace") or any(
+        os.path.realpath(f"/proc/self/fd/{name}").startswith(("/dev/nvidia", "/dev/dxg"))
+        for name in os.listdir("/proc/self/fd")
+    )
+
+
+def _prepare(data: Mapping[str, Any]) -> None:
+    process: Any = multiprocessing.current_process()
+    process._inheriting = True  # a main module that starts processes on import is refused, not followed
+    try:
+        spawn.prepare({key: data[key] for key in MAIN_KEYS if key in data})
+    finally:
+        del process._inheriting
+
+
+gc.disable()  # what is imported stays: to look for garbage in it meanwhile takes a tenth of the time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until a run's own process, which is told by the driver
+_main = json.loads(os.environ[MAIN_VARIABLE])
+tie_to(_main["driver"])
+tie_next_forks()
+sys.path[:] = _main.get("sys_path", sys.path)
+_import_modules(os.environ.get(PRELOAD_VARIABLE, ""))
+_import_main(_main)
+gc.freeze()  # else the first collection in each run would write to every object, and so copy most of the memory
+gc.enable()
+if os.environ.get(MANY_RUNS_VARIABLE):
+    collapse_heap()

@@ -1,0 +1,52 @@
+"""The order in which jobs are begun: as they come, but past those that wait for a GPU."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from runmanager.launching.local.gpu_slots import GpuSlots, Lease
+from runmanager.launching.local.jobs import Job
+
+__all__ = ["JobQueue", "Try"]
+
+_LOOK_AHEAD = 1000  # jobs that wait for a GPU while a later one may begin
+
+
+@dataclass(frozen=True)
+class Try:
+    """A job and which try of it this is, from 1."""
+
+    job: Job
+    number: int = 1
+
+
+class JobQueue:
+    """Takes jobs from `jobs` only when there is room for one."""
+
+    def __init__(self, jobs: Iterable[Job], slots: GpuSlots) -> None:
+        self._jobs = iter(jobs)
+        self._slots = slots
+        self._waiting: list[Try] = []
+
+    def take(self) -> tuple[Try, Lease] | None:
+        """The next job that may begin now, with its places on GPUs; None if there is none."""
+        for index, each in enumerate(self._waiting):
+            lease = self._lease(each)
+            if lease is not None:
+                del self._waiting[index]
+                return each, lease
+        while len(self._waiting) < _LOOK_AHEAD:
+            job = next(self._jobs, None)
+            if job is None:
+                return None
+            lease = self._lease(Try(job))
+            if lease is not None:
+                return Try(job), lease
+            self._waiting.append(Try(job))
+        return None
+
+    def put_back(self, ended: Try) -> None:
+        """Try a job again, before all that has not begun."""
+        self._waiting.insert(0, Try(ended.job, ended.number + 1))
+
+    def _lease(self, each: Try) -> Lease | None:
+        return Lease() if each.job.gpus is None else self._slots.take(each.job.gpus)

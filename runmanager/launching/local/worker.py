@@ -1,0 +1,125 @@
+"""The first and last lines of a run's own process."""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from runmanager.launching.local.parent_death import end_with_driver, tie_to, tie_workers
+from runmanager.launching.local.turn_keeper import Seat, take_seat
+from runmanager.records.host.standard_streams import mended_streams
+
+__all__ = [
+    "GOES_ON_VARIABLE",
+    "MANY_RUNS_VARIABLE",
+    "OWN_PROCESS_VARIABLE",
+    "PRELOAD_VARIABLE",
+    "Raised",
+    "Request",
+    "Returned",
+    "child_main",
+]
+
+OWN_PROCESS_VARIABLE = "RUNMANAGER_OWN_PROCESS"
+"""Environment variable, set in a run's own process: its output and its signals are the run's alone."""
+
+GOES_ON_VARIABLE = "RUNMANAGER_GOES_ON"
+"""Environment variable, set where the same command has begun this cell before: `resume=never` was heeded then."""
+
+MANY_RUNS_VARIABLE = "RUNMANAGER_MANY_RUNS"
+"""Environment variable of the server, set where it will fork so many runs that each fork is worth making cheaper."""
+
+PRELOAD_VARIABLE = "RUNMANAGER_PRELOAD"
+"""Environment variable with the names of the modules to preload, separated by commas."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a process is to do: call `function(*arguments)` in this folder, environment and number of threads.
+
+    `server` is the pid of the forkserver that is to be its parent, None where there is none; `seat` its place among
+    jobs that take turns.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    environment: Mapping[str, str]
+    folder: str
+    threads: int
+    server: int | None = None
+    seat: Seat | None = None
+
+
+@dataclass(frozen=True)
+class Returned:
+    """The function came to its end."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The function raised; `is_exit` where it was `sys.exit`."""
+
+    message: str
+    traceback: str
+    is_exit: bool = False
+
+
+def child_main(connection: Connection, request: Request) -> None:
+    """Become a run's process, do what is asked, and say how it went."""
+    os.setsid()  # one signal reaches the run and its loader's workers, and a terminal's Ctrl-C reaches neither
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # blocked by inheritance: the server is deaf to it
+    if request.server is None:
+        end_with_driver()
+    else:
+        tie_to(request.server)  # once more: the driver's program may have started the server, without our preload
+    tie_workers()
+    if sys.platform == "linux":
+        # A loader's workers would else come from a nested forkserver: slow to start, and alive after a kill.
+        multiprocessing.set_start_method("fork", force=True)
+    os.environ.clear()
+    os.environ.update(request.environment)
+    os.environ[OWN_PROCESS_VARIABLE] = "1"
+    os.chdir(request.folder)
+    if request.seat is not None:
+        take_seat(request.seat)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(request.threads)
+    else:
+        os.environ["OMP_NUM_THREADS"] = str(request.threads)  # read when torch is imported
+    with mended_streams():
+        answer = _answer(request)
+    _say(connection, answer)
+
+
+def _answer(request: Request) -> Returned | Raised:
+    try:
+        return Returned(request.function(*request.arguments))
+    except SystemExit as error:
+        return Raised(f"sys.exit({error.code})", traceback.format_exc(), is_exit=True)
+    except BaseException as error:
+        return Raised(f"{type(error).__name__}: {_words_of(error)}", traceback.format_exc())
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # somebody's own __str__ may fail too
+        return "a message that cannot be shown"
+
+
+def _say(connection: Connection, answer: Returned | Raised) -> None:
+    try:
+        data = pickle.dumps(answer)
+    except Exception as error:
+        data = pickle.dumps(Raised(f"the result cannot be sent: {error}", traceback.format_exc()))
+    connection.send_bytes(data)
+    connection.close()

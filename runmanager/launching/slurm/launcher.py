@@ -1,0 +1,167 @@
+"""Hydra's side of Slurm: `hydra/launcher=slurm`, for this application and anybody else's.
+
+An application of its own calls `runmanager.launching.slurm.register_slurm()` before its `main()`.
+"""
+
+import multiprocessing.spawn
+import os
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hydra.core.utils import JobReturn, JobStatus, setup_globals
+
+from runmanager.errors import RunManagerError
+from runmanager.launching.hydra_launcher import (
+    ProcessLauncher,
+    Recorder,
+    refuse_stall_timeout,
+    unfinished,
+)
+from runmanager.launching.local.engine import Listener
+from runmanager.launching.local.time_limits import Limits
+from runmanager.launching.plan import Action, PlannedRun
+from runmanager.launching.run_end import write_missing_end
+from runmanager.launching.slurm.follower import Submitted, follow, outcome_of_job
+from runmanager.launching.slurm.job import SlurmRequest
+from runmanager.launching.slurm.job_registry import locked_book, read_book, states_in_queue
+from runmanager.launching.slurm.options import SlurmOptions
+from runmanager.launching.slurm.queue import SlurmQueue
+from runmanager.launching.slurm.submit import need_submitit, submit
+from runmanager.records.files.paths import SweepPaths
+
+__all__ = ["SlurmLauncher"]
+
+# What a job is to know of its driver, also where the cluster passes no environment on.
+_SHIPPED = "RUNMANAGER_"
+# What a job's own process needs of what multiprocessing tells its children.
+_WORLD = ("sys_path", "sys_argv", "orig_dir", "dir", "init_main_from_name", "init_main_from_path")
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A cell as it is handed to Slurm: its key in a listener and in the book of jobs, and what its job is to do."""
+
+    key: int
+    name: str
+    request: SlurmRequest
+
+
+class SlurmLauncher(ProcessLauncher):
+    """Runs each cell as a job of a Slurm array: one submission, and Slurm itself lets only so many run at once.
+
+    `runs` and `when_ended` are set by an application that keeps run folders: the run of each job, in order, and a
+    function (`module:name`) that writes the sweep's tables where no driver waits to do so.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self.options = SlurmOptions.checked(**settings)
+        need_submitit()  # now: nothing has been written yet
+        self.listener = Listener()
+        self.runs: Sequence[PlannedRun] | None = None
+        self.when_ended: str | None = None
+        self._queue = SlurmQueue()
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Submit the cells that are in no job yet, and wait for all of them, if so wanted."""
+        setup_globals()
+        if self.runs is None:
+            refuse_stall_timeout(self.options.stall_timeout)
+        cells = [self._cell(list(words), index, initial_job_idx) for index, words in enumerate(job_overrides)]
+        returns = [unfinished(overrides) for overrides in job_overrides]
+        if not cells:
+            return returns
+        submitted = self._submit_all(cells)
+        if not self.options.wait:
+            for each in returns:
+                each.status, each.return_value = JobStatus.COMPLETED, None
+            return returns
+        by_key = {cell.key: cell for cell in cells}
+        interrupted = follow(
+            submitted,
+            Recorder(returns, initial_job_idx, self.listener),
+            queue=self._queue,
+            options=self.options,
+            folder=cells[0].request.sweep.slurm,
+            submit_again=lambda each: self._submit_again(by_key[each.key]),
+        )
+        if interrupted:
+            raise KeyboardInterrupt
+        return returns
+
+    def settle(self, plan: Sequence[PlannedRun], sweep: SweepPaths) -> bool:
+        """Write the end of each run whose job is gone, where nobody else could; whether there were any.
+
+        A driver that comes later cannot see whether a process on another node lives; Slurm can.
+        """
+        book = read_book(sweep)
+        jobs = {each.paths.name: book[each.paths.name] for each in plan if each.paths.name in book}
+        left = {each.paths.name: each for each in plan if each.action is Action.LEAVE and each.paths.name in jobs}
+        states = self._queue.states(jobs[name] for name in left) if left else {}
+        gone = [] if states is None else [run for name, run in left.items() if jobs[name] not in states]
+        for run in gone:
+            log = sweep.slurm / f"{jobs[run.paths.name]}_0_log.out"
+            end = self._queue.end_of(jobs[run.paths.name])
+            write_missing_end(run, outcome_of_job(end, options=self.options, log=log))
+        return bool(gone)
+
+    def queued(self, sweep: SweepPaths) -> dict[str, str]:
+        """The job of each cell that is in the queue, by its run's name."""
+        book = read_book(sweep)
+        return {name: book[name] for name in _answered(states_in_queue(book, self._queue))}
+
+    def _cell(self, overrides: list[str], index: int, first: int) -> _Cell:
+        key = first + index
+        config = self._composed(overrides, key)
+        run = None if self.runs is None else self.runs[index]
+        # A run's name holds its signature; another application's folders may be given to other settings later.
+        name = " ".join([str(config.hydra.sweep.subdir), *overrides]) if run is None else run.paths.name
+        request = SlurmRequest(
+            task=pickle.dumps((self._task.__module__, self._task.__qualname__, config)),
+            world=_world(),
+            environment={name: value for name, value in os.environ.items() if name.startswith(_SHIPPED)},
+            sweep=SweepPaths(Path(config.hydra.sweep.dir).absolute()),
+            run=run,
+            limits=Limits(self.options.timeout, self.options.stall_timeout, run.paths.heartbeat if run else None),
+            time_limit_minutes=self.options.time,
+            goes_on=False,
+            is_detached=not self.options.wait,
+            when_ended=self.when_ended,
+        )
+        return _Cell(key, name, request)
+
+    def _submit_all(self, cells: Sequence[_Cell]) -> list[Submitted]:
+        """The cells with their jobs: those that an earlier command has queued, and new ones for the others."""
+        sweep = cells[0].request.sweep
+        with locked_book(sweep) as book:
+            earlier = {cell.name: book[cell.name] for cell in cells if cell.name in book}
+            states = _answered(self._queue.states(earlier.values()))
+            cells = [cell for cell in cells if earlier.get(cell.name) in states or self.listener.wants(cell.key)]
+            new = [cell for cell in cells if earlier.get(cell.name) not in states]
+            size = self._queue.max_array_size() if len(new) > 1 else 1
+            before: str | None = None
+            for begin in range(0, len(new), size):
+                part = new[begin : begin + size]
+                jobs = submit([cell.request for cell in part], self.options, after=before)
+                for cell, job in zip(part, jobs, strict=True):
+                    book[cell.name] = job
+                before = book[part[-1].name].partition("_")[0]
+            return [Submitted(cell.key, book[cell.name], cell.request.run) for cell in cells]
+
+    def _submit_again(self, cell: _Cell) -> str:
+        with locked_book(cell.request.sweep) as book:
+            (book[cell.name],) = submit([replace(cell.request, goes_on=True)], self.options, after=None)
+            return book[cell.name]
+
+
+def _answered(jobs: dict[str, str] | None) -> dict[str, str]:
+    if jobs is None:
+        raise RunManagerError("Slurm must answer `squeue`, got no answer; try again when it does.")
+    return jobs
+
+
+def _world() -> dict[str, Any]:
+    """Where this process stands, as multiprocessing tells its children: folder, path, and the main module."""
+    return {key: value for key, value in multiprocessing.spawn.get_preparation_data("").items() if key in _WORLD}

@@ -1,0 +1,1 @@
+"""What is recorded of a run: its record, status, attempts, measurements, epochs and turns."""

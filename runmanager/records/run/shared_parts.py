@@ -1,0 +1,52 @@
+"""The parts of records that are equal in many runs, kept once and shared by those who read them all."""
+
+from collections.abc import Hashable
+from typing import Any
+
+import msgspec
+
+from runmanager.records.run.record import RunRecord
+
+__all__ = ["PARTLY_DECODER", "PartlyDecoded", "SharedParts"]
+
+
+class PartlyDecoded(RunRecord, frozen=True, kw_only=True, gc=False):
+    """A record as its file has it, the parts of its configuration still as text."""
+
+    config: dict[str, msgspec.Raw]
+
+
+_TEXTS = ("host", "cpu_model", "device_name", "python", "commit")
+
+PARTLY_DECODER = msgspec.json.Decoder(PartlyDecoded)
+
+
+class SharedParts:
+    """What is equal in many records: `model`, `optimizer`, … of the configurations, libraries, the command.
+
+    Ten thousand runs then take the memory of their differences, and less of the time that decoding takes. Nobody may
+    change a part.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[bytes, Any] = {}
+        self._facts: dict[Hashable, Any] = {}
+
+    def whole(self, record: PartlyDecoded) -> RunRecord:
+        """The record with its configuration. Raises what `UNDECODABLE` lists."""
+        config = {name: self._decoded(bytes(part)) for name, part in record.config.items()}
+        then, known = record.environment, self._facts
+        code = None if then.code is None else known.setdefault(("code", *then.code.items()), then.code)
+        environment = msgspec.structs.replace(
+            then,
+            libraries=known.setdefault(("libraries", *then.libraries.items()), then.libraries),
+            command=known.setdefault(("command", *then.command), then.command),
+            code=code,
+            **{name: known.setdefault(text, text) for name in _TEXTS if (text := getattr(then, name)) is not None},
+        )
+        return RunRecord(**{**msgspec.structs.asdict(record), "config": config, "environment": environment})
+
+    def _decoded(self, text: bytes) -> Any:
+        if text not in self._parts:
+            self._parts[text] = msgspec.json.decode(text)
+        return self._parts[text]

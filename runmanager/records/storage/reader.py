@@ -1,0 +1,225 @@
+"""Reading runs and whole sweeps from their folders, damaged ones by name."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runmanager.errors import RecordError
+from runmanager.records.files.atomic_files import whole_lines
+from runmanager.records.files.damaged_files import UNDECODABLE, UNREADABLE, damaged
+from runmanager.records.files.paths import EPOCHS, RECORD, RunPaths, SweepPaths
+from runmanager.records.run.attempts import last_sign
+from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
+from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.shared_parts import PARTLY_DECODER, SharedParts
+from runmanager.records.run.status import Status
+from runmanager.records.run.turn_record import Turn, read_turns
+from runmanager.records.run.validity import refuse_name, refuse_times
+from runmanager.records.storage.gc_paused import collector_at_rest
+from runmanager.records.storage.versioned_file import decode_file
+
+__all__ = [
+    "Damage",
+    "StoredRun",
+    "SweepContents",
+    "last_moment",
+    "order_of_start",
+    "read_epochs",
+    "read_record",
+    "read_run",
+    "read_sweep",
+    "read_tolerantly",
+    "run_names",
+]
+
+
+_RECORD_DECODER = msgspec.json.Decoder(RunRecord)
+_EPOCH_DECODER = msgspec.json.Decoder(EpochRecord)
+
+
+def read_record(paths: RunPaths, *, shared: SharedParts | None = None) -> RunRecord:
+    """The run's record as stored. Raises `RecordError` if it is missing, damaged or newer than this package.
+
+    `shared` is for those who read many.
+    """
+    path = f"{paths.root}/{RECORD}"
+    refuse_name(paths)
+    if shared is None:
+        record = decode_file(path, _RECORD_DECODER)
+    else:
+        partly = decode_file(path, PARTLY_DECODER)
+        try:
+            record = shared.whole(partly)
+        except UNDECODABLE as error:
+            raise damaged(path, error) from error
+    refuse_times(path, record)
+    return record
+
+
+def read_epochs(paths: RunPaths) -> list[EpochRecord]:
+    """The run's epochs in order; a torn last line is left out. Raises `RecordError` for a damaged line."""
+    try:
+        return _EPOCH_DECODER.decode_lines(whole_lines(f"{paths.root}/{EPOCHS}"))
+    except UNREADABLE as error:
+        raise damaged(paths.epochs, error) from error
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run as read: its record, states made true (see `RunRecord.observed`), its epochs and its turns in order.
+
+    `beat` is the last one of a run whose process has written no end. Where `is_damaged`, its epochs or its turns
+    cannot be read, and there are none of them here.
+    """
+
+    paths: RunPaths
+    record: RunRecord
+    epochs: Sequence[EpochRecord] = ()
+    beat: Beat | None = None
+    turns: Sequence[Turn] = ()
+    is_damaged: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @property
+    def folder(self) -> str:
+        return self.paths.name
+
+    @property
+    def status(self) -> str:
+        return self.record.status.value
+
+    @property
+    def signature(self) -> str:
+        return self.record.signature
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.record.settings
+
+    @property
+    def own_settings(self) -> dict[str, Any]:
+        return self.record.settings
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A run folder that could not be read, and why."""
+
+    path: Path
+    message: str
+
+
+@dataclass(frozen=True)
+class SweepContents:
+    """All that a sweep's `runs/` holds: runs in order of start, and what is damaged."""
+
+    paths: SweepPaths
+    runs: Sequence[StoredRun]
+    damaged: Sequence[Damage] = ()
+
+
+def last_moment(paths: RunPaths, record: RunRecord) -> str | None:
+    """The last moment (ISO 8601) at which the process of a run without an end is known to have lived.
+
+    None for a run that never started.
+    """
+    try:
+        epochs = read_epochs(paths)
+    except RecordError:
+        epochs = []
+    return last_sign(record, epochs, read_beat(paths.heartbeat))
+
+
+def read_run(paths: RunPaths) -> StoredRun:
+    """One run with its epochs. Raises `RecordError`."""
+    record = read_record(paths)
+    epochs, turns = read_epochs(paths), _turns_of(paths, record)
+    return StoredRun(paths, record.observed(), epochs, _last_beat(paths, record), turns)
+
+
+def _turns_of(paths: RunPaths, record: RunRecord) -> Sequence[Turn]:
+    """The measured turns of a run that took any: the others, however many, cost no look at the disk."""
+    return () if record.session is None else read_turns(paths)
+
+
+def read_sweep(
+    paths: SweepPaths,
+    *,
+    observer: HeartbeatObserver | None = None,
+    epochs_of: Callable[[RunRecord], bool] = lambda _: True,
+) -> SweepContents:
+    """Every run of a sweep. A damaged run is reported and drops no other; its epochs alone damaged, it stays.
+
+    `observer` is one that has watched runs of other hosts, and may know that they are gone. `epochs_of` says by a run's
+    stored record whether its epochs and turns are wanted: those of the others are left unread, and empty.
+    """
+    runs: list[StoredRun] = []
+    damaged: list[Damage] = []
+    shared = SharedParts()
+    with collector_at_rest():
+        for name in run_names(paths):
+            run = read_tolerantly(paths.run(name), damaged, shared=shared, observer=observer, epochs_of=epochs_of)
+            if run is not None:
+                runs.append(run)
+    runs.sort(key=lambda run: order_of_start(run.record.started_at, run.record.name))
+    return SweepContents(paths, runs, damaged)
+
+
+def read_tolerantly(
+    run: RunPaths,
+    damaged: list[Damage],
+    *,
+    shared: SharedParts | None = None,
+    observer: HeartbeatObserver | None = None,
+    epochs_of: Callable[[RunRecord], bool] = lambda _: True,
+) -> StoredRun | None:
+    """One run as `read_sweep` reads it; what is damaged is added to `damaged`, and without a record there is no run."""
+    try:
+        stored = read_record(run, shared=shared)
+    except RecordError as error:
+        damaged.append(Damage(run.root, str(error)))
+        return None
+    epochs: Sequence[EpochRecord] = ()
+    turns: Sequence[Turn] = ()
+    is_damaged = False
+    if epochs_of(stored):
+        try:
+            epochs = read_epochs(run)
+            turns = _turns_of(run, stored)
+        except RecordError as error:
+            is_damaged = True
+            damaged.append(Damage(run.root, str(error)))
+    record = stored.observed() if observer is None else observer.observed(run, stored)
+    return StoredRun(run, record, epochs, _last_beat(run, stored), turns, is_damaged)
+
+
+def order_of_start(started_at: str | None, name: str) -> tuple[str, str]:
+    """What runs are sorted by: when they began, those that have not last, then their names."""
+    return started_at or "~", name
+
+
+def _last_beat(paths: RunPaths, stored: RunRecord) -> Beat | None:
+    return read_beat(paths.heartbeat) if stored.status is Status.RUNNING else None
+
+
+def run_names(paths: SweepPaths) -> list[str]:
+    """The names of the folders under `runs/`, sorted; those that are just being claimed (`.new-…`) left out."""
+    try:
+        with os.scandir(paths.runs) as entries:
+            return sorted(entry.name for entry in entries if not entry.name.startswith(".") and _is_folder(entry))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False

@@ -1,0 +1,56 @@
+"""JSON files with a schema version: older ones are read, newer ones are refused by name."""
+
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from runmanager.errors import RecordError
+from runmanager.records.files.atomic_files import content_of
+from runmanager.records.files.damaged_files import UNDECODABLE, UNREADABLE, damaged
+from runmanager.records.run.record import SCHEMA_VERSION
+
+__all__ = ["decode_file", "encode_record"]
+
+
+def encode_record(record: msgspec.Struct) -> bytes:
+    """A record as it stands in its file, to be read by people too."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+
+
+class _Versioned(msgspec.Struct):
+    schema_version: int = SCHEMA_VERSION
+
+
+class _HasVersion(Protocol):
+    @property
+    def schema_version(self) -> int: ...
+
+
+_T = TypeVar("_T", bound=_HasVersion)
+
+
+def decode_file(path: str | Path, decoder: msgspec.json.Decoder[_T]) -> _T:
+    """A versioned JSON file; unknown fields are tolerated, a newer `schema_version` is refused by name."""
+    try:
+        data = content_of(path)
+        try:
+            decoded = decoder.decode(data)
+            version = decoded.schema_version
+        except UNDECODABLE:
+            version = _VERSION_DECODER.decode(data).schema_version  # a newer file may have other types
+            if version <= SCHEMA_VERSION:
+                raise
+        if version > SCHEMA_VERSION:
+            raise RecordError(
+                f"{path} must have a schema_version of at most {SCHEMA_VERSION}, got {version}; "
+                "it was written by a newer runmanager: upgrade this one."
+            )
+        return decoded
+    except FileNotFoundError:
+        raise RecordError(f"{path} must be a file, got nothing there.") from None
+    except UNREADABLE as error:
+        raise damaged(path, error) from error
+
+
+_VERSION_DECODER = msgspec.json.Decoder(_Versioned)

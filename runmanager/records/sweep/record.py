@@ -1,0 +1,236 @@
+"""What a sweep is: the record in sweep.json, its cells in order and what they vary."""
+
+import datetime
+import socket
+from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import chain, count, pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runmanager.errors import RecordError, UsageError
+from runmanager.records.files.atomic_files import locked_folder, replace_file
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.record import SCHEMA_VERSION
+from runmanager.records.settings.grid import differing, flatten
+from runmanager.records.settings.signature import UNSIGNED, completed
+from runmanager.records.storage.reader import run_names
+from runmanager.records.storage.versioned_file import decode_file, encode_record
+from runmanager.text import bounded
+
+__all__ = [
+    "PlannedCell",
+    "SweepRecord",
+    "fresh_sweep_folder",
+    "leave_sweep",
+    "open_sweep",
+    "plan_cell",
+    "read_sweep_record",
+    "varying_settings",
+    "with_cells",
+    "write_cells",
+]
+
+_NAME_BYTES = 255  # of one folder, on Linux and macOS
+
+
+class PlannedCell(msgspec.Struct, frozen=True, gc=False):
+    """A cell as it was asked for: what a table shows of it before its run has begun."""
+
+    signature: str
+    run: str
+    settings: dict[str, Any]
+
+
+class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One sweep, as kept in its sweep.json.
+
+    `axes` maps each varying setting to its values in the order given; `cells` are the signatures in order; `planned`
+    has the same cells with the settings in which they differ, and `settings` those that all of them share. `commands`
+    are all that were given for it, in order, once where one was repeated at once, and `command` is the last; after each
+    of them the sweep had so many cells as `cells_after` says. `drivers` are the processes that are at it; one that was
+    killed stays in here until the next one comes.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    command: tuple[str, ...]
+    axes: dict[str, list[Any]]
+    cells: tuple[str, ...]
+    created: str
+    host: str
+    settings: dict[str, Any] = {}
+    planned: tuple[PlannedCell, ...] = ()
+    drivers: tuple[ProcessIdentity, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
+    cells_after: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.commands:  # a record of before there were several
+            msgspec.structs.force_setattr(self, "commands", (self.command,))
+            msgspec.structs.force_setattr(self, "cells_after", (len(self.cells),))
+
+    def given_by(self) -> dict[str, tuple[str, ...]]:
+        """Of each cell, by its run's name, the command that asked for it first."""
+        stretches = zip(self.commands, pairwise((0, *self.cells_after)), strict=False)
+        return {cell.run: command for command, (first, end) in stretches for cell in self.planned[first:end]}
+
+
+_DECODER = msgspec.json.Decoder(SweepRecord)
+
+
+def plan_cell(
+    signature: str, run: str, config: Mapping[str, Any], *, unsigned: Container[str] = UNSIGNED
+) -> PlannedCell:
+    """A cell with all its (flat) settings that belong to its identity: those that are not `unsigned`."""
+    return PlannedCell(signature, run, completed(flatten({k: v for k, v in config.items() if k not in unsigned})))
+
+
+def varying_settings(record: SweepRecord | None, cell: PlannedCell) -> list[str]:
+    """The settings in which `cell` and the cells of a sweep's record do not all agree."""
+    known = [] if record is None else [_whole(each, record.settings) for each in record.planned]
+    return differing([each.settings for each in (*known, cell)])
+
+
+def read_sweep_record(paths: SweepPaths) -> SweepRecord | None:
+    """The sweep's record, None where none was written. Raises `RecordError` for a damaged or newer one."""
+    if not paths.record.exists():
+        return None
+    record = decode_file(paths.record, _DECODER)
+    for cell in record.planned:
+        if not _is_name_of_a_folder(cell.run):
+            said = f"a cell's run must be the name of one folder, got {bounded(repr(cell.run))}"
+            raise RecordError(f"{paths.record} is damaged: {said}")
+    return record
+
+
+def _is_name_of_a_folder(name: str) -> bool:
+    """Whether a run gets a folder below `runs/` by it: one that leads nowhere else, and that readers find."""
+    return name.isprintable() and name[:1] not in ("", ".") and "/" not in name and len(name.encode()) <= _NAME_BYTES
+
+
+def write_cells(
+    paths: SweepPaths,
+    cells: Iterable[PlannedCell],
+    *,
+    axes: Mapping[str, Sequence[Any]] | None,
+    command: Sequence[str],
+    driver: ProcessIdentity | None = None,
+) -> SweepRecord:
+    """Write sweep.json for `cells`; those of an earlier command under the same name stay, the new ones follow.
+
+    A cell that was known keeps its run's name, so that two drivers never give one cell two folders. `cells` is gone
+    through twice; many cells take less memory where it makes them anew each time. Of the values of `axes` each is kept
+    once; None where nobody planned them: then they are what all cells so far differ in. `driver` is a process that will
+    run cells until it calls `leave_sweep`.
+    """
+    paths.runs.mkdir(parents=True, exist_ok=True)
+    with locked_folder(paths.root):  # two commands under one name may come at once
+        record = with_cells(read_sweep_record(paths), cells, axes=axes, command=command)
+        drivers = [each for each in record.drivers if each != driver and each.is_alive() is not False]
+        record = msgspec.structs.replace(record, drivers=(*drivers, *([driver] if driver else [])))
+        replace_file(paths.record, encode_record(record))
+    return record
+
+
+def leave_sweep(paths: SweepPaths, driver: ProcessIdentity) -> None:
+    """Note that `driver` will run no more cells."""
+    with locked_folder(paths.root):
+        record = read_sweep_record(paths)
+        if record is not None and driver in record.drivers:
+            drivers = tuple(each for each in record.drivers if each != driver)
+            replace_file(paths.record, encode_record(msgspec.structs.replace(record, drivers=drivers)))
+
+
+def with_cells(
+    earlier: SweepRecord | None,
+    cells: Iterable[PlannedCell],
+    *,
+    axes: Mapping[str, Sequence[Any]] | None,
+    command: Sequence[str],
+) -> SweepRecord:
+    """The record with the cells of one more command, as `write_cells` writes it; `earlier` is what is stored."""
+    known = [] if earlier is None else [_whole(cell, earlier.settings) for cell in earlier.planned]
+    signatures = {cell.signature for cell in known}
+    shared = _shared(cell.settings for cell in chain(known, cells))
+    planned = {cell.signature: _without(cell, shared) for cell in known}
+    for cell in cells:
+        if cell.signature not in signatures:
+            planned[cell.signature] = _without(cell, shared)
+    all_axes = {} if earlier is None else {name: list(values) for name, values in earlier.axes.items()}
+    if axes is None:
+        axes = _differing_values([*known, *(cell for cell in cells if cell.signature not in signatures)])
+    for name, values in axes.items():
+        listed = all_axes.setdefault(name, [])
+        for value in values:
+            if value not in listed:  # no set: a value may be a list
+                listed.append(value)
+    commands, counts = (earlier.commands, earlier.cells_after) if earlier else ((), ())
+    if commands[-1:] == (tuple(command),):
+        commands, counts = commands[:-1], counts[:-1]
+    return SweepRecord(
+        command=tuple(command),
+        commands=(*commands, tuple(command)),
+        cells_after=(*counts, len(planned)),
+        axes=all_axes,
+        cells=tuple(planned),
+        created=earlier.created if earlier else datetime.datetime.now(datetime.UTC).isoformat(),
+        host=earlier.host if earlier else socket.gethostname(),
+        settings=shared,
+        planned=tuple(planned.values()),
+        drivers=earlier.drivers if earlier else (),
+    )
+
+
+def _differing_values(cells: Sequence[PlannedCell]) -> dict[str, list[Any]]:
+    """The settings in which cells differ, with the values that they have, in order."""
+    settings = [cell.settings for cell in cells]
+    return {name: [each[name] for each in settings if name in each] for name in differing(settings)}
+
+
+def _whole(cell: PlannedCell, shared: Mapping[str, Any]) -> PlannedCell:
+    return msgspec.structs.replace(cell, settings=completed({**shared, **cell.settings}))
+
+
+def _without(cell: PlannedCell, shared: Mapping[str, Any]) -> PlannedCell:
+    own = {name: value for name, value in cell.settings.items() if name not in shared}
+    return msgspec.structs.replace(cell, settings=own)
+
+
+def _shared(cells: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The settings that all have, with one value."""
+    each = iter(cells)
+    shared = dict(next(each, {}))
+    for settings in each:
+        for name, value in list(shared.items()):
+            if name not in settings or type(settings[name]) is not type(value) or settings[name] != value:
+                del shared[name]
+    return shared
+
+
+def open_sweep(folder: Path) -> SweepPaths:
+    """The sweep in `folder`. Raises `UsageError` where there is none, `RecordError` where its record is damaged."""
+    paths = SweepPaths(folder)
+    if run_names(paths):
+        return paths  # the runs can be read, whatever the record is
+    if read_sweep_record(paths) is None:
+        raise UsageError(
+            f"'{folder}' must be a sweep's folder (with a sweep.json and runs/), got "
+            + ("a folder without them." if paths.root.is_dir() else "nothing there.")
+        )
+    return paths
+
+
+def fresh_sweep_folder(output_root: Path, *, now: datetime.datetime | None = None) -> SweepPaths:
+    """Create a dated folder of its own, so that two sweeps begun in one second never share one."""
+    stamp = (now or datetime.datetime.now()).strftime("%Y-%m-%d_%H-%M-%S")
+    output_root.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        folder = output_root / (stamp if number == 1 else f"{stamp}_{number}")
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return SweepPaths(folder)
+    raise AssertionError("the numbers end never")

@@ -1,0 +1,1 @@
+"""The comparison: which runs are compared, by which metric, with what effect and verdict."""

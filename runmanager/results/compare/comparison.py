@@ -1,0 +1,172 @@
+"""The comparison: one row a matched pair, with its effect, its interval, a verdict, and what stands against it."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from runmanager.records.storage.reader import SweepContents
+from runmanager.records.sweep.record import SweepRecord
+from runmanager.results.compare.matching import Match, Matches, match_sides
+from runmanager.results.compare.metrics import THROUGHPUT, Metric
+from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.pairing import Axis, varying_axes
+from runmanager.results.compare.verdict import judge
+from runmanager.results.load.contention import contention, exposure_of
+from runmanager.results.load.run_summary import damage_notes
+from runmanager.results.model.columns import MISSING, NULLS, STAND_IN, Table, column_of
+
+__all__ = ["CompareOptions", "compare", "compare_matches", "compare_with_stand_in", "with_numbered_reasons"]
+
+
+def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None) -> Table:
+    """The rows of comparison.csv: each value of the axis against the baseline, all other settings but the seed equal.
+
+    Speedup is candidate throughput / baseline throughput. Runs that differ in the seed alone are one side. A pair
+    that cannot be compared is a row too: `not measured`, with its reason. By another metric than the throughput the
+    columns are `Metric.columns`; along `any` axis the rows of one axis follow those of another, and a row has no value
+    for the setting that it compares. What nobody asked for stands in what people read, not in files: there are no rows
+    of an axis that stands in for another.
+
+    Raises `UsageError` for an axis, a baseline or a metric that the sweep does not have, and for options that cannot
+    be.
+    """
+    options = options or CompareOptions()
+    return compare_matches(sweep, match_sides(sweep, plan, options).without_stand_in(), options)
+
+
+def compare_with_stand_in(
+    sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None
+) -> Table:
+    """The rows that people read: those of `compare`, and of an axis that stands in where they give no answer."""
+    options = options or CompareOptions()
+    return compare_matches(sweep, match_sides(sweep, plan, options), options)
+
+
+def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOptions) -> Table:
+    """The same rows of pairs that are matched already; those of a stand-in are so under the key `STAND_IN`."""
+    causes = contention([exposure_of(run) for run in sweep.runs])
+    shared_host = {run.paths.root: of_run for run, of_run in zip(sweep.runs, causes, strict=True)}
+    settings = {name: column_of(name) for name in matches.names}
+    judged = judge([match.sides for match in matches.pairs], shared_host, options)
+    rows = [
+        _identity(match, settings, matches) | measured for match, measured in zip(matches.pairs, judged, strict=True)
+    ]
+    varying = [column for name, column in settings.items() if name in matches.cells.varying]
+    return Table(
+        columns=[*settings.values(), *matches.metric.columns],
+        rows=rows,
+        settings=tuple(settings.values()),
+        shown=(*varying, *_shown(matches)),
+        notes=(*_nothing_to_compare(matches), *damage_notes(sweep.damaged)),
+        legend=" ".join([*_standing_in(matches), _legend(matches), _verdicts(matches.metric, options)]),
+    )
+
+
+def with_numbered_reasons(table: Table) -> Table:
+    """A comparison for people, its reasons as numbered notes: each is said once, and no column is as wide as they are.
+
+    The column `note` stands for `reason`: `[1]`, and nothing for a row without a reason.
+    """
+    numbers: dict[str, str] = {}
+    for row in table.rows:
+        if row["reason"] is not None:
+            numbers.setdefault(row["reason"], f"[{len(numbers) + 1}]")
+    return dataclasses.replace(
+        table,
+        rows=[row | {"note": numbers.get(row["reason"], "")} for row in table.rows],
+        shown=tuple("note" if name == "reason" else name for name in table.shown if name != "reason" or numbers),
+        notes=(*(f"{number} {reason}" for reason, number in numbers.items()), *table.notes),
+    )
+
+
+def _identity(match: Match, settings: dict[str, str], matches: Matches) -> dict[str, Any]:
+    """What is compared in a row."""
+    metric = matches.metric
+    row = {column: match.settings.get(name) for name, column in settings.items()}
+    row[NULLS] = tuple(settings[name] for name, value in match.settings.items() if value is None)
+    row |= dict.fromkeys(metric.columns)
+    row |= {"axis": match.axis.name, "baseline": match.values[0], "candidate": match.values[1]}
+    row[STAND_IN] = matches.is_stand_in(match)
+    if metric != THROUGHPUT:
+        row["metric"] = metric.name
+    return row
+
+
+def _shown(matches: Matches) -> tuple[str, ...]:
+    """The columns for people: the answer first, then what it rests on."""
+    metric = matches.metric
+    axis = ("axis",) if len(matches.axes) > 1 or matches.instead_of is not None else ()  # it has to be told
+    named = () if metric == THROUGHPUT else ("metric",)
+    answer = ("candidate", "baseline", *named, metric.effect, "ci_low", "ci_high", "verdict")
+    return (*axis, *answer, *metric.value_columns, "reason")
+
+
+_INTERVALS = f"The intervals of all rows hold together with 95% confidence. {MISSING} is not measured."
+
+
+def _legend(matches: Matches) -> str:
+    metric = matches.metric
+    in_turns = [all(side.in_turns for side in match.sides) for match in matches.pairs]
+    if metric == THROUGHPUT and any(in_turns):
+        others = "" if all(in_turns) else " Rows without rounds: of the medians over epochs, by Student's t over runs."
+        return (
+            "The speedup is candidate / baseline, of the samples per second in each round side by side: the mean over "
+            "pairs of processes of the trimmed mean of their rounds (warm-up does not count), with its 95% interval by "
+            f"Student's t over the pairs.{others} {_INTERVALS}"
+        )
+    if metric == THROUGHPUT:
+        return (
+            "The speedup is candidate / baseline, of the geometric mean over runs of a run's median samples per second "
+            f"over measured epochs (warm-up does not count), with its 95% interval. {_INTERVALS}"
+        )
+    center = "mean" if metric.effect == "difference" else "geometric mean"
+    of_run = f"a run's median {metric.name} over measured epochs" if metric.per_epoch else metric.name
+    of = f"of the {center} over runs of {of_run}, with its 95% interval. {_INTERVALS}"
+    if metric.is_time:
+        return f"The speedup is baseline / candidate, {of}"
+    better = "more" if metric.more_is_better else "less"
+    sign = "/" if metric.effect == "ratio" else "-"
+    return f"The {metric.effect} is candidate {sign} baseline, {of} For {metric.name}, {better} is better."
+
+
+def _verdicts(metric: Metric, options: CompareOptions) -> str:
+    """How to read the verdicts that say no difference."""
+    margin = options.margin_of(metric.effect)
+    if margin is None:
+        return "`inconclusive` is not known: the interval has 0 in it, and no `--margin` says what is as good as 0."
+    within = f"0 ± {margin:g}" if metric.effect == "difference" else f"1 ± {margin * 100:g}%"
+    wide = "the interval" if metric.effect == "difference" else "the interval or the drift"
+    return f"`no difference` has its interval within {within}; `inconclusive` is not known: {wide} is too wide."
+
+
+def _standing_in(matches: Matches) -> list[str]:
+    """Which axis is compared where no two devices can be, and how others are."""
+    if matches.instead_of is None:
+        return []
+    compared = matches.axes[-1]
+    name = f"{compared.name.removesuffix('.name')}, along which the medians differ most"
+    if len(matches.axes) > 1:
+        said = f"No two devices can be compared, so {name}, is compared as well"
+    else:
+        said = f"As {_only_value(matches.instead_of)}, what is compared is {name}"
+    told = (compared.name, matches.instead_of.name)
+    others = _options([axis for axis in varying_axes(matches.cells) if axis.name not in told])
+    return [f"{said}{f'; what else varies is compared with {others}' if others else ''}."]
+
+
+def _nothing_to_compare(matches: Matches) -> list[str]:
+    if matches.pairs:
+        return []
+    if not matches.axes:
+        return ["Nothing to compare: no setting but the seed varies."]
+    others = _options(varying_axes(matches.cells))
+    varies = f"; what varies is compared with {others}" if others else ""
+    return [f"Nothing to compare: {_only_value(matches.axes[0])}{varies}."]
+
+
+def _only_value(axis: Axis) -> str:
+    return f"every run has {axis.name}={axis.values[0]}" if axis.values else "there are no runs"
+
+
+def _options(axes: Sequence[Axis]) -> str:
+    return " or ".join(f"`--axis {axis.name}`" for axis in axes if axis.values)

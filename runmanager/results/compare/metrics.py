@@ -1,0 +1,164 @@
+"""What runs can be compared by: each metric with its values of a run, and which direction is the better one."""
+
+import difflib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Literal
+
+from runmanager.errors import UsageError
+from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.turn_record import Turn
+from runmanager.records.storage.reader import StoredRun
+from runmanager.results.load.run_summary import OVERALL, measured_epochs, overall_rate
+from runmanager.results.model.columns import COMPARISON_COLUMNS
+
+__all__ = ["MEMORY", "METRIC_NAMES", "PLAIN_METRICS", "RUN_TIME", "THROUGHPUT", "Effect", "Metric", "find_metric"]
+
+Effect = Literal["speedup", "ratio", "difference"]
+TIME_TO = "time_to_accuracy"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of runs, and how two sides are held against each other by it.
+
+    `effect` names the column that does so. A `speedup` is above 1 where the candidate is the faster one, also where
+    the metric is a time; a `ratio` is candidate / baseline, a `difference` candidate - baseline. `per_epoch` metrics
+    have a value for each measured epoch, the others one for the run. `lack` says what a run without a value misses.
+    """
+
+    name: str
+    effect: Effect
+    values: Callable[[StoredRun], list[float]]
+    per_epoch: bool
+    more_is_better: bool
+    lack: str
+
+    @property
+    def is_time(self) -> bool:
+        """Whether less of it is a speedup."""
+        return self.effect == "speedup" and not self.more_is_better
+
+    def word(self, direction: int) -> str:
+        """What it means that the candidate's effect lies above (1) or below (-1) no effect."""
+        if self.effect == "speedup":
+            return "faster" if direction > 0 else "slower"
+        return "better" if (direction > 0) == self.more_is_better else "worse"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a comparison by this metric; those of comparison.csv for the throughput."""
+        if self == THROUGHPUT:
+            return COMPARISON_COLUMNS
+        counted = "epochs" if self.per_epoch else "runs"
+        return (
+            *("axis", "baseline", "candidate", "metric", "baseline_value", "candidate_value", self.effect),
+            *("ci_low", "ci_high", "verdict", "reason", f"baseline_{counted}", f"candidate_{counted}"),
+        )
+
+    @property
+    def value_columns(self) -> tuple[str, str]:
+        """The columns of the two sides' own values."""
+        if self == THROUGHPUT:
+            return "baseline_samples_per_second", "candidate_samples_per_second"
+        return "baseline_value", "candidate_value"
+
+
+def _each_epoch(name: str, *, more_is_better: bool) -> Metric:
+    def values(run: StoredRun) -> list[float]:
+        return [value for epoch in run.epochs if not epoch.warmup and (value := getattr(epoch, name))]
+
+    return Metric(name, "speedup", values, True, more_is_better, f"no {name}")
+
+
+def _last_epoch(name: str, *, more_is_better: bool) -> Metric:
+    def values(run: StoredRun) -> list[float]:
+        value = getattr(run.epochs[-1], name) if run.epochs else None
+        return [] if value is None else [value]
+
+    return Metric(name, "difference", values, False, more_is_better, f"no {name}")
+
+
+def _whole_run(name: str, effect: Effect) -> Metric:
+    def values(run: StoredRun) -> list[float]:
+        value = getattr(run.record, name)
+        return [value] if value else []
+
+    return Metric(name, effect, values, False, False, f"no {name}")
+
+
+def _time_to(target: float) -> Metric:
+    """Seconds of training (`epoch_seconds`, warm-up included) to the end of the first epoch that reaches `target`.
+
+    The accuracy is `val_accuracy`, that of training where a run has no validation.
+    """
+
+    def values(run: StoredRun) -> list[float]:
+        spent = accumulate(epoch.epoch_seconds or 0.0 for epoch in run.epochs)
+        for epoch, seconds in zip(run.epochs, spent, strict=True):
+            accuracy = epoch.accuracy if epoch.val_accuracy is None else epoch.val_accuracy
+            if accuracy is not None and accuracy >= target and seconds > 0:
+                return [seconds]
+        return []
+
+    return Metric(f"{TIME_TO}={target:g}", "speedup", values, False, False, f"never reached {target:g}")
+
+
+def _rates(run: StoredRun) -> list[float]:
+    """Samples a second of each measured turn, where the run took any; else of each measured epoch."""
+    measured: Sequence[Turn | EpochRecord] = run.turns or run.epochs
+    return [rate for each in measured if not each.warmup and (rate := each.samples_per_second)]
+
+
+def _overall(run: StoredRun) -> list[float]:
+    rate = overall_rate(measured_epochs(run))
+    return [] if rate is None else [rate]
+
+
+THROUGHPUT = Metric("samples_per_second", "speedup", _rates, True, True, "no samples_per_second")
+OVERALL_THROUGHPUT = Metric(OVERALL, "speedup", _overall, False, True, f"no {OVERALL}")
+RUN_TIME = _whole_run("run_seconds", "speedup")
+MEMORY = _whole_run("peak_memory_bytes", "ratio")
+
+_METRICS = (
+    THROUGHPUT,
+    OVERALL_THROUGHPUT,
+    _each_epoch("epoch_seconds", more_is_better=False),
+    _each_epoch("wall_seconds", more_is_better=False),
+    RUN_TIME,
+    *(_last_epoch(name, more_is_better=True) for name in ("accuracy", "val_accuracy")),
+    *(_last_epoch(name, more_is_better=False) for name in ("loss", "val_loss")),
+    MEMORY,
+)
+_BY_NAME = {metric.name: metric for metric in _METRICS}
+PLAIN_METRICS: Sequence[str] = tuple(_BY_NAME)
+METRIC_NAMES: Sequence[str] = (*PLAIN_METRICS, f"{TIME_TO}=SHARE")
+
+
+def find_metric(asked: str) -> Metric:
+    """The metric of that name; `time_to_accuracy=0.95` names its target.
+
+    Raises `UsageError` for an unknown one, and for a target that is no accuracy.
+    """
+    name, given, target = asked.partition("=")
+    if name == TIME_TO:
+        return _time_to(_accuracy(target, asked))
+    if given or name not in _BY_NAME:
+        near = difflib.get_close_matches(name, [*_BY_NAME, TIME_TO], n=1)
+        way_out = f"did you mean {near[0]}?" if near else f"they are {', '.join(METRIC_NAMES)}."
+        raise UsageError(f"`--metric` must be a metric of the runs, got '{asked}'; {way_out}")
+    return _BY_NAME[name]
+
+
+def _accuracy(text: str, asked: str) -> float:
+    try:
+        target = float(text)
+    except ValueError:
+        target = math.nan
+    if not 0 < target <= 1:
+        raise UsageError(
+            f"`--metric` must name an accuracy above 0 and at most 1, got '{asked}'; as in {TIME_TO}=0.95."
+        )
+    return target

@@ -1,0 +1,1 @@
+"""Exports of a stored sweep to other tools."""

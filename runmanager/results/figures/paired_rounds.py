@@ -1,0 +1,78 @@
+"""The rounds of paired runs: the ratio of each, with the speedup that all come to."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from runmanager.results.figures.figure import Drawn
+from runmanager.results.figures.labels import numbered, plain
+from runmanager.results.figures.style import GREY, look, new_figure, numbers, whole_numbers
+from runmanager.results.findings.paired_rounds import Rounds
+from runmanager.results.model.columns import setting_name
+from runmanager.results.model.formatting import number
+from runmanager.results.stats.descriptive import quantile
+from runmanager.text import spoken
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["rounds_figures"]
+
+_MAX_ROUNDS = 6
+
+
+def rounds_figures(found: Sequence[Rounds]) -> list[Drawn]:
+    """A figure for each of the first few pairs."""
+    names = numbered("rounds", found[:_MAX_ROUNDS])
+    return [_figure(name, each) for name, each in zip(names, found, strict=False)]
+
+
+def _figure(name: str, found: Rounds) -> Drawn:
+    where = ", ".join(f"{setting_name(name)}={spoken(value)}" for name, value in found.settings.items())
+    each = "each round" if found.count == len(found.ratios) else f"{found.count // len(found.ratios)} rounds at a time"
+    beside = f"{found.labels[1]} beside {found.labels[0]}{f' at {where}' if where else ''}"
+    caption = (
+        f"{beside}: the ratio of their samples per second in {each}, {found.count} rounds in order. The line is the "
+        "speedup, the band its 95% interval; triangles at the frame are rounds beyond it."
+        + (" At each thin upright line fresh processes went on." if found.restarts else "")
+    )
+    estimate = found.estimate
+    said = (
+        f"The ratios reach from {number(min(found.ratios))} to {number(max(found.ratios))}; the speedup is "
+        f"{estimate.value:.4g}, its 95% interval {estimate.low:.4g} to {estimate.high:.4g}."
+    )
+    return Drawn(name, f"Rounds of {found.labels[1]} and {found.labels[0]}", caption, said, partial(_draw, found))
+
+
+def _draw(found: Rounds) -> "Figure":
+    figure, axes = new_figure(height=3.0)
+    low, high = _frame_of(found)
+    places = [(at + 0.5) * found.count / len(found.ratios) + 0.5 for at in range(len(found.ratios))]
+    axes.axhspan(found.estimate.low, found.estimate.high, color=GREY, alpha=0.3, linewidth=0)
+    axes.axhline(found.estimate.value, color=look(0).colour)
+    axes.axhline(1.0, color=GREY, linestyle="dotted")
+    for last in found.restarts:
+        axes.axvline(last + 0.5, color=GREY, linewidth=0.5)
+    marked: dict[str, list[tuple[float, float]]] = {}
+    for x, ratio in zip(places, found.ratios, strict=True):
+        marker = "v" if ratio < low else "^" if ratio > high else "o"
+        marked.setdefault(marker, []).append((x, min(max(ratio, low), high)))
+    for marker, dots in marked.items():
+        axes.plot(*zip(*dots, strict=True), marker, color=look(0).colour, markersize=3, clip_on=False)
+    axes.set_ylim(low, high)
+    whole_numbers(axes)
+    numbers(axes, "y")
+    axes.set_xlabel("round")
+    axes.set_ylabel(plain(f"{found.labels[1]} / {found.labels[0]}"))
+    return figure
+
+
+def _frame_of(found: Rounds) -> tuple[float, float]:
+    """Room for the interval and for all rounds but those a few times further out than the middle half of them."""
+    ordered = sorted(found.ratios)
+    first, last = quantile(ordered, 0.25), quantile(ordered, 0.75)
+    reach = 3 * (last - first)
+    inner = [ratio for ratio in ordered if first - reach <= ratio <= last + reach]
+    low, high = min(inner[0], found.estimate.low), max(inner[-1], found.estimate.high)
+    margin = 0.08 * (high - low) or 0.01 * high
+    return low - margin, high + margin

@@ -1,0 +1,212 @@
+"""The work that a run does in a second, held against the best that its device was measured to do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from runmanager.records.host.device_peaks import Ceilings
+from runmanager.records.run.measurements import UNKNOWN_WORK, Measurements
+from runmanager.records.storage.reader import StoredRun, SweepContents
+from runmanager.records.sweep.record import SweepRecord
+from runmanager.results.compare.matching import Matches
+from runmanager.results.compare.metrics import THROUGHPUT
+from runmanager.results.load.cells import gather_cells
+from runmanager.results.model.columns import MISSING, Table, column_of
+from runmanager.results.model.formatting import with_prefix
+from runmanager.results.stats.descriptive import median
+
+__all__ = ["Work", "WorkKind", "full_batches", "work_lines", "work_of", "work_rows"]
+
+WorkKind = Literal["compute", "memory", "launch"]
+
+_CACHED_BYTES = 2 * 2**20
+"""Operations that touch less than this on average find it in caches, of which the ceiling of copies says nothing."""
+_CALIBRATE = "what a device can do at best is known where `runmanager doctor --calibrate` came before the run"
+
+
+@dataclass(frozen=True)
+class Work:
+    """One kind of a step's work: FLOP of matrix products (`compute`), bytes (`memory`) or operations (`launch`).
+
+    `per_second` is what the run did, `at_best` the measured ceiling of its device; None is what is not known.
+    """
+
+    per_step: int
+    per_second: float | None
+    at_best: float | None
+
+    @property
+    def share(self) -> float | None:
+        """Of the best. Above 1 the count is too high, as where bytes stay in caches."""
+        return self.per_second / self.at_best if self.per_second and self.at_best else None
+
+
+def work_of(run: StoredRun) -> dict[WorkKind, Work]:
+    """Each kind of work that was counted: a full batch's, over the training part of measured epochs (or of turns).
+
+    Ceilings are used only where they are those of what the run ran on. That of copies is said only of operations which
+    are too large for caches on average. Kinds that were counted of another step than the run's are left out.
+    """
+    facts = run.record.measurements
+    ceilings = _ceilings_of(run)
+    others = _counted_otherwise(run)
+    steps = _steps_per_second(run)
+    best: dict[WorkKind, tuple[int | None, float | None]] = {
+        "compute": (facts.flop_per_step, ceilings.flops_per_second.get(facts.precision or "")),
+        "memory": (facts.bytes_per_step, ceilings.copy_bytes_per_second if _is_uncached(facts) else None),
+        "launch": (facts.operations_per_step, 1 / ceilings.dispatch_seconds if ceilings.dispatch_seconds else None),
+    }
+    return {
+        kind: Work(amount, None if steps is None else amount * steps, at_best)
+        for kind, (amount, at_best) in best.items()
+        if amount and kind not in others
+    }
+
+
+def _counted_otherwise(run: StoredRun) -> set[WorkKind]:
+    """What the run's steps had more or less of than the plain step on a whole batch, of which all is counted.
+
+    Compiled code has other operators, which read and write other bytes, and a captured step is started at once. Pieces
+    of a batch have as many operators each, on less that stays in caches. What is cast takes half the bytes.
+    """
+    settings = run.record.settings
+    if settings.get("compile") or settings.get("micro_batch") is not None or run.record.deviations:
+        return {"memory", "launch"}
+    others: set[WorkKind] = {"launch"} if settings.get("graphs") else set()
+    return others | ({"memory"} if settings.get("precision") in ("bf16", "fp16") else set())
+
+
+def full_batches(run: StoredRun) -> float | None:
+    """Full batches an epoch, its last and smaller one as the part of a full one that it is."""
+    size, steps = run.record.config.get("batch_size"), run.record.measurements.steps_per_epoch
+    samples = run.epochs[-1].samples if run.epochs else None
+    if steps is None:
+        return None
+    return min(float(steps), samples / size) if isinstance(size, int) and size > 0 and samples else float(steps)
+
+
+def _steps_per_second(run: StoredRun) -> float | None:
+    """Full batches a second, by the run's median throughput."""
+    rate, steps = median(THROUGHPUT.values(run)), full_batches(run)
+    samples = run.epochs[-1].samples if run.epochs else None
+    return None if rate is None or steps is None or not samples else rate * steps / samples
+
+
+def _is_uncached(facts: Measurements) -> bool:
+    moved, operations = facts.bytes_per_step, facts.operations_per_step
+    return bool(moved and operations and moved / operations >= _CACHED_BYTES)
+
+
+def _ceilings_of(run: StoredRun) -> Ceilings:
+    """The ceilings of what the run ran on, which on a CPU depend on the threads; empty where there are none."""
+    environment, known = run.record.environment, run.record.measurements.ceilings
+    unknown = Ceilings(device_name=environment.device_name or "")
+    if known is None or known.device_name != environment.device_name:
+        return unknown
+    return known if known.threads in (None, environment.torch_threads) else unknown
+
+
+def work_lines(matches: Matches) -> list[str]:
+    """What the runs of each compared side achieve in matrix products, a line a side; said of speed only."""
+    if matches.metric.effect != "speedup":
+        return []
+    done = {label: list(map(_products, runs)) for label, runs in matches.runs.items()}
+    known = {label: [each for each in of_side if each is not None] for label, of_side in done.items()}
+    lines = [_line(label, of_side) for label, of_side in known.items() if of_side]
+    is_uncalibrated = any(each.best is None for of_side in known.values() for each in of_side)
+    return [*lines, *([f"{_CALIBRATE[0].upper()}{_CALIBRATE[1:]}."] if is_uncalibrated else [])]
+
+
+@dataclass(frozen=True)
+class _Products:
+    """FLOP a second of a run and, where that is known, of its device at best in this precision."""
+
+    rate: float
+    best: float | None
+    precision: str | None
+
+
+def _products(run: StoredRun) -> _Products | None:
+    work = work_of(run).get("compute")
+    if work is None or work.per_second is None:
+        return None
+    return _Products(work.per_second, work.at_best, run.record.measurements.precision)
+
+
+def _line(label: str, done: Sequence[_Products]) -> str:
+    """`cpu does 9.8 to 12.1 GFLOP/s, 31 to 38% of the 31.9 GFLOP/s that its matrix products reach at best (fp32).`"""
+    said = f"{label} does {_range([with_prefix(each.rate) for each in sorted(done, key=lambda each: each.rate)])}FLOP/s"
+    shares = sorted(each.rate / each.best for each in done if each.best)
+    if not shares:
+        return f"{said}."
+    share = _range([_percent(each) for each in shares])
+    bests = {(each.best, each.precision) for each in done}
+    best, precision = bests.pop()
+    if bests or best is None:
+        return f"{said}, {share} of what its matrix products reach at best."
+    return f"{said}, {share} of the {with_prefix(best)}FLOP/s that its matrix products reach at best ({precision})."
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.2g}%" if share < 1 else f"{share:,.0%}"
+
+
+def _range(ordered: Sequence[str]) -> str:
+    """From the first to the last, with their unit once where it is one: `9.8 to 12.1 G`."""
+    first, last = ordered[0], ordered[-1]
+    if first == last:
+        return first
+    units = [text.lstrip("0123456789.,e+-") for text in (first, last)]
+    return f"{first.removesuffix(units[0]) if units[0] == units[1] else first.strip()} to {last}"
+
+
+_COLUMNS: dict[str, tuple[WorkKind, str]] = {
+    "flop_per_step": ("compute", "per_step"),
+    "flop_per_second": ("compute", "per_second"),
+    "flop_share": ("compute", "share"),
+    "bytes_per_second": ("memory", "per_second"),
+    "bytes_share": ("memory", "share"),
+    "operations_per_step": ("launch", "per_step"),
+    "operations_per_second": ("launch", "per_second"),
+    "operations_share": ("launch", "share"),
+}
+_SHOWN = (*_COLUMNS, "precision")  # of the weights' products, as measured: what was asked for is a setting
+_LEGEND = (
+    "Work counted in a full batch, forward, backward and optimiser, over the time of the training part (medians). Each "
+    "share is of what the device was measured to do at best: matrix products, copies, starting operations. Bytes are "
+    f"those of all operators, were nothing kept in caches. {MISSING} is not known; {_CALIBRATE}."
+)
+
+
+def work_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
+    """A row for each run whose work was counted, the most FLOP a second first; a note says of how many it was not."""
+    cells = gather_cells(sweep.runs, sweep.damaged, plan)
+    settings = {name: f"settings.{name}" if name in _SHOWN else column_of(name) for name in cells.columns}
+    rows = []
+    for cell in cells.cells:
+        if cell.stored is None or not (work := work_of(cell.stored)):
+            continue
+        row: dict[str, Any] = {"run": cell.run}
+        row |= {column: cells.value(cell, name) for name, column in settings.items()}
+        row |= {name: getattr(work.get(kind), part, None) for name, (kind, part) in _COLUMNS.items()}
+        rows.append(row | {"precision": cell.stored.record.measurements.precision})
+    rows.sort(key=lambda row: -(row["flop_per_second"] or 0.0))
+    varying = [column for name, column in settings.items() if name in cells.varying]
+    return Table(
+        columns=["run", *settings.values(), *_SHOWN],
+        rows=rows,
+        settings=tuple(settings.values()),
+        shown=(*(varying or ["run"]), *_SHOWN),
+        notes=_uncounted([cell.stored for cell in cells.cells if cell.stored is not None], len(rows)),
+        legend=_LEGEND,
+    )
+
+
+def _uncounted(runs: Sequence[StoredRun], num_counted: int) -> tuple[str, ...]:
+    """Why the work of some runs is not known, as the first of their records says that says anything."""
+    if num_counted == len(runs):
+        return ()
+    said = (note for run in runs if not work_of(run) for note in run.record.notes if note.startswith(UNKNOWN_WORK))
+    why = next(said, f"{UNKNOWN_WORK}: it is counted on a first batch, which they have not shown")
+    missing = len(runs) - num_counted
+    return (f"Of {missing} of {len(runs)} runs {why}.",)

@@ -1,0 +1,114 @@
+"""What differs between two runs, and nothing else: settings, code, packages, hardware, metrics."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from runmanager.records.run.code_identity import changed_files
+from runmanager.records.run.record import Environment
+from runmanager.records.storage.reader import StoredRun
+from runmanager.results.load.run_summary import SUMMARY_COLUMNS, summary_of
+from runmanager.results.model.columns import MISSING
+from runmanager.results.model.environment_text import CODE, MACHINE, PYTHON
+from runmanager.results.model.formatting import human
+from runmanager.results.model.sections import Section
+from runmanager.text import spoken
+
+__all__ = ["Difference", "difference_of", "difference_sections", "difference_to_json", "environment_difference"]
+
+_STATES = ("status", "reason")
+_SUMS = ("accuracy", "val_accuracy", "loss", "val_loss", "epochs")
+"""Metrics whose change is told as a difference; that of the others as a ratio."""
+_NO_METRICS = (*_STATES, "device_name", "started_at")
+_FIELD = 40  # a longer value is cut: the files have it whole
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not the same in both: its kind, its name and the two values; None is unknown or not set."""
+
+    kind: str
+    name: str
+    one: Any
+    other: Any
+
+    @property
+    def change(self) -> str:
+        """For metrics: how the other one differs from the first."""
+        if self.kind != "metrics" or not isinstance(self.one, int | float) or not isinstance(self.other, int | float):
+            return ""
+        if self.name in _SUMS:
+            step = self.other - self.one
+            return f"{step:+d}" if isinstance(step, int) else f"{step:+.4f}"
+        return f"x {self.other / self.one:.3g}" if self.one else ""
+
+
+def difference_of(one: StoredRun, other: StoredRun) -> list[Difference]:
+    """All that differs between the runs, in the order of the kinds."""
+    metrics = [_figures(run) for run in (one, other)]
+    states = [{name: figures.pop(name) for name in _STATES} for figures in metrics]
+    return [
+        *_differing("state", *states),
+        *_differing("settings", one.record.settings, other.record.settings),
+        *environment_difference(one.record.environment, other.record.environment),
+        *_differing("metrics", *metrics),
+    ]
+
+
+def environment_difference(one: Environment, other: Environment) -> list[Difference]:
+    """In what code, packages and hardware differ."""
+    files = changed_files((one, other))
+    codes = [{name: (each.code or {})[name] or None for name in files} for each in (one, other)]
+    return [
+        *_differing("code", _facts(one, CODE), _facts(other, CODE)),
+        *_differing("code", *codes),
+        *_differing("packages", {**_facts(one, PYTHON), **one.libraries}, {**_facts(other, PYTHON), **other.libraries}),
+        *_differing("hardware", _facts(one, MACHINE), _facts(other, MACHINE)),
+    ]
+
+
+def _figures(run: StoredRun) -> dict[str, Any]:
+    values = dict(zip(SUMMARY_COLUMNS, summary_of(run, ()).values, strict=True))
+    return {name: value for name, value in values.items() if name in _STATES or name not in _NO_METRICS}
+
+
+def _facts(environment: Environment, facts: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    return {words: value for name, words in facts if (value := getattr(environment, name)) not in (None, "")}
+
+
+def _differing(kind: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> list[Difference]:
+    return [
+        Difference(kind, name, one.get(name), other.get(name))
+        for name in dict.fromkeys([*one, *other])
+        if one.get(name) != other.get(name)
+    ]
+
+
+def difference_sections(differences: Sequence[Difference], *, names: tuple[str, str] = ("", "")) -> list[Section]:
+    """The differences for people, a section a kind, under the `names` of the two sides."""
+    sections = []
+    for kind in dict.fromkeys(each.kind for each in differences):
+        rows = [
+            (each.name, _said(each.one, each), _said(each.other, each), each.change)
+            for each in differences
+            if each.kind == kind
+        ]
+        sections.append(Section(kind.capitalize(), rows, ("", *names)))
+    return sections
+
+
+def _said(value: Any, difference: Difference) -> str:
+    if value is None and difference.kind != "settings":
+        return MISSING
+    text = human(value, difference.name) if difference.kind == "metrics" else spoken(value)
+    return text if len(text) <= _FIELD else f"{text[: _FIELD - 1]}…"
+
+
+def difference_to_json(one: StoredRun, other: StoredRun) -> str:
+    """An object: the two runs' folders, and by kind what differs, as the two values by name."""
+    found: dict[str, Any] = {"runs": [str(run.paths.root) for run in (one, other)]}
+    for each in difference_of(one, other):
+        found.setdefault(each.kind, {})[each.name] = [each.one, each.other]
+    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"

@@ -1,0 +1,136 @@
+"""The columns of the tables that others rely on, and the table itself: rows of plain values under them."""
+
+import re
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from runmanager.records.run.record import PHASES
+
+__all__ = [
+    "BASE_SETTINGS",
+    "EFFECTS",
+    "MISSING",
+    "NULLS",
+    "OUTCOMES",
+    "PHASE_COLUMNS",
+    "STAND_IN",
+    "Table",
+    "column_of",
+    "effect_of",
+    "prefers_larger",
+    "setting_name",
+    "setting_of",
+]
+
+MISSING = "N/A"
+"""What people see of a missing value."""
+
+NULLS = "nulls"
+"""The key under which a row names its settings that are set to nothing; others without a value it does not have."""
+
+STAND_IN = "stand_in"
+"""The key under which a row of a comparison says whether its axis stands in for one that gives no answer."""
+
+BASE_SETTINGS = ("lr", "batch_size", "num_workers", "device")
+"""The tutorials' four axes: columns of every results table, whether they vary or not."""
+
+PHASE_COLUMNS = tuple(f"{phase}_seconds" for phase in PHASES)
+
+RUN_COLUMNS = ("run", "status", "reason")
+RESULT_COLUMNS = (
+    *("epochs", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "epoch_seconds_iqr"),
+    *("wall_seconds", "run_seconds", "samples_per_second", *PHASE_COLUMNS, "peak_memory_bytes", "num_parameters"),
+    *("device_name", "contended", "started_at", "run_dir", "overall_samples_per_second"),
+)
+EPOCH_COLUMNS = (
+    *("run", "epoch", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "wall_seconds", "run_seconds"),
+    *("samples", "warmup", *PHASE_COLUMNS),
+)
+COMPARISON_COLUMNS = (
+    *("axis", "baseline", "candidate", "baseline_samples_per_second", "candidate_samples_per_second", "speedup"),
+    *("ci_low", "ci_high", "verdict", "reason", "baseline_epochs", "candidate_epochs"),
+)
+OUTCOMES = ("val_accuracy", "accuracy", "val_loss", "loss")
+"""What the best is best by where nobody says: the first of these that was measured."""
+
+EFFECTS = ("speedup", "ratio", "difference")
+"""What holds two sides against each other: which of these depends on the metric."""
+
+_MEASURED = {*RUN_COLUMNS, *RESULT_COLUMNS}
+_OF_OTHER_METRICS = ("metric", *(f"{side}_{what}" for side in ("baseline", "candidate") for what in ("value", "runs")))
+_BESIDE = (NULLS, "seeds", "note")  # what rows have for people, or for the making of other tables
+_TAKEN = {*RUN_COLUMNS, *RESULT_COLUMNS, *EPOCH_COLUMNS, *COMPARISON_COLUMNS, *EFFECTS, *_OF_OTHER_METRICS, *_BESIDE}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of plain values, by column; a missing value is None.
+
+    `settings` are the columns that hold settings. `shown` are the columns that people are shown, most important
+    first where room is short; files for programs hold them all. Those that are empty in every row are left out, unless
+    `shows_empty`. `foreign` are columns of numbers that another program measured and named. `notes` are readable lines
+    about what the rows cannot say of themselves; `legend` says how to read them. `num_unread` counts the runs that have
+    no row, as nobody can read their records.
+    """
+
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    settings: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    legend: str = ""
+    shows_empty: bool = False
+    num_unread: int = 0
+
+
+def column_of(setting: str) -> str:
+    """The column of a setting: its dotted name, under `settings.` where that is the name of a measured column."""
+    return f"settings.{setting}" if setting in _TAKEN else setting
+
+
+def setting_name(column: str) -> str:
+    """The setting of a column, as it is given in a command: `optimizer` for `optimizer.name`."""
+    name = column.removeprefix("settings.")
+    return (name if column == column_of(name) else column).removesuffix(".name")
+
+
+def setting_of(word: str, settings: Container[str]) -> str | None:
+    """Which of the `settings` a word means: its dotted name, its column's, or its group's (`model` for `model.name`).
+
+    A measured column's name means that column, so none.
+    """
+    if word in _MEASURED:
+        return None
+    name = word.removeprefix("settings.") if word == column_of(word.removeprefix("settings.")) else word
+    return next((each for each in (name, f"{name}.name") if each in settings), None)
+
+
+def prefers_larger(column: str) -> bool | None:
+    """Whether more is better in a column, by the last of the words in its name that says so; None where none does."""
+    for word in reversed(re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column).lower())):
+        if word in _LARGER_IS_BETTER:
+            return True
+        if word in _SMALLER_IS_BETTER:
+            return False
+    return None
+
+
+_LARGER_IS_BETTER = frozenset(
+    (
+        *("acc", "accuracy", "auc", "auroc", "bleu", "dice", "f1", "iou", "map", "miou", "precision", "psnr", "r2"),
+        *("recall", "return", "reward", "score", "second", "ssim", "throughput", "top1", "top5"),
+    )
+)
+_SMALLER_IS_BETTER = frozenset(
+    (
+        *("cer", "err", "error", "fid", "latency", "loss", "mae", "mse", "nll", "perplexity", "ppl", "rmse"),
+        *("seconds", "time", "wer"),
+    )
+)
+
+
+def effect_of(columns: Iterable[str]) -> str:
+    """The column of a comparison that holds its two sides against each other."""
+    return next(name for name in columns if name in EFFECTS)

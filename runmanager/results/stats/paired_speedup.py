@@ -1,0 +1,181 @@
+"""Speedups of runs that were measured side by side: what each pair of processes says, and what all of them come to."""
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runmanager.records.run.attempts import sessions_made_elsewhere
+from runmanager.records.storage.reader import StoredRun
+from runmanager.results.stats.descriptive import Estimate
+from runmanager.results.stats.noise_model import Noise, Residuals
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+
+__all__ = [
+    "LEAST_ROUNDS",
+    "PairedSpeedup",
+    "batch_length",
+    "is_narrow",
+    "log_ratios",
+    "paired_speedup",
+    "ratios_of",
+    "rounds_of",
+]
+
+LEAST_ROUNDS = 6
+"""Of a session; one with fewer rounds does not count."""
+
+_PRIOR_SPREAD = 0.02  # of sessions' log ratios, before any was measured: docs/measurement.md has its coverage
+_PRIOR_WEIGHT = 2.0  # how many measured deviations the prior is worth
+_TRIMMED = 0.2  # share of a session's batches that is left out at either end
+_LATER = 1.645  # standard deviations below the mean: a one-sided test at 5%
+
+_Ratios = Sequence[float]
+_Rounds = Sequence[Mapping[int, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedSpeedup(Estimate):
+    """A speedup with its 95% interval, and from how many sessions and rounds.
+
+    `spread` is the standard deviation of the sessions' log ratios, None of a single session. Where rounds resemble
+    those before them, `rounds_a_batch` were averaged before anything else.
+    """
+
+    sessions: int
+    rounds: int
+    spread: float | None
+    rounds_a_batch: int
+
+
+def ratios_of(baseline: Sequence[StoredRun], candidate: Sequence[StoredRun]) -> list[list[float]]:
+    """The log ratios of the rounds that the finished runs of two sides had in common, session by session.
+
+    Sessions of fewer than `LEAST_ROUNDS` are left out.
+    """
+    sides = range(len(baseline)), range(len(baseline), len(baseline) + len(candidate))
+    found = (log_ratios(rounds, *sides) for rounds in rounds_of([*baseline, *candidate]))
+    return [ratios for ratios in found if len(ratios) >= LEAST_ROUNDS]
+
+
+def rounds_of(runs: Sequence[StoredRun]) -> list[list[dict[int, float]]]:
+    """What the runs measured in each round of each session, in order: samples a second by their index; no warm-up.
+
+    A session that a run took part in on another machine, or with other versions, than its record names is left out.
+    """
+    elsewhere = {session for run in runs for session in sessions_made_elsewhere(run.record)}
+    sessions: defaultdict[str, defaultdict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for at, run in enumerate(runs):
+        for turn in run.turns:
+            rate = turn.samples_per_second
+            if rate is not None and not turn.warmup and turn.session not in elsewhere:
+                sessions[turn.session][turn.round][at] = rate
+    shared = [[rounds[number] for number in sorted(rounds) if len(rounds[number]) > 1] for rounds in sessions.values()]
+    return [rounds for rounds in shared if rounds]
+
+
+def log_ratios(rounds: _Rounds, baseline: Collection[int], candidate: Collection[int]) -> list[float]:
+    """The logarithm of candidate / baseline in each round in which both sides were measured.
+
+    A side that is several runs (seeds) counts with the mean of their logarithms.
+    """
+    ratios = []
+    for measured in rounds:
+        sides = [[math.log(measured[key]) for key in side if key in measured] for side in (baseline, candidate)]
+        if all(sides):
+            low, high = (sum(side) / len(side) for side in sides)
+            ratios.append(high - low)
+    return ratios
+
+
+def paired_speedup(sessions: Sequence[_Ratios], *, rows: int = 1) -> PairedSpeedup | None:
+    """The speedup and its 95% interval from the log ratios of rounds, session by session; None of no session.
+
+    A session is one process a run, and no two processes are equally fast: so each session is one observation, the
+    trimmed mean of its rounds, and the interval is Student's t over sessions. Its variance is moderated (`noise.py`):
+    measured deviations are pooled with a prior, worth two of them, of 2% between sessions and what the rounds
+    themselves vary. So the interval is finite, and wide, of one session. Rounds that resemble those before them are
+    averaged in batches first (Fishman 1978), or they would promise more than they know. The interval is one of `rows`
+    that hold together.
+    """
+    if not sessions:
+        return None
+    import numpy as np
+
+    length = batch_length(sessions)
+    each = np.array([_trimmed(_batched(ratios, length)) for ratios in sessions])
+    values, within = each[:, 0], float(each[:, 1].mean())
+    count, value = len(values), float(values.mean())
+    deviations = float(((values - value) ** 2).sum())
+    prior = Noise(_PRIOR_SPREAD**2 + within, _PRIOR_WEIGHT)
+    noise = prior.updated(Residuals(deviations, count - 1.0))
+    reach = noise.reach(count, rows=rows)
+    return PairedSpeedup(
+        value=math.exp(value),
+        low=math.exp(value - reach),
+        high=math.exp(value + reach),
+        error=noise.deviation_of_mean(count),
+        freedom=noise.freedom,
+        sessions=count,
+        rounds=sum(map(len, sessions)),
+        spread=math.sqrt(deviations / (count - 1)) if count > 1 else None,
+        rounds_a_batch=length,
+    )
+
+
+def is_narrow(sessions: Sequence[_Ratios], half_width: float) -> bool:
+    """Whether the interval reaches no more than `half_width` (a share) to either side of the speedup."""
+    estimate = paired_speedup(sessions)
+    return estimate is not None and estimate.high <= estimate.value * (1 + half_width)
+
+
+def batch_length(sessions: Sequence[_Ratios]) -> int:
+    """How many rounds that follow each other are to be averaged, so that the means do not resemble the ones before.
+
+    Doubled until a test finds no autocorrelation any more, or a session has but two batches: Bartels' rank version
+    (1982) of von Neumann's ratio, over all sessions together.
+    """
+    length = 1
+    while min(map(len, sessions)) >= 4 * length and _is_autocorrelated([_batched(each, length) for each in sessions]):
+        length *= 2
+    return length
+
+
+def _is_autocorrelated(sessions: Iterable["Floats"]) -> bool:
+    import numpy as np
+
+    steps = spread = count = 0.0
+    for values in sessions:
+        ordered = np.sort(values)
+        ranks = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")  # of ties the mean
+        steps += float((np.diff(ranks) ** 2).sum())
+        spread += float(((ranks - ranks.mean()) ** 2).sum())
+        count += len(ranks)
+    return spread > 0 and steps / spread < 2 - _LATER * 2 / math.sqrt(count)
+
+
+def _batched(ratios: _Ratios, length: int) -> "Floats":
+    """The means of as many stretches as have `length` rounds at least."""
+    import numpy as np
+
+    if length == 1:
+        return np.asarray(ratios, dtype=float)
+    return np.array([part.mean() for part in np.array_split(np.asarray(ratios, dtype=float), len(ratios) // length)])
+
+
+def _trimmed(values: "Floats") -> tuple[float, float]:
+    """The trimmed mean and its variance, from the winsorised one (Tukey and McLaughlin 1963)."""
+    import numpy as np
+
+    ordered = np.sort(values)
+    cut = int(_TRIMMED * len(ordered))
+    inner = ordered[cut : len(ordered) - cut]
+    winsorised = np.clip(ordered, inner[0], inner[-1])
+    squares = float(((winsorised - winsorised.mean()) ** 2).sum())
+    return float(inner.mean()), squares / (len(inner) * (len(inner) - 1))

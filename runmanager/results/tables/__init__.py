@@ -1,0 +1,1 @@
+"""The results table: its rows, queries and filters, and the formats that it is written in."""

@@ -1,0 +1,1 @@
+"""TensorBoard event files of any program, read without TensorBoard."""

@@ -1,0 +1,156 @@
+"""Devices by name: which are there, what they are called, how to wait for them, what memory they used."""
+
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from runmanager.errors import DeviceUnavailableError, UsageError
+from runmanager.records.run.record import Environment
+
+__all__ = [
+    "default_device",
+    "device_facts",
+    "is_available",
+    "peak_host_bytes",
+    "peak_memory_bytes",
+    "peak_reserved_bytes",
+    "reset_peak_memory",
+    "resolve_device",
+    "synchronize",
+]
+
+
+def default_device() -> torch.device:
+    """The accelerator if this host has one (cuda, mps, xpu, …), else the CPU."""
+    if torch.accelerator.is_available():
+        found = torch.accelerator.current_accelerator()
+        if found is not None:
+            return torch.device(found.type)
+    return torch.device("cpu")
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device that `name` asks for: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`, `xpu`.
+
+    Raises `DeviceUnavailableError` if PyTorch sees no such device: there is no silent fallback. Raises `UsageError`
+    for a name that is no device's.
+    """
+    if name == "auto":
+        return default_device()
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        # No host has such a device, so this is a slip, and not to be recorded as a missing one.
+        raise UsageError(
+            f"`device` must be auto, cpu or an accelerator that PyTorch knows, got '{name}'; use `device=auto`."
+        ) from None
+    if is_available(device):
+        return device
+    seen = "no CUDA device" if device.type == "cuda" and not torch.cuda.is_available() else "no such device"
+    raise DeviceUnavailableError(
+        f"Device '{name}' was asked for but PyTorch sees {seen}; use `device=cpu`, or leave {name} out of the sweep."
+    )
+
+
+def is_available(device: torch.device) -> bool:
+    """Whether PyTorch can run on `device` here."""
+    if device.type == "cpu":
+        return True
+    try:
+        module: Any = torch.get_device_module(device)
+        count = module.device_count() if module.is_available() else 0
+    except (RuntimeError, AttributeError):
+        return False
+    return (device.index or 0) < int(count)
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until `device` has done all that was asked of it; the CPU has."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Begin a new count of the device's peak memory."""
+    if device.type != "cpu":
+        module: Any = torch.get_device_module(device)
+        if hasattr(module, "reset_peak_memory_stats"):
+            module.reset_peak_memory_stats(device)
+
+
+def peak_memory_bytes(device: torch.device) -> int | None:
+    """Most memory held at once: allocated on an accelerator, resident in this process on CPU.
+
+    None where the backend keeps no such count.
+    """
+    return peak_host_bytes() if device.type == "cpu" else _peak(device, "max_memory_allocated")
+
+
+def peak_reserved_bytes(device: torch.device) -> int | None:
+    """Most memory that PyTorch held of an accelerator at once, given out or not; None where nobody counts it."""
+    return None if device.type == "cpu" else _peak(device, "max_memory_reserved")
+
+
+def _peak(device: torch.device, count: str) -> int | None:
+    module: Any = torch.get_device_module(device)
+    return int(getattr(module, count)(device)) if hasattr(module, count) else None
+
+
+def peak_host_bytes() -> int:
+    """Most memory of the host that was resident in this process at once since it began."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def device_facts(device: torch.device, *, cpu_model: str | None) -> dict[str, Any]:
+    """The fields of `Environment` that belong to the device."""
+    facts: dict[str, Any] = {
+        "device_name": cpu_model or "cpu",
+        "cuda": torch.version.cuda,
+        "cudnn": _cudnn_version(),
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "cudnn_deterministic": torch.backends.cudnn.deterministic,
+        "tf32_matmul": _tf32(torch.backends.cuda.matmul),
+        "tf32_cudnn": _tf32(torch.backends.cudnn),
+    }
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        facts["device_name"] = properties.name
+        facts["compute_capability"] = f"{properties.major}.{properties.minor}"
+        facts["driver"] = _nvidia_driver()
+    elif device.type != "cpu":
+        module: Any = torch.get_device_module(device)
+        named = getattr(module, "get_device_name", None)
+        facts["device_name"] = named(device) if named is not None else device.type
+    assert set(facts) <= set(Environment.__struct_fields__)
+    return facts
+
+
+def _tf32(backend: Any) -> bool | None:
+    """Whether a backend may use TF32, by PyTorch's newer word for it, else by the older one; None: it will not say.
+
+    A program that used the newer one makes the older one raise.
+    """
+    precision = getattr(getattr(backend, "conv", backend), "fp32_precision", None)
+    if precision in ("tf32", "ieee"):
+        return bool(precision == "tf32")
+    try:
+        return bool(backend.allow_tf32)
+    except RuntimeError:
+        return None
+
+
+def _cudnn_version() -> str | None:
+    version = torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None
+    return None if version is None else str(version)
+
+
+def _nvidia_driver() -> str | None:
+    path = Path("/proc/driver/nvidia/version")
+    if not path.exists():
+        return None
+    words = path.read_text().split()
+    return next((word for word in words if word[0].isdigit() and "." in word), None)

@@ -1,0 +1,1 @@
+"""Looking into a model without changing it: copies, recorded operations, the cost of a step."""

@@ -1,0 +1,1 @@
+"""The stations of a run: opened, measured, stopped, and its outcome recorded."""

@@ -1,0 +1,102 @@
+"""Taking a run folder into hand: new, gone on with from its checkpoint, or begun anew with its old files put aside."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from runmanager.errors import RecordError
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.heartbeat import HeartbeatObserver
+from runmanager.records.run.record import Attempt, EpochRecord, RunRecord
+from runmanager.records.run.status import Status
+from runmanager.records.storage.ownership import claim_run
+from runmanager.records.storage.reader import last_moment, read_epochs, read_record
+from runmanager.records.storage.run_folder import RunFolder
+
+__all__ = ["OpenedRun", "open_run"]
+
+_RESUMABLE = (Status.KILLED, Status.CRASHED)
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """A run folder and what is to be done with it."""
+
+    folder: RunFolder
+    is_kept: bool = False
+    is_resumed: bool = False
+    history: Sequence[EpochRecord] = field(default_factory=tuple)
+
+
+def open_run(
+    paths: RunPaths,
+    record: RunRecord,
+    *,
+    can_resume: bool,
+    overwrite: bool,
+    again: bool = False,
+    observer: HeartbeatObserver | None = None,
+) -> OpenedRun:
+    """Claim the folder for `record`, watching one that says `running` on another host by `observer` (see `claim_run`).
+
+    A finished run is kept as it is, unless `overwrite`; a killed or crashed one with a checkpoint, and with `again` a
+    finished one, is to be gone on with where the caller can; any other is begun anew, its old files in attempts/.
+    Raises `RunBusyError` when a living process owns it.
+    """
+    folder = claim_run(paths, record, observer=observer)
+    stored = folder.record
+    if stored is record:
+        return OpenedRun(folder)
+    status = stored.observed().status if stored.owner != record.owner else stored.status
+    goes_on = can_resume and not overwrite and paths.checkpoint.exists()
+    if status is Status.FINISHED and not overwrite and not (again and goes_on):
+        folder.give_back()
+        folder.record = read_record(paths)
+        return OpenedRun(folder, is_kept=True)
+    if goes_on and (status is Status.FINISHED or _was_broken_off(status)):
+        _put_error_aside(paths, stored.attempt - 1)
+        assert record.started_at is not None
+        folder.write(
+            status=Status.RUNNING,
+            reason=None,
+            message="",
+            resumed_at=record.started_at,
+            ended_at=None,
+            environment=record.environment,
+            earlier=(*stored.earlier, _attempt_of(paths, stored, now=record.started_at)),
+        )
+        return OpenedRun(folder, is_resumed=True)
+    if status is Status.SKIPPED:  # nothing was done that could be kept
+        folder.record = record
+        folder.write(attempt=stored.attempt)
+    else:
+        folder.begin_anew(record)
+    return OpenedRun(folder)
+
+
+def _attempt_of(paths: RunPaths, stored: RunRecord, *, now: str) -> Attempt:
+    """The attempt that is to be gone on from; what the checkpoint lacks of its epochs is cut later."""
+    try:
+        epochs = read_epochs(paths)
+    except RecordError:
+        epochs = []  # said when they are to be gone on with
+    return Attempt(
+        started_at=stored.resumed_at or stored.started_at or now,
+        ended_at=stored.ended_at or last_moment(paths, stored) or now,
+        last_epoch=epochs[-1].epoch if epochs else 0,
+        environment=stored.environment,
+        session=stored.session,
+    )
+
+
+def _put_error_aside(paths: RunPaths, attempt: int) -> None:
+    """Let error.txt be that of the attempt that it ended, and not of one that goes well."""
+    if paths.error.exists():
+        aside = paths.attempts / str(attempt)
+        aside.mkdir(parents=True, exist_ok=True)
+        os.replace(paths.error, aside / paths.error.name)
+
+
+def _was_broken_off(status: Status) -> bool:
+    # `running` was found without a living owner: claim_run would have refused it otherwise.
+    return status in _RESUMABLE or status is Status.RUNNING

@@ -1,0 +1,1 @@
+"""Losses, correct predictions and evaluations, kept on the device until an epoch ends."""

@@ -1,0 +1,1 @@
+"""The TensorBoard sink, its event files, and the folder that TensorBoard is shown of a sweep."""

@@ -1,0 +1,140 @@
+"""What TensorBoard's HParams tab is told: a run's settings and end, and once for all runs which columns there are."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.plugins.hparams.api_pb2 import (
+    DATA_TYPE_BOOL,
+    DATA_TYPE_FLOAT64,
+    DATA_TYPE_STRING,
+    DATASET_TRAINING,
+    DATASET_UNKNOWN,
+    DATASET_VALIDATION,
+    STATUS_FAILURE,
+    STATUS_SUCCESS,
+    Experiment,
+    HParamInfo,
+    MetricInfo,
+    MetricName,
+)
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
+
+from runmanager.records.settings.grid import differing
+from runmanager.records.storage.reader import StoredRun
+
+__all__ = ["METRICS", "Metric", "experiment", "measured", "mixed", "session_end", "session_start"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column of the HParams tab: the last value of the scalar `tag`, which is `field` of an epoch's record."""
+
+    tag: str
+    field: str
+    name: str
+    dataset: Any = DATASET_UNKNOWN
+
+
+METRICS = (
+    Metric("val/accuracy", "val_accuracy", "val accuracy", DATASET_VALIDATION),
+    Metric("val/loss", "val_loss", "val loss", DATASET_VALIDATION),
+    Metric("train/loss", "loss", "train loss", DATASET_TRAINING),
+    Metric("throughput/samples_per_second", "samples_per_second", "samples/s", DATASET_TRAINING),
+    Metric("time/epoch_seconds", "epoch_seconds", "epoch seconds", DATASET_TRAINING),
+    Metric("train/accuracy", "accuracy", "train accuracy", DATASET_TRAINING),
+)
+"""In the order of the tab's columns, of which it shows the first five before anybody chooses."""
+
+
+def session_start(settings: Mapping[str, Any]) -> Summary:
+    """A run's settings. None is left out, so that a column of numbers stays one; what HParams cannot hold is text."""
+    start = SessionStartInfo()
+    for name, value in settings.items():
+        match value:
+            case None:
+                pass
+            case bool():
+                start.hparams[name].bool_value = value
+            case int() | float():
+                start.hparams[name].number_value = value
+            case _:
+                start.hparams[name].string_value = str(value)
+    return _summary("session_start_info", HParamsPluginData(session_start_info=start, version=0))
+
+
+def session_end(*, succeeded: bool) -> Summary:
+    """The true end of a run: of several TensorBoard takes the first."""
+    end = SessionEndInfo(status=STATUS_SUCCESS if succeeded else STATUS_FAILURE)
+    return _summary("session_end_info", HParamsPluginData(session_end_info=end, version=0))
+
+
+def measured(runs: Iterable[StoredRun]) -> list[Metric]:
+    """The metrics that some run has that has ended; all where none has. Looks at no more runs than it must."""
+    found: set[Metric] = set()
+    for run in runs:
+        if run.record.status.is_ended:
+            found |= {each for each in METRICS if any(getattr(epoch, each.field) is not None for epoch in run.epochs)}
+        if len(found) == len(METRICS):
+            break
+    return [each for each in METRICS if each in found] or list(METRICS)
+
+
+def experiment(cells: Sequence[Mapping[str, Any]], metrics: Iterable[Metric] = METRICS) -> Summary:
+    """The columns for all runs: the settings in which `cells` differ, or all where none does, and `metrics`.
+
+    TensorBoard takes the first experiment that it finds for that of all runs, and shows nothing else: there may be one
+    only, which knows all cells.
+    """
+    varying = differing(cells)
+    names = varying or list(dict.fromkeys(name for cell in cells for name in cell))
+    infos = [_hparam(name, [cell.get(name) for cell in cells], differs=name in varying) for name in names]
+    declared = Experiment(
+        hparam_infos=[info for info in infos if info is not None],
+        metric_infos=[
+            MetricInfo(name=MetricName(tag=each.tag), display_name=each.name, dataset_type=each.dataset)
+            for each in metrics
+        ],
+    )
+    return _summary("experiment", HParamsPluginData(experiment=declared, version=0))
+
+
+def mixed(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The settings that are of several types: TensorBoard cannot sort by them but where all their values are text."""
+    names = dict.fromkeys(name for cell in cells for name in cell)
+    return [name for name in names if len(_types([cell.get(name) for cell in cells])) > 1]
+
+
+def _hparam(name: str, values: Sequence[Any], *, differs: bool) -> HParamInfo | None:
+    """The column of a setting, None where it is nowhere set."""
+    info = HParamInfo(name=name, differs=differs)
+    known = [value for value in values if value is not None]
+    match _types(values):
+        case []:
+            return None
+        case [only] if only == DATA_TYPE_FLOAT64:
+            info.type = only
+            info.domain_interval.min_value, info.domain_interval.max_value = min(known), max(known)
+        case [only] if only == DATA_TYPE_BOOL:
+            info.type = only
+            info.domain_discrete.extend([False, True])
+        case _:
+            info.type = DATA_TYPE_STRING
+            info.domain_discrete.extend(dict.fromkeys(str(value) for value in known))
+    return info
+
+
+def _types(values: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(_type(value) for value in values if value is not None))
+
+
+def _type(value: Any) -> Any:
+    if isinstance(value, bool):
+        return DATA_TYPE_BOOL
+    return DATA_TYPE_FLOAT64 if isinstance(value, int | float) else DATA_TYPE_STRING
+
+
+def _summary(part: str, data: HParamsPluginData) -> Summary:
+    plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=data.SerializeToString())
+    return Summary(value=[Summary.Value(tag=f"_hparams_/{part}", metadata=SummaryMetadata(plugin_data=plugin))])

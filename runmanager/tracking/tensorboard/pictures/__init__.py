@@ -1,0 +1,1 @@
+"""The pictures of an evaluation: predictions and the confusion matrix."""

@@ -1,0 +1,166 @@
+"""The TensorBoard sink: one event file a run, in the run's own folder.
+
+| tag | kind | when |
+| --- | --- | --- |
+| `train/loss`, `train/accuracy` | scalar | every epoch |
+| `val/loss`, `val/accuracy` | scalar | every epoch with an evaluation, step 0 for one before training |
+| `time/epoch_seconds`, `time/data_seconds`, `time/transfer_seconds`, `time/compute_seconds`, `time/eval_seconds` | scalar | every epoch; phases that were not measured are left out |
+| `throughput/samples_per_second` | scalar | every epoch |
+| `optim/lr` | scalar | every epoch, where the optimiser is known |
+| `step/loss` | scalar | every `log_every` steps, step = optimiser step |
+| `images` | image | once: at most 64 images of a first batch, of 64 pixels on a side at most |
+| graph | graph | once: what the model does with one sample, in the boxes of its modules, of 5,000 operations at most |
+| `weights/<parameter>`, `gradients/<parameter>` | histogram | every epoch, where asked for: of 100 parameters, of 65,536 values each at most |
+| `predictions`, `confusion_matrix` | image | the last evaluation, before a run reads as finished; and of epochs 1, 2, 4, 8 … that took ten seconds or more |
+| `config/text_summary` | text | once: the settings |
+| `_hparams_/session_start_info`, `_hparams_/session_end_info` | HParams | at the start, at the true end |
+| `custom_scalars__config__` | layout | once: the charts of the Custom Scalars tab |
+"""  # noqa: E501  # a table's row is one line
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
+from torch.utils.tensorboard import summary as protos
+
+from runmanager.records.run.record import PHASES, EpochRecord, RunRecord
+from runmanager.text import error_line
+from runmanager.tracking.introspect.example_call import call_of
+from runmanager.tracking.introspect.first_batch import images_of
+from runmanager.tracking.metrics.evaluation import Evaluation
+from runmanager.tracking.options import TensorBoardOptions
+from runmanager.tracking.sinks import EpochDetails, RunStart
+from runmanager.tracking.tensorboard.chart_layout import scalar_layout
+from runmanager.tracking.tensorboard.event_writer import EventWriter
+from runmanager.tracking.tensorboard.graph import draw_graph
+from runmanager.tracking.tensorboard.histograms import Histogram, histograms_of, left_out
+from runmanager.tracking.tensorboard.hparams import session_end, session_start
+from runmanager.tracking.tensorboard.pictures.evaluation_pictures import EvaluationPictures
+
+__all__ = ["TensorBoardSink"]
+
+_MAX_IMAGES = 64
+
+
+class TensorBoardSink:
+    """Writes the tags above; flushed every epoch. A model that cannot be drawn is a note, not an error."""
+
+    def __init__(self, options: TensorBoardOptions | None = None) -> None:
+        self._options = options or TensorBoardOptions()
+        self.looks_at_scores = self._options.predictions or self._options.confusion_matrix
+        self._writer: EventWriter | None = None
+        self._pictures = EvaluationPictures(self._options)
+        self._noted: set[str] = set()
+
+    def begin(self, start: RunStart) -> Sequence[str]:
+        existing = start.paths.events
+        self._writer = EventWriter(start.paths.root, existing)
+        if existing is not None:
+            return ()  # gone on with: its start stands in the file already
+        # No experiment here: TensorBoard then takes the union of all runs' settings. ServedRuns declares one for all.
+        self._writer.summary(session_start(start.record.settings))
+        self._writer.summary(scalar_layout())
+        self._writer.summary(protos.text("config", _as_markdown(start.record.settings)), 0)
+        notes: list[str] = []
+        if self._options.images:
+            notes += self._add_images(start)
+        if self._options.graph:
+            notes += self._add_graph(start)
+        self._writer.flush()
+        return notes
+
+    def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
+        assert self._writer is not None
+        self._writer.scalars(epoch_scalars(record, details.learning_rate), record.epoch)
+        self._writer.series("step/loss", details.step_losses)
+        notes = list(self._add_histograms(record.epoch, details.network)) if self._options.histograms else []
+        shown, said = self._pictures.epoch(record, details.evaluation)
+        self._add_pictures(shown, record.epoch)
+        self._writer.flush()
+        return [*notes, *said]
+
+    def finish(self, record: EpochRecord, evaluation: Evaluation) -> Sequence[str]:
+        assert self._writer is not None
+        shown, notes = self._pictures.last(record, evaluation)
+        self._add_pictures(shown, record.epoch)
+        self._writer.flush()  # before the record says finished: with a kill after that nobody would draw them anew
+        return notes
+
+    def end(self, record: RunRecord) -> None:
+        assert self._writer is not None
+        self._writer.summary(session_end(succeeded=record.status.is_success))
+        self._writer.close()
+        self._writer = None
+
+    def _add_images(self, start: RunStart) -> Sequence[str]:
+        images = None if start.first_batch is None else images_of(start.first_batch, _MAX_IMAGES)
+        if images is None:
+            return ["no image grid: the loader's batches hold no images (batch, channels, height, width)"]
+        assert self._writer is not None
+        self._writer.summary(protos.image("images", images, dataformats="NCHW"), 0)
+        return ()
+
+    def _add_graph(self, start: RunStart) -> Sequence[str]:
+        call = None if start.first_batch is None else call_of(start.network, start.first_batch)
+        if call is None:
+            return ["no graph: the loader gave no batch with tensors for the model"]
+        assert self._writer is not None
+        try:
+            drawn = draw_graph(start.network, call, device=start.device)
+        except Exception as error:  # any model may fail, in any way; the run must not
+            return [f"no graph: the model could not be followed ({error_line(error)})"]
+        self._writer.graph(drawn.graph)
+        return drawn.notes
+
+    def _add_pictures(self, shown: Summary, epoch: int) -> None:
+        if shown.value:
+            assert self._writer is not None
+            self._writer.summary(shown, epoch)
+
+    def _add_histograms(self, epoch: int, network: torch.nn.Module) -> Sequence[str]:
+        assert self._writer is not None
+        found = histograms_of(network)
+        values = [Summary.Value(tag=tag, histo=_as_proto(each)) for tag, each in found.items() if each is not None]
+        self._writer.summary(Summary(value=values), epoch)
+        notes = {line: line for line in left_out(network)}
+        notes |= {
+            tag: f"no histogram of {tag} in epoch {epoch}: it holds NaN or infinity"
+            for tag, each in found.items()
+            if each is None
+        }
+        fresh = [note for about, note in notes.items() if about not in self._noted]  # once: it stays so every epoch
+        self._noted.update(notes)
+        return fresh
+
+
+def _as_proto(found: Histogram) -> HistogramProto:
+    return HistogramProto(
+        min=found.low,
+        max=found.high,
+        num=sum(found.counts),
+        sum=found.total,
+        sum_squares=found.squares,
+        bucket_limit=found.limits,
+        bucket=found.counts,
+    )
+
+
+def epoch_scalars(record: EpochRecord, learning_rate: float | None) -> dict[str, float]:
+    """The scalar tags of one epoch, without what was not measured."""
+    seconds = {f"time/{name}_seconds": getattr(record, f"{name}_seconds") for name in ("epoch", *PHASES[:-1])}
+    values: Mapping[str, float | None] = {
+        "train/loss": record.loss,
+        "train/accuracy": record.accuracy,
+        "val/loss": record.val_loss,
+        "val/accuracy": record.val_accuracy,
+        **seconds,
+        "throughput/samples_per_second": record.samples_per_second,
+        "optim/lr": learning_rate,
+    }
+    return {tag: value for tag, value in values.items() if value is not None}
+
+
+def _as_markdown(settings: Mapping[str, Any]) -> str:
+    rows = "\n".join(f"| {name} | {value} |" for name, value in settings.items())
+    return f"| setting | value |\n| --- | --- |\n{rows}"

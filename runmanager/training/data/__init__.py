@@ -1,0 +1,1 @@
+"""Datasets: built-in, downloaded and custom ones, and their splits."""

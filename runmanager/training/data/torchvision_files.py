@@ -1,0 +1,134 @@
+"""Reading MNIST, FashionMNIST and CIFAR from their files, straight into tensors of bytes."""
+
+import math
+import struct
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from runmanager.errors import DatasetError
+from runmanager.training.data.arrays import ArrayDataset
+from runmanager.training.data.splits import hold_out, keep
+from runmanager.training.data.tensor_views import as_arrays
+from runmanager.training.models.torchvision_models import import_torchvision
+from runmanager.training.options.dataset import VisionOptions
+
+__all__ = ["SOURCES", "VisionSource", "missing_files", "read_idx", "vision_sets"]
+
+
+@dataclass(frozen=True)
+class VisionSource:
+    """Where a dataset's files lie in the data folder, and what torchvision calls it."""
+
+    class_name: str
+    folder: str
+    train_files: tuple[str, ...]
+    test_files: tuple[str, ...]
+    shape: tuple[int, int, int]
+    num_classes: int
+    megabytes: int
+    classes: tuple[str, ...] | None = None  # where torchvision, which knows them, does not read the files
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return self.train_files + self.test_files + (("batches.meta",) if self.class_name == "CIFAR10" else ())
+
+
+_CLOTHES = (
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+)
+
+
+def _mnist_like(class_name: str, megabytes: int, classes: tuple[str, ...] | None = None) -> VisionSource:
+    train, test = ((f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte") for part in ("train", "t10k"))
+    return VisionSource(class_name, f"{class_name}/raw", train, test, (1, 28, 28), 10, megabytes, classes)
+
+
+SOURCES: dict[str, VisionSource] = {
+    "mnist": _mnist_like("MNIST", 12),
+    "fashion_mnist": _mnist_like("FashionMNIST", 31, _CLOTHES),
+    "cifar10": VisionSource(
+        "CIFAR10",
+        "cifar-10-batches-py",
+        tuple(f"data_batch_{number}" for number in range(1, 6)),
+        ("test_batch",),
+        (3, 32, 32),
+        10,
+        171,
+    ),
+    "cifar100": VisionSource("CIFAR100", "cifar-100-python", ("train", "meta"), ("test",), (3, 32, 32), 100, 169),
+}
+
+
+def missing_files(source: VisionSource, data_root: Path) -> list[str]:
+    """The names of the dataset's files that are not in their folder."""
+    return [name for name in source.files if not (data_root / source.folder / name).is_file()]
+
+
+def vision_sets(options: VisionOptions, *, data_root: Path, seed: int) -> tuple[Dataset[object], Dataset[object]]:
+    """Training and validation samples: the official splits, or a seeded part of the training set held out.
+
+    Raises `DatasetError` when files are missing or damaged, and when `holdout` or `size` ask for more than there is.
+    """
+    source = SOURCES[options.name]
+    missing = missing_files(source, data_root)
+    if missing:
+        raise DatasetError(
+            f"Dataset '{options.name}' must have its files in {data_root / source.folder}, "
+            f"got no {', '.join(missing)}; let the first run on a machine with a network download them, "
+            f"or set `data_root` (or RUNMANAGER_DATA) to the folder that holds {source.folder}."
+        )
+    training = _read(source, data_root, train=True)
+    if options.holdout is None:
+        validation = _read(source, data_root, train=False)
+    else:
+        training, validation = hold_out(training, options.holdout, seed=seed)
+    return keep(training, options.size, seed=seed, name=options.name), validation
+
+
+def _read(source: VisionSource, data_root: Path, *, train: bool) -> Dataset[object]:
+    if source.class_name.startswith("CIFAR"):
+        return _read_cifar(source, data_root, train=train)
+    folder = data_root / source.folder
+    images, labels = (read_idx(folder / name) for name in (source.train_files if train else source.test_files))
+    return ArrayDataset(images.unsqueeze(1), labels, classes=source.classes)
+
+
+def read_idx(path: Path) -> Tensor:
+    """The bytes of an uncompressed IDX file (the format of MNIST): 16 bits of zero, type, dimensions, sizes, values.
+
+    Raises `DatasetError` when the file is no such file, or does not have the length that its sizes say.
+    """
+    content = np.fromfile(path, dtype=np.uint8)
+    head = content[:4].tolist()
+    if len(head) == 4 and head[:3] == [0, 0, 8] and len(content) >= 4 + 4 * head[3]:
+        sizes = struct.unpack(f">{head[3]}I", content[4 : 4 + 4 * head[3]].tobytes())
+        values = content[4 + 4 * head[3] :]
+        if len(values) == math.prod(sizes):
+            return torch.from_numpy(values).view(sizes)
+    raise DatasetError(
+        f"{path} must be a whole IDX file of bytes, got {len(content)} bytes that are not; "
+        "remove it, and the next run downloads it again."
+    )
+
+
+def _read_cifar(source: VisionSource, data_root: Path, *, train: bool) -> Dataset[object]:
+    datasets = import_torchvision().datasets
+    try:
+        with warnings.catch_warnings():
+            # The files are pickles of an old NumPy, which a new one reads with a remark.
+            warnings.simplefilter("ignore", np.exceptions.VisibleDeprecationWarning)
+            read = getattr(datasets, source.class_name)(root=data_root, train=train)
+    except RuntimeError as error:
+        folder = data_root / source.folder
+        raise DatasetError(
+            f"{folder} must hold {source.class_name} whole, but a file is damaged ({error}); "
+            "remove the folder, and the next run downloads it again."
+        ) from error
+    return as_arrays(read)

@@ -1,0 +1,201 @@
+"""The loaders: what a run iterates over in an epoch, in an order that only the seed and the epoch decide."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from runmanager.errors import ConfigurationError, UsageError
+from runmanager.tracking.device.rng import preserved
+from runmanager.tracking.device.transfer import PINNING_DEVICES, Packed
+from runmanager.training.data.arrays import ArrayDataset, collate_pairs
+from runmanager.training.data.registry import Data
+from runmanager.training.data.tensor_views import owner_of, transform_of
+from runmanager.training.loading.batch_fetching import ArrayBatches, SampleBatches, as_fetched
+from runmanager.training.loading.device_resident import ResidentLoader
+from runmanager.training.loading.sample_order import EpochBatches
+from runmanager.training.loading.worker_seeds import SeededBatches, SeededSamples
+from runmanager.training.options.groups import DataLoaderOptions, ResidentOptions
+from runmanager.validation import fault
+
+__all__ = ["EpochLoader", "Loaders", "WorkerLoader", "build_loaders"]
+
+
+class EpochLoader(Protocol):
+    """Batches of (images (batch, …), labels (batch,) int64); the last, smaller one is kept.
+
+    Images are float32 unless somebody's own dataset says otherwise. For an accelerator they may come `Packed`;
+    `to_device` gives what they hold.
+    """
+
+    @property
+    def num_samples(self) -> int:
+        """Samples an epoch."""
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a full batch."""
+
+    def __len__(self) -> int:
+        """Steps an epoch."""
+
+    def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
+        """The batches of the epoch that was set last."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of epoch number `epoch`; it depends on the seed and on `epoch` only."""
+
+    def first_samples(self, count: int) -> tuple[Tensor, Tensor]:
+        """The dataset's first samples as a batch, taken without moving any random state or starting a worker."""
+
+    def samples(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Those at `indices`, in the same way."""
+
+    @property
+    def dataset(self) -> Dataset[Any]:
+        """What the samples are taken from; its `classes` are what its labels stand for."""
+
+
+@dataclass(frozen=True)
+class Loaders:
+    """The two loaders of a run; only `train` shuffles."""
+
+    train: EpochLoader
+    validation: EpochLoader
+
+
+def build_loaders(
+    options: Any,
+    data: Data,
+    *,
+    batch_size: int,
+    eval_batch_size: int,
+    num_workers: int,
+    device: torch.device,
+    seed: int,
+    tell: Callable[[str], None],
+) -> Loaders:
+    """Loaders for training on `device`: a resident one gives batches on it, the other on the CPU.
+
+    Both give the same batches, bit for bit, whatever `num_workers` is, unless a dataset draws random numbers. `tell`
+    hears of a dataset whose transform stands in the way of taking whole batches. On the CPU nothing is pinned, whatever
+    the options say. Raises `ConfigurationError` for workers of a resident loader.
+    """
+    _tell_of_transforms(data, tell, is_resident=isinstance(options, ResidentOptions))
+    if isinstance(options, ResidentOptions):
+        if num_workers > 0:
+            rule = "be 0 with `loader=resident`, which has nothing to load"
+            raise ConfigurationError([fault("num_workers", rule, num_workers, "use `loader=dataloader`")])
+        return Loaders(
+            ResidentLoader(data.train, batch_size, shuffle=options.shuffle, seed=seed, device=device),
+            ResidentLoader(data.validation, eval_batch_size, shuffle=False, seed=seed, device=device),
+        )
+    if isinstance(options, DataLoaderOptions):
+        return Loaders(
+            WorkerLoader(
+                data.train, batch_size, options, num_workers, shuffle=options.shuffle, device=device, seed=seed
+            ),
+            WorkerLoader(
+                data.validation, eval_batch_size, options, num_workers, shuffle=False, device=device, seed=seed
+            ),
+        )
+    raise UsageError(f"The loader's options must be a loader dataclass, got {options!r}.")
+
+
+def _tell_of_transforms(data: Data, tell: Callable[[str], None], *, is_resident: bool) -> None:
+    for dataset in (data.train, data.validation):
+        if isinstance(dataset, ArrayDataset) or (names := transform_of(dataset)) is None:
+            continue
+        if is_resident:
+            tell(f"loader: samples are read once, before training: the dataset's transform ({names}) is not drawn anew")
+        elif not hasattr(owner_of(dataset), "__getitems__"):
+            tell(f"loader: samples are read one by one, through the dataset's transform ({names})")
+
+
+class WorkerLoader:
+    """PyTorch's DataLoader as an `EpochLoader`: nothing global is drawn, but by a dataset that does so itself.
+
+    Tensors are gathered a batch at a time as they are stored. On the CPU they become what a batch holds when it is
+    taken; for an accelerator the batch is `Packed`, so that bytes are pinned and sent as bytes.
+
+    Without workers a dataset that draws does so in the run's own process, whose random states the checkpoint holds. In
+    workers it draws from states that depend on seed, epoch and worker alone (see `worker_seeds`). Either way a resumed
+    run draws the same; another number of workers draws other numbers.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        batch_size: int,
+        options: DataLoaderOptions,
+        num_workers: int,
+        *,
+        shuffle: bool,
+        device: torch.device,
+        seed: int,
+    ) -> None:
+        self.num_samples: int = len(dataset)  # type: ignore[arg-type]  # datasets here have a length
+        self.batch_size = batch_size
+        self.dataset = dataset
+        self._device = device
+        self._batches = EpochBatches(self.num_samples, batch_size, shuffle=shuffle, seed=seed)
+        # The DataLoader draws the first seeds of its workers from a generator, which is not to be the global one.
+        self._generator = torch.Generator()
+        fetched, batches = _fetched(dataset, self._batches, num_workers)
+        self._loader: DataLoader[Any] = DataLoader(
+            fetched,
+            batch_sampler=batches,
+            num_workers=num_workers,
+            collate_fn=as_fetched if isinstance(dataset, ArrayDataset) else collate_pairs,
+            pin_memory=_pinned(options, device),
+            persistent_workers=options.persistent_workers and num_workers > 0,
+            prefetch_factor=options.prefetch_factor if num_workers > 0 else None,
+            generator=self._generator,
+        )
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
+        self._generator.manual_seed(self._batches.epoch_seed)
+        batches = iter(self._loader)
+        return map(self._taken, batches) if isinstance(self.dataset, ArrayDataset) else batches
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of epoch number `epoch`, and the seed of its workers."""
+        self._batches.epoch = epoch
+
+    def first_samples(self, count: int) -> tuple[Tensor, Tensor]:
+        """The dataset's first samples as a batch; fewer where there are fewer."""
+        return self.samples(range(min(count, self.num_samples)))
+
+    def samples(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The dataset's samples at `indices` as a batch."""
+        with preserved():
+            if isinstance(self.dataset, ArrayDataset):
+                return self.dataset.__getitems__(indices)
+            return collate_pairs([self.dataset[index] for index in indices])
+
+    def _taken(self, batch: tuple[Tensor, Tensor]) -> tuple[Any, Tensor]:
+        assert isinstance(self.dataset, ArrayDataset)
+        stored, labels = batch
+        unpack = self.dataset.unpack
+        return (unpack(stored) if self._device.type == "cpu" else Packed(stored, unpack)), labels
+
+
+def _fetched(dataset: Dataset[Any], batches: EpochBatches, num_workers: int) -> tuple[Dataset[Any], Any]:
+    """What a DataLoader fetches from, and what it asks for."""
+    if isinstance(dataset, ArrayDataset):
+        return ArrayBatches(dataset), batches  # draws nothing
+    if num_workers == 0:
+        return SampleBatches(dataset), batches
+    return SeededSamples(dataset), SeededBatches(batches)
+
+
+def _pinned(options: DataLoaderOptions, device: torch.device) -> bool:
+    if device.type == "cpu":
+        return False  # nothing is sent anywhere: pinning would copy each batch once more, for nothing
+    return device.type in PINNING_DEVICES if options.pin_memory is None else options.pin_memory

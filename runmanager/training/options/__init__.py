@@ -1,0 +1,1 @@
+"""The settings of the built-in job, with the checks of their values. Loads no torch."""

@@ -1,0 +1,1 @@
+"""One optimiser step: precision, micro-batches, CUDA graphs, compilation, optimisers and schedulers."""

@@ -1,0 +1,197 @@
+"""Tests that cells composed the quick way are, node by node, what Hydra itself composes."""
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hydra import initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from runmanager.app.compose.cell_loader import CellLoader
+from runmanager.app.compose.schema import CellReader, conf_folder, plain_config, read_config
+from runmanager.app.main import _register
+from runmanager.records.settings.grid import plain_settings
+
+SETS = """
+lr=0.1
+lr=1
+lr=abc
+lr=null
+lr=${oc.env:HOME}
+batch_size=${epochs}
+batch_size=1.5
+batch_size='12'
+epochs=3 epochs=4
+nothing=3
++nothing=3
+++nothing=3
++nothing.deep.down=3
++nothing={a:1,b:[2,3]}
+++lr=0.5
++lr=0.5
+~lr
+~lr=0.01
+~lr=0.02
+~nothing
+eval_batch_size=5
+eval_batch_size=null
+name=a/b
+name='with = and ,'
+name=${lr}-x
+model=mlp
+model=mlp model.hidden=[3,4]
+model=mlp model.hidden=[3,x]
+model=mlp model.hidden=7
+model.hidden=[3] model=mlp
+model=mlp_tower model.depth=3 dataset=disc
+model.depth=3
++model.depth=3
+model=nothing
+model=custom model._target_=a.B +model.width=3
+model=custom +model.x={y:${lr}}
+model=custom
+~model
+~scheduler
+~model=cnn
+~model=mlp
+scheduler=multistep scheduler.milestones=[1,2] scheduler.gamma=1e-3
++experiment=zero_to_gans
+experiment=zero_to_gans
+experiment=zero_to_gans optimizer=adam lr=0.3
+experiment=gpu_crossover model=mlp_tower
+experiment=gpu_crossover model=cnn
+experiment=nothing
+experiment=null
+optimizer@optimizer=sgd
+optimizer@other=sgd
++optimizer@other=sgd
++optimizer@other.deep=adamw other.deep.eps=1e-3
+optimizer=sgd optimizer.momentum=true
+optimizer=[sgd,adam]
+optimizer.betas=[0.1]
+dataset.holdout=0.2
+dataset.holdout=3
+dataset.holdout=x
+dataset.size=null
+early_stop.metric=loss early_stop.patience=3
+tensorboard={enabled:false}
+tensorboard={nothing:false}
+checkpoint=3
+device=cuda:1
+device=[cpu]
+hydra.job.name=other
+hydra.sweep.dir=/tmp/x hydra.sweep.subdir='runs/a=b,c'
+hydra.launcher.workers=3
+hydra.launcher.workers=x
+hydra.launcher.nothing=3
+hydra/launcher=basic
+hydra.job.chdir=true
+hydra.nothing=3
++hydra.job.env_set.A=b
+hydra.job.config.override_dirname.kv_sep=:
+hydra.verbose=true
+hydra.searchpath=[]
+lr=0.1 model=mlp seed=3 hydra.sweep.dir=x +a.b=c
+""".strip().splitlines()
+MASTERS = [[], ["hydra.launcher.workers=2"], ["hydra/launcher=basic", "hydra.sweep.dir=there"]]
+
+
+@pytest.fixture(scope="module")
+def loaders() -> Iterator[tuple[ConfigLoaderImpl, CellLoader]]:
+    """Hydra's own loader, and ours over it."""
+    _register()
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        hydras: Any = GlobalHydra.instance().config_loader()
+        yield hydras, CellLoader(hydras)
+
+
+def composed(loader: ConfigLoaderImpl, master: DictConfig, words: list[str]) -> str:
+    """Every node of the cell as text, or that it cannot be composed."""
+    try:
+        config = loader.load_sweep_config(master, words)
+    except (HydraException, OmegaConfBaseException, ValueError):  # experiment=null is a ValueError of Hydra's
+        return "refused"
+    return OmegaConf.to_yaml(config) + "\n".join(nodes(config, ""))
+
+
+def nodes(node: Any, path: str) -> Iterator[str]:
+    """What the text does not tell: each node's type, and what may be put into it."""
+    yield f"{path}: {type(node).__name__} {node._metadata.ref_type} {node._metadata.optional} {node._metadata.flags}"
+    if isinstance(node, DictConfig) and not (node._is_none() or node._is_missing() or node._is_interpolation()):
+        for key in node.keys():  # noqa: SIM118  # iterating would resolve nothing, but a plain dict it is not
+            yield from nodes(node._get_node(key), f"{path}.{key}")
+
+
+@pytest.mark.parametrize("master_words", MASTERS, ids=" ".join)
+def test_every_set_of_overrides(loaders: tuple[ConfigLoaderImpl, CellLoader], master_words: list[str]) -> None:
+    hydras, ours = loaders
+    master = hydras.load_configuration("config", master_words, RunMode.MULTIRUN)
+    few = SETS if not master_words else SETS[::9]
+    outcomes = {}
+    for line in few:
+        expected = composed(hydras, master, line.split())
+        assert composed(ours, master, line.split()) == expected, line
+        outcomes[line] = expected == "refused"
+    assert 0.1 * len(few) < sum(outcomes.values()) < 0.6 * len(few)  # the sets are of both kinds
+
+
+POOL = [line for line in SETS if "hydra" not in line and "'" not in line]
+
+
+@settings(max_examples=12, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+@given(chosen=st.lists(st.sampled_from(POOL), min_size=2, max_size=4))
+def test_overrides_together(loaders: tuple[ConfigLoaderImpl, CellLoader], chosen: list[str]) -> None:
+    hydras, ours = loaders
+    master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
+    words = " ".join(chosen).split()
+    assert composed(ours, master, words) == composed(hydras, master, words)
+
+
+def test_a_cell_leaves_no_trace_in_the_next(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
+    hydras, ours = loaders
+    master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
+    ours.load_sweep_config(master, ["lr=0.5", "+extra=1", "model=mlp", "model.hidden=[9]"])
+    assert ours.load_sweep_config(master, ["model=mlp"]) == hydras.load_sweep_config(master, ["model=mlp"])
+
+
+def test_a_loader_can_be_sent_to_another_process(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
+    hydras, ours = loaders
+    master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
+    here = ours.load_sweep_config(master, ["model=mlp", "lr=0.5"])
+    assert pickle.loads(pickle.dumps(ours)).load_sweep_config(master, ["model=mlp", "lr=0.5"]) == here
+
+
+def test_a_reader_reads_what_is_the_same_in_several_cells_once(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
+    hydras, ours = loaders
+    master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
+    reader = CellReader()
+    read = []
+    for words in ("lr=1", "lr=2", "model=mlp model.hidden=[3]", "model=mlp model.hidden=[4]", "dataset.holdout=0.5"):
+        cfg = ours.load_sweep_config(master, words.split())
+        read.append(reader.read(cfg))
+        assert read[-1] == (plain_config(cfg), read_config(cfg))
+    (first, first_config), (second, second_config) = read[:2]
+    assert first["optimizer"] is second["optimizer"]
+    assert first["data_root"] is second["data_root"]
+    assert first_config.optimizer is second_config.optimizer
+
+
+def test_a_reader_reads_numbers_without_a_word_in_json_as_the_run_will_store_them(
+    loaders: tuple[ConfigLoaderImpl, CellLoader],
+) -> None:
+    hydras, ours = loaders
+    master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
+    cfg = ours.load_sweep_config(master, ["model=custom", "model._target_=own.Net", "+model.clip=inf"])
+    plain, config = CellReader().read(cfg)
+    assert plain == plain_settings(plain_config(cfg))
+    assert plain["model"]["clip"] == "inf"
+    assert config.model["clip"] == float("inf")

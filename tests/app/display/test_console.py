@@ -1,0 +1,23 @@
+"""Where a display may move."""
+
+import pytest
+
+from runmanager.app.display.console import screen
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"JPY_PARENT_PID": "7", "FORCE_COLOR": "1"},
+        {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "FORCE_COLOR": "1"},
+    ],
+)
+def test_below_a_kernel_lines_are_plain_though_it_forces_colours(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert screen({}).is_terminal, "elsewhere it is heeded"
+    console = screen(environment)
+    with console.capture() as capture:
+        console.print("[red]word[/red]")
+    assert not console.is_terminal and capture.get() == "word\n"

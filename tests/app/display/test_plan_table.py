@@ -1,0 +1,102 @@
+"""`--dry-run`: what is said of changed code, and how long the rest will take."""
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from runmanager.app.display.plan_table import plan_table
+from runmanager.cli.main import run_command
+from runmanager.launching.plan import Action, Cell, PlannedRun
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.record import RunRecord
+from runmanager.records.run.status import Status
+from runmanager.records.storage.ownership import claim_run
+from runmanager.tracking.environment.provenance import commit_of
+
+
+@pytest.mark.parametrize(
+    ("workers", "said"),
+    [
+        (1, "About 30s one after the other, at 10s a run so far."),
+        (2, "About 20s with 2 at once, at 10s a run so far."),
+        (8, "About 10s with 3 at once, at 10s a run so far."),
+    ],
+)
+def test_the_estimate_counts_workers(tmp_path: Path, workers: int, said: str) -> None:
+    sweep = SweepPaths(tmp_path / "grid")
+    record = RunRecord(name="x", signature="y", status=Status.FINISHED, config={}, run_seconds=10.0)
+    claim_run(sweep.run("x"), record)
+    cells = [Cell(str(number), f"lr={number}-0", {}, ()) for number in range(3)]
+    plan = [PlannedRun(cell, Action.START, "new", sweep.run(cell.name)) for cell in cells]
+    out = io.StringIO()
+    Console(width=200, file=out).print(plan_table(plan, sweep, workers=workers))
+    assert said in out.getvalue()
+
+
+@pytest.fixture
+def at_commit(command: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """Carries out a command as if the code were at a commit, which a process otherwise asks for once."""
+
+    def run(commit: str, *words: str) -> Any:
+        commit_of.cache_clear()
+        return command(*words, RUNMANAGER_COMMIT=commit * 40)
+
+    yield run
+    commit_of.cache_clear()
+
+
+def test_changed_code_is_named_and_rerun_where_that_is_asked_for(
+    at_commit: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
+) -> None:
+    words = ("-m", *tiny, "lr=0.1", "name=changed")
+    assert at_commit("a", *words).status == 0
+    wider = at_commit("b", *words, "lr=0.1,0.2,0.3", "hydra.launcher.workers=2", "--dry-run")
+    assert "finished, with other versions: commit aaaaaaaa, now bbbbbbbb" in wider.out
+    assert "3 cells: 1 keep, 2 start" in wider.out
+    assert "s with 2 at once, at " in wider.out
+    assert at_commit("b", *words).status == 0
+    assert sweep("changed").records[0].attempt == 1
+    assert at_commit("b", *words, "rerun_changed=true").status == 0
+    (record,) = sweep("changed").records
+    assert (record.attempt, record.environment.commit) == (2, "b" * 40)
+
+
+def test_code_that_no_commit_tells_of_is_seen_by_every_command(
+    at_commit: Callable[..., Any],
+    sweep: Callable[[str], Any],
+    tiny: tuple[str, ...],
+    own_module: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without git, and as it is on a tree that has had changes since before."""
+
+    def said(*words: str) -> str:
+        assert run_command(words) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    (tmp_path / "part.py").write_text("")
+    own_module.write_text(f"import part\n{own_module.read_text()}")
+    words = ("-m", *tiny, "model=custom", "model._target_=own.Net", "epochs=6", "name=own")
+    assert at_commit("", *words, "lr=0.1").status == 0
+    assert at_commit("", *words, "lr=0.1", "--dry-run").out.splitlines()[1].split()[1:] == ["keep", "finished"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RUNMANAGER_COMMIT", "")
+    (run,) = sweep("own").paths.runs.iterdir()
+    assert "Its code is the same. Packages and hardware are as they were." in said("reproduce", str(run), "--trust")
+    (tmp_path / "part.py").write_text("changed = True")
+    assert "finished, with other versions: code changed (part.py)" in at_commit("", *words, "lr=0.1", "--dry-run").out
+    asked = at_commit("", *words, "lr=0.1", "rerun_changed=true", "--dry-run").out
+    assert "1 cell: 1 start anew" in asked
+    assert "Its code has changed since: part.py." in said("reproduce", str(run), "--trust")
+    assert at_commit("", *words, "lr=0.1,0.2").status == 0
+    assert "code differs: part.py" in said("compare", "own", "--axis", "lr")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    elsewhere = said("reproduce", str(run), "--trust")
+    assert "Whether its code is the same is not known: its files are not found from this folder." in elsewhere

@@ -1,0 +1,261 @@
+"""Tests of what a command shows while its runs run: plain lines in a pipe, a table that moves in a terminal."""
+
+import io
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyte
+import pytest
+from rich.console import Console
+from rich.text import Text
+from screens import Screen
+
+from runmanager.app.display.progress import RunDisplay, in_terminal
+from runmanager.records.files.paths import RunPaths
+
+from ...ending import discard
+
+Begin = Callable[..., Screen]
+
+APPLICATION = ("-m", "runmanager")
+COMMAND = ("-c", "from runmanager.cli.main import main; main()")
+
+
+def test_a_pipe_gets_a_plain_line_when_a_run_starts_and_when_it_ends(grid: Any) -> None:
+    lines = grid.done.out.splitlines()
+    assert lines[0] == "8 runs to do, in outputs/grid"
+    assert lines[1] == "[1/8] batch_size=16,num_workers=0,device=cpu started"
+    assert re.match(
+        r"✓ 1/8  batch_size=16,num_workers=0,device=cpu  finished  loss \d.* acc 0\.\d+ .*/s  [\d.]+ s$", lines[2]
+    )
+    assert lines[3] == "[2/8] batch_size=16,num_workers=0,device=cuda started"
+    assert lines[4] == "- 2/8  batch_size=16,num_workers=0,device=cuda  skipped (device_unavailable)"
+    assert len([line for line in lines if line.endswith(" started")]) == 8
+    assert "\x1b" not in grid.done.out
+    assert "\r" not in grid.done.out
+
+
+@pytest.fixture
+def begin(tmp_path: Path, environment: Callable[..., dict[str, str]]) -> Iterator[Begin]:
+    """Begin a command of the application in a terminal; what is left of it goes with the test."""
+    screens: list[Screen] = []
+
+    def begun(
+        *words: str,
+        columns: int = 80,
+        rows: int = 24,
+        term: str = "xterm-256color",
+        program: Sequence[str] = APPLICATION,
+        **variables: str,
+    ) -> Screen:
+        command = [sys.executable, *program, *words]
+        size = {"columns": columns, "rows": rows}
+        screens.append(Screen(command, folder=tmp_path, environment=environment(**variables), term=term, **size))
+        return screens[-1]
+
+    yield begun
+    for screen in screens:
+        discard(screen.process)
+        screen.close()
+
+
+@pytest.fixture
+def halted_grid(tmp_path: Path, own_module: Path, tiny: tuple[str, ...]) -> tuple[str, ...]:
+    """The words of a grid of two cells that finish, once they may go on in their second epoch, and two that fail."""
+    (tmp_path / "gate").touch()
+    own = ("model=custom", "model._target_=own.Net", "+model.way=fine,raises", "seed=0,1")
+    return ("-m", *tiny, *own, "name=shown")
+
+
+def row_of(screen: Screen, label: str) -> str:
+    return next((line for line in screen.lines if label in line), "")
+
+
+def rows_that_stay(screen: Screen) -> list[str]:
+    return sorted(line for line in screen.shown.splitlines() if line.startswith(("✓", "✗")))
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (200, 50)])
+def test_the_table_moves_and_its_finished_rows_stay(
+    begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path, columns: int, rows: int
+) -> None:
+    screen = begin(*halted_grid, columns=columns, rows=rows)
+    screen.wait_for(
+        lambda now: " 1/2 " in row_of(now, "way=fine,seed=0") and row_of(now, "so far"),
+        "the first run's second epoch, and all that stands below it",
+    )
+    running = row_of(screen, "way=fine,seed=0")
+    assert running.startswith("> ")
+    assert "━━━━━╌╌╌╌╌" in running
+    heading = screen.lines[screen.lines.index(running) - 1].split()
+    wide = ["run", "state", "epoch", "loss", "acc", "val_loss", "val_acc", "samples/s", "took", "left"]
+    assert heading == (wide if columns == 200 else ["run", "state", "epoch", "loss", "val_acc", "samples/s", "left"])
+    assert re.search(r"1 running · 3 to come · [\d.]+s so far$", screen.lines[screen.lines.index(running) + 1])
+    (tmp_path / "gate").unlink()
+    assert screen.end() == 1, screen.shown
+    assert re.search(r"^✓ .*way=fine,seed=0 +finished .* 2/2 ", screen.shown, re.MULTILINE)
+    assert re.search(r"^✗ .*way=raises,seed=1 +failed", screen.shown, re.MULTILINE)
+    # Below the row of the first that failed so, and at the end of its error; the next one has its reason in its row.
+    assert len(re.findall(r"^  ValueError: this model wants no data$", screen.shown, re.MULTILINE)) == 2
+    assert screen.shown.count("the same error as above") == 1
+    assert re.search(r"^✓ .*way=fine,seed=1 +finished", screen.shown, re.MULTILINE)
+    assert "╌" not in screen.shown  # the moving part has gone
+    assert len(re.findall(r"^ +run +state", screen.shown, re.MULTILINE)) == 1
+
+
+def test_the_table_moves_in_ascii(begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path) -> None:
+    screen = begin(*halted_grid, columns=60, PYTHONIOENCODING="ascii", LC_ALL="C")
+    screen.wait_for(
+        lambda now: " 1/2 " in row_of(now, "way=fine,seed=0") and row_of(now, "so far"),
+        "the first run's second epoch, and all that stands below it",
+    )
+    running = row_of(screen, "way=fine,seed=0")
+    assert "=====-----" in running
+    assert re.search(r"1 running \| 3 to come \| [\d.]+s so far$", screen.lines[screen.lines.index(running) + 1])
+    (tmp_path / "gate").unlink()
+    assert screen.end() == 1, screen.shown
+    assert re.search(r"^\+ .*way=fine,seed=0 +finished +2/2", screen.shown, re.MULTILINE)
+    assert re.search(r"^x .*way=raises,seed=1 +failed", screen.shown, re.MULTILINE)
+    assert screen.shown.isascii() and "=====" not in screen.shown  # the moving part has gone
+
+
+def test_the_time_left_is_that_of_the_runs_before(
+    begin: Begin, tmp_path: Path, own_module: Path, tiny: tuple[str, ...]
+) -> None:
+    gates = [tmp_path / name for name in ("first", "second")]  # one a run: none is gone by before it can be shut
+    for gate in gates:
+        gate.touch()
+    own = ("model=custom", "model._target_=own.Net", "+model.gate=first,second,third")
+    screen = begin("-m", *tiny, *own, "name=timed")
+    screen.wait_for(lambda now: " 1/2 " in row_of(now, "gate=first"), "the first run's second epoch")
+    assert "about" not in screen.shown  # nothing that it takes is measured yet
+    gates[0].unlink()
+    screen.wait_for(lambda now: re.search("✓ .*gate=first +finished", now.shown), "the first run's end")
+    screen.wait_for(lambda now: re.search(r"1 finished .* 1 running .* about .* left", now.shown), "the time left")
+    gates[1].unlink()
+    assert screen.end() == 0, screen.shown
+
+
+def test_watch_shows_the_same_rows_from_another_terminal(
+    begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path
+) -> None:
+    driver = begin(*halted_grid)
+    driver.wait_for(lambda now: " 1/2 " in row_of(now, "way=fine,seed=0"), "the first run's second epoch")
+    watcher = begin("watch", "shown", program=COMMAND)
+    watcher.wait_for(lambda now: " 1/2 " in row_of(now, "way=fine,seed=0"), "the same row")
+    (tmp_path / "gate").unlink()
+    assert driver.end() == 1
+    assert watcher.end() == 1
+    assert rows_that_stay(watcher) == rows_that_stay(driver)
+
+
+def test_no_color_is_heeded(begin: Begin, tiny: tuple[str, ...]) -> None:
+    screen = begin("-m", *tiny, "lr=0.1,0.2", "name=plain", NO_COLOR="1")
+    assert screen.end() == 0
+    assert re.search("✓ lr=0.1 +finished", screen.shown)
+    assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", screen.sent)
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(begin: Begin, tiny: tuple[str, ...]) -> None:
+    screen = begin("-m", *tiny, "name=dumb", term="dumb")
+    assert screen.end() == 0
+    assert re.search(r"^\[1/1\] .* started$", screen.shown, re.MULTILINE)
+    assert re.search(r"^✓ 1/1 .* finished ", screen.shown, re.MULTILINE)
+    assert b"\x1b" not in screen.sent
+
+
+def test_a_terminal_that_is_made_narrower_keeps_its_rows_whole(
+    begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path
+) -> None:
+    screen = begin(*halted_grid, columns=120)
+    screen.wait_for(lambda now: " 1/2 " in row_of(now, "way=fine,seed=0"), "the first run's second epoch")
+    screen.resize(60, 24)
+    screen.wait_for(
+        lambda now: any(re.search(r"^  run +state +epoch +left$", line) for line in now.lines), "fewer columns"
+    )
+    (tmp_path / "gate").unlink()
+    assert screen.end() == 1
+    kept = [line for line in screen.shown.splitlines() if line.startswith(("✓", "✗"))]
+    assert len(kept) == 4
+    assert all(re.search(r"way=\w+,seed=\d +(finished +2/2|failed +exception)", line) for line in kept)
+
+
+def test_quiet_shows_only_what_went_wrong(begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "gate").unlink()
+    screen = begin(*halted_grid, "--quiet")
+    assert screen.end() == 1
+    assert "✓" not in screen.shown
+    assert "ValueError: this model wants no data" in screen.shown
+
+
+def test_many_cells_are_asked_about(begin: Begin, tmp_path: Path, tiny: tuple[str, ...]) -> None:
+    screen = begin("-m", *tiny, "seed=range(200)", "name=many")
+    screen.wait_for_text("Run up to 200 cells? [y/N]")
+    screen.type("n\n")
+    assert screen.end() == 2
+    assert "error: Nothing was run." in screen.shown
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_an_error_that_quotes_its_data_does_not_fill_the_screen(tmp_path: Path) -> None:
+    run = RunPaths(tmp_path)
+    run.error.write_text(f"Traceback\n  raise\nValueError: {1_000_000 * 'x'}")
+    console = Console(file=io.StringIO(), width=80)
+    RunDisplay(console, num_runs=1).retrying(run, "again")
+    said = console.file.getvalue()
+    assert "ValueError: xxx" in said
+    assert "x…\n" in said
+    assert len(said) < 3000
+    assert "the whole error: " in said
+
+
+class Halting(Console):
+    """Does something once, between its look at what stands on the terminal and its printing of a line there."""
+
+    halt: Callable[[], None] | None = None
+
+    def render(self, renderable: Any, options: Any = None) -> Any:
+        if self.halt is not None and isinstance(renderable, Text) and renderable.plain == "a line":
+            halt, self.halt = self.halt, None
+            halt()
+        return super().render(renderable, options)
+
+
+def test_the_table_is_not_redrawn_while_a_line_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    console = Halting(file=io.StringIO(), width=80, height=24, force_terminal=True)
+    parts: list[Any] = []
+
+    def moving_part(console: Console, shown: Callable[[], Any]) -> Any:
+        parts.append(in_terminal(console, shown))
+        return parts[0]
+
+    display = RunDisplay(console, num_runs=2, moving_part=moving_part)
+
+    def redraw_if_nobody_prints() -> None:
+        lock = parts[0].at_rest()
+        if lock.acquire(blocking=False):  # the thread that redraws it would wait for its turn
+            parts[0].refresh()
+            lock.release()
+
+    def grow() -> None:
+        display.started(RunPaths(tmp_path / "lr=0.2-00000002"), 2)
+        other = threading.Thread(target=redraw_if_nobody_prints)
+        other.start()
+        other.join(60)
+
+    with display:
+        display.started(RunPaths(tmp_path / "lr=0.1-00000001"), 2)
+        parts[0].refresh()
+        console.halt = grow
+        display.say("a line")
+        parts[0].refresh()
+        screen = pyte.Screen(80, 24)
+        pyte.Stream(screen).feed(console.file.getvalue().replace("\n", "\r\n"))
+    assert console.halt is None
+    lines = [line.split()[:2] for line in screen.display if line.strip()]
+    assert lines == [["a", "line"], ["run", "state"], [">", "lr=0.1"], [">", "lr=0.2"], ["2", "running"]]

@@ -1,0 +1,218 @@
+"""Tests of our application under another sweeper: its statuses, what it returns, and what it refuses."""
+
+import json
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from runmanager.launching.hydra_launcher import register_plugin
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.sweep.record import read_sweep_record
+
+from ..conftest import Done, Sweep
+
+OWN = ("model=custom", "model._target_=own.Net")
+BASIC = "hydra/sweeper=basic"
+HYDRAS_WORD = "Error executing job with overrides"  # which it prints of each job that failed
+
+
+class OneByOne(Sweeper):
+    """Launches a job for each of `rates` by itself, as an optimiser does, and tolerates those that fail."""
+
+    _launcher: Launcher
+
+    def __init__(self, rates: Sequence[float], told: str) -> None:
+        self._rates = rates
+        self._told = told
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self._launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> None:
+        told: list[Any] = []
+        for number, rate in enumerate(self._rates):
+            (job,) = self._launcher.launch([[*arguments, f"lr={rate}"]], initial_job_idx=number)
+            try:
+                told.append(job.return_value)
+            except Exception as error:
+                told.append(str(error))
+        Path(self._told).write_text(json.dumps(told))
+
+
+@dataclass
+class OneByOneOptions:
+    _target_: str
+    rates: tuple[float, ...] = (0.1, 0.2)
+    told: str = "told.json"
+
+
+@pytest.fixture
+def one_by_one(tmp_path: Path) -> Iterator[Callable[[], Any]]:
+    """Makes `hydra/sweeper=one_by_one` known; returns what the sweeper was told."""
+    target = register_plugin(OneByOne)
+    ConfigStore.instance().store(group="hydra/sweeper", name="one_by_one", node=OneByOneOptions(target))
+    yield lambda: json.loads((tmp_path / "told.json").read_text())
+    Plugins.instance().plugin_type_to_subclass_list[Sweeper].remove(OneByOne)
+
+
+def only_sweep(folder: Path) -> Sweep:
+    (root,) = (folder / "outputs").iterdir()
+    return Sweep(SweepPaths(root))
+
+
+@pytest.mark.parametrize("launcher", ["local", "basic"])
+def test_a_run_that_ends_badly_gives_status_1(
+    launcher: str,
+    start: Callable[..., Any],
+    finish: Callable[..., Done],
+    own_module: Path,
+    tiny: tuple[str, ...],
+) -> None:
+    """Neither the failed run's exception nor its `sys.exit(3)` says how the command ends, and its report is there."""
+    words = ("-m", *tiny, *OWN, "lr=0.1", "+model.way=raises,exits,fine", BASIC, f"hydra/launcher={launcher}")
+    done = finish(start(*words))
+    sweep = only_sweep(own_module.parent)
+    assert {each.config["model"]["way"]: (each.status, each.reason) for each in sweep.records} == {
+        "raises": ("failed", "exception"),
+        "exits": ("failed", "exit"),
+        "fine": ("finished", None),
+    }
+    assert done.status == 1
+    (fault,) = (line for line in done.faults if not line.startswith(HYDRAS_WORD))
+    assert fault.startswith(f"error: `{BASIC}` ended with: ")
+    assert "run 0 failed (exception): ValueError: this model wants no data" in fault
+    assert sorted(line.split("  ")[0] for line in done.out.splitlines() if "/3  " in line) == [
+        "✓ 3/3",
+        "✗ 1/3",
+        "✗ 2/3",
+    ]
+    assert "3 runs: 1 finished, 2 failed." in done.out
+    assert sorted(row["status"] for row in sweep.rows()) == ["failed", "failed", "finished"]
+    assert sweep.paths.report.exists()
+
+
+def test_what_a_run_reaches_is_returned(
+    one_by_one: Callable[[], Any], command: Callable[..., Done], tmp_path: Path, tiny: tuple[str, ...]
+) -> None:
+    done = command("-m", *tiny, "hydra/sweeper=one_by_one")
+    assert (done.status, done.err) == (0, "")
+    sweep = only_sweep(tmp_path)  # one folder, though each run was launched by itself
+    reached = {row["lr"]: float(row["val_accuracy"]) for row in sweep.rows()}
+    assert one_by_one() == [reached["0.1"], reached["0.2"]]
+    record = read_sweep_record(sweep.paths)
+    assert record is not None and record.axes == {"lr": [0.1, 0.2]}
+
+
+@pytest.mark.parametrize("launcher", ["local", "basic"])
+def test_a_sweeper_that_tolerates_failures_is_told_of_them_and_the_status_is_1(
+    launcher: str,
+    one_by_one: Callable[[], Any],
+    command: Callable[..., Done],
+    tmp_path: Path,
+    tiny: tuple[str, ...],
+) -> None:
+    words = ("model=mlp", "optimizer=sgd", "dataset.val_size=1", "hydra.sweeper.rates=[1e30,0.1]")
+    done = command("-m", *tiny, *words, "hydra/sweeper=one_by_one", f"hydra/launcher={launcher}")
+    first, second = one_by_one()
+    assert "run 0 failed (diverged): " in first
+    assert second == float(only_sweep(tmp_path).record(lr=0.1) and only_sweep(tmp_path).rows()[0]["val_accuracy"])
+    assert done.status == 1
+    assert [line for line in done.faults if not line.startswith(HYDRAS_WORD)] == []
+
+
+def test_a_skipped_run_returns_nothing_and_is_no_failure(
+    one_by_one: Callable[[], Any], command: Callable[..., Done], tiny: tuple[str, ...]
+) -> None:
+    done = command("-m", *tiny, "device=cuda", "hydra/sweeper=one_by_one", "hydra.sweeper.rates=[0.1]", "--quiet")
+    assert (done.status, done.out, done.err) == (0, "", "")
+    assert one_by_one() == [None]
+
+
+def test_a_killed_run_is_no_good_end(command: Callable[..., Done], own_module: Path, tiny: tuple[str, ...]) -> None:
+    done = command("-m", *tiny, *OWN, "lr=0.1", "+model.way=segfaults", BASIC)
+    assert done.status == 1
+    assert [each.status for each in only_sweep(own_module.parent).records] == ["crashed"]
+    assert "SIGSEGV" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "faults"),
+    [
+        (
+            ("-m", "name=first"),
+            [
+                f"error: `name` must be left out under `{BASIC}`, got first; without it the runs lie in a dated folder "
+                "under `output_root`. Only `hydra/sweeper=grid` resumes sweeps by name."
+            ],
+        ),
+        (
+            ("-m", "batch_size=0,32", "epochs=0"),
+            ["error: `batch_size` must be at least 1, got 0.", "error: `epochs` must be at least 1, got 0."],
+        ),
+        (("-m", "--dry-run"), [f"error: `--dry-run` must be left out under `{BASIC}`, got it; that shows no plan."]),
+        (("num_workers=1000",), ["error: `num_workers` of the runs at once must sum to at most"]),
+        (
+            ("-m", "seed=range(0,10000)", "batch_size=range(1,10001)"),
+            ["error: A grid must have at most 100,000 cells, got 100,000,000: "],
+        ),
+        (("lr=0.1,0.2",), [f"error: A single run must be one cell, got 2 from `{BASIC}`; add -m."]),
+        (("device=cuda",), ["error: Device 'cuda' was asked for but PyTorch sees no CUDA device; use `device=cpu`"]),
+    ],
+    ids=["name", "settings", "dry run", "workers", "cells", "grid", "device"],
+)
+def test_what_cannot_be_is_refused_before_anything_runs(
+    words: tuple[str, ...],
+    faults: list[str],
+    command: Callable[..., Done],
+    tmp_path: Path,
+    tiny: tuple[str, ...],
+) -> None:
+    done = command(*tiny, *words, BASIC)
+    assert (done.status, done.out) == (2, "")
+    assert [line[: len(fault)] for line, fault in zip(done.faults, faults, strict=True)] == faults
+    assert not list(tmp_path.rglob("run.json"))
+
+
+def test_a_folder_of_another_cell_s_run_is_left_alone(
+    command: Callable[..., Done], tmp_path: Path, tiny: tuple[str, ...]
+) -> None:
+    """Its runs are counted: the second command's first run is not the first one's."""
+    there = (*tiny, BASIC, "hydra.sweep.dir=outputs/there")
+    assert command("-m", *there, "lr=0.1").status == 0
+    assert command("-m", *there, "lr=0.1").status == 0  # the same cell is kept
+    done = command("-m", *there, "lr=0.2")
+    assert done.status == 2
+    assert "must be new or hold a run of the same settings, got the run of others" in done.err
+    assert [row["lr"] for row in only_sweep(tmp_path).rows()] == ["0.1"]
+
+
+def test_ctrl_c_gives_status_130(
+    start: Callable[..., Any],
+    finish: Callable[..., Done],
+    wait: Callable[..., Any],
+    own_module: Path,
+    tiny: tuple[str, ...],
+) -> None:
+    # The local launcher passes the signal on; basic's runs are in the driver's own process.
+    gate, waiting = own_module.with_name("gate"), own_module.with_name("waiting")
+    gate.touch()
+    process = start("-m", *tiny, *OWN, "lr=0.1,0.2", "epochs=3", BASIC, "hydra/launcher=basic")
+    wait(waiting.exists, "the run in its second epoch")
+    process.send_signal(signal.SIGINT)
+    done = finish(process)
+    assert (done.status, done.err) == (130, "")
+    assert done.out.splitlines()[-1] == "Interrupted."
+    rows = only_sweep(own_module.parent).rows()
+    assert [(row["status"], row["reason"]) for row in rows] == [("killed", "interrupted"), ("pending", "")]

@@ -1,0 +1,71 @@
+"""What the server of a driver's jobs imports before it forks the first."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DRIVER = """
+import sys
+import launching_jobs as jobs
+from runmanager.launching.local.engine import LocalEngine, call
+
+def loaded(*names):
+    import sys
+    return [name in sys.modules for name in names]
+
+if __name__ == "__main__":
+    engine = LocalEngine(preload=sys.argv[1:])
+    print(call(engine, loaded, *sys.argv[1:]).answer, flush=True)
+    print(type(call(engine, jobs.my_pid).answer).__name__, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("bad", "source"),
+    [
+        ("raises", "raise RuntimeError('broken')"),
+        ("misspelt", "def ("),
+        ("missing", None),
+        ("imports_missing", "import no_such_module_at_all"),
+        ("exits", "import sys; sys.exit('not here')"),
+    ],
+)
+def test_a_bad_module_keeps_no_job_from_running(
+    start_driver: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str, source: str | None
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    if source is not None:
+        (tmp_path / f"{bad}.py").write_text(source)
+    driver = start_driver(DRIVER, "json", bad, "decimal")
+    out, err = driver.communicate(timeout=60)
+    assert out.splitlines() == ["Returned(value=[True, False, True])", "Returned"], err
+
+
+def test_every_job_begins_with_what_was_preloaded(start_driver: Any) -> None:
+    out, err = start_driver(DRIVER, "wave", "colorsys").communicate(timeout=60)
+    assert out.splitlines() == ["Returned(value=[True, True])", "Returned"], err
+
+
+MANY = """
+import sys
+import psutil
+import launching_jobs as jobs
+from runmanager.launching.local.engine import LocalEngine, call
+
+def frozen():
+    import gc
+    return gc.isenabled() and gc.get_freeze_count() > 1000
+
+if __name__ == "__main__":
+    engine = LocalEngine(preload=["wave"])
+    engine.get_ready(num_jobs=1000)
+    before = {each.pid for each in psutil.Process().children()}
+    print(call(engine, frozen).answer, call(engine, frozen).answer, flush=True)
+    print(before == {each.pid for each in psutil.Process().children()}, flush=True)
+"""
+
+
+def test_a_server_that_was_got_ready_for_many_jobs_runs_them(start_driver: Any) -> None:
+    out, err = start_driver(MANY).communicate(timeout=60)
+    assert out.splitlines() == ["Returned(value=True) Returned(value=True)", "True"], err

@@ -1,0 +1,49 @@
+"""Reading what Slurm's commands print, and what it makes of a run."""
+
+from pathlib import Path
+
+import pytest
+
+from runmanager.launching.slurm.follower import outcome_of_job
+from runmanager.launching.slurm.options import SlurmOptions
+from runmanager.launching.slurm.queue import JobEnd, read_end, read_states
+
+
+def test_the_state_of_each_job_is_read() -> None:
+    assert read_states("12_0 RUNNING\n12_1 PENDING\n13 COMPLETING\n\n") == {
+        "12_0": "RUNNING",
+        "12_1": "PENDING",
+        "13": "COMPLETING",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("JobId=5 JobState=TIMEOUT Reason=TimeLimit ExitCode=0:15", JobEnd("TIMEOUT", 0, 15)),
+        ("JobId=5 ArrayJobId=4 JobState=FAILED ExitCode=137:0", JobEnd("FAILED", 137, 9)),
+        ("JobId=5 JobState=COMPLETED ExitCode=0:0", JobEnd("COMPLETED", 0, 0)),
+        ("", JobEnd()),
+    ],
+)
+def test_the_end_of_a_job_is_read(text: str, end: JobEnd) -> None:
+    assert read_end(text) == end
+
+
+@pytest.mark.parametrize(
+    ("end", "state", "message"),
+    [
+        (JobEnd("TIMEOUT", 0, 15), ("killed", "timeout"), "Slurm's time limit of 7 minutes"),
+        (JobEnd("OUT_OF_MEMORY", 0, 125), ("failed", "out_of_memory"), "out of memory with memory_gb=2"),
+        (JobEnd("CANCELLED"), ("killed", "interrupted"), "cancelled in Slurm"),
+        (JobEnd("FAILED", 137, 9), ("killed", "signal"), "SIGKILL"),
+        (JobEnd("FAILED", 2), ("failed", "exit"), "exit code 2; see slurm/5_0_log.out"),
+        (JobEnd("NODE_FAIL"), ("crashed", "vanished"), "NODE_FAIL"),
+        (JobEnd(), ("crashed", "vanished"), "without a word"),
+    ],
+)
+def test_the_end_of_a_job_tells_what_became_of_its_run(end: JobEnd, state: tuple[str, str], message: str) -> None:
+    options = SlurmOptions.checked(time=7, memory_gb=2.0)
+    outcome = outcome_of_job(end, options=options, log=Path("slurm/5_0_log.out"))
+    assert (outcome.status, outcome.reason) == state
+    assert message in outcome.message

@@ -1,0 +1,236 @@
+"""Files that survive a kill at any moment."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runmanager.records.files.atomic_files import LineAppender, locked_folder, mark_of, replace_file, whole_lines
+
+STEPS = ["fdopen", "fchmod", "fsync", "replace"]
+
+
+def refuse(*arguments: Any, **options: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    replace_file(path, "one é")
+    assert path.read_bytes() == "one é".encode()
+    replace_file(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_that_fails_leaves_the_old_file_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    path = tmp_path / "run.json"
+    replace_file(path, "old")
+    with monkeypatch.context() as patch:
+        if step == "fdopen":
+            original = os.fdopen
+
+            def failing(handle: int, *arguments: Any) -> Any:
+                os.close(handle)
+                refuse()
+                return original
+
+            patch.setattr(os, step, failing)
+        else:
+            patch.setattr(os, step, refuse)
+        with pytest.raises(OSError, match="No space"):
+            replace_file(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+KILLED_AT = """
+import os, signal, sys
+from pathlib import Path
+from runmanager.records.files.atomic_files import replace_file
+
+def die(*arguments, **options):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+step = sys.argv[1]
+if step == "after":
+    rename = os.replace
+    os.replace = lambda *paths: (rename(*paths), die())
+else:
+    setattr(os, step, die)
+replace_file(Path("run.json"), "new")
+"""
+
+
+@pytest.mark.parametrize(("step", "left"), [*((step, "old") for step in STEPS), ("after", "new")])
+def test_a_kill_at_any_step_leaves_one_of_the_two_whole(tmp_path: Path, step: str, left: str) -> None:
+    path = tmp_path / "run.json"
+    replace_file(path, "old")
+    killed = subprocess.run([sys.executable, "-c", KILLED_AT, step], cwd=tmp_path, check=False, timeout=120)
+    assert killed.returncode == -signal.SIGKILL
+    assert path.read_text() == left
+    replace_file(path, "newer")  # what the dead one left beside is in nobody's way
+    assert path.read_text() == "newer"
+
+
+def test_what_is_renamed_was_synced_before_and_its_folder_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    sync, rename = os.fsync, os.replace
+
+    def synced(handle: int) -> None:
+        calls.append("folder" if Path(f"/proc/self/fd/{handle}").resolve() == tmp_path.resolve() else "file")
+        sync(handle)
+
+    def renamed(*paths: Any) -> None:
+        calls.append("rename")
+        rename(*paths)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    replace_file(tmp_path / "x", "y")
+    assert calls == ["file", "rename", "folder"]
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_lines_are_there_at_once_and_synced_once_a_second_and_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs: list[float] = []
+    clock = Clock()
+    monkeypatch.setattr(os, "fsync", lambda handle: syncs.append(clock.now))
+    path = tmp_path / "epochs.jsonl"
+    with LineAppender(path, clock=clock) as appender:
+        for number in range(30):
+            clock.now = 100 + number / 10
+            appender.append(b"%d" % number)
+            assert path.read_bytes().splitlines()[-1] == b"%d" % number
+        assert syncs == [100, 101, 102]
+    assert syncs == [100, 101, 102, 102.9]
+    appender.close()
+    assert len(syncs) == 4  # a second close does nothing
+
+
+@pytest.mark.parametrize(
+    ("there", "kept"), [(None, b""), (b"", b""), (b"a\n", b"a\n"), (b"a\nb", b"a\n"), (b"torn", b""), (b"\n{", b"\n")]
+)
+def test_a_torn_last_line_is_cut_before_the_next_one(tmp_path: Path, there: bytes | None, kept: bytes) -> None:
+    path = tmp_path / "epochs.jsonl"
+    if there is not None:
+        path.write_bytes(there)
+    with LineAppender(path) as appender:
+        appender.append(b"next")
+    assert path.read_bytes() == kept + b"next\n"
+
+
+@settings(max_examples=30)
+@given(
+    lines=st.lists(
+        st.binary(min_size=1, max_size=9).filter(lambda line: line.strip() and b"\n" not in line), max_size=5
+    )
+)
+def test_cut_anywhere_the_whole_lines_before_it_are_read(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "cut.jsonl"
+    data = b"".join(line + b"\n" for line in lines)
+    for end in range(len(data) + 1):
+        path.write_bytes(data[:end])
+        assert whole_lines(path) == b"".join(line + b"\n" for line in lines[: data[:end].count(b"\n")])
+
+
+def test_no_file_has_no_lines(tmp_path: Path) -> None:
+    assert whole_lines(tmp_path / "nothing") == b""
+
+
+def test_a_file_that_was_written_anew_has_another_mark(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    assert mark_of(path) is None
+    path.write_bytes(b"one")
+    mark = mark_of(path)
+    assert mark_of(path) == mark
+    times = path.stat()
+    replace_file(path, b"two")  # as long, and as old
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert mark_of(path) != mark
+
+
+def test_a_locked_folder_is_ones_own_and_may_be_locked_again_by_the_same(tmp_path: Path) -> None:
+    entered = threading.Event()
+
+    def enter() -> None:
+        with locked_folder(tmp_path):
+            entered.set()
+
+    other = threading.Thread(target=enter, daemon=True)
+    with locked_folder(tmp_path):
+        other.start()
+        with locked_folder(tmp_path):
+            assert not entered.is_set()
+        assert not entered.is_set()
+    other.join(60)
+    assert entered.is_set()
+
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from runmanager.records.files.atomic_files import LineAppender
+
+appender = LineAppender(Path("epochs.jsonl"))
+appender.append(b"a" * 50)
+resource.setrlimit(resource.RLIMIT_FSIZE, (80, 80))  # a disk with room for half a line more
+try:
+    appender.append(b"b" * 50)
+except OSError as error:
+    print(error.strerror)
+appender.append(b"c" * 10)
+appender.close()
+"""
+
+
+def test_a_fork_that_was_made_under_a_lock_does_not_keep_it(tmp_path: Path) -> None:
+    """As a loader's workers are, by another thread: they live on with all that was open."""
+    import fcntl
+
+    ours, forks = os.pipe()
+    with locked_folder(tmp_path):
+        child = os.fork()
+        if child == 0:
+            os.close(forks)
+            os.read(ours, 1)  # until the other end is closed
+            os._exit(0)
+    other = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(other)
+        os.close(forks)
+        os.waitpid(child, 0)
+
+
+def test_a_line_that_finds_no_room_is_an_error_and_spoils_no_other(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.strip() == os.strerror(errno.EFBIG)
+    assert (tmp_path / "epochs.jsonl").read_bytes() == b"a" * 50 + b"\n" + b"c" * 10 + b"\n"

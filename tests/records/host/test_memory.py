@@ -1,0 +1,33 @@
+"""The memory that is left: the machine's, or in a container what its limit leaves."""
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from runmanager.records.host.memory import free_memory, in_gib
+
+GIB = 2**30
+
+
+def cgroup(folder: Path, *, limit: str, used: int, cached: int) -> Path:
+    (folder / "memory.max").write_text(f"{limit}\n")
+    (folder / "memory.current").write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"anon {used - cached}\ninactive_file {cached}\n")
+    return folder
+
+
+def test_a_container_has_what_its_limit_leaves_its_cached_files_among_it(tmp_path: Path) -> None:
+    assert free_memory(cgroup(tmp_path, limit="1000000", used=900_000, cached=300_000)) == 400_000
+    assert free_memory(cgroup(tmp_path, limit="1000000", used=2_000_000, cached=0)) == 0
+
+
+@pytest.mark.parametrize("limit", ["max", "nonsense", str(2**62)])
+def test_without_a_limit_the_machine_decides(tmp_path: Path, limit: str) -> None:
+    total = psutil.virtual_memory().total
+    assert 0 < free_memory(cgroup(tmp_path, limit=limit, used=0, cached=0)) <= total
+    assert 0 < free_memory(tmp_path / "no such folder") <= total
+
+
+def test_sizes_are_said_in_gib() -> None:
+    assert (in_gib(GIB // 2), in_gib(5000 * GIB)) == ("0.5 GiB", "5,000.0 GiB")

@@ -1,0 +1,113 @@
+"""Tests of the standard streams: whatever they cannot take, what was asked for is done, and its status holds."""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runmanager.records.host.standard_streams import mended_streams
+
+ROOT = Path(__file__).resolve().parents[3]
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+RUN = (
+    "-m runmanager dataset=fake dataset.size=64 dataset.val_size=32 model=logistic batch_size=32 epochs=2 device=cpu "
+    "tensorboard.graph=false name=first"
+)
+COMMAND = "-c 'import sys; from runmanager.cli.main import run_command; sys.exit(run_command(sys.argv[1:]))'"
+NOTHING_MORE = "nothing more is shown; the runs go on.\n"
+
+
+def shell(folder: Path, line: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    """A line for bash, from this folder; `python` in it is ours."""
+    ours = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line.replace("python", shlex.quote(sys.executable))],
+        cwd=folder,
+        env={**os.environ, **ours, **variables},
+        capture_output=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a run was made whose output could hold ASCII alone, as could its settings' and its own files'."""
+    folder = tmp_path_factory.mktemp("ascii")
+    done = shell(folder, f"python {RUN} é=1", **ASCII)
+    assert done.returncode == 2 and done.stderr.startswith(b"error: ") and done.stderr.isascii()
+    done = shell(folder, f"python {RUN}", **ASCII)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.isascii() and b"\n+ 1/1  run  finished" in done.stdout
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["table first", "best first", "show first/run", "report first", "watch first", "--help", "export --help", "doctor"],
+)
+def test_every_command_can_be_read_in_ascii(folder: Path, words: str) -> None:
+    done = shell(folder, f"python {COMMAND} {words}", **ASCII)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout and done.stdout.isascii() and b"UnicodeEncodeError" not in done.stderr
+
+
+def test_what_is_longer_in_ascii_takes_the_room_of_blanks() -> None:
+    code = (
+        "from runmanager.records.host.standard_streams import mended_streams\n"
+        "with mended_streams(): print('|lr…   |\\n|0.01  |\\n|…x|\\n✓✗é')"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, check=True
+    )
+    assert said.stdout.decode("ascii").splitlines() == ["|lr... |", "|0.01  |", "|...x|", "+x\\xe9"]
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (">&-", "warning: Standard output is closed: " + NOTHING_MORE),
+        (">/dev/full", f"warning: Standard output cannot be written (No space left on device): {NOTHING_MORE}"),
+        ("| head -1", "warning: Standard output has lost its reader: " + NOTHING_MORE),
+        ("<&- >&- 2>&-", ""),
+    ],
+)
+def test_a_sweep_goes_on_without_standard_output(tmp_path: Path, where: str, said: str) -> None:
+    done = shell(tmp_path, f"python {RUN} {where}")
+    assert (done.returncode, done.stderr.decode()) == (0, said)
+    assert "finished" in (tmp_path / "outputs" / "first" / "results.csv").read_text()
+    assert (tmp_path / "outputs" / "first" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("where", "status", "said"),
+    [
+        (">&-", 1, "error: Standard output must take what the command shows, but is closed.\n"),
+        (
+            ">/dev/full",
+            1,
+            "error: Standard output must take what the command shows, but cannot be written "
+            "(No space left on device).\n",
+        ),
+        ("| head -1", 0, ""),
+        ("2>&-", 0, ""),
+    ],
+)
+@pytest.mark.parametrize("words", ["table first", "--help"])
+def test_a_command_that_cannot_show_what_it_was_asked_for_says_so(
+    folder: Path, words: str, where: str, status: int, said: str
+) -> None:
+    done = shell(folder, f"python {COMMAND} {words} {where}")
+    assert (done.returncode, done.stderr.decode()) == (status, said)
+
+
+def test_the_streams_are_as_before_afterwards(capfd: pytest.CaptureFixture[str]) -> None:
+    own = sys.stdout, sys.stderr
+    with mended_streams(), mended_streams():  # a command that carries out another
+        print("within")
+    print("afterwards")
+    assert (sys.stdout, sys.stderr) == own
+    assert capfd.readouterr().out == "within\nafterwards\n"

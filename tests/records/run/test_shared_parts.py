@@ -1,0 +1,69 @@
+"""Records of which equal parts are shared say what they say when each is read alone."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runmanager.errors import RecordError
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.run.record import Environment, RunRecord
+from runmanager.records.run.shared_parts import SharedParts
+from runmanager.records.storage.reader import read_record, read_sweep
+from runmanager.records.storage.versioned_file import encode_record
+
+MakeRecord = Callable[..., RunRecord]
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, record: MakeRecord) -> SweepPaths:
+    """Three runs that differ in one setting, one of which has a machine of its own."""
+    paths = SweepPaths(tmp_path)
+    for lr in (0.1, 0.2, 0.3):
+        config = {
+            "lr": lr,
+            "epochs": 3,
+            "flag": True,
+            "none": None,
+            "text": "3",
+            "model": {"name": "cnn", "hidden": [3]},
+        }
+        environment = Environment(
+            host="anvil",
+            load_at_start=lr,
+            libraries={"torch": "2.15.0" if lr < 0.3 else "2.9.0"},
+            command=("a", "b"),
+            code={"own.py": "0a"} if lr < 0.3 else None,
+        )
+        run = paths.run(f"lr={lr}")
+        run.root.mkdir(parents=True)
+        run.record.write_bytes(encode_record(record(name=run.name, config=config, environment=environment)))
+    return paths
+
+
+def test_they_say_the_same_and_what_is_equal_is_there_once(sweep: SweepPaths) -> None:
+    runs = [run.record for run in read_sweep(sweep).runs]
+    assert runs == [read_record(sweep.run(run.name)).observed() for run in runs]
+    assert [type(value) for value in runs[0].config.values()] == [float, int, bool, type(None), str, dict]
+    first, second, third = runs
+    assert first.config["model"] is second.config["model"] is third.config["model"]
+    assert first.environment.libraries is second.environment.libraries
+    assert third.environment.libraries == {"torch": "2.9.0"}
+    assert first.environment.code is second.environment.code
+    assert first.environment.code == {"own.py": "0a"}
+    assert [run.environment.load_at_start for run in runs] == [0.1, 0.2, 0.3]
+
+
+def test_nothing_of_two_kinds_is_not_the_same(sweep: SweepPaths, record: MakeRecord) -> None:
+    paths = sweep.run("lr=0.1")
+    paths.record.write_bytes(encode_record(record(environment=Environment())))
+    assert read_record(paths, shared=SharedParts()) == read_record(paths)
+
+
+@pytest.mark.parametrize("part", [b"1e999", b'"\\ud800"', b"[1,]", b"nonsense"])
+def test_a_part_that_is_damaged_is_told(sweep: SweepPaths, part: bytes) -> None:
+    paths: RunPaths = sweep.run("lr=0.1")
+    paths.record.write_bytes(paths.record.read_bytes().replace(b'"cnn"', part))
+    with pytest.raises(RecordError, match="is damaged"):
+        read_record(paths, shared=SharedParts())
+    assert [damage.path.name for damage in read_sweep(sweep).damaged] == ["lr=0.1"]

@@ -1,0 +1,29 @@
+"""The words for how a run stands, as other programs read them."""
+
+from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.text import MAX_LINE
+
+
+def test_the_words_are_those_of_the_contract() -> None:
+    assert [*Status] == ["pending", "running", "finished", "failed", "killed", "crashed", "skipped"]
+    assert set(Reason) == {
+        *("early_stopped", "exception", "exit", "out_of_memory", "diverged", "signal", "timeout", "stalled"),
+        *("interrupted", "vanished", "device_unavailable"),
+    }
+
+
+def test_which_states_are_ends_and_which_are_good_ones() -> None:
+    assert {status for status in Status if not status.is_ended} == {Status.PENDING, Status.RUNNING}
+    assert {status for status in Status if status.is_success} == {Status.FINISHED, Status.SKIPPED}
+
+
+def test_an_outcome_without_a_word_says_it_all() -> None:
+    assert Outcome(Status.FINISHED) == Outcome(Status.FINISHED, reason=None, message="")
+
+
+def test_a_message_far_longer_than_a_line_is_cut_once() -> None:
+    outcome = Outcome(Status.FAILED, Reason.EXCEPTION, "ValueError: " + 10_000_000 * "x")
+    assert len(outcome.message) == MAX_LINE
+    assert outcome.message.startswith("ValueError: xxx")
+    assert outcome.message.endswith("xxx… (cut: 10,000,012 characters)")
+    assert Outcome(outcome.status, outcome.reason, outcome.message) == outcome

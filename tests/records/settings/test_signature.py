@@ -1,0 +1,87 @@
+"""Identity: everything that was asked for counts, its order does not, and an old signature never changes."""
+
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from runmanager.records.settings.signature import LATER, UNSIGNED, short_signature, signature
+
+KEYS = st.text(min_size=1, max_size=6).filter(lambda key: key not in UNSIGNED and key not in LATER)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=6,
+)
+CONFIGS = st.dictionaries(KEYS, VALUES, max_size=5)
+
+
+def reversed_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: reversed_keys(item) for key, item in reversed(value.items())}
+    return [reversed_keys(item) for item in value] if isinstance(value, list) else value
+
+
+@given(CONFIGS)
+def test_the_order_of_keys_does_not_matter(config: dict[str, Any]) -> None:
+    assert signature(reversed_keys(config)) == signature(config)
+
+
+@given(CONFIGS, KEYS, VALUES)
+def test_every_change_matters(config: dict[str, Any], key: str, value: Any) -> None:
+    assume(key not in config or repr(reversed_keys(config[key])) != repr(reversed_keys(value)))
+    changed = {**config, key: value}
+    # Equal but for the order of inner keys is no change.
+    assume(not (key in config and config[key] == value))
+    assert signature(changed) != signature(config)
+
+
+@given(CONFIGS, st.sampled_from(sorted(UNSIGNED)), VALUES)
+def test_where_and_how_a_run_is_kept_does_not_matter(config: dict[str, Any], key: str, value: Any) -> None:
+    assert signature({**config, key: value}) == signature(config)
+
+
+def test_what_is_left_out_is_this_and_no_more() -> None:
+    left_out = {"name", "output_root", "data_root", "resume", "rerun_changed", "checkpoint", "log_every", "hydra"}
+    assert left_out == UNSIGNED
+
+
+@pytest.mark.parametrize("name", sorted(LATER))
+def test_a_setting_that_came_later_changes_no_signature_until_it_changes_something(name: str) -> None:
+    groups = {"optimizer": {"name": "adam"}, "loader": {"name": "dataloader"}, "tensorboard": {"enabled": True}}
+    before: dict[str, Any] = {**groups, "lr": 0.1}
+    group, _, key = name.rpartition(".")
+
+    def given_as(value: Any) -> dict[str, Any]:
+        return {**before, group: {**before[group], key: value}} if group else {**before, key: value}
+
+    assert signature(given_as(LATER[name])) == signature(before)
+    assert signature(given_as("another")) != signature(before)
+    alike = 0 if LATER[name] is False else False
+    assert signature(given_as(alike)) != signature(before)
+    assert signature({**before, "model": {name: LATER[name]}}) != signature({**before, "model": {}})
+
+
+def test_a_group_may_have_a_name_of_its_own() -> None:
+    assert signature({"model": {"name": "cnn"}}) != signature({"model": {"name": "mlp"}})
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), (0, None), ("1", 1), ([1], "1"), ([1, 2], [2, 1])])
+def test_values_that_look_alike_are_told_apart(one: Any, other: Any) -> None:
+    assert signature({"x": one}) != signature({"x": other})
+
+
+def test_a_signature_written_long_ago_is_found_today() -> None:
+    config = {
+        "lr": 0.01,
+        "batch_size": 1000,
+        "device": "cpu",
+        "model": {"name": "cnn", "hidden": [32, 16]},
+        "flag": True,
+        "none": None,
+        "text": "é",
+        "name": "ignored",
+    }
+    assert signature(config) == "cd25445f2c0207cb49825adcf9658684c5e0406fb00089393751989aa6ee3da9"
+    assert short_signature(signature(config)) == "cd25445f"

@@ -1,0 +1,379 @@
+"""Owning a run folder: one writer however many want it, and another only when the first is gone."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from runmanager.errors import RecordError, RunBusyError
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, write_beat
+from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.status import Reason, Status
+from runmanager.records.storage import ownership
+from runmanager.records.storage.ownership import claim_run, end_silent, silent_runs
+from runmanager.records.storage.reader import read_record, read_run
+from runmanager.records.storage.run_folder import RunFolder
+
+MakeRecord = Callable[..., RunRecord]
+Race = Callable[..., list[list[str]]]
+
+CLAIM = """
+from pathlib import Path
+from runmanager.errors import RunBusyError
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.record import RunRecord
+from runmanager.records.run.status import Status
+from runmanager.records.storage.ownership import claim_run
+
+def record(name):
+    return RunRecord(
+        name=name, signature="s", status=Status.RUNNING, config={"lr": 0.1}, owner=ProcessIdentity.current()
+    )
+"""
+TAKE = f"""
+{CLAIM}
+def take(number):
+    name = f"run-{{number}}"
+    try:
+        folder = claim_run(RunPaths(Path("runs") / name), record(name))
+    except RunBusyError:
+        return "busy"
+    folder.write(status=Status.RUNNING)
+    return f"won {{folder.record.attempt}}"
+"""
+
+
+def left_by(paths: RunPaths, record: RunRecord) -> RunFolder:
+    """A run folder as its owner left it."""
+    folder = claim_run(paths, record)
+    folder.append(EpochRecord(epoch=1, loss=0.5))
+    folder.close()
+    return folder
+
+
+def test_a_new_folder_holds_its_record_at_once(tmp_path: Path, record: MakeRecord) -> None:
+    mine = record()
+    folder = claim_run(RunPaths(tmp_path / "runs" / "a"), mine)
+    assert folder.record is mine
+    assert read_record(folder.paths) == mine
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "run.json", "runs"]
+    assert folder.paths.root.stat().st_mode & 0o777 == 0o755
+
+
+def test_of_eight_processes_that_want_a_new_folder_exactly_one_gets_it(race: Race, tmp_path: Path) -> None:
+    answers = race(TAKE)
+    for number, words in enumerate(zip(*answers, strict=True)):
+        assert sorted(words) == ["busy"] * 7 + ["won 1"], f"run-{number}"
+    assert not list((tmp_path / "runs").glob(".*"))  # the losers took their own folders away
+
+
+def test_of_eight_processes_that_want_a_crashed_run_exactly_one_gets_it(
+    race: Race, tmp_path: Path, record: MakeRecord, dead: ProcessIdentity
+) -> None:
+    for number in range(20):
+        left_by(RunPaths(tmp_path / "runs" / f"run-{number}"), record(name=f"run-{number}", owner=dead))
+    answers = race(TAKE)
+    for number, words in enumerate(zip(*answers, strict=True)):
+        assert sorted(words) == ["busy"] * 7 + ["won 2"], f"run-{number}"
+        paths = RunPaths(tmp_path / "runs" / f"run-{number}")
+        assert read_run(paths).record.status is Status.RUNNING
+        assert [path.name for path in sorted(paths.root.glob(".*"))] == [".claim-2"]
+
+
+FINISH = f"""
+{CLAIM}
+folder = claim_run(RunPaths(Path("runs/a")), record("a"))
+assert folder.record.attempt == 2
+folder.write(status=Status.FINISHED)
+"""
+
+
+def test_a_run_that_another_finished_meanwhile_is_not_run_again(
+    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between our look at a crashed run and our claim, another process takes it over, finishes it, and is gone."""
+    paths = RunPaths(tmp_path / "runs" / "a")
+    left_by(paths, record(name="a", owner=dead))
+    read, looks = ownership.read_record, []
+
+    def read_and_lose_time(paths: RunPaths) -> RunRecord:
+        seen = read(paths)
+        looks.append(seen.status)
+        if len(looks) == 1:
+            subprocess.run([sys.executable, "-c", FINISH], cwd=tmp_path, check=True, timeout=120)
+        return seen
+
+    monkeypatch.setattr(ownership, "read_record", read_and_lose_time)
+    folder = claim_run(paths, record(name="a"))
+    assert looks[0] is Status.RUNNING
+    assert folder.record.status is Status.FINISHED  # the caller sees that there is nothing to do
+    assert folder.record.attempt == 3
+    assert read(paths).attempt == 2
+
+
+def test_a_living_owner_keeps_its_run(tmp_path: Path, record: MakeRecord, start_process: Callable[[], Any]) -> None:
+    paths = RunPaths(tmp_path / "runs" / "a")
+    other = start_process()
+    left_by(paths, record(owner=other.identity))
+    before = sorted(paths.root.iterdir())
+    with pytest.raises(RunBusyError, match=rf"being run by process {other.identity.pid} on "):
+        claim_run(paths, record())
+    assert sorted(paths.root.iterdir()) == before
+    other.end()
+    folder = claim_run(paths, record())
+    assert (folder.record.attempt, folder.record.owner) == (2, ProcessIdentity.current())
+
+
+class Reader:
+    """An observer whose time passes only while it waits; `while_it_waits` is what happens elsewhere meanwhile."""
+
+    def __init__(self, while_it_waits: Callable[[float], object] = lambda now: None) -> None:
+        self.now = 0.0
+        self._meanwhile = while_it_waits
+        self.observer = HeartbeatObserver(limit_seconds=60, clock=lambda: self.now, wait=self._wait)
+
+    def _wait(self, seconds: float) -> None:
+        self.now += seconds
+        assert self.now < 200, "watched for longer than the limit"
+        self._meanwhile(self.now)
+
+
+@pytest.fixture
+def far(dead: ProcessIdentity) -> ProcessIdentity:
+    """Somebody on another host, of whom nobody here can say whether he lives."""
+    return msgspec.structs.replace(dead, host="elsewhere", boot_id="another")
+
+
+def test_a_run_of_another_host_that_beats_keeps_its_owner(
+    tmp_path: Path, record: MakeRecord, far: ProcessIdentity
+) -> None:
+    paths = RunPaths(tmp_path / "runs" / "a")
+    left_by(paths, record(owner=far))
+    write_beat(paths.heartbeat, Beat(1, 1, 1))
+    reader = Reader(lambda now: write_beat(paths.heartbeat, Beat(1 + int(now / 2), 1, 1)))
+    with pytest.raises(RunBusyError, match="on elsewhere"):
+        claim_run(paths, record(), observer=reader.observer)
+    assert reader.now == 2.0, "a living run is known by its next beat"
+    assert not list(paths.root.glob(".*")) and read_record(paths).owner == far
+
+
+def test_a_run_of_another_host_that_is_silent_is_taken_over_after_the_limit(
+    tmp_path: Path, record: MakeRecord, far: ProcessIdentity
+) -> None:
+    paths = RunPaths(tmp_path / "runs" / "a")
+    left_by(paths, record(owner=far))
+    write_beat(paths.heartbeat, Beat(7, 1, 1))
+    reader = Reader()
+    folder = claim_run(paths, record(), observer=reader.observer)
+    assert reader.now == 60.0
+    assert (folder.record.attempt, folder.record.owner) == (2, ProcessIdentity.current())
+
+
+def test_a_run_of_another_host_that_ends_while_it_is_watched_is_not_run_again(
+    tmp_path: Path, record: MakeRecord, far: ProcessIdentity
+) -> None:
+    paths = RunPaths(tmp_path / "runs" / "a")
+    left = left_by(paths, record(owner=far))
+    reader = Reader(lambda now: left.write(status=Status.FINISHED) if now == 10 else None)
+    folder = claim_run(paths, record(), observer=reader.observer)
+    assert (folder.record.status, reader.now) == (Status.FINISHED, 10.0)
+
+
+def test_a_claim_of_another_host_blocks_nobody_for_ever(
+    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity, far: ProcessIdentity
+) -> None:
+    """Another host's process claimed a crashed run, and its machine went down before it could begin."""
+    paths = RunPaths(tmp_path / "runs" / "a")
+    left_by(paths, record(owner=dead))
+    paths.claim(2).mkdir()
+    (paths.claim(2) / "owner.json").write_bytes(msgspec.json.encode(far))
+    begun = Reader(lambda now: RunFolder(paths, read_record(paths)).write(owner=far, attempt=2) if now == 3 else None)
+    with pytest.raises(RunBusyError, match="being taken over"):
+        claim_run(paths, record(), observer=begun.observer)
+    RunFolder(paths, read_record(paths)).write(owner=dead, attempt=1)
+    reader = Reader()
+    assert claim_run(paths, record(), observer=reader.observer).record.attempt == 3
+    assert reader.now == 60.0
+
+
+def test_silent_runs_are_watched_together(tmp_path: Path, record: MakeRecord, far: ProcessIdentity) -> None:
+    runs = [RunPaths(tmp_path / "runs" / name) for name in ("silent", "beats", "ends", "here", "gone", "mute")]
+    silent, beats, ends, here, gone, mute = runs
+    for paths in runs[:4] + runs[5:]:
+        left_by(paths, record(owner=ProcessIdentity.current() if paths is here else far))
+    for paths in (silent, beats, ends):
+        write_beat(paths.heartbeat, Beat(1, 1, 1))
+
+    def meanwhile(now: float) -> None:
+        if now == 40:
+            write_beat(beats.heartbeat, Beat(2, 1, 1))
+            RunFolder(ends, read_record(ends)).write(status=Status.FAILED)
+
+    reader = Reader(meanwhile)
+    assert silent_runs(runs, reader.observer) == [silent, mute]
+    assert reader.now == 60.0
+    assert not gone.root.exists()
+
+
+def test_the_end_of_a_silent_run_is_written_as_of_its_last_beat(
+    tmp_path: Path, record: MakeRecord, far: ProcessIdentity
+) -> None:
+    paths = RunPaths(tmp_path / "runs" / "a")
+    left_by(paths, record(owner=far, started_at="2026-11-21T12:00:00+00:00"))
+    write_beat(paths.heartbeat, Beat(9, 9, 1795262410))  # ten seconds after noon
+    reader = Reader()
+    assert end_silent(paths, reader.observer) is None, "one look is not enough"
+    assert silent_runs([paths], reader.observer) == [paths]
+    ended = end_silent(paths, reader.observer)
+    assert ended == read_record(paths)
+    assert (ended.status, ended.reason, ended.ended_at) == (
+        Status.CRASHED,
+        Reason.VANISHED,
+        "2026-11-21T12:00:10+00:00",
+    )
+    assert ended.message == f"no sign of life from process {far.pid} on elsewhere for 60 s"
+    assert not paths.heartbeat.exists() and not list(paths.root.glob(".*"))
+    assert claim_run(paths, record()).record.attempt == 2, "it is to be gone on with at once"
+
+
+def test_a_silent_run_that_another_has_claimed_is_not_declared_dead(
+    tmp_path: Path, record: MakeRecord, far: ProcessIdentity
+) -> None:
+    paths = RunPaths(tmp_path / "runs" / "a")
+    left_by(paths, record(owner=far))
+    reader = Reader()
+    assert silent_runs([paths], reader.observer) == [paths]
+    folder = claim_run(paths, record(), observer=reader.observer)
+    assert end_silent(paths, reader.observer) is None
+    folder.write()
+    assert end_silent(paths, reader.observer) is None
+    assert read_record(paths).status is Status.RUNNING
+
+
+def test_a_silent_run_that_another_finished_meanwhile_is_not_declared_dead(
+    tmp_path: Path,
+    record: MakeRecord,
+    far: ProcessIdentity,
+    dead: ProcessIdentity,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between our look at a silent run and our claim, another process takes it over, finishes it, and is gone."""
+    paths = RunPaths(tmp_path / "runs" / "a")
+    left_by(paths, record(owner=far))
+    reader = Reader()
+    assert silent_runs([paths], reader.observer) == [paths]
+    read, looks = ownership.read_record, []
+
+    def read_and_lose_time(paths: RunPaths) -> RunRecord:
+        seen = read(paths)
+        looks.append(seen.status)
+        if len(looks) == 1:
+            claim_run(paths, record(owner=dead), observer=reader.observer).write(status=Status.FINISHED)
+        return seen
+
+    monkeypatch.setattr(ownership, "read_record", read_and_lose_time)
+    assert end_silent(paths, reader.observer) is None
+    assert looks[0] is Status.RUNNING and read(paths).status is Status.FINISHED
+
+
+def test_the_record_of_a_run_taken_over_comes_back_unchanged_and_unwritten(
+    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity
+) -> None:
+    paths = RunPaths(tmp_path / "runs" / "a")
+    old = record(owner=dead, status=Status.FAILED, message="why", config={"lr": 7.0})
+    left_by(paths, old)
+    folder = claim_run(paths, record(config={"lr": 0.1}))
+    assert folder.record == msgspec.structs.replace(old, owner=ProcessIdentity.current(), attempt=2)
+    assert read_record(paths) == old
+
+
+def test_a_folder_from_which_links_lead_away_is_not_written_to(
+    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity
+) -> None:
+    """It may have come from anybody: what a run appends to its log would go to a file elsewhere."""
+    paths = RunPaths(tmp_path / "run")
+    left_by(paths, record(status=Status.RUNNING, owner=dead))
+    (tmp_path / "victim").write_text("mine")
+    paths.log.symlink_to(tmp_path / "victim")
+    before = read_record(paths)
+    with pytest.raises(RecordError, match=r"must hold files of its own, got run\.log, which leads elsewhere"):
+        claim_run(paths, record())
+    assert read_record(paths) == before
+    paths.log.unlink()
+    assert claim_run(paths, record()).is_ours
+
+
+def test_a_folder_with_others_files_is_left_alone(tmp_path: Path, record: MakeRecord) -> None:
+    paths = RunPaths(tmp_path / "runs" / "a")
+    paths.root.mkdir(parents=True)
+    (paths.root / "thesis.tex").write_text("mine")
+    with pytest.raises(RunBusyError, match=r"must be empty or hold a run\.json, got other files"):
+        claim_run(paths, record())
+    assert [path.name for path in paths.root.iterdir()] == ["thesis.tex"]
+    (paths.root / "thesis.tex").unlink()
+    assert claim_run(paths, record()).record.attempt == 1
+
+
+DIE_WHILE_CLAIMING = f"""
+{CLAIM}
+import os, signal, sys
+
+step = sys.argv[1]
+real = getattr(os, step, None)
+
+def die(*arguments):
+    if ".claim" in str(arguments[0]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*arguments)
+
+if real:
+    setattr(os, step, die)
+claim_run(RunPaths(Path("runs/a")), record("a"))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("step", "attempt"), [("replace", 2), ("rename", 2), ("after it", 3)])
+def test_a_claimant_that_dies_at_it_blocks_nobody(
+    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity, step: str, attempt: int
+) -> None:
+    paths = RunPaths(tmp_path / "runs" / "a")
+    left_by(paths, record(name="a", owner=dead))
+    died = subprocess.run([sys.executable, "-c", DIE_WHILE_CLAIMING, step], cwd=tmp_path, check=False, timeout=120)
+    assert died.returncode == -9
+    assert claim_run(paths, record(name="a")).record.attempt == attempt
+
+
+# As a power cut leaves it, and with a text that is not UTF-8.
+@pytest.mark.parametrize("content", [b"\0" * 80, b'{"pid":1,"start_ticks":2,"boot_id":"\xff","host":""}'])
+def test_a_damaged_claim_blocks_nobody(
+    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity, content: bytes
+) -> None:
+    paths = RunPaths(tmp_path / "runs" / "a")
+    left_by(paths, record(owner=dead))
+    paths.claim(2).mkdir()
+    (paths.claim(2) / "owner.json").write_bytes(content)
+    assert claim_run(paths, record()).record.attempt == 3
+
+
+def test_a_run_that_is_only_looked_at_can_be_given_back(
+    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity
+) -> None:
+    paths = RunPaths(tmp_path / "runs" / "a")
+    left_by(paths, record(owner=dead, status=Status.FINISHED))
+    before = sorted(path.name for path in paths.root.iterdir())
+    for _ in range(3):  # a notebook's cell, run again and again by one living process
+        folder = claim_run(paths, record())
+        assert folder.record.status is Status.FINISHED
+        folder.give_back()
+    assert sorted(path.name for path in paths.root.iterdir()) == before
+    claim_run(paths, record())
+    with pytest.raises(RunBusyError, match="being taken over"):
+        claim_run(paths, record())

@@ -1,0 +1,117 @@
+"""Tests of finding the sweep or the run that somebody names."""
+
+from pathlib import Path
+
+import pytest
+
+from runmanager.errors import UsageError
+from runmanager.records.sweep.lookup import find_run, find_sweep, known_runs, known_sweeps
+
+RUNS = {
+    "first": ("lr=0.1,seed=0-250ab410", "lr=0.1,seed=1-2dc67ffb", "lr=0.1-7e000000"),
+    "second": ("batch_size=100-25ffffff",),
+}
+
+
+@pytest.fixture(autouse=True)
+def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two sweeps under outputs/ of the current folder."""
+    monkeypatch.chdir(tmp_path)
+    for sweep, runs in RUNS.items():
+        for run in runs:
+            folder = tmp_path / "outputs" / sweep / "runs" / run
+            folder.mkdir(parents=True)
+            (folder / "run.json").write_text("{}")
+    return tmp_path / "outputs"
+
+
+def test_folder_and_bare_name_find_the_same_sweep(outputs: Path) -> None:
+    for name in (str(outputs / "first"), "outputs/first", "outputs/first/", "first"):
+        assert find_sweep(name).root.resolve() == outputs / "first"
+
+
+def test_folder_here_that_is_no_sweep_does_not_hide_the_one_under_outputs(outputs: Path, tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    assert find_sweep("first").root.resolve() == outputs / "first"
+
+
+def test_unknown_sweep_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"'furst' must be a sweep's folder.*Did you mean first\?"):
+        find_sweep("furst")
+
+
+def test_sweep_of_another_name_is_refused_with_those_there_are(
+    outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("qqqq", "", "outputs/qqqq"):
+        with pytest.raises(UsageError, match=r"There are (first, second|second, first) in outputs/\.$"):
+            find_sweep(name)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match=r"There is none in outputs/ yet; `runmanager demo` makes one\.$"):
+        find_sweep("qqqq")
+
+
+def test_folder_without_a_sweep_is_refused(outputs: Path) -> None:
+    (outputs / "empty").mkdir()
+    for name in ("empty", "outputs/empty"):
+        with pytest.raises(UsageError, match="got a folder without them"):
+            find_sweep(name)
+    assert known_sweeps() == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "outputs/first/runs/lr=0.1,seed=1-2dc67ffb",
+        "outputs/first/runs/lr=0.1,seed=1",
+        "outputs/first/lr=0.1,seed=1",
+        "first/lr=0.1,seed=1-2d",
+        "first/2d",
+        "lr=0.1,seed=1",
+        "2dc67ffb",
+        "2d",
+    ],
+)
+def test_any_part_that_only_one_run_begins_with_is_its_name(name: str) -> None:
+    assert find_run(name).name == "lr=0.1,seed=1-2dc67ffb"
+
+
+def test_whole_name_without_digits_is_not_taken_for_the_beginning_of_another() -> None:
+    assert find_run("first/lr=0.1").name == find_run("lr=0.1").name == "lr=0.1-7e000000"
+
+
+def test_sweep_of_one_run_is_that_run() -> None:
+    for name in ("second", "outputs/second"):
+        assert find_run(name).name == "batch_size=100-25ffffff"
+    with pytest.raises(UsageError, match=r"must be one run, got a sweep of 3; add one of: lr=0\.1,seed=0-250ab410, "):
+        find_run("first")
+
+
+def test_several_matches_are_listed_in_one_line() -> None:
+    with pytest.raises(UsageError) as refused:
+        find_run("25")
+    assert str(refused.value) == (
+        "'25' must be the beginning of one run's name, got that of first/lr=0.1,seed=0-250ab410, "
+        "second/batch_size=100-25ffffff."
+    )
+    with pytest.raises(UsageError, match=r"got that of lr=0\.1,seed=0-250ab410, lr=0\.1,seed=1-2dc67ffb"):
+        find_run("first/lr=0.1,")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("batch_size=10O", r"got none; did you mean second/batch_size=100"),
+        ("qqqq", r"got none; `runmanager table SWEEP` shows"),
+        ("first/x", r"must be a run of outputs/first, got none of: lr"),
+        ("third/x", r"must be a run's folder or SWEEP/RUN, got nothing there"),
+    ],
+)
+def test_unknown_run_is_refused_with_a_way_out(name: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        find_run(name)
+
+
+def test_known_runs_are_those_of_every_sweep() -> None:
+    assert known_runs() == [f"{sweep}/{run}" for sweep, runs in RUNS.items() for run in sorted(runs)]

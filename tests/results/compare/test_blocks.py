@@ -1,0 +1,42 @@
+"""Which runs are pairs: by their seeds, by their order, and never by what they measured."""
+
+import pytest
+
+from runmanager.results.compare.blocks import blocks_of
+
+
+@pytest.fixture
+def blocks(contents, timed):
+    """The blocks of runs given as (side, seed) in their order of start, as pairs of their places in it."""
+
+    def find(*runs):
+        stored = contents(*(({"side": side, "seed": seed}, timed([1.0]), {}) for side, seed in runs)).runs
+        sides = [[run for run, (each, _) in zip(stored, runs, strict=True) if each == side] for side in "ab"]
+        found = blocks_of(*sides)
+        places = {id(run): at for at, run in enumerate(stored)}
+        return found and [(places[id(one)], places[id(other)]) for one, other in found]
+
+    return find
+
+
+def test_equal_seeds_are_pairs_wherever_they_stand(blocks):
+    assert blocks(("a", 1), ("a", 2), ("b", 2), ("b", 1)) == [(0, 3), (1, 2)]
+
+
+def test_neighbours_are_pairs_where_the_seeds_are_others(blocks):
+    assert blocks(("a", 1), ("b", 7), ("b", 8), ("a", 2)) == [(0, 1), (3, 2)]
+    assert blocks(("a", None), ("b", None), ("a", None), ("b", None)) == [(0, 1), (2, 3)]
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [("a", 1), ("b", 1)],
+        [("a", 1), ("a", 2), ("b", 3), ("b", 4)],
+        [("a", 1), ("b", 2), ("b", 3), ("b", 4), ("a", 5)],
+        [("a", 1), ("a", 1), ("b", 1), ("b", 2)],
+    ],
+    ids=["one run a side", "one side after the other", "unequal counts", "a seed twice"],
+)
+def test_others_are_two_samples(blocks, runs):
+    assert blocks(*runs) is None

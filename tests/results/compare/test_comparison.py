@@ -1,0 +1,428 @@
+"""The comparison: its rows by every metric and along any axis, and every reason."""
+
+import msgspec
+import pytest
+
+from runmanager.errors import UsageError
+from runmanager.records.run.measurements import Measurements
+from runmanager.records.run.record import Environment
+from runmanager.records.run.status import Reason, Status
+from runmanager.results.compare.comparison import CompareOptions, compare, compare_with_stand_in
+from runmanager.results.load.loader import read_results
+from runmanager.results.tables.writers import to_csv
+
+CPU = {"lr": 0.01, "batch_size": 100, "num_workers": 0, "device": "cpu"}
+CUDA = CPU | {"device": "cuda"}
+ONE_RUN = (
+    "one side ran after the other: the interval does not know the machine's drift between them, so a difference must "
+    "lie outside 1 ± 10%; one run a side: the noise between runs is assumed, not measured; more seeds measure it"
+)
+
+
+def only_row(sweep, **options):
+    (row,) = compare(sweep, None, CompareOptions(**options)).rows
+    return row
+
+
+def outcome(sweep, **options):
+    row = only_row(sweep, **options)
+    return row["verdict"], row["reason"]
+
+
+def test_comparison_csv_is_written_to_the_letter(sweep, steady):
+    sweep.run(CPU, steady(2.0))
+    sweep.run(CUDA, steady(0.5, count=6))
+    assert to_csv(compare(*read_results(sweep.paths))) == (
+        "lr,batch_size,num_workers,axis,baseline,candidate,baseline_samples_per_second,candidate_samples_per_second,"
+        "speedup,ci_low,ci_high,verdict,reason,baseline_epochs,candidate_epochs\n"
+        f'0.01,100,0,device,cpu,cuda,500.0,2000.0,4.0,2.860496714066716,5.593434147754392,faster,"{ONE_RUN}",5,6\n'
+    )
+
+
+def test_too_few_epochs_are_not_measured_but_their_throughput_is_shown(contents, steady):
+    sweep = contents((CPU, steady(1.0, count=4), {}), (CUDA, steady(0.5), {}))
+    row = only_row(sweep)
+    assert (row["verdict"], row["speedup"], row["ci_low"]) == ("not measured", None, None)
+    assert row["reason"] == "too few epochs: 4 of cpu, 5 of cuda measured, 5 needed"
+    assert (row["baseline_samples_per_second"], row["candidate_samples_per_second"]) == (1000, 2000)
+    assert only_row(sweep, min_epochs=4)["verdict"] == "faster"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "said"),
+    [
+        (Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, "cuda: skipped (device_unavailable)"),
+        (Status.FAILED, Reason.OUT_OF_MEMORY, "cuda: failed (out_of_memory)"),
+        (Status.KILLED, Reason.TIMEOUT, "cuda: killed (timeout)"),
+        (Status.RUNNING, None, "cuda: running"),
+    ],
+)
+def test_a_side_that_did_not_finish_is_not_measured(contents, steady, status, reason, said):
+    sweep = contents((CPU, steady(1.0), {}), (CUDA, steady(1.0), {"status": status, "reason": reason}))
+    assert outcome(sweep) == ("not measured", said)
+
+
+def test_a_pending_side_is_a_row_too(sweep, steady):
+    sweep.plan(CUDA, CPU)
+    sweep.run(CUDA, steady(1.0))
+    (row,) = compare(*read_results(sweep.paths)).rows
+    assert (row["verdict"], row["reason"], row["candidate_epochs"]) == ("not measured", "cpu: pending", 5)
+
+
+def test_a_partner_that_the_grid_lacks_is_said(contents, steady):
+    sweep = contents(
+        (CPU, steady(1.0), {}), (CUDA, steady(0.5), {}), (CUDA | {"lr": 1}, steady(0.5), {}), (CPU | {"lr": 2}, [], {})
+    )
+    table = compare(sweep, None)
+    assert [(row["lr"], row["reason"]) for row in table.rows[1:]] == [
+        (1, "cpu: no run with these settings"),
+        (2, "cuda: no run with these settings"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"torch_threads": 1}, "torch threads differs: 2 (cpu), 1 (cuda)"),
+        ({"torch_threads": None}, "torch threads differs: 2 (cpu), unknown (cuda)"),
+        ({"libraries": {"torch": "2.9.1"}}, "torch differs: 2.15.0 (cpu), 2.9.1 (cuda)"),
+        ({"commit": "fedcba9876543210"}, "commit differs: 0123456789 (cpu), fedcba9876 (cuda)"),
+    ],
+)
+def test_runs_made_with_different_means_are_not_measured(contents, host, steady, changes, said):
+    other = {"environment": msgspec.structs.replace(host, **changes)}
+    assert outcome(contents((CPU, steady(1.0), {}), (CUDA, steady(0.5), other))) == ("not measured", said)
+
+
+@pytest.mark.parametrize(
+    ("codes", "said"),
+    [
+        (({"own.py": "0a"}, {"own.py": "1a"}), "code differs: own.py"),
+        (({"own.py": "0a", "x.py": "0"}, {"own.py": "0a", "y.py": "1"}), ""),  # as of two models
+        (({"own.py": "0a"}, {}), ""),
+        (({"own.py": "0a"}, None), "whether the code is the same is not known: cuda"),
+        ((None, None), ""),
+    ],
+)
+def test_runs_of_different_code_are_not_measured_where_that_is_known(contents, host, steady, codes, said):
+    dirty = msgspec.structs.replace(host, commit_clean=False)
+    cpu, cuda = ({"environment": msgspec.structs.replace(dirty, code=code)} for code in codes)
+    verdict, reason = outcome(contents((CPU, steady(1.0), cpu), (CUDA, steady(0.5), cuda)))
+    assert verdict == ("not measured" if "differs" in said else "faster")
+    assert said in reason
+    assert bool(said) == ("code" in reason)
+
+
+def test_code_that_changed_within_one_side_is_not_measured(contents, host, steady):
+    old, new = ({"environment": msgspec.structs.replace(host, code={"own.py": digest})} for digest in ("0a", "1a"))
+    sweep = contents(
+        (CPU | {"seed": 0}, steady(1.0), old), (CPU | {"seed": 1}, steady(1.0), new), (CUDA, steady(0.5), new)
+    )
+    assert outcome(sweep) == ("not measured", "code differs: own.py")
+
+
+def test_different_means_within_one_side_are_not_measured(contents, host, steady):
+    other = {"environment": msgspec.structs.replace(host, torch_threads=1)}
+    sweep = contents(
+        (CPU | {"seed": 0}, steady(1.0), {}), (CPU | {"seed": 1}, steady(1.0), other), (CUDA, steady(0.5), {})
+    )
+    # The lone candidate has a seed of its own (none): seeds do not keep runs apart.
+    assert outcome(sweep) == ("not measured", "torch threads differs: 2 and 1 (cpu), 2 (cuda)")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"host": "bellows"}, "host differs: anvil (cpu), bellows (cuda)"),
+        ({"cpu_model": "Xeon"}, "CPU model differs: Zen 4 (cpu), Xeon (cuda)"),
+        ({"commit_clean": False}, "uncommitted changes: cuda"),
+    ],
+)
+def test_what_a_reader_must_know_is_named_and_measured(contents, host, steady, changes, said):
+    other = {"environment": msgspec.structs.replace(host, **changes)}
+    sweep = contents((CPU, steady(1.0), {}), (CUDA, steady(0.5), other))
+    assert outcome(sweep) == ("faster", f"{ONE_RUN}; {said}")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        (("fp32", "tf32"), "precision of products differs: fp32 (cpu), tf32 (cuda)"),
+        (("fp32", "fp32"), ""),
+        (("fp32", None), ""),
+    ],
+)
+def test_products_that_were_rounded_on_one_side_are_named(contents, steady, kinds, said):
+    """As those of convolutions are on a GPU unless somebody forbids it, and were in runs of earlier versions."""
+    cpu, cuda = ({"measurements": Measurements(precision=kind)} for kind in kinds)
+    sweep = contents((CPU, steady(1.0), cpu), (CUDA, steady(0.5), cuda))
+    assert outcome(sweep) == ("faster", "; ".join([ONE_RUN, said] if said else [ONE_RUN]))
+
+
+def test_products_of_a_precision_that_was_asked_for_are_no_news(contents, steady):
+    sides = [
+        (CUDA | {"precision": kind}, steady(seconds), {"measurements": Measurements(precision=kind)})
+        for kind, seconds in (("fp32", 1.0), ("tf32", 0.5))
+    ]
+    row = only_row(contents(*sides), axis="precision")
+    assert row["verdict"] == "faster" and "products" not in row["reason"]
+
+
+def test_two_devices_in_one_side_are_named(contents, host, steady):
+    first, second = ({"environment": msgspec.structs.replace(host, device_name=name)} for name in ("H200", "L4"))
+    sweep = contents(
+        (CPU, steady(1.0), {}), (CUDA | {"seed": 1}, steady(0.5), first), (CUDA | {"seed": 2}, steady(0.5), second)
+    )
+    assert outcome(sweep)[1].endswith("device differs: H200 and L4 (cuda)")
+
+
+def test_seeds_that_did_not_finish_are_named_and_left_out(contents, steady):
+    failed = {"status": Status.FAILED, "reason": Reason.DIVERGED}
+    sweep = contents(
+        (CPU, steady(1.0), {}), (CUDA | {"seed": 1}, steady(0.5), {}), (CUDA | {"seed": 2}, steady(99.0), failed)
+    )
+    row = only_row(sweep)
+    assert (row["speedup"], row["candidate_epochs"]) == (2.0, 5)
+    assert row["reason"].endswith("cuda: 1 finished, 1 failed (diverged)")
+
+
+def test_contention_begins_the_reason(contents, host, steady):
+    loaded = {"environment": msgspec.structs.replace(host, steal_share=0.5)}
+    overlapping = contents((CPU, steady(1.0), {"minute": 0}), (CUDA, steady(0.5), {"minute": 0}))
+    outside = contents((CPU, steady(1.0), {}), (CUDA, steady(0.5, count=1), loaded))
+    met = "contended: cpu and cuda met another run on the host at the same time; "
+    assert outcome(overlapping) == ("faster", met + ONE_RUN.partition("; ")[2])
+    assert outcome(outside) == (
+        "not measured",
+        "contended: cuda met outside load on the host; too few epochs: 5 of cpu, 1 of cuda measured, 5 needed",
+    )
+
+
+def test_what_an_unmeasured_seed_met_says_nothing_of_the_others(contents, host, steady):
+    loaded = {"environment": msgspec.structs.replace(host, steal_share=0.5)}
+    failed = {"status": Status.FAILED, "reason": Reason.DIVERGED, **loaded}
+    sweep = contents((CPU, steady(1.0), {}), (CUDA | {"seed": 1}, steady(0.5), {}), (CUDA | {"seed": 2}, [], failed))
+    assert not outcome(sweep)[1].startswith("contended:")
+    alone = contents((CPU, steady(1.0), {}), (CUDA, [], failed))
+    assert outcome(alone)[1] == "contended: cuda met outside load on the host; cuda: failed (diverged)"
+
+
+def test_the_baseline_is_cpu_for_device_and_else_the_first_given(sweep, steady):
+    configs = [CPU | {"device": device, "lr": lr} for device in ("cuda", "cpu") for lr in (0.5, 0.1)]
+    sweep.plan(*configs)
+    for config in reversed(configs):
+        sweep.run(config, steady(1.0))
+    stored = read_results(sweep.paths)
+    assert {row["baseline"] for row in compare(*stored).rows} == {"cpu"}
+    assert {row["baseline"] for row in compare(*stored, CompareOptions(axis="lr")).rows} == {0.5}
+    assert {row["baseline"] for row in compare(*stored, CompareOptions(axis="lr", baseline="0.1")).rows} == {0.1}
+    assert {row["candidate"] for row in compare(*stored, CompareOptions(baseline="cuda")).rows} == {"cpu"}
+
+
+def test_without_a_cpu_the_first_device_is_the_baseline(contents, steady):
+    row = only_row(contents((CUDA, steady(1.0), {}), (CPU | {"device": "mps"}, steady(1.0), {})))
+    assert (row["baseline"], row["candidate"]) == ("cuda", "mps")
+
+
+def test_one_value_of_the_axis_leaves_nothing_to_compare(contents, steady):
+    table = compare(contents((CPU, steady(1.0), {})), None)
+    assert table.rows == []
+    assert table.notes == ("Nothing to compare: every run has device=cpu.",)
+    assert compare(contents(), None).notes == ("Nothing to compare: there are no runs.",)
+
+
+@pytest.fixture
+def on_one_device(contents, steady):
+    """Runs of two learning rates and two batch sizes; the batch size makes twice the speed, a learning rate nothing."""
+
+    def make(*others, device="cpu", count=5, **fields):
+        cells = [CPU | {"lr": lr, "batch_size": size, "device": device} for lr in (0.1, 0.2) for size in (100, 200)]
+        runs = [(cell, steady(200 / cell["batch_size"], count=count), fields) for cell in cells]
+        return contents(*runs, *others)
+
+    return make
+
+
+def test_where_every_run_has_one_device_the_axis_with_the_largest_effect_is_compared(on_one_device):
+    asked = compare(on_one_device(), None, CompareOptions(axis="batch_size"))
+    table = compare_with_stand_in(on_one_device(), None)
+    assert compare(on_one_device(), None).rows == []  # nobody asked for it: files do not have it
+    assert to_csv(table) == to_csv(asked)
+    assert [row["axis"] for row in table.rows] == ["batch_size", "batch_size"]
+    assert "axis" in table.shown and "axis" not in asked.shown  # people are told what they did not ask for
+    assert table.legend == (
+        "As every run has device=cpu, what is compared is batch_size, along which the medians differ most; what else "
+        f"varies is compared with `--axis lr`. {asked.legend}"
+    )
+
+
+def test_where_a_device_is_missing_what_can_be_compared_stands_below(on_one_device):
+    skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    missing = [(CUDA | {"lr": lr, "batch_size": size}, [], skipped) for lr in (0.1, 0.2) for size in (100, 200)]
+    table, filed = (each(on_one_device(*missing), None) for each in (compare_with_stand_in, compare))
+    assert to_csv(filed) == to_csv(compare(on_one_device(*missing), None, CompareOptions(axis="device")))
+    rows = [(row["axis"], row["lr"], row["batch_size"], row["device"], row["verdict"]) for row in table.rows]
+    assert rows == [
+        *(("device", lr, size, None, "not measured") for lr in (0.1, 0.2) for size in (100, 200)),
+        *(("batch_size", lr, None, "cpu", "faster") for lr in (0.1, 0.2)),
+    ]
+    assert table.legend.startswith(
+        "No two devices can be compared, so batch_size, along which the medians differ most, is compared as well; "
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "status", "options"),
+    [
+        (4, Status.SKIPPED, {}),  # too few epochs along any axis
+        (5, Status.RUNNING, {}),  # the other device may still come
+        (5, Status.FINISHED, {}),
+        (5, Status.SKIPPED, {"axis": "device"}),
+        (5, Status.SKIPPED, {"baseline": "cpu"}),
+    ],
+)
+def test_nothing_stands_in_for_an_axis_that_was_asked_for_or_may_answer(on_one_device, steady, count, status, options):
+    other = (CUDA | {"lr": 0.1, "batch_size": 100}, steady(1.0), {"status": status})
+    table = compare_with_stand_in(on_one_device(other, count=count), None, CompareOptions(**options))
+    assert {row["axis"] for row in table.rows} == {"device"}
+    assert table.legend.startswith("The speedup is")
+
+
+def test_an_axis_of_very_many_values_stands_in_for_nothing(contents, steady):
+    runs = [(CPU | {"lr": lr}, steady(1.0), {}) for lr in range(202)]
+    assert len(compare_with_stand_in(contents(*runs[:201]), None).rows) == 200
+    table = compare_with_stand_in(contents(*runs), None)
+    assert table.rows == []
+    assert table.notes == ("Nothing to compare: every run has device=cpu; what varies is compared with `--axis lr`.",)
+
+
+def test_the_matched_settings_are_those_of_the_results_but_axis_and_seed(contents, steady):
+    cells = [CPU | {"device": d, "seed": s, "wd": wd} for d in ("cpu", "cuda") for s in (0, 1) for wd in (0, 0.1)]
+    table = compare(contents(*((cell, steady(1.0), {}) for cell in cells)), None)
+    assert table.columns[: table.columns.index("axis")] == ["lr", "batch_size", "num_workers", "wd"]
+    assert len(table.rows) == 2
+
+
+def test_a_side_that_is_set_to_nothing_has_a_name(contents, steady):
+    runs = [({"lr": 1, "clip": clip}, steady(1.0), {}) for clip in (None, 0.5)]
+    row = only_row(contents(*runs), axis="clip")
+    assert (row["baseline"], row["candidate"]) == ("null", 0.5)
+
+
+def test_options_that_cannot_be_are_refused_together(contents):
+    with pytest.raises(UsageError) as caught:
+        compare(contents(), None, CompareOptions(drift=-0.1, paired_drift=1, margin=0.0, min_epochs=0, min_seeds=1))
+    assert [line.split("`")[1] for line in str(caught.value).splitlines()] == [
+        "--drift",
+        "paired_drift",
+        "--margin",
+        "min_epochs",
+        "min_seeds",
+    ]
+
+
+def test_an_unknown_axis_or_baseline_is_refused(contents, steady):
+    sweep = contents((CPU, steady(1.0), {}))
+    with pytest.raises(UsageError, match="got 'devise'; did you mean 'device'"):
+        compare(sweep, None, CompareOptions(axis="devise"))
+    with pytest.raises(UsageError, match="got 'tpu'; its values are cpu"):
+        compare(sweep, None, CompareOptions(baseline="tpu"))
+
+
+def test_another_metric_has_columns_of_its_own(contents, steady):
+    table = compare(
+        contents((CPU, steady(2.0), {}), (CUDA, steady(0.5), {})), None, CompareOptions(metric="epoch_seconds")
+    )
+    assert to_csv(table) == (
+        "lr,batch_size,num_workers,axis,baseline,candidate,metric,baseline_value,candidate_value,speedup,ci_low,"
+        "ci_high,verdict,reason,baseline_epochs,candidate_epochs\n"
+        f'0.01,100,0,device,cpu,cuda,epoch_seconds,2.0,0.5,4.0,2.860496714066716,5.593434147754392,faster,"{ONE_RUN}",5,5\n'
+    )
+
+
+@pytest.fixture
+def learners(contents, timed):
+    """Three seeds a device; CUDA's accuracy is higher by 0.1, its memory twice as much."""
+
+    def run(device, seed):
+        gain = 0.1 if device == "cuda" else 0.0
+        epochs = timed([9.0, 1.0, 1.0])
+        epochs = [
+            msgspec.structs.replace(epoch, val_accuracy=0.2 * epoch.epoch + gain + seed / 1000) for epoch in epochs
+        ]
+        memory = {"peak_memory_bytes": 200 if device == "cuda" else 100}
+        return CPU | {"device": device, "seed": seed}, epochs, memory
+
+    return contents(*(run(device, seed) for seed in range(3) for device in ("cpu", "cuda")))
+
+
+def test_accuracies_are_held_against_each_other_by_their_difference(learners):
+    row = only_row(learners, metric="val_accuracy")
+    assert (row["baseline_value"], row["candidate_value"]) == pytest.approx((0.601, 0.701))
+    assert row["difference"] == pytest.approx(0.1)
+    assert (row["verdict"], row["reason"], row["baseline_runs"], row["candidate_runs"]) == ("better", None, 3, 3)
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx((0.099, 0.101))  # accuracies have three digits
+
+
+def test_what_is_better_when_less_is_worse_when_more(learners):
+    row = only_row(learners, metric="peak_memory_bytes")
+    assert (row["ratio"], row["verdict"]) == (2.0, "worse")
+
+
+def test_the_memory_of_a_process_is_not_held_against_an_accelerators(contents, steady):
+    named = {"cpu": Environment(device_name="EPYC", cpu_model="EPYC"), "cuda": Environment(device_name="H200")}
+    sides = [
+        (CPU | {"device": device, "seed": seed}, steady(1.0), {"peak_memory_bytes": 100, "environment": environment})
+        for seed in range(3)
+        for device, environment in named.items()
+    ]
+    assert outcome(contents(*sides), metric="peak_memory_bytes") == (
+        "not measured",
+        "what is measured differs: the process's (cpu), the accelerator's (cuda); CPU model differs: EPYC (cpu), "
+        "unknown (cuda)",
+    )
+
+
+def test_time_to_accuracy_is_a_speedup(learners):
+    # On CPU 0.45 is reached in the third epoch, after 11 seconds, on CUDA in the second, after 10.
+    row = only_row(learners, metric="time_to_accuracy=0.45")
+    assert (row["baseline_value"], row["candidate_value"], row["speedup"]) == (11, 10, pytest.approx(1.1))
+    assert row["verdict"] == "inconclusive"
+
+
+def test_a_side_with_a_run_that_never_got_there_is_not_measured(learners):
+    assert outcome(learners, metric="time_to_accuracy=0.602") == ("not measured", "cpu: 2 of 3 never reached 0.602")
+
+
+def test_one_value_a_run_needs_seeds(contents, steady):
+    said = "too few runs: 1 of cpu, 1 of cuda, 3 needed; add seeds, as in seed=1,2,3"
+    runs = contents((CPU, steady(1.0), {}), (CUDA, steady(0.5), {}))
+    row = only_row(runs, metric="val_accuracy")
+    assert (row["verdict"], row["reason"], row["difference"]) == ("not measured", said, None)
+    assert row["baseline_value"] == row["candidate_value"] == 0.875
+
+
+def test_any_axis_compares_each_that_varies(contents, steady):
+    cells = [
+        CPU | {"device": d, "batch_size": b, "seed": s} for d in ("cuda", "cpu") for b in (1, 2, 3) for s in (0, 1)
+    ]
+    table = compare(contents(*((cell, steady(1.0), {}) for cell in cells)), None, CompareOptions(axis="any"))
+    rows = [(row["axis"], row["device"], row["batch_size"], row["baseline"], row["candidate"]) for row in table.rows]
+    assert rows == [
+        *(("batch_size", device, None, 1, size) for device in ("cuda", "cpu") for size in (2, 3)),
+        *(("device", None, size, "cpu", "cuda") for size in (1, 2, 3)),
+    ]
+    assert table.columns[:4] == ["lr", "batch_size", "num_workers", "device"]
+    assert table.columns.count("device") == 1
+
+
+def test_any_axis_of_runs_that_differ_in_nothing_but_the_seed(contents, steady):
+    table = compare(
+        contents(*((CPU | {"seed": seed}, steady(1.0), {}) for seed in range(5))), None, CompareOptions(axis="any")
+    )
+    assert (table.rows, table.notes) == ([], ("Nothing to compare: no setting but the seed varies.",))
+
+
+def test_a_baseline_belongs_to_one_axis(contents, steady):
+    with pytest.raises(UsageError, match="`--baseline` must belong to one axis, got 'cpu' with `--axis any`"):
+        compare(contents((CPU, steady(1.0), {})), None, CompareOptions(axis="any", baseline="cpu"))

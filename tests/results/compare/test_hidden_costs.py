@@ -1,0 +1,103 @@
+"""What the median of the epochs hides is said where a throughput is: in the table, the comparison and the answers."""
+
+import json
+
+import pytest
+
+from runmanager.records.run.status import Reason, Status
+from runmanager.results.compare.comparison import CompareOptions, compare
+from runmanager.results.findings.answers import answers
+from runmanager.results.sweep import Sweep
+from runmanager.results.tables.results_table import result_rows
+from runmanager.results.writer import write_tables
+
+STEADY = [9.0] + [1.0] * 9
+EVERY_THIRD = [9.0] + [1.0, 1.0, 4.0] * 3
+HIDDEN = "periodic or one-off costs that the median hides"
+
+
+def with_costs(timed, seconds=EVERY_THIRD, seeds=(0,)):
+    """Runs of lr=1 with steady epochs and of lr=2 with epochs that took `seconds`."""
+    return [({"lr": lr, "seed": seed}, timed(taken), {}) for seed in seeds for lr, taken in ((1, STEADY), (2, seconds))]
+
+
+def test_the_table_has_the_rate_of_all_measured_epochs_and_names_the_runs_it_sets_apart(contents, timed):
+    table = result_rows(contents(*with_costs(timed)), None)
+    rates = {row["lr"]: (row["samples_per_second"], row["overall_samples_per_second"]) for row in table.rows}
+    assert rates == {1: (1000.0, 1000.0), 2: (1000.0, 500.0)}
+    assert table.columns[-2:] == ["run_dir", "overall_samples_per_second"]
+    name = next(row["run"] for row in table.rows if row["lr"] == 2)
+    assert table.notes == (f"overall_samples_per_second is below samples_per_second by 50% ({name}): {HIDDEN}.",)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        ([9.0] + [1.0] * 8 + [1.4], None),  # 9 epochs in 9.4 seconds: 4% below
+        ([9.0] + [1.0] * 8 + [1.6], f"below samples_per_second by 6% ({{}}): {HIDDEN}."),
+        ([9.0] + [1.0] * 8 + [0.1], "above samples_per_second by 11% ({}): faster epochs that the median hides."),
+        ([9.0], None),  # warm-up alone
+    ],
+)
+def test_it_is_said_from_five_percent_on_in_either_direction(contents, timed, seconds, said):
+    table = result_rows(contents(({"lr": 2}, timed(seconds), {})), None)
+    notes = [note for note in table.notes if "overall" in note]
+    assert [said.format(table.rows[0]["run"]) in note for note in notes] == ([] if said is None else [True])
+
+
+def test_of_many_runs_the_worst_are_named(contents, timed):
+    runs = [({"lr": lr}, timed([9.0] + [1.0] * 8 + [float(lr)]), {}) for lr in range(3, 10)]
+    (note,) = result_rows(contents(*runs), None).notes
+    assert " by 47% (lr=9-" in note and "lr=5-" in note and "lr=4-" not in note
+    assert f"and 2 more runs: {HIDDEN}." in note
+
+
+def test_a_comparison_by_medians_says_what_they_hide(contents, timed):
+    sweep = contents(*with_costs(timed))
+    (row,) = compare(sweep, None, CompareOptions(axis="lr")).rows
+    assert row["speedup"] == 1.0
+    assert row["reason"].endswith(
+        f"; lr=2: overall 50% below its median epoch ({HIDDEN}); by `overall_samples_per_second` the speedup is 0.50"
+    )
+    said = " ".join(answers(result_rows(sweep, None), compare(sweep, None, CompareOptions(axis="lr"))))
+    assert "The medians hide slower or faster epochs: see `overall_samples_per_second`." in said
+    (by_loss,) = compare(sweep, None, CompareOptions(axis="lr", metric="loss")).rows
+    assert "overall" not in (by_loss["reason"] or "")
+    (alike,) = compare(contents(*with_costs(timed, STEADY)), None, CompareOptions(axis="lr")).rows
+    assert "overall" not in alike["reason"]
+
+
+def test_of_several_runs_a_side_it_is_said_how_many_and_how_far(contents, timed):
+    runs = with_costs(timed, seeds=range(3))
+    runs[-1] = (runs[-1][0], timed(STEADY), {})
+    (row,) = compare(contents(*runs), None, CompareOptions(axis="lr")).rows
+    assert f"lr=2: overall up to 50% below its median epoch in 2 of 3 runs ({HIDDEN})" in row["reason"]
+
+
+def test_runs_are_compared_by_it(contents, timed):
+    sweep = contents(*with_costs(timed, seeds=range(3)))
+    (row,) = compare(sweep, None, CompareOptions(axis="lr", metric="overall_samples_per_second")).rows
+    assert (row["baseline_value"], row["candidate_value"], row["speedup"]) == (1000.0, 500.0, 0.5)
+    assert (row["verdict"], row["baseline_runs"]) == ("slower", 3)
+
+
+def test_the_column_is_asked_for_like_any_other_and_the_files_say_the_note(sweep, timed):
+    for config, epochs, _ in with_costs(timed):
+        sweep.run(config, epochs)
+    write_tables(sweep.paths)
+    rows = json.loads(sweep.paths.results("json").read_text())
+    assert {row["lr"]: row["overall_samples_per_second"] for row in rows} == {1: 1000.0, 2: 500.0}
+    for path in (sweep.paths.results("md"), sweep.paths.report):
+        assert HIDDEN in path.read_text()
+    found = Sweep(sweep.paths.root)
+    assert list(found.table(sort="overall_samples_per_second")["lr"]) == [1, 2]
+    asked = found.table(where="overall_samples_per_second < 900", columns=["overall_samples_per_second"])
+    assert asked["overall_samples_per_second"].tolist() == [500.0]
+    assert list(found.runs.columns[-2:]) == ["run_dir", "overall_samples_per_second"]
+
+
+def test_what_medians_hide_is_no_cause_of_what_could_not_be_compared(contents, timed):
+    costly = ({"device": "cpu"}, timed(EVERY_THIRD), {})
+    skipped = ({"device": "cuda"}, [], {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE})
+    (row,) = compare(contents(costly, skipped), None).rows
+    assert row["reason"] == "cuda: skipped (device_unavailable)"

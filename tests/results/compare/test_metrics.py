@@ -1,0 +1,79 @@
+"""What runs are compared by: the values of each metric, its direction, and what is refused."""
+
+import msgspec
+import pytest
+
+from runmanager.errors import UsageError
+from runmanager.results.compare.metrics import METRIC_NAMES, find_metric
+
+
+@pytest.fixture
+def run(contents, timed):
+    """A run of 1000 samples an epoch: a warm-up epoch of 9 seconds, then 2, 4 and 5."""
+    (run,) = contents(({"device": "cpu"}, timed([9.0, 2.0, 4.0, 5.0]), {"peak_memory_bytes": 7})).runs
+    return run
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("samples_per_second", [500, 250, 200]),
+        ("epoch_seconds", [2, 4, 5]),
+        ("wall_seconds", [2.5, 4.5, 5.5]),
+        ("overall_samples_per_second", [3000 / 11]),
+        ("run_seconds", [30]),
+        ("accuracy", [0.875]),
+        ("val_accuracy", [1 - 0.75 / 4]),
+        ("loss", [0.25]),
+        ("val_loss", [0.375]),
+        ("peak_memory_bytes", [7]),
+        ("time_to_accuracy=0.625", [11]),
+        ("time_to_accuracy=0.7", [15]),
+        ("time_to_accuracy=0.9", []),
+    ],
+)
+def test_the_values_of_a_run(run, name, values):
+    assert find_metric(name).values(run) == pytest.approx(values)
+
+
+def test_without_validation_the_accuracy_of_training_decides(contents, timed):
+    epochs = [msgspec.structs.replace(epoch, val_accuracy=None) for epoch in timed([9.0, 2.0, 4.0])]
+    (run,) = contents(({}, epochs, {})).runs
+    assert find_metric("time_to_accuracy=0.75").values(run) == [11]
+
+
+@pytest.mark.parametrize(
+    ("name", "above", "below"),
+    [
+        ("samples_per_second", "faster", "slower"),
+        ("overall_samples_per_second", "faster", "slower"),
+        ("time_to_accuracy=0.9", "faster", "slower"),
+        ("val_accuracy", "better", "worse"),
+        ("val_loss", "worse", "better"),
+        ("peak_memory_bytes", "worse", "better"),
+    ],
+)
+def test_each_metric_knows_its_direction_and_only_speed_is_fast(name, above, below):
+    metric = find_metric(name)
+    assert (metric.word(1), metric.word(-1)) == (above, below)
+
+
+def test_every_name_that_is_listed_is_known():
+    for name in METRIC_NAMES:
+        assert find_metric(name.replace("SHARE", "0.95")).name.partition("=")[0] == name.partition("=")[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("epoch_secs", "did you mean epoch_seconds"),
+        ("speed of light", "they are samples_per_second, overall_samples_per_second, epoch_seconds"),
+        ("accuracy=0.9", "got 'accuracy=0.9'; did you mean accuracy"),
+        ("time_to_accuracy", "an accuracy above 0 and at most 1, got 'time_to_accuracy'"),
+        ("time_to_accuracy=95", "got 'time_to_accuracy=95'; as in time_to_accuracy=0.95"),
+        ("time_to_accuracy=nan", "got 'time_to_accuracy=nan'"),
+    ],
+)
+def test_what_is_no_metric_is_refused(asked, said):
+    with pytest.raises(UsageError, match=said):
+        find_metric(asked)

@@ -1,0 +1,299 @@
+"""Verdicts: at their boundaries, with few runs, with drift, and how often they are false."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runmanager.errors import UsageError
+from runmanager.records.run.record import Attempt
+from runmanager.results.compare.comparison import CompareOptions, compare
+from runmanager.results.compare.metrics import THROUGHPUT, find_metric
+from runmanager.results.compare.verdict import verdict
+from runmanager.results.stats.descriptive import Interval
+
+CPU = {"lr": 0.01, "batch_size": 100, "num_workers": 0, "device": "cpu"}
+CUDA = CPU | {"device": "cuda"}
+PAIRED = {"measure": {"name": "paired"}}
+
+
+def outcome(sweep, **options):
+    (row,) = compare(sweep, None, CompareOptions(**options)).rows
+    return row["verdict"], row["reason"]
+
+
+def seeded(config, seconds, steady, seeds=range(5)):
+    return [(config | {"seed": seed}, steady(seconds), {}) for seed in seeds]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "tolerance", "said"),
+    [
+        (1.11, 1.2, 0.1, "faster"),
+        (1.1, 1.2, 0.1, "inconclusive"),
+        (0.8, 0.89, 0.1, "slower"),
+        (0.8, 0.9, 0.1, "inconclusive"),
+        (0.5, 2.0, 0.0, "inconclusive"),
+        (1.0, 1.2, 0.0, "inconclusive"),
+        (1.0001, 1.2, 0.0, "faster"),
+        (0.9, 0.9999, 0.0, "slower"),
+        (0.97, 1.03, 0.1, "no difference"),
+        (0.9699, 1.03, 0.1, "inconclusive"),
+        (1.001, 1.02, 0.0, "faster"),
+        (1.001, 1.02, 0.01, "no difference"),
+    ],
+)
+def test_a_difference_lies_wholly_outside_and_none_wholly_within(low, high, tolerance, said):
+    assert verdict(THROUGHPUT, Interval(low, high), tolerance=tolerance, margin=0.03) == said
+
+
+def test_without_a_margin_a_difference_of_accuracies_is_never_none():
+    metric = find_metric("val_loss")
+    said = [verdict(metric, Interval(-0.01, 0.01), tolerance=0.0, margin=margin) for margin in (None, 0.02, 0.005)]
+    assert said == ["inconclusive", "no difference", "inconclusive"]
+    assert verdict(metric, Interval(0.01, 0.02), tolerance=0.0, margin=0.5) == "worse"
+
+
+@given(st.floats(0.01, 10), st.floats(0, 5), st.floats(0, 0.5), st.floats(0.001, 0.5))
+def test_an_interval_that_holds_1_is_never_a_difference(low, width, tolerance, margin):
+    interval = Interval(low, low + width)
+    said = verdict(THROUGHPUT, interval, tolerance=tolerance, margin=margin)
+    if interval.low <= 1 <= interval.high:
+        assert said in ("no difference", "inconclusive")
+    if said == "no difference":
+        assert 1 - margin <= interval.low <= interval.high <= 1 + margin
+    if said in ("faster", "slower"):
+        assert verdict(THROUGHPUT, interval, tolerance=0.0, margin=margin) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "drift", "said"),
+    [(0.95, 0.1, "inconclusive"), (0.7, 0.0, "faster"), (0.7, 0.1, "inconclusive"), (0.6, 0.1, "faster")],
+)
+def test_one_run_a_side_must_differ_by_more_than_noise_and_drift(contents, steady, seconds, drift, said):
+    sweep = contents((CPU, steady(1.0), {}), (CUDA, steady(seconds), {}))
+    found, reason = outcome(sweep, drift=drift)
+    assert found == said
+    assert f"1 ± {drift * 100:g}%" in reason
+    assert "one run a side: the noise between runs is assumed, not measured" in reason
+
+
+@pytest.mark.parametrize(("seconds", "runs", "said"), [(0.91, 5, "faster"), (0.91, 2, "inconclusive")])
+def test_runs_that_took_turns_need_the_interval_alone(contents, steady, seconds, runs, said):
+    sides = [
+        (config | {"seed": seed}, steady(each), {})
+        for seed in range(runs)
+        for config, each in ((CPU, 1.0), (CUDA, seconds))
+    ]
+    assert outcome(contents(*sides))[0] == said
+
+
+def test_quiet_equal_sides_are_no_different_with_enough_runs_and_not_known_with_few(contents, steady):
+    def said(runs, **options):
+        sides = [(config | {"seed": seed}, steady(1.0), {}) for seed in range(runs) for config in (CPU, CUDA)]
+        return outcome(contents(*sides), **options)[0]
+
+    assert (said(2), said(20)) == ("inconclusive", "no difference")
+    assert said(5, margin=0.1) == "no difference"
+
+
+def test_a_row_shows_a_speedup_that_is_its_columns_ratio_and_lies_in_its_interval(contents, steady):
+    sides = [
+        (config | {"seed": seed}, steady(each + seed / 7), {})
+        for seed in range(3)
+        for config, each in ((CPU, 1.0), (CUDA, 0.6))
+    ]
+    for metric in ("samples_per_second", "epoch_seconds"):
+        (row,) = compare(contents(*sides), None, CompareOptions(metric=metric)).rows
+        columns = find_metric(metric).value_columns
+        sides_of = [row[name] for name in (columns if metric == "epoch_seconds" else reversed(columns))]
+        assert row["speedup"] == sides_of[0] / sides_of[1]
+        assert row["ci_low"] < row["speedup"] < row["ci_high"]
+
+
+def test_seeds_are_blocks_so_that_what_they_share_is_not_noise(contents, steady):
+    """Seeds differ by a factor of 5, the sides by 1.5 in each seed."""
+    sides = [
+        (config | {"seed": seed}, steady(each * (1 + seed)), {})
+        for seed in range(5)
+        for config, each in ((CPU, 1.5), (CUDA, 1.0))
+    ]
+    assert outcome(contents(*sides))[0] == "faster"
+    others = [(config | {"seed": config["seed"] + 9 * (config["device"] == "cpu")}, *rest) for config, *rest in sides]
+    shuffled = [others[at] for at in (0, 2, 1, 3, 4, 6, 5, 7, 8, 9)]  # no two of a seed; not pair after pair
+    assert outcome(contents(*shuffled))[0] == "inconclusive"
+
+
+def test_what_a_side_did_otherwise_than_asked_is_said(contents, steady):
+    line = "out of memory with 100 samples at once: steps are made in pieces of 50"
+    sides = [
+        (config | {"seed": seed}, steady(s), {"deviations": (line,) if config is CUDA and seed < 2 else ()})
+        for seed in range(5)
+        for config, s in ((CPU, 1.0), (CUDA, 0.5))
+    ]
+    assert outcome(contents(*sides)) == ("faster", f"cuda: {line}")
+
+
+def test_epochs_that_took_turns_use_the_drift_of_paired_measurement(contents, steady):
+    sweep = contents((CPU | PAIRED, steady(1.0), {"session": "a"}), (CUDA | PAIRED, steady(0.7), {"session": "a"}))
+    said, reason = outcome(sweep, metric="epoch_seconds")
+    assert said == "faster"
+    assert "outside 1 ± 1%" in reason
+    assert outcome(sweep, metric="epoch_seconds", paired_drift=0.05)[0] == "inconclusive"
+
+
+@pytest.mark.parametrize("session", ["b", None])
+def test_paired_runs_that_had_no_turns_with_each_other_are_like_any_others(contents, steady, session):
+    sweep = contents((CPU | PAIRED, steady(1.0), {"session": "a"}), (CUDA | PAIRED, steady(0.97), {"session": session}))
+    said, reason = outcome(sweep, metric="epoch_seconds")
+    assert said == "inconclusive"
+    assert "outside 1 ± 10%" in reason
+
+
+def test_epochs_of_a_run_that_only_took_its_measured_turns_again_are_like_any_others(contents, steady, host):
+    earlier = Attempt(
+        started_at="2026-11-21T11:00:00+00:00",
+        ended_at="2026-11-21T11:01:00+00:00",
+        last_epoch=6,
+        environment=host,
+        session="a",
+    )
+    again = {"session": "b", "earlier": (earlier,)}
+    sweep = contents((CPU | PAIRED, steady(1.0), again), (CUDA | PAIRED, steady(0.97), {"session": "b"}))
+    assert "outside 1 ± 10%" in outcome(sweep, metric="epoch_seconds")[1]
+    # Both were gone on with in the middle of their epochs: these took turns in either session.
+    both = [again | {"earlier": (msgspec.structs.replace(earlier, last_epoch=3),)}] * 2
+    sweep = contents((CPU | PAIRED, steady(1.0), both[0]), (CUDA | PAIRED, steady(0.97), both[1]))
+    assert "outside 1 ± 1%" in outcome(sweep, metric="epoch_seconds")[1]
+
+
+def test_the_whole_time_of_paired_runs_says_nothing_of_their_speed(contents, steady):
+    sides = [(config | PAIRED | {"seed": seed}, steady(1.0), {}) for seed in range(3) for config in (CPU, CUDA)]
+    said, reason = outcome(contents(*sides), metric="run_seconds")
+    assert (said, reason.partition(",")[0]) == ("not measured", "run_seconds of paired runs have their rounds in them")
+
+
+def test_sides_that_ran_one_after_the_other_must_differ_by_more_than_the_drift(contents, steady):
+    blocks = [*seeded(CPU, 1.0, steady), *seeded(CUDA, 0.9, steady)]
+    turns = [run for pair in zip(blocks[:5], blocks[5:], strict=True) for run in pair]
+    assert outcome(contents(*turns)) == ("faster", None)
+    assert outcome(contents(*blocks)) == (
+        "inconclusive",
+        "one side ran after the other: the interval does not know the machine's drift between them, "
+        "so a difference must lie outside 1 ± 10%",
+    )
+
+
+def test_a_margin_or_drift_that_cannot_be_is_refused_by_its_option(contents, steady):
+    sweep = contents((CPU, steady(1.0), {}))
+    for options, said in (({"margin": 0.0}, "--margin"), ({"margin": 1.5}, "--margin"), ({"drift": -1}, "--drift")):
+        with pytest.raises(UsageError, match=f"`{said}` must be"):
+            compare(sweep, None, CompareOptions(**options))
+    assert compare(sweep, None, CompareOptions(margin=1.5, metric="val_loss")).rows == []
+
+
+def test_twenty_equal_candidates_hold_a_false_verdict_in_few_sweeps(contents, timed):
+    generator = np.random.default_rng(8)
+    false = 0
+    for _ in range(25):
+        runs = [
+            (
+                {"lr": lr, "seed": seed},
+                timed([9.0, *np.exp(generator.normal(0, 0.03) + generator.normal(0, 0.02, 5))]),
+                {},
+            )
+            for seed in range(3)
+            for lr in range(21)
+        ]
+        rows = compare(contents(*runs), None, CompareOptions(axis="lr", drift=0.0)).rows
+        false += any(row["verdict"] in ("faster", "slower") for row in rows)
+    assert len(rows) == 20 and false <= 3
+
+
+def test_three_equal_accuracies_have_an_interval_of_one_validation_sample(contents, timed):
+    def epochs(right):
+        return [
+            msgspec.structs.replace(each, val_accuracy=of / 500)
+            for each, of in zip(timed([1.0] * 3), right, strict=True)
+        ]
+
+    runs = [
+        (config | {"seed": seed}, epochs(right), {})
+        for seed in range(3)
+        for config, right in ((CPU, (301, 407, 450)), (CUDA, (299, 411, 451)))
+    ]
+    (row,) = compare(contents(*runs), None, CompareOptions(metric="val_accuracy")).rows
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx((0.0, 0.004), abs=1e-9)
+    assert row["verdict"] == "inconclusive"
+
+
+def test_a_collapsed_seed_is_named(contents, timed):
+    def epochs(accuracy):
+        return [msgspec.structs.replace(each, val_accuracy=accuracy) for each in timed([1.0] * 2)]
+
+    accuracies = [0.97, 0.98, 0.975, 0.1, 0.972]
+    runs = [
+        (config | {"seed": seed}, epochs(accuracy if config is CUDA else 0.96), {})
+        for seed, accuracy in enumerate(accuracies)
+        for config in (CPU, CUDA)
+    ]
+    said, reason = outcome(contents(*runs), metric="val_accuracy")
+    assert said == "inconclusive"
+    assert reason == "cuda: seed=3 with 0.1000 fell far behind the median of 0.9720"
+
+
+def test_no_more_than_one_false_verdict_in_twenty(contents, timed):
+    """Two devices of one speed, 3% noise between runs and 2% between epochs, 1 to 5 runs a side."""
+    generator = np.random.default_rng(5)
+    false = 0
+    for _ in range(100):
+        runs = []
+        for seed in range(int(generator.integers(1, 6))):
+            for config in (CPU, CUDA):
+                level = generator.normal(0, 0.03)
+                seconds = np.exp(level + generator.normal(0, 0.02, 6)).tolist()
+                runs.append((config | {"seed": seed}, timed([9.0, *seconds]), {}))
+        false += outcome(contents(*runs))[0] in ("faster", "slower")
+    assert false <= 5
+
+
+def test_values_that_no_run_can_have_measured_spoil_their_own_row_alone(contents, timed):
+    def epochs(seconds, accuracy=0.5):
+        taken = timed([9.0] + [2.0] * 5)
+        return [msgspec.structs.replace(each, epoch_seconds=seconds, val_accuracy=accuracy) for each in taken]
+
+    odd = {1: epochs(-2.0), 2: epochs(5e-324), 3: epochs(2.0, accuracy=1e308), 4: epochs(2.0)}
+    cells = [(lr, device, seed) for lr in odd for device in ("cpu", "cuda") for seed in (0, 1)]
+    sweep = contents(*(({"lr": lr, "device": device, "seed": seed}, odd[lr], {}) for lr, device, seed in cells))
+
+    def reasons(metric):
+        rows = compare(sweep, None, CompareOptions(metric=metric, min_seeds=2)).rows
+        return {row["lr"]: "" if row["verdict"] != "not measured" else row["reason"] for row in rows}
+
+    by_rate, by_time, by_accuracy = (reasons(name) for name in ("samples_per_second", "epoch_seconds", "val_accuracy"))
+    assert [lr for lr, why in by_rate.items() if "too few epochs: 0 of cpu, 0 of cuda" in why] == [1, 2]
+    assert [lr for lr, why in by_time.items() if "is no value to reckon with" in why] == [1, 2]
+    assert "cpu: epoch_seconds of -2 is no value to reckon with" in by_time[1]
+    assert [lr for lr, why in by_accuracy.items() if "val_accuracy of 1e+308 is no value" in why] == [3]
+    assert by_rate[4] == by_time[4] == ""
+    assert by_accuracy[4].startswith("no run differs from another of its side")
+
+
+def test_pairs_that_are_all_alike_are_not_said_to_be_runs_that_are(contents, timed):
+    """The number of workers changes no loss, but the seed does: the runs of a side differ, and their pairs do not."""
+
+    def reason(losses):
+        sweep = contents(
+            *(
+                ({"num_workers": workers, "seed": seed}, [msgspec.structs.replace(timed([2.0])[0], val_loss=loss)], {})
+                for workers in (0, 1)
+                for seed, loss in enumerate(losses)
+            )
+        )
+        (row,) = compare(sweep, None, CompareOptions(axis="num_workers", metric="val_loss")).rows
+        assert row["verdict"] == "not measured"
+        return row["reason"]
+
+    assert reason([0.31, 0.29, 0.33]).startswith("the two sides differ by the same in each pair of runs")
+    assert reason([0.31, 0.31, 0.31]).startswith("no run differs from another of its side")

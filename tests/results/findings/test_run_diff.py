@@ -1,0 +1,91 @@
+"""Tests of what differs between two runs."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from runmanager.records.run.record import Environment
+from runmanager.records.run.status import Reason, Status
+from runmanager.records.storage.reader import SweepContents
+from runmanager.results.findings.run_diff import Difference, difference_of, difference_sections, difference_to_json
+from runmanager.results.model.sections import as_text
+
+
+def two(contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any], **fields: Any) -> Any:
+    other = msgspec.structs.replace(
+        host,
+        commit="fedcba",
+        commit_clean=False,
+        libraries={"torch": "2.9.0", "numpy": "2.0"},
+        cpu_model="Xeon",
+        code={"own.py": "1a", "same.py": "0b"},
+    )
+    one = msgspec.structs.replace(host, code={"own.py": "0a", "same.py": "0b", "first.py": "0c"})
+    return contents(
+        ({"lr": 0.1, "model": {"name": "cnn"}}, steady(2.0), {"environment": one}),
+        ({"lr": 0.01, "model": {"name": "mlp", "hidden": [3]}}, steady(4.0), {"environment": other, **fields}),
+    ).runs
+
+
+def found(differences: list[Difference], kind: str) -> dict[str, tuple[Any, Any]]:
+    return {each.name: (each.one, each.other) for each in differences if each.kind == kind}
+
+
+def test_only_what_differs_is_told_by_kind(
+    contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any]
+) -> None:
+    differences = difference_of(*two(contents, host, steady))
+    assert found(differences, "settings") == {
+        "lr": (0.1, 0.01),
+        "model.name": ("cnn", "mlp"),
+        "model.hidden": (None, [3]),
+    }
+    assert found(differences, "code") == {
+        "Commit": ("0123456789abcdef", "fedcba"),
+        "No uncommitted changes": (True, False),
+        "own.py": ("0a", "1a"),
+    }
+    assert found(differences, "packages") == {"torch": ("2.15.0", "2.9.0"), "numpy": (None, "2.0")}
+    assert found(differences, "hardware") == {"CPU": ("Zen 4", "Xeon")}
+    metrics = {each.name: each.change for each in differences if each.kind == "metrics"}
+    assert metrics["epoch_seconds"] == "x 2"
+    assert metrics["samples_per_second"] == "x 0.5"
+    assert "accuracy" not in metrics
+    assert found(differences, "state") == {}
+
+
+def test_changes_of_accuracies_are_differences(
+    contents: Callable[..., SweepContents], host: Environment, timed: Callable[..., Any]
+) -> None:
+    short, long = contents(({"lr": 1}, timed([1.0, 1.0]), {}), ({"lr": 1}, timed([1.0] * 4), {})).runs
+    changes = {each.name: each.change for each in difference_of(short, long)}
+    assert changes["val_accuracy"] == "+0.1875"
+    assert changes["epochs"] == "+2"
+
+
+def test_states_are_told(contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any]) -> None:
+    fields = {"status": Status.KILLED, "reason": Reason.TIMEOUT}
+    differences = difference_of(*two(contents, host, steady, **fields))
+    assert found(differences, "state") == {"status": ("finished", "killed"), "reason": (None, "timeout")}
+
+
+def test_run_differs_in_nothing_from_itself(
+    contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any]
+) -> None:
+    one, _ = two(contents, host, steady)
+    assert difference_of(one, one) == []
+
+
+def test_text_and_json_have_both_sides(
+    contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any]
+) -> None:
+    sides = two(contents, host, steady)
+    text = as_text("first", difference_sections(difference_of(*sides), names=("one", "other")))
+    assert "Settings\n                one   other\n  lr            0.1   0.01\n" in text
+    assert "  model.hidden  null  [3]\n" in text
+    plain = json.loads(difference_to_json(*sides))
+    assert plain["settings"]["model.hidden"] == [None, [3]]
+    assert plain["runs"] == [str(side.paths.root) for side in sides]
+    assert plain["metrics"]["epoch_seconds"] == [2.0, 4.0]

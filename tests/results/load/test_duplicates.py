@@ -1,0 +1,58 @@
+"""A cell counts once, however many folders say that they hold it."""
+
+import json
+import shutil
+from typing import Any
+
+import pytest
+
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.status import Reason, Status
+from runmanager.results.compare.comparison import compare
+from runmanager.results.findings.answers import answers
+from runmanager.results.load.loader import RepeatedReading, read_results, read_summary
+from runmanager.results.model.columns import Table
+from runmanager.results.tables.results_table import result_rows
+
+
+def copied(sweep: Any, name: str, copy: str) -> None:
+    shutil.copytree(sweep.paths.run(name).root, sweep.paths.run(copy).root)
+
+
+def tables(sweep: SweepPaths) -> list[Table]:
+    """The results table by each way of reading."""
+    return [result_rows(*read(sweep)) for read in (read_results, read_summary, lambda s: RepeatedReading(s).read())]
+
+
+@pytest.mark.parametrize("copy", ["a copy of it", "zzz"])  # before and after it by name
+def test_a_copied_folder_is_no_second_run(sweep: Any, copy: str) -> None:
+    slow = sweep.run({"lr": 0.1, "device": "cpu"})
+    sweep.run({"lr": 0.1, "device": "cuda"})
+    (before,) = compare(*read_results(sweep.paths)).rows
+    copied(sweep, slow, copy)
+    for table in tables(sweep.paths):
+        assert [row["run_dir"] for row in table.rows if row["device"] == "cpu"] == [f"runs/{slow}"]
+        assert len(table.rows) == 2
+        (note,) = (note for note in table.notes if note.startswith("Not read"))
+        assert note.endswith(f"runs/{copy} holds the same cell as {slow}, and a cell counts once; move one away.")
+    read = read_results(sweep.paths)
+    (row,) = compare(*read).rows
+    assert row == before
+    assert answers(result_rows(*read), compare(*read))[-1] == "3 runs: 2 finished, 1 not read."
+
+
+def test_of_two_folders_the_finished_one_counts_whatever_it_is_called(sweep: Any) -> None:
+    name = sweep.run({"lr": 0.1})
+    sweep.paths.run(name).root.rename(sweep.paths.run("renamed").root)
+    sweep.run({"lr": 0.1}, status=Status.FAILED, reason=Reason.EXCEPTION)
+    for table in tables(sweep.paths):
+        assert [row["run_dir"] for row in table.rows] == ["runs/renamed"]
+
+
+def test_runs_that_differ_in_a_setting_are_two_whatever_signature_they_have(sweep: Any) -> None:
+    names = [sweep.run({"lr": lr}) for lr in (0.1, 0.2)]
+    records = [sweep.paths.run(name).record for name in names]
+    one, other = (json.loads(record.read_text()) for record in records)
+    records[1].write_text(json.dumps({**other, "signature": one["signature"]}))
+    for table in tables(sweep.paths):
+        assert sorted(row["lr"] for row in table.rows) == [0.1, 0.2]

@@ -1,0 +1,212 @@
+"""What is kept of runs that have ended: it saves reading, and never shows what the files do not say."""
+
+import os
+import shutil
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from benchmarks.stored_sweep import write_stored_sweep
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.status import Status
+from runmanager.records.storage.reader import Damage, StoredRun, read_record
+from runmanager.records.storage.versioned_file import encode_record
+from runmanager.results.load import loader as reading
+from runmanager.results.load import summary_cache as keeping
+from runmanager.results.load.loader import RepeatedReading, read_results, read_summary
+from runmanager.results.model.columns import Table
+from runmanager.results.tables.results_table import result_rows
+
+NUM_RUNS = 101
+
+
+def later() -> int:
+    """The time when the files that were just written have lain still for long."""
+    return time.time_ns() + 60 * 10**9
+
+
+def table(sweep: SweepPaths) -> Table:
+    return result_rows(*read_summary(sweep, clock=later))
+
+
+def whole(sweep: SweepPaths) -> Table:
+    """The table of everything read anew."""
+    return result_rows(*read_results(sweep))
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> SweepPaths:
+    return write_stored_sweep(tmp_path_factory.mktemp("stored") / "many", num_runs=NUM_RUNS, num_epochs=2)
+
+
+@pytest.fixture
+def sweep(stored: SweepPaths, tmp_path: Path) -> SweepPaths:
+    """A sweep of its own, of which everything is kept."""
+    shutil.copytree(stored.root, tmp_path / "many")
+    paths = SweepPaths(tmp_path / "many")
+    table(paths)
+    assert paths.summaries.exists()
+    return paths
+
+
+@pytest.fixture
+def read_again(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The runs whose files are read from here on."""
+    names: list[str] = []
+    read = reading.read_tolerantly
+
+    def told(run: RunPaths, damaged: list[Damage], **options: Any) -> StoredRun | None:
+        names.append(run.name)
+        return read(run, damaged, **options)
+
+    monkeypatch.setattr(reading, "read_tolerantly", told)
+    return names
+
+
+def first(sweep: SweepPaths) -> RunPaths:
+    return RunPaths(min(sweep.runs.iterdir()))
+
+
+def test_what_is_kept_is_not_read_again_and_says_the_same(sweep: SweepPaths, read_again: list[str]) -> None:
+    assert table(sweep) == whole(sweep)
+    assert read_again == []
+
+
+def fail(run: RunPaths) -> None:
+    record = msgspec.structs.replace(read_record(run), status=Status.FAILED)
+    text = encode_record(record).replace(b'"failed"', b'"failed"  ')  # as long as before
+    before = run.record.stat()
+    beside = run.root / "beside"
+    beside.write_bytes(text)
+    assert len(text) == before.st_size
+    os.utime(beside, ns=(before.st_atime_ns, before.st_mtime_ns))
+    beside.replace(run.record)
+
+
+def rewrite(run: RunPaths) -> None:
+    before = run.record.stat()
+    run.record.write_bytes(run.record.read_bytes().replace(b"32998", b"32999"))
+    os.utime(run.record, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def go_on(run: RunPaths) -> None:
+    run.record.write_bytes(
+        encode_record(msgspec.structs.replace(read_record(run), status=Status.RUNNING, owner=ProcessIdentity.current()))
+    )
+
+
+CHANGES: dict[str, Callable[[RunPaths], object]] = {
+    "replaced by one as long and as old": fail,
+    "written over by one as long and as old": rewrite,
+    "running again": go_on,
+    "an epoch more": lambda run: run.epochs.write_bytes(run.epochs.read_bytes() + b'{"epoch":3,"loss":0.25}\n'),
+    "no epochs": lambda run: run.epochs.unlink(),
+    "damaged epochs": lambda run: run.epochs.write_bytes(b"nonsense\n"),
+    "damaged record": lambda run: run.record.write_bytes(b"{"),
+    "a folder in its place": lambda run: (run.record.unlink(), run.record.mkdir()),
+    "another name": lambda run: run.root.rename(run.root.with_name("another")),
+    "gone": lambda run: shutil.rmtree(run.root),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_run_that_changed_is_shown_as_it_is(sweep: SweepPaths, change: Callable[[RunPaths], object]) -> None:
+    reading = RepeatedReading(sweep, clock=later)
+    before = table(sweep)
+    assert reading.read() == read_results(sweep)
+    change(first(sweep))
+    assert table(sweep) == whole(sweep) != before
+    assert reading.read() == read_results(sweep)
+
+
+def test_who_reads_again_and_again_reads_once_what_has_ended_and_lain_still(
+    sweep: SweepPaths, read_again: list[str]
+) -> None:
+    go_on(first(sweep))
+    reading = RepeatedReading(sweep, clock=later)
+    reading.read()
+    assert len(read_again) == NUM_RUNS
+    del read_again[:]
+    assert reading.read() == read_results(sweep)
+    assert read_again == [first(sweep).name]
+    young = RepeatedReading(sweep, clock=lambda: 0)  # by which no file is old
+    young.read()
+    del read_again[:]
+    assert young.read() == read_results(sweep)
+    assert len(read_again) == NUM_RUNS
+
+
+def test_only_what_has_ended_and_lain_still_is_kept(sweep: SweepPaths, read_again: list[str]) -> None:
+    go_on(first(sweep))
+    sweep.summaries.unlink()
+    read_summary(sweep)  # by a clock by which every file is young
+    assert not sweep.summaries.exists()
+    table(sweep)
+    del read_again[:]
+    table(sweep)
+    assert read_again == [first(sweep).name]
+
+
+def summed(content: bytes) -> bytes:
+    """With a checksum that fits."""
+    return zlib.crc32(content).to_bytes(4, "big") + content
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "torn": lambda data: data[:-7],
+    "zeros": lambda data: bytes(len(data)),
+    "of other numbers": lambda data: data.replace(b"finished", b"finishes"),
+    "no text": lambda data: summed(data[4:].replace(b"finished", b"\xff" * 8)),
+    "foreign": lambda _: summed(msgspec.msgpack.encode(["somebody", [1, 2]])),
+    "of another version": lambda data: summed(
+        data[4:].replace(msgspec.msgpack.decode(data[4:])[0].encode(), b"x" * 64)
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_file_that_does_not_serve_is_made_anew(
+    sweep: SweepPaths, read_again: list[str], damage: Callable[[bytes], bytes]
+) -> None:
+    good = sweep.summaries.read_bytes()
+    sweep.summaries.write_bytes(damage(good))
+    assert table(sweep) == whole(sweep)
+    assert len(read_again) == NUM_RUNS
+    assert sweep.summaries.read_bytes() == good
+
+
+def test_runs_that_no_plan_knows_keep_their_settings(sweep: SweepPaths, read_again: list[str]) -> None:
+    sweep.record.unlink()
+    assert table(sweep) == whole(sweep)
+    assert len(read_again) == NUM_RUNS  # what was kept of them has no settings
+    assert table(sweep) == whole(sweep)
+    assert len(read_again) == NUM_RUNS
+
+
+def test_a_folder_that_takes_no_file_is_read_each_time(
+    sweep: SweepPaths, read_again: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.summaries.unlink()
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(keeping, "replace_file", full)
+    for _ in range(2):
+        assert len(table(sweep).rows) == NUM_RUNS
+    assert len(read_again) == 2 * NUM_RUNS
+
+
+def test_of_few_runs_nothing_is_kept(stored: SweepPaths, tmp_path: Path) -> None:
+    few = SweepPaths(tmp_path / "few")
+    for folder in sorted(stored.runs.iterdir())[:99]:
+        shutil.copytree(folder, few.runs / folder.name)
+    table(few)
+    assert [path.name for path in few.root.iterdir()] == ["runs"]

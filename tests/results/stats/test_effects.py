@@ -1,0 +1,173 @@
+"""Ratios and differences with their intervals, against values in print, by SciPy and by hand; and small simulations."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from runmanager.errors import UsageError
+from runmanager.results.stats.effects import (
+    contrast,
+    estimates,
+    geometric_mean,
+    run_values,
+    speedup_interval,
+    typical_interval,
+)
+
+rates = st.floats(min_value=0.01, max_value=1e7)
+sides = st.lists(st.lists(rates, min_size=1, max_size=6), min_size=1, max_size=4)
+
+# Extra hours of sleep of ten patients under two drugs: Student, "The probable error of a mean", Biometrika 6, 1908.
+DEXTRO = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
+LAEVO = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+
+
+def one_each(values):
+    return [[value] for value in values]
+
+
+def contrast_of(baseline, candidate, *, is_ratio=True, **how):
+    return contrast(*(run_values(side, is_ratio=is_ratio) for side in (baseline, candidate)), is_ratio=is_ratio, **how)
+
+
+def difference_interval(baseline, candidate, **how):
+    return estimates([contrast_of(baseline, candidate, is_ratio=False, **how)])[0]
+
+
+def test_the_interval_of_blocks_is_that_of_students_own_sleep_data():
+    # In print, as by R's t.test(paired = TRUE): mean difference 1.58, 95% interval 0.70 to 2.46.
+    found = difference_interval(one_each(DEXTRO), one_each(LAEVO), are_blocks=True)
+    assert (found.value, found.low, found.high) == pytest.approx((1.58, 0.7001, 2.4599), abs=1e-4)
+    assert found.freedom == 9
+
+
+def test_the_interval_of_two_samples_is_welchs():
+    # In print, as by R's t.test(extra ~ group, data = sleep): -0.2054832 to 3.3654832, 17.776 degrees of freedom.
+    found = difference_interval(one_each(DEXTRO), one_each(LAEVO))
+    assert (found.low, found.high) == pytest.approx((-0.2054832, 3.3654832), abs=1e-7)
+    assert found.freedom == pytest.approx(17.776, abs=1e-3)
+
+
+@pytest.mark.parametrize("is_ratio", [False, True])
+def test_few_wild_runs_beside_many_quiet_ones_do_not_look_quiet(is_ratio):
+    """Equal sides of 20 and 3 runs, the three ten times as wild: 95% intervals cover no difference."""
+    generator = np.random.default_rng(4)
+    covered = 0
+    for _ in range(500):
+        sides = [generator.normal(0, deviation, count) for deviation, count in ((0.01, 20), (0.1, 3))]
+        values = [one_each((np.exp(side) if is_ratio else side).tolist()) for side in sides]
+        (found,) = estimates([contrast_of(*values, is_ratio=is_ratio)])
+        covered += found.low <= (1 if is_ratio else 0) <= found.high
+    assert covered >= 460  # three standard errors below 95%; 44% and 62% before
+
+
+def test_a_speedup_is_moderated_by_its_prior_by_hand():
+    """Two runs a side: 3 x 0.0745² of the prior and 2 x (log 1.1 / 2)² twice of the runs, over 3 + 2."""
+    found = speedup_interval(one_each([1.0, 1.1]), one_each([2.0, 2.2]))
+    variance = (3 * 0.0745**2 + 4 * (math.log(1.1) / 2) ** 2) / 5
+    reach = stats.t.ppf(0.975, 5) * math.sqrt(variance)
+    assert found.value == pytest.approx(2.0)
+    assert (found.low, found.high) == pytest.approx((2 * math.exp(-reach), 2 * math.exp(reach)))
+    assert (found.error, found.freedom) == (pytest.approx(math.sqrt(variance)), 5)
+
+
+def test_what_both_runs_of_a_block_share_is_not_in_its_noise():
+    baseline = [1.0, 2.0, 4.0, 8.0]
+    found = speedup_interval(one_each(baseline), one_each([2 * value for value in baseline]), are_blocks=True)
+    assert (found.value, found.freedom) == (pytest.approx(2.0), 6)
+    assert found.high < 2.2 < speedup_interval(one_each(baseline), one_each([2 * value for value in baseline])).high
+
+
+def test_one_run_a_side_has_a_finite_interval_within_a_factor_of_1_4():
+    found = speedup_interval([[1000.0] * 5], [[2000.0] * 5])
+    assert found.value == 2.0
+    assert 2 / 1.4 < found.low < 2 / 1.35 and 2 * 1.35 < found.high < 2 * 1.4
+
+
+def test_epochs_that_swing_widen_what_a_single_run_a_side_says():
+    generator = np.random.default_rng(3)
+    steady, swinging = (np.exp(generator.normal(0, spread, 10)).tolist() for spread in (0.01, 1.0))
+    narrow, wide = speedup_interval([steady], [steady]), speedup_interval([steady], [swinging])
+    assert wide.error > 2 * narrow.error
+
+
+def test_a_run_counts_with_the_median_of_its_epochs_and_a_side_with_the_geometric_mean_of_its_runs():
+    found = contrast_of([[1.0, 2.0, 90.0], [8.0]], [[3.0]])
+    assert (found.baseline, found.candidate) == (pytest.approx(4.0), 3.0)
+    assert found.value == found.candidate / found.baseline
+    assert geometric_mean([0.1] * 3) == 0.1
+
+
+def test_the_intervals_of_all_rows_hold_together():
+    one = contrast_of([[1.0], [1.01]], [[1.0], [1.02]])
+    alone, together = estimates([one])[0], estimates([one] * 20)[0]
+    assert together.value == alone.value and together.low < alone.low and together.high > alone.high
+    assert estimates([one], rows=20)[0].high > alone.high
+    assert estimates([]) == []
+
+
+def test_an_interval_is_never_narrower_than_what_can_be_told_apart():
+    found = difference_interval(one_each([0.9] * 3), one_each([0.9] * 3), step=1 / 500)
+    assert (found.low, found.high) == pytest.approx((-0.002, 0.002))
+
+
+@settings(max_examples=40, deadline=None)
+@given(sides, sides, st.floats(0.01, 100))
+def test_scaling_both_sides_leaves_the_speedup_and_its_interval(baseline, candidate, factor):
+    plain = speedup_interval(baseline, candidate)
+    scaled = speedup_interval(*([[rate * factor for rate in run] for run in side] for side in (baseline, candidate)))
+    assert (scaled.value, scaled.low, scaled.high) == pytest.approx((plain.value, plain.low, plain.high))
+    assert plain.low < plain.value < plain.high
+
+
+@settings(max_examples=40, deadline=None)
+@given(sides, sides)
+def test_swapping_the_sides_inverts_the_interval_as_far_as_the_epochs_say_nothing(baseline, candidate):
+    one, other = ([[run[0]] for run in side] for side in (baseline, candidate))
+    forth, back = speedup_interval(one, other), speedup_interval(other, one)
+    assert (1 / back.value, 1 / back.high, 1 / back.low) == pytest.approx((forth.value, forth.low, forth.high))
+
+
+def test_a_sides_own_interval_is_that_of_its_runs():
+    found = typical_interval([[2.0], [8.0]])
+    prior = 3 * (0.0745**2 / (2 * math.log(2) ** 2)) ** 2  # degrees of freedom: it is far quieter than the runs
+    variance = (prior * 0.0745**2 + 2 * math.log(2) ** 2) / (prior + 1)
+    assert found.value == pytest.approx(4.0)
+    assert math.log(found.high / 4) == pytest.approx(stats.t.ppf(0.975, prior + 1) * math.sqrt(variance / 2))
+    with pytest.raises(UsageError, match="must be above 0"):
+        typical_interval([[1.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "words"),
+    [
+        ([], [[1.0]], "baseline of a comparison must have a measured value"),
+        ([[1.0]], [[1.0], []], "candidate of a comparison must have a measured value"),
+        ([[1.0]], [[0.0]], "candidate must be above 0 to have a ratio, got 0.0"),
+        ([[math.inf]], [[1.0]], "baseline must be finite, got inf"),
+    ],
+)
+def test_sides_that_say_nothing_are_refused(baseline, candidate, words):
+    with pytest.raises(UsageError, match=words):
+        speedup_interval(baseline, candidate)
+
+
+@pytest.mark.parametrize("are_blocks", [True, False])
+@pytest.mark.parametrize("runs", [1, 2, 5])
+@pytest.mark.parametrize("deviation", [0.0, 0.05])
+def test_the_interval_covers_the_truth_and_finds_ten_percent_with_five_runs(are_blocks, runs, deviation):
+    generator = np.random.default_rng(runs)
+    covered = found = 0
+    for _ in range(200):
+        levels = generator.normal(0, deviation, (2, runs, 1)) + generator.normal(0, 0.02, (2, runs, 10))
+        low, high = np.exp(levels).tolist()
+        estimate = speedup_interval(low, high, are_blocks=are_blocks)
+        covered += estimate.low <= 1 <= estimate.high
+        found += estimate.low * 1.1 > 1
+    assert covered >= 184  # 92%; three standard errors of 200 at 95% are 9
+    if (runs, deviation) == (5, 0.0):
+        assert found >= 190

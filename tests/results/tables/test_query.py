@@ -1,0 +1,210 @@
+"""Tests of what is asked for of a results table: rows, order, columns, pivots, LaTeX."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from runmanager.errors import UsageError
+from runmanager.records.run.record import Environment
+from runmanager.records.run.status import Status
+from runmanager.records.storage.reader import SweepContents
+from runmanager.results.model.columns import Table
+from runmanager.results.model.formatting import human_field
+from runmanager.results.report.html import to_html
+from runmanager.results.tables import writers as formats
+from runmanager.results.tables.latex import to_latex
+from runmanager.results.tables.query import View
+
+
+@pytest.fixture
+def grid(contents: Callable[..., SweepContents], steady: Callable[..., Any]) -> SweepContents:
+    """Two batch sizes on two devices, the large one on CPU with two seeds, and one run that failed."""
+    shared = {"epochs": 6, "model": {"name": "cnn"}, "optimizer": {"name": "sgd", "momentum": 0.9}}
+
+    def run(batch_size: int, device: str, seconds: float, seed: int = 0, **fields: Any) -> Any:
+        return {"lr": 0.01, "batch_size": batch_size, "device": device, "seed": seed, **shared}, steady(seconds), fields
+
+    return contents(
+        run(100, "cpu", 4.0),
+        run(100, "cuda", 2.0),
+        run(1000, "cpu", 1.0),
+        run(1000, "cpu", 3.0, seed=1),
+        run(1000, "cuda", 0.5, status=Status.FAILED),
+    )
+
+
+def shown(grid: SweepContents, *, collapses: bool = False, **asked: Any) -> Table:
+    return View.read(**asked).of(grid, None, collapses=collapses)
+
+
+def values(table: Table, column: str) -> list[Any]:
+    return [row[column] for row in table.rows]
+
+
+def test_rows_are_those_for_which_the_condition_holds(grid: SweepContents) -> None:
+    table = shown(grid, where="device==cpu and batch_size>100")
+    assert values(table, "epoch_seconds") == [1.0, 3.0]
+    assert table.notes[0] == "2 of 5 runs are where device==cpu and batch_size>100."
+
+
+def test_what_is_said_of_contention_counts_the_rows_that_are_there(
+    contents: Callable[..., SweepContents], steady: Callable[..., Any]
+) -> None:
+    loaded = {"environment": Environment(outside_cpu_share=0.9)}
+    runs = contents(*(({"lr": lr}, steady(1.0), loaded if lr < 3 else {}) for lr in (1, 2, 3)))
+    said = " contended: other load was on the machine, so times may be too long."
+    assert shown(runs, where="lr>1").notes == ("2 of 3 runs are where lr>1.", f"1 of 2 runs was{said}")
+    assert shown(runs, where="lr==3").notes == ("1 of 3 runs is where lr==3.",)
+
+
+def test_a_condition_that_nothing_meets_says_what_there_is(
+    contents: Callable[..., SweepContents], steady: Callable[..., Any]
+) -> None:
+    devices = [None, *(f"cuda:{number}" for number in range(6))]
+    runs = contents(*(({"lr": lr, "device": device}, steady(1.0 + lr), {}) for lr, device in enumerate(devices)))
+    (note,) = shown(runs, where="device==gpu or lr>99 or epoch_seconds<0").notes
+    assert note.endswith(
+        " Here device is cuda:0, cuda:1, cuda:2, cuda:3, cuda:4 or 2 others; lr is 0 to 6; "
+        "epoch_seconds is 1.000 to 7.000."
+    )
+
+
+def test_settings_read_as_they_are_typed_and_only_what_was_measured_is_missing(
+    contents: Callable[..., SweepContents], steady: Callable[..., Any]
+) -> None:
+    rows = [({"lr": 1, "micro_batch": size, "graphs": size is None}, steady(1.0), {}) for size in (None, 8)]
+    table = shown(contents(*rows), columns="micro_batch,graphs,num_parameters,contended")
+    read = [[human_field(table, row, name) for name in table.shown] for row in table.rows]
+    assert read == [["null", "true", "N/A", "false"], ["8", "false", "N/A", "false"]]
+    assert "| null | true | N/A | false |" in formats.to_markdown(table)
+    assert r"null & true & N/A & false \\" in to_latex(table)
+    assert ">null</td>" in to_html(table)
+    assert formats.to_csv(table).splitlines()[1:] == [",True,,False", "8,False,,False"]
+
+
+@pytest.mark.parametrize(
+    ("where", "count"),
+    [
+        ("optimizer.momentum==0.9", 5),
+        ("model==cnn", 5),
+        ("model.name!=cnn", 0),
+        ("settings.epochs==6 and epochs==6", 5),
+        ("seed==1", 1),
+        ("status==failed", 1),
+        ("val_accuracy>0.5 and device_name=='Zen 4'", 5),
+    ],
+)
+def test_settings_that_do_not_vary_are_known_too(grid: SweepContents, where: str, count: int) -> None:
+    assert len(shown(grid, where=where).rows) == count
+
+
+def test_settings_that_are_only_asked_about_are_not_shown(grid: SweepContents) -> None:
+    assert "optimizer.momentum" not in formats.human_columns(shown(grid, where="optimizer.momentum==0.9"))
+
+
+def test_columns_are_the_asked_ones_in_every_format(grid: SweepContents) -> None:
+    table = shown(grid, columns="batch_size, reason,optimizer,val_loss")
+    names = ["batch_size", "reason", "optimizer.name", "val_loss"]
+    assert formats.to_csv(table).splitlines()[0] == ",".join(names)
+    assert list(json.loads(formats.to_json(table))[0]) == names
+    assert formats.human_columns(table) == names  # the empty one too: it was asked for
+
+
+def test_seeds_are_one_row_unless_the_seed_is_asked_for(grid: SweepContents) -> None:
+    assert len(shown(grid, collapses=True).rows) == 4
+    assert len(shown(grid, collapses=True, columns="seed,val_loss").rows) == 5
+    assert values(shown(grid, collapses=True, sort="seed"), "seed") == [0, 0, 0, 0, 1]
+    assert len(shown(grid, collapses=True, each=True).rows) == 5
+
+
+def test_pivot_has_medians_of_finished_runs_and_how_many(grid: SweepContents) -> None:
+    table = shown(grid, pivot="batch_size:device")
+    assert table.columns == ["batch_size", "device=cpu", "device=cuda", "runs of device=cpu", "runs of device=cuda"]
+    assert [tuple(row.values()) for row in csv.DictReader(io.StringIO(formats.to_csv(table)))] == [
+        ("100", "4.0", "2.0", "1", "1"),
+        ("1000", "2.0", "", "2", "0"),
+    ]
+    people = [[human_field(table, row, name) for name in table.shown] for row in table.rows]
+    assert people == [["100", "4.000", "2.000"], ["1000", "2.000 (n=2)", "N/A"]]
+    assert "how many where it is more than one" in table.legend
+
+
+def test_pivot_by_another_metric_shows_it_as_the_table_does(grid: SweepContents) -> None:
+    table = shown(grid, pivot="device:batch_size:val_accuracy", where="seed==0")
+    assert table.columns == ["device", "batch_size=100", "batch_size=1000"]  # one run a field: no counts
+    (cpu, _) = table.rows
+    assert human_field(table, cpu, "batch_size=100") == "0.8750"
+    assert json.loads(formats.to_json(table))[0] == {"device": "cpu", "batch_size=100": 0.875, "batch_size=1000": 0.875}
+    counted = shown(grid, pivot="device:batch_size:epochs")
+    assert human_field(counted, counted.rows[0], "batch_size=1000") == "6 (n=2)"
+    assert "| 6 (n=2) |" in formats.to_markdown(counted)
+
+
+def test_pivot_tells_values_apart_that_look_alike(
+    contents: Callable[..., SweepContents], steady: Callable[..., Any]
+) -> None:
+    runs = (({"lr": 1, "tag": tag}, steady(seconds), {}) for tag, seconds in ((1, 1.0), ("1", 2.0), (True, 3.0)))
+    (row,) = shown(contents(*runs), pivot="lr:tag").rows
+    assert row == {
+        **{"lr": 1, "tag=1": 1.0, "tag='1'": 2.0, "tag=true": 3.0},
+        **{"runs of tag=1": 1, "runs of tag='1'": 1, "runs of tag=true": 1},
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"where": "devise==cpu"}, r"did you mean device\?"),
+        ({"sort": "val_acuracy"}, r"`--sort` must name a column of the table, .*; did you mean val_accuracy\?"),
+        ({"columns": "lr,optimiser"}, r"`--columns` must name a column.*got 'optimiser'; did you mean optimizer\?"),
+        ({"columns": "lr,,device"}, "must be names joined by commas"),
+        ({"pivot": "lr"}, "must be ROWS:COLUMNS"),
+        ({"pivot": "lr:lr"}, "two different settings"),
+        ({"pivot": "lr:devise"}, r"`--pivot` must name a column.*did you mean device\?"),
+        ({"pivot": "lr:device:status"}, "must have a metric of numbers, got 'status'"),
+        ({"pivot": "lr:device", "sort": "lr"}, "`--pivot` must go without `--sort`"),
+        ({"pivot": "lr:device", "columns": "lr"}, "`--pivot` must go without `--columns`"),
+        ({"pivot": "lr:device", "each": True}, "`--pivot` must go without `--each`"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(grid: SweepContents, asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        shown(grid, **asked)
+
+
+def test_latex_is_booktabs_and_escaped(grid: SweepContents) -> None:
+    table = Table(
+        columns=["run", "val_accuracy", "reason"],
+        rows=[{"run": "lr=0.1_50%&{x}\\~^", "val_accuracy": 0.98765, "reason": None}],
+        shown=("run", "val_accuracy", "reason"),
+        notes=("A note\nof 100 %.",),
+        legend="How to read it.",
+        shows_empty=True,
+    )
+    assert to_latex(table).splitlines() == [
+        "% How to read it.",
+        "% A note of 100 %.",
+        r"\begin{tabular}{lrl}",
+        r"\toprule",
+        r"run & val accuracy & reason \\",
+        r"\midrule",
+        r"lr=0.1\_50\%\&\{x\}\textbackslash{}\textasciitilde{}\textasciicircum{} & 0.9877 &  \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    assert to_latex(shown(grid, collapses=True)).count(r"$\pm$") > 1  # the seeds of one cell
+
+
+def test_pivot_of_another_program_s_table_must_name_its_metric() -> None:
+    row = {"run": "a", "lr": 0.1, "width": 8, "val loss": 0.5}
+    table = Table(list(row), [row], settings=("lr", "width"), foreign=("val loss",), shown=("run",))
+    with pytest.raises(
+        UsageError, match=r"`--pivot` must name its metric here, got 'lr:width'; add one of: val loss\."
+    ):
+        View.read(pivot="lr:width").of_table(table)
+    asked = View.read(pivot="lr:width:val loss", where="`val loss` < 1").of_table(table)
+    assert [row["width=8"] for row in asked.rows] == [0.5]

@@ -1,0 +1,107 @@
+"""Seeds as one row: mean ± standard deviation with n."""
+
+import math
+import statistics
+
+import pytest
+
+from runmanager.records.run.status import Reason, Status
+from runmanager.results.compare.comparison import compare
+from runmanager.results.findings.answers import answers
+from runmanager.results.load.loader import read_results
+from runmanager.results.model.formatting import Spread, human
+from runmanager.results.tables.results_table import result_rows
+from runmanager.results.tables.seeds import collapse_seeds
+
+# By hand: their mean is 5, the squares of what they lie off it add up to 32, and 8 - 1 = 7 is the denominator.
+VALUES = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]
+
+
+def test_mean_and_deviation_are_those_of_the_hand():
+    spread = Spread.of(VALUES)
+    assert (spread, spread.count) == (5.0, 8)
+    assert spread.deviation == pytest.approx(math.sqrt(32 / 7))
+    assert spread.deviation == pytest.approx(statistics.stdev(VALUES))
+    assert math.isnan(Spread.of([3.0]).deviation)
+
+
+@pytest.mark.parametrize(
+    ("values", "column", "said"),
+    [
+        ([0.95, 0.96, 0.97], "val_accuracy", "0.9600 ± 0.0100"),
+        ([1.0, 1.5], "epoch_seconds", "1.250 ± 0.354"),
+        ([20000.0, 20100.0], "samples_per_second", "20,050 ± 71"),
+        ([2**20, 3 * 2**20], "peak_memory_bytes", "2.0 MiB ± 1.4 MiB"),
+        ([6, 6], "epochs", "6"),
+        ([4, 6], "epochs", "5 ± 1.4"),
+        ([0.95], "val_accuracy", "0.9500"),
+        ([1e308, 1.5e308], "val_accuracy", "1.25e+308 ± 3.536e+307"),
+        ([1e300, 1.0], "loss", "5e+299 ± 7.071e+299"),
+        ([0.5, 1e300, 0.5], "val_loss", "3.333e+299 ± 5.774e+299"),
+    ],
+)
+def test_both_are_said_to_the_same_digit(values, column, said):
+    assert human(Spread.of(values), column) == said
+
+
+@pytest.fixture
+def seeded(contents, timed):
+    """Two devices with three seeds each, of 1, 2 and 3 seconds an epoch on CPU; CUDA's third seed failed."""
+    failed = {"status": Status.FAILED, "reason": Reason.DIVERGED}
+    return contents(
+        *(
+            (
+                {"lr": 0.1, "device": device, "seed": seed},
+                timed([9.0] + [float(seed) * factor] * 5),
+                failed if device == "cuda" and seed == 3 else {},
+            )
+            for seed in (1, 2, 3)
+            for device, factor in (("cpu", 1.0), ("cuda", 0.5))
+        )
+    )
+
+
+def test_runs_that_differ_in_the_seed_alone_are_one_row(seeded):
+    table = result_rows(seeded, None)
+    collapsed = collapse_seeds(table)
+    cuda, cpu = collapsed.rows
+    assert (cpu["device"], cpu["seeds"], cpu["status"], cpu["epoch_seconds"]) == ("cpu", 3, "finished", 2.0)
+    assert cpu["epoch_seconds"].deviation == 1.0
+    # What failed counts for nothing but its state.
+    assert (cuda["seeds"], cuda["status"], cuda["reason"]) == (2, "2 finished, 1 failed", "diverged")
+    assert (cuda["epoch_seconds"], cuda["epoch_seconds"].count) == (0.75, 2)
+    assert "seed" not in collapsed.columns
+    assert len(table.rows) == 6
+
+
+def test_the_answers_speak_of_means_and_count_the_runs(seeded):
+    said = answers(result_rows(seeded, None), compare(seeded, None))
+    assert (
+        said[1]
+        == "The best val_accuracy is 0.8750 ± 0.0000 over 2 seeds with device=cuda, and 1 other cell reached the same."
+    )
+    assert said[-1] == "6 runs: 5 finished, 1 failed."
+
+
+def test_without_seeds_the_table_stays_as_it_is(contents, timed):
+    alone = [({"lr": lr, "seed": lr}, timed([9.0, 1.0]), {}) for lr in (1, 2)]
+    table = result_rows(contents(*alone), None)
+    assert collapse_seeds(table) is table
+
+
+def test_a_cell_of_one_seed_among_others_has_no_deviation(contents, timed):
+    cells = [({"lr": lr, "seed": seed}, timed([9.0, 1.0]), {}) for lr, seed in ((1, 1), (1, 2), (2, 1))]
+    rows = collapse_seeds(result_rows(contents(*cells), None)).rows
+    assert sorted((row["lr"], row["seeds"], human(row["epoch_seconds"], "epoch_seconds")) for row in rows) == [
+        (1, 2, "1.000 ± 0.000"),
+        (2, 1, "1.000"),
+    ]
+
+
+def test_seeds_that_have_not_begun_are_no_figure(sweep, timed):
+    cells = [{"lr": lr, "seed": seed} for lr in (1, 2) for seed in (1, 2)]
+    sweep.plan(*cells)
+    sweep.run(cells[0], timed([9.0, 1.0]))
+    first, second = collapse_seeds(result_rows(*read_results(sweep.paths))).rows
+    assert (first["status"], first["seeds"]) == ("1 finished, 1 pending", 1)
+    assert (second["status"], second["seeds"], second["epoch_seconds"]) == ("pending", 0, None)

@@ -1,0 +1,291 @@
+"""Event files of other programs: what is read is what TensorBoard reads, up to where the file is whole."""
+
+import math
+import os
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.compat.proto.types_pb2 import DT_BFLOAT16
+from tensorboard.plugins.scalar.metadata import create_summary_metadata
+from tensorboard.summary.writer.record_writer import RecordWriter, masked_crc32c
+from tensorboard.util.tensor_util import make_ndarray, make_tensor_proto
+from torch.utils.tensorboard import SummaryWriter
+
+from runmanager.results.tfevents import reader as event_files
+from runmanager.results.tfevents.reader import EventFolder, read_event_files
+
+ABOUT = create_summary_metadata(display_name=None, description=None)
+
+
+def write(path: Path, *events: Event) -> Path:
+    with path.open("wb") as file:
+        writer = RecordWriter(file)
+        for event in (Event(wall_time=1.5, file_version="brain.Event:2"), *events):
+            writer.write(event.SerializeToString())
+    return path
+
+
+def simple(tag: str, value: float, step: int = 0, time: float = 2.5) -> Event:
+    return Event(wall_time=time, step=step, summary=Summary(value=[Summary.Value(tag=tag, simple_value=value)]))
+
+
+def tensor(tag: str, proto: TensorProto, step: int = 0, *, about: bool = True) -> Event:
+    value = Summary.Value(tag=tag, tensor=proto, metadata=ABOUT if about else None)
+    return Event(wall_time=2.5, step=step, summary=Summary(value=[value]))
+
+
+def together(numbers: Mapping[str, float], step: int = 0) -> Event:
+    several = [Summary.Value(tag=tag, simple_value=number) for tag, number in numbers.items()]
+    return Event(wall_time=2.5, step=step, summary=Summary(value=several))
+
+
+def values(found: EventFolder) -> dict[str, list[tuple[float, int, float]]]:
+    return {tag: list(zip(each.times, each.steps, each.values, strict=True)) for tag, each in found.scalars.items()}
+
+
+def test_what_pytorch_writes_is_read_as_tensorboard_reads_it(tmp_path: Path) -> None:
+    with SummaryWriter(str(tmp_path)) as writer:
+        for step in [*range(5), 127, 128, 300, 70_000, 2**40]:
+            writer.add_scalar("a", step / 7, step)
+            writer.add_scalar("train/loss, ä", math.sin(step), step)
+            writer.add_scalar("odd", (0.0, -0.0, math.nan, math.inf, 1e-45)[step % 5], step)
+            writer.add_scalar("new", 0.1 * step, step, new_style=True)
+            writer.add_histogram("weights", np.arange(9.0), step)
+            writer.add_text("words", "no number", step)
+        writer.add_image("image", np.zeros((3, 4, 4), np.uint8))
+    found = read_event_files(sorted(tmp_path.iterdir()))
+    theirs = EventAccumulator(str(tmp_path), size_guidance={"scalars": 0, "tensors": 0}).Reload()
+    expected = {
+        tag: [(each.wall_time, each.step, each.value) for each in theirs.Scalars(tag)]
+        for tag in theirs.Tags()["scalars"]
+    }
+    expected["new"] = [
+        (each.wall_time, each.step, float(make_ndarray(each.tensor_proto))) for each in theirs.Tensors("new")
+    ]
+    assert expected.keys() == {"a", "train/loss, ä", "odd", "new"}
+    assert {tag: repr(each) for tag, each in values(found).items()} == {
+        tag: repr(each) for tag, each in expected.items()
+    }
+    assert (found.hparams, found.damage) == ({}, [])
+
+
+def test_hyperparameters_are_read(tmp_path: Path) -> None:
+    given = {"lr": 0.1, "batch_size": 64, "optimizer": "adam", "amsgrad": True}
+    with SummaryWriter(str(tmp_path)) as writer:
+        writer.add_hparams(given, {"accuracy": 0.5}, run_name=".")
+    found = read_event_files(sorted(tmp_path.rglob("*tfevents*")))
+    assert found.hparams == given
+    assert found.scalars["accuracy"].values.tolist() == [0.5]
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        *(np.float32(0.1), np.float32(0), np.float64(0.1), np.float64(0), np.float16(0.5), np.int32(-3), np.int64(-3)),
+        *(np.int64(2**40), np.uint8(200), np.int8(-1), np.int16(-2), np.bool_(True), np.uint32(7), np.uint64(7)),
+        np.int32(0),
+    ],
+    ids=lambda number: f"{number.dtype}-{number}",
+)
+def test_a_tensor_of_one_number_is_a_scalar(tmp_path: Path, number: np.generic) -> None:
+    spelled = make_tensor_proto(number)
+    packed = TensorProto(dtype=spelled.dtype, tensor_content=number.tobytes())
+    events = [tensor("x", proto, step) for step, proto in enumerate([spelled, packed, spelled])]
+    found = read_event_files([write(tmp_path / "tfevents", *events)])
+    assert found.scalars["x"].values.tolist() == [float(number)] * 3
+    assert found.scalars["x"].steps.tolist() == [0, 1, 2]
+
+
+def test_what_is_no_scalar_is_left_out(tmp_path: Path) -> None:
+    events = [
+        tensor("vector", make_tensor_proto(np.zeros(1, np.float32))),
+        tensor("text", make_tensor_proto("words")),
+        tensor("nobody says what it is", make_tensor_proto(np.float32(1)), about=False),
+        tensor("half", TensorProto(dtype=DT_BFLOAT16, half_val=[0x3FC0])),
+        tensor("later", make_tensor_proto(np.float32(1))),
+        tensor("later", make_tensor_proto(np.float32(2)), 1, about=False),
+    ]
+    found = read_event_files([write(tmp_path / "tfevents", *events)])
+    assert {tag: each.values.tolist() for tag, each in found.scalars.items()} == {"half": [1.5], "later": [1.0, 2.0]}
+
+
+def test_events_of_any_shape_are_read(tmp_path: Path) -> None:
+    """Those that look much like one that was read before are not taken for it."""
+    both = Summary(value=[Summary.Value(tag=tag, simple_value=3.0) for tag in "ab"])
+    events = [
+        simple("a", 1.0, 1),
+        simple("a", 2.0, 2),
+        Event(wall_time=2.5, step=3, summary=both),
+        simple("a", 4.0, -4),
+        Event(step=5, summary=Summary(value=[Summary.Value(tag="a", simple_value=5.0)])),
+        Event(summary=Summary(value=[Summary.Value(tag="a", simple_value=6.0)])),
+        simple("a", 7.0, 0),
+        Event(wall_time=2.5, step=8, graph_def=b"graph"),
+        simple("aa", 9.0, 9),
+        simple("a", 10.0, 300),
+    ]
+    found = read_event_files([write(tmp_path / "tfevents", *events)])
+    assert values(found) == {
+        "a": [
+            *((2.5, 1, 1.0), (2.5, 2, 2.0), (2.5, 3, 3.0), (2.5, -4, 4.0), (0.0, 5, 5.0), (0.0, 0, 6.0)),
+            *((2.5, 0, 7.0), (2.5, 300, 10.0)),
+        ],
+        "b": [(2.5, 3, 3.0)],
+        "aa": [(2.5, 9, 9.0)],
+    }
+
+
+@given(
+    logged=st.lists(
+        st.tuples(
+            st.sampled_from(["a", "b", "loss/train"]),
+            st.floats(width=32),
+            st.integers(-(2**63), 2**63 - 1) | st.integers(0, 300),
+            st.sampled_from(["one", "tensor", "several"]),
+        ),
+        max_size=30,
+    )
+)
+@settings(max_examples=60)
+def test_whatever_was_logged_is_read(
+    tmp_path_factory: pytest.TempPathFactory, logged: list[tuple[str, float, int, str]]
+) -> None:
+    make: dict[str, Callable[[str, float, int], Event]] = {
+        "one": simple,
+        "tensor": lambda tag, value, step: tensor(f"{tag}.t", make_tensor_proto(np.float32(value)), step),
+        "several": lambda tag, value, step: together({tag: value, f"{tag}.s": 0.5, "a": -value}, step),
+    }
+    path = tmp_path_factory.getbasetemp() / "tfevents.logged"
+    write(path, *(make[kind](tag, value, step) for tag, value, step, kind in logged))
+    expected: dict[str, list[tuple[float, int, float]]] = {}
+    for tag, value, step, kind in logged:
+        numbers = {f"{tag}.t" if kind == "tensor" else tag: value}
+        if kind == "several":
+            numbers = {tag: value, f"{tag}.s": 0.5, "a": -value}
+        for name, number in numbers.items():
+            expected.setdefault(name, []).append((2.5, step, number))
+    assert repr(values(read_event_files([path]))) == repr(expected)
+
+
+def test_events_of_several_values_are_known_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_whole: list[bytes] = []
+    plainly = event_files._Reader._event
+
+    def event(reader: event_files._Reader, message: bytes, rest: int) -> None:
+        read_whole.append(message)
+        plainly(reader, message, rest)
+
+    monkeypatch.setattr(event_files._Reader, "_event", event)
+    kinds = [{"loss": 0.0, "accuracy": 0.0}, {"loss": 1.0, "accurate": 2.0}, {"other": 0.0, "z": 1.0, "y": 1.0}]
+    events = [together(kinds[step % 3], step) for step in range(600)]
+    found = read_event_files([write(tmp_path / "tfevents", *events)])
+    assert {tag: (len(each.values), set(each.values)) for tag, each in found.scalars.items()} == {
+        **{"loss": (400, {0.0, 1.0}), "accuracy": (200, {0.0}), "accurate": (200, {2.0})},
+        **{"other": (200, {0.0}), "z": (200, {1.0}), "y": (200, {1.0})},
+    }
+    assert len(read_whole) == 1 + len(kinds)  # the version of the file, and each kind once
+    read_whole.clear()
+    fresh = [together({"a": 1.0, f"{step:03}": 1.0}, step) for step in range(300)]
+    assert len(read_event_files([write(tmp_path / "tfevents", *fresh)]).scalars) == 301
+    assert len(read_whole) == 301  # none is like another, and few of them are tried
+
+
+@pytest.fixture
+def some(tmp_path: Path) -> Path:
+    return write(tmp_path / "tfevents", *(simple("a", 0.5 + step, step) for step in range(4)))
+
+
+def test_a_file_cut_off_anywhere_is_read_up_to_there(some: Path) -> None:
+    data = some.read_bytes()
+    whole = read_event_files([some]).scalars["a"].values.tolist()
+    assert whole == [0.5, 1.5, 2.5, 3.5]
+    seen = set()
+    for end in range(len(data)):
+        some.write_bytes(data[:end])
+        found = read_event_files([some])
+        kept = found.scalars["a"].values.tolist() if found.scalars else []
+        assert kept == whole[: len(kept)]
+        assert found.damage == []
+        seen.add(len(kept))
+    assert seen == {0, 1, 2, 3}
+
+
+def test_nothing_is_read_past_a_damaged_record_and_it_is_said(some: Path) -> None:
+    data = some.read_bytes()
+    whole = read_event_files([some]).scalars["a"].values.tolist()
+    for at in range(len(data)):
+        some.write_bytes(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
+        found = read_event_files([some])
+        kept = found.scalars["a"].values.tolist() if found.scalars else []
+        in_length_crc = kept == whole  # of a record that is whole, its message's checksum says enough
+        assert kept == whole[: len(kept)]
+        assert in_length_crc or (len(found.damage) == 1 and str(some) in found.damage[0])
+
+
+@given(data=st.binary(max_size=80) | st.just(bytes(4096)))
+@settings(max_examples=60)
+def test_no_file_ends_the_reading(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "tfevents.any"
+    path.write_bytes(data)
+    assert read_event_files([path]).scalars == {}
+    with path.open("wb") as file:
+        RecordWriter(file).write(data)  # whole, whatever is in it
+    read_event_files([path])
+
+
+def test_fields_of_another_kind_are_passed_over(tmp_path: Path) -> None:
+    path = write(tmp_path / "tfevents", simple("a", 0.5, 1))
+    odd = [
+        bytes([5 << 3 | 2, 2, 1 << 3, 7]),  # a summary whose value is a number
+        bytes([2 << 3, *[0xFF] * 9, 0x7F]) + simple("b", 2.0).SerializeToString()[9:],  # a step beyond 64 bits: -1
+    ]
+    with path.open("ab") as file:
+        for message in odd:
+            RecordWriter(file).write(message)
+    found = read_event_files([path])
+    assert found.damage == []
+    assert {tag: each.steps.tolist() for tag, each in found.scalars.items()} == {"a": [1], "b": [-1]}
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [(os.mkfifo, "is no file"), (lambda path: path.symlink_to("nowhere"), "cannot be read: No such file")],
+    ids=["a pipe", "a link to nothing"],
+)
+def test_what_cannot_be_read_is_said_and_the_others_are(
+    tmp_path: Path, make: Callable[[Path], None], said: str
+) -> None:
+    paths = [write(tmp_path / "tfevents.1", simple("a", 0.5, 1)), tmp_path / "tfevents.2"]
+    make(paths[1])
+    found = read_event_files(paths)
+    assert found.scalars["a"].values.tolist() == [0.5]
+    assert len(found.damage) == 1
+    assert found.damage[0].startswith(str(paths[1])) and said in found.damage[0]
+
+
+def test_a_record_that_says_it_is_longer_than_any_is_not_awaited(tmp_path: Path) -> None:
+    length = struct.pack("<Q", 1 << 60)
+    path = tmp_path / "tfevents"
+    path.write_bytes(length + struct.pack("<I", masked_crc32c(length)) + b"more")
+    assert "does not fit" in read_event_files([path]).damage[0]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64])
+def test_it_does_not_matter_how_much_is_read_at_once(some: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    whole = values(read_event_files([some]))
+    monkeypatch.setattr(event_files, "_CHUNK", chunk)
+    assert values(read_event_files([some])) == whole
+
+
+def test_files_of_one_folder_follow_each_other(tmp_path: Path) -> None:
+    paths = [write(tmp_path / f"tfevents.{at}", simple("a", float(at), at)) for at in range(3)]
+    assert read_event_files(paths).scalars["a"].steps.tolist() == [0, 1, 2]

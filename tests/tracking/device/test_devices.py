@@ -1,0 +1,65 @@
+"""Devices by name: found, or refused in words; never another one in their place."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from runmanager.errors import DeviceUnavailableError, UsageError
+from runmanager.tracking.device.devices import (
+    device_facts,
+    peak_host_bytes,
+    peak_memory_bytes,
+    peak_reserved_bytes,
+    reset_peak_memory,
+    resolve_device,
+)
+
+
+def test_auto_takes_the_accelerator_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    assert resolve_device("auto") == torch.device("cpu")
+    assert resolve_device("cpu") == torch.device("cpu")
+
+
+def test_a_missing_device_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(DeviceUnavailableError, match=r"'cuda' was asked for but PyTorch sees no CUDA.*device=cpu"):
+        resolve_device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert resolve_device("cuda:1") == torch.device("cuda:1")
+    with pytest.raises(DeviceUnavailableError, match="'cuda:2' was asked for but PyTorch sees no such device"):
+        resolve_device("cuda:2")
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:x", "tpu9"])
+def test_a_word_that_is_no_device_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"got '{name}'"):
+        resolve_device(name)
+
+
+def test_the_cpus_facts() -> None:
+    facts = device_facts(torch.device("cpu"), cpu_model="a processor")
+    assert facts["device_name"] == "a processor"
+    assert {"cuda", "cudnn_benchmark", "tf32_matmul"} <= set(facts)
+    peak = peak_memory_bytes(torch.device("cpu"))
+    assert peak is not None and peak > 50 * 2**20
+    assert 50 * 2**20 < peak <= peak_host_bytes()
+    assert peak_reserved_bytes(torch.device("cpu")) is None
+
+
+def test_an_accelerators_memory_is_what_its_backend_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    counts = SimpleNamespace(
+        max_memory_allocated=lambda device: 3,
+        max_memory_reserved=lambda device: 4,
+        reset_peak_memory_stats=asked.append,
+    )
+    monkeypatch.setattr(torch, "get_device_module", lambda device: counts)
+    device = torch.device("cuda:1")
+    assert (peak_memory_bytes(device), peak_reserved_bytes(device)) == (3, 4)
+    reset_peak_memory(device)
+    assert asked == [device]
+    monkeypatch.setattr(torch, "get_device_module", lambda device: SimpleNamespace())
+    assert (peak_memory_bytes(device), peak_reserved_bytes(device)) == (None, None)

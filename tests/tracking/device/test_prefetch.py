@@ -1,0 +1,206 @@
+"""Batches sent ahead: right in whatever order a device does its streams' work, and timed as what they are.
+
+The stand-in is a device that does nothing by itself: what is asked of its streams lies there until the test lets it be
+done, one stream as far ahead of the other as their events allow.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+
+from runmanager.tracking.device.prefetch import SecondStream, Sent, sent_ahead
+from runmanager.tracking.device.transfer import Packed
+from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.timing.timer import PhaseTimer
+
+HOST = torch.device("cpu")
+NUM_BATCHES = 6
+
+
+class FakeEvent:
+    def __init__(self) -> None:
+        self.has_passed = False
+
+
+class FakeStream:
+    def __init__(self, device: object = None) -> None:
+        self.work: deque[Callable[[], None] | FakeEvent] = deque()
+
+    def record_event(self) -> FakeEvent:
+        event = FakeEvent()
+        self.work.append(lambda: setattr(event, "has_passed", True))
+        return event
+
+    def wait_event(self, event: FakeEvent) -> None:
+        self.work.append(event)
+
+    def wait_stream(self, other: "FakeStream") -> None:
+        self.wait_event(other.record_event())
+
+    def do_one(self) -> bool:
+        """Do what comes next; False where there is nothing, or it waits."""
+        if not self.work or (isinstance(self.work[0], FakeEvent) and not self.work[0].has_passed):
+            return False
+        work = self.work.popleft()
+        if not isinstance(work, FakeEvent):
+            work()
+        return True
+
+
+class FakeModule:
+    """What `torch.cuda` is for a CUDA device."""
+
+    Stream = FakeStream
+
+    def __init__(self) -> None:
+        self.main = self.current = FakeStream()
+
+    def current_stream(self, device: object) -> FakeStream:
+        return self.current
+
+    @contextmanager
+    def stream(self, stream: FakeStream) -> Iterator[None]:
+        self.current = stream
+        yield
+        self.current = self.main
+
+
+class Device:
+    """Two streams, and memory for two batches, which is given out again as soon as the host has gone on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.log: list[str] = []
+        self.module = FakeModule()
+        monkeypatch.setattr(torch, "get_device_module", lambda device: self.module)
+        self.lane = SecondStream(HOST)
+        self.side = self.lane._stream
+        memory = {torch.uint8: deque(torch.zeros(2, 2, 3).byte()), torch.int64: deque(torch.zeros(2, 2).long())}
+        real = torch.Tensor.copy_
+
+        def given_out(like: torch.Tensor, device: object) -> torch.Tensor:
+            memory[like.dtype].rotate()
+            return memory[like.dtype][0]
+
+        def copy_later(place: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+            assert non_blocking and self.module.current is self.side
+            self.side.work.append(lambda: (self.log.append(f"copy {int(source.max())}"), real(place, source))[0])
+            return place
+
+        monkeypatch.setattr(torch, "empty_like", given_out)
+        monkeypatch.setattr(torch.Tensor, "copy_", copy_later)
+
+    def step(self, images: torch.Tensor, labels: torch.Tensor, seen: list[Any]) -> None:
+        """Ask for a step that looks at the batch when its time comes."""
+        self.module.main.work.append(
+            lambda: (self.log.append(f"step {int(labels.max())}"), seen.append((images.tolist(), labels.tolist())))[0]
+        )
+
+    def run(self, *, first: FakeStream) -> None:
+        """Do all that was asked for, what `first` was asked for as early as may be."""
+        other = self.side if first is self.module.main else self.module.main
+        while first.do_one() or other.do_one():
+            pass
+        assert not first.work and not other.work, "each waits for the other"
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    return Device(monkeypatch)
+
+
+def batches(count: int = NUM_BATCHES) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return [(torch.full((2, 3), n, dtype=torch.uint8), torch.full((2,), n)) for n in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("ahead", ["main", "side"])
+@pytest.mark.parametrize("count", [0, 1, 2, NUM_BATCHES])
+def test_a_step_sees_its_batch_however_far_a_stream_is_ahead(device: Device, ahead: str, count: int) -> None:
+    seen: list[Any] = []
+    for sent in sent_ahead(batches(count), device.lane):
+        device.step(*sent.arrived(), seen)
+    device.run(first=device.side if ahead == "side" else device.module.main)
+    assert seen == [(images.tolist(), labels.tolist()) for images, labels in batches(count)]
+
+
+def test_a_batch_is_sent_while_the_step_before_is_computed(device: Device) -> None:
+    for sent in sent_ahead(batches(), device.lane):
+        device.step(*sent.arrived(), [])
+    device.run(first=device.side)
+    for number in range(2, NUM_BATCHES + 1):
+        assert device.log.index(f"copy {number}") < device.log.index(f"step {number - 1}")
+
+
+def test_a_loop_that_is_left_lets_no_batch_arrive_in_memory_that_others_have(device: Device) -> None:
+    ahead = sent_ahead(batches(), device.lane)
+    next(ahead)
+    ahead.close()
+    device.module.main.work.append(lambda: device.log.append("others"))
+    device.run(first=device.module.main)
+    assert device.log.index("copy 2") < device.log.index("others")
+
+
+class LaneThatTakesTime:
+    """Sends at once; a batch arrives a second after it is waited for."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def send(self, batch: Any) -> Sent:
+        return Sent(batch, None, self)
+
+    def arrive(self, sent: Sent) -> None:
+        self.now += 1.0
+
+    def synchronize(self) -> None:
+        pass
+
+    def mark(self) -> float:
+        return self.now
+
+    def has_passed(self, mark: float) -> bool:
+        return True
+
+    def seconds(self, earlier: float, later: float) -> float:
+        return later - earlier
+
+    def on_host(self, mark: float) -> float:
+        return mark
+
+    def let_go(self, mark: float) -> None:
+        pass
+
+
+def test_waiting_for_a_batch_on_its_way_is_transfer() -> None:
+    lane = LaneThatTakesTime()
+    timer = PhaseTimer(lane)
+    timer.start()
+    epoch = Epoch(1, timer=timer, device=HOST)
+    for images, labels in epoch.batches(sent_ahead(batches(3), lane)):
+        lane.now += 0.25
+        epoch.track(images.sum().float(), samples=len(labels))
+    for _, _labels in epoch.eval_batches(sent_ahead(batches(1), lane)):
+        pass
+    record, _ = epoch.close()
+    assert (record.transfer_seconds, record.compute_seconds, record.data_seconds) == (3.0, 0.75, 0.0)
+    assert record.samples == 6
+
+
+def test_what_is_packed_is_sent_as_it_is_stored_and_unpacked_where_it_has_arrived(device: Device) -> None:
+    unpacked: list[torch.Tensor] = []
+
+    def unpack(stored: torch.Tensor) -> torch.Tensor:
+        unpacked.append(stored)
+        return stored
+
+    (images, labels) = batches(1)[0]
+    epoch = Epoch(1, timer=PhaseTimer(LaneThatTakesTime()), device=HOST)
+    epoch.timer.start()
+    loader = sent_ahead([(Packed(images, unpack), labels)], device.lane)
+    taken = epoch.batches(loader)
+    arrived, _ = next(taken)
+    assert unpacked == [arrived] and arrived is not images
+    taken.close()

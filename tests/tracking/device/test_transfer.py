@@ -1,0 +1,96 @@
+"""Moving to a device: whatever is nested in whatever, and a loader that moves what it yields."""
+
+from collections import OrderedDict, namedtuple
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from runmanager import DeviceDataLoader, get_default_device, to_device
+from runmanager.tracking.device.transfer import Packed
+
+from ..conftest import images
+
+Pair = namedtuple("Pair", "images labels")
+
+
+def test_tensors_move_at_any_depth_and_containers_stay_what_they_are() -> None:
+    tensor = torch.zeros(2)
+    moved = to_device({"a": [tensor, (tensor, "word")], "b": Pair(tensor, None), "c": OrderedDict(d=tensor)}, "meta")
+    assert list(moved) == ["a", "b", "c"]
+    assert moved["a"][0].is_meta and moved["a"][1][0].is_meta and moved["a"][1][1] == "word"
+    assert isinstance(moved["a"], list) and isinstance(moved["a"][1], tuple)
+    assert isinstance(moved["b"], Pair) and moved["b"].images.is_meta and moved["b"].labels is None
+    assert moved["c"]["d"].is_meta
+    assert not tensor.is_meta
+
+
+def test_what_holds_no_tensor_comes_back() -> None:
+    thing = object()
+    assert to_device(thing, "cpu") is thing
+    assert to_device("text", "cpu") == "text" and to_device([], "cpu") == []
+
+
+def test_what_is_packed_is_sent_as_it_is_stored_and_unpacked_where_it_arrives() -> None:
+    arrived = []
+
+    def unpack(stored: torch.Tensor) -> torch.Tensor:
+        arrived.append((stored.dtype, stored.device.type))
+        return stored.to(torch.float32)
+
+    images, labels = to_device([Packed(torch.ones(3, dtype=torch.uint8), unpack), torch.zeros(3)], "meta")
+    assert arrived == [(torch.uint8, "meta")]
+    assert images.is_meta and images.dtype == torch.float32 and labels.is_meta
+
+
+def test_a_module_moves_in_place() -> None:
+    module = nn.Linear(2, 2)
+    assert to_device(module, torch.device("meta")) is module
+    assert all(parameter.is_meta for parameter in module.parameters())
+
+
+@pytest.mark.parametrize(
+    ("target", "pinned", "runs_ahead"),
+    [("cuda", True, True), ("cuda:1", True, True), ("xpu", True, True), ("cuda", False, False), ("mps", True, False)],
+)
+def test_only_pinned_memory_is_sent_without_waiting(
+    monkeypatch: pytest.MonkeyPatch, target: str, pinned: bool, runs_ahead: bool
+) -> None:
+    asked = []
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, *args, **options: asked.append((args, options)) or self)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: pinned)
+    to_device([torch.zeros(1)], target)
+    assert asked == [((target,), {"non_blocking": runs_ahead})]
+
+
+def test_a_run_on_cpu_asks_nothing_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    def started_cuda(self: torch.Tensor) -> bool:
+        raise AssertionError("is_pinned() starts CUDA up")
+
+    monkeypatch.setattr(torch.Tensor, "is_pinned", started_cuda)
+    assert torch.equal(to_device(torch.ones(2), "cpu"), torch.ones(2))
+
+
+def test_a_device_loader_has_the_length_and_the_batches_of_what_it_wraps() -> None:
+    plain = DataLoader(images(), batch_size=20)
+    wrapped = DeviceDataLoader(plain, "meta")
+    assert len(wrapped) == 3 and wrapped.dl is plain and wrapped.device == torch.device("meta")
+    for _ in range(2):
+        assert [(batch.shape[0], batch.is_meta, labels.is_meta) for batch, labels in wrapped] == [
+            (20, True, True),
+            (20, True, True),
+            (10, True, True),
+        ]
+    on_host = list(DeviceDataLoader(plain, "cpu"))
+    assert all(torch.equal(one[0], other[0]) for one, other in zip(on_host, plain, strict=True))
+    with pytest.raises(TypeError):
+        len(DeviceDataLoader(iter([]), "cpu"))
+
+
+def test_the_default_device_is_the_accelerator_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    assert get_default_device() == torch.device("cpu")
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda:0"))
+    assert get_default_device() == torch.device("cuda")

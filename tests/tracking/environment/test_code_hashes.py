@@ -1,0 +1,151 @@
+"""The code that a run is made with: recorded at its start, and looked at again without running it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.storage.reader import read_sweep
+from runmanager.tracking.environment.code_hashes import CodeToday, code_today, own_code
+
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = """
+import importlib
+import pathlib
+import torch
+import helper
+import own_package.part
+from runmanager import RunManager
+
+importlib.import_module("plug" + "in")
+manager = RunManager("outputs/mine", console=False)
+for lr in (0.1, 0.2):
+    with manager.run({"lr": lr}) as run:
+        run.begin(torch.nn.Linear(1, 1), [])
+        for epoch in run.epochs(1):
+            epoch.track(0.5, samples=3)
+    pathlib.Path("plugin.py").write_text("changed = True")
+"""
+
+
+def python(folder: Path, *words: str, stdin: str | None = None) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, *words]
+    subprocess.run(command, cwd=folder, input=stdin, env=environment, text=True, check=True, timeout=120)
+
+
+def codes(folder: Path) -> list[dict[str, str] | None]:
+    return [run.record.environment.code for run in read_sweep(SweepPaths(folder / "outputs" / "mine")).runs]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "own_package").mkdir()
+    sources = {"train.py": SCRIPT, "helper.py": "", "plugin.py": "", "unused.py": "", "own_package/__init__.py": ""}
+    for name, source in {**sources, "own_package/part.py": ""}.items():
+        (tmp_path / name).write_text(source)
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", [("train.py",), ("-m", "train"), ("../{name}/train.py",)], ids=" ".join)
+def test_a_script_s_runs_have_what_it_reaches_and_what_it_has_loaded(project: Path, words: tuple[str, ...]) -> None:
+    python(project, *(word.format(name=project.name) for word in words))
+    first, second = codes(project)
+    assert first is not None
+    files = {"train.py", "helper.py", "plugin.py", "own_package/__init__.py", "own_package/part.py"}
+    assert set(first) == files
+    assert first == second  # the process runs what it has loaded, whatever is written over it
+    today = code_today(first, (str(project / "train.py"),))
+    assert today is not None
+    assert {name for name in first if today[name] != first[name]} == {"plugin.py"}
+
+
+LATER = """
+import importlib, pathlib, sys, torch
+from runmanager import RunManager
+
+for name in ("early", "written"):
+    with RunManager("outputs/mine", console=False).run({"name": name}) as run:
+        run.begin(torch.nn.Linear(1, 1), [])
+        for epoch in run.epochs(1):
+            sys.path.insert(0, "lib")
+            if name == "written":
+                pathlib.Path("lib/written.py").write_text("now = 1")
+            importlib.import_module(name)
+            epoch.track(0.5, samples=3)
+"""
+
+
+def test_what_a_run_loads_while_it_trains_is_its_code_too(project: Path) -> None:
+    (project / "lib").mkdir()
+    (project / "lib" / "early.py").write_text("")
+    (project / "train.py").write_text(LATER)
+    python(project, "train.py")
+    first, second = codes(project)
+    assert first is not None
+    assert set(first) == {"train.py", "lib/early.py"}
+    assert second is None  # which text of it was loaded, nobody can tell
+
+
+OWN_MODEL = """
+import importlib
+from torch import nn
+
+class Net(nn.Sequential):
+    def __init__(self, in_shape, num_classes):
+        importlib.import_module("help" + "er")
+        super().__init__(nn.Flatten(), nn.Linear(in_shape[1] * in_shape[2], num_classes))
+"""
+
+
+def test_a_module_of_a_model_that_no_reading_finds_is_seen_to_change(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN_MODEL)
+    (tmp_path / "helper.py").write_text("")
+    words = "model=custom model._target_=own.Net lr=0.1 epochs=1 dataset.size=40 device=cpu tensorboard.enabled=false"
+    python(tmp_path, "-m", "runmanager", *words.split(), "name=mine")
+    assert [set(each or ()) for each in codes(tmp_path)] == [{"own.py", "helper.py"}]
+
+
+def test_code_that_no_file_has_is_not_known(project: Path) -> None:
+    python(project, "-", stdin=SCRIPT)
+    assert codes(project) == [None, None]
+
+
+def test_a_built_in_run_has_its_targets_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text("import part")
+    Path("part.py").write_text("")
+    model = {"name": "custom", "_target_": "own.Net", "layers": [{"_target_": "other.Layer"}]}
+    assert own_code({"lr": 1, "model": {"name": "cnn"}}, is_built_in=True) == {}
+    assert own_code({"model": model}, is_built_in=True) is None
+    Path("other.py").write_text("")
+    first = own_code({"model": model}, is_built_in=True)
+    assert first is not None
+    assert list(first) == ["other.py", "own.py", "part.py"]
+    Path("part.py").write_text("changed = True")
+    second = own_code({"model": model}, is_built_in=True)
+    assert second is not None
+    assert [name for name in first if second[name] != first[name]] == ["part.py"]
+
+
+def test_files_are_looked_at_once_for_all_runs(tmp_path: Path) -> None:
+    today = CodeToday(tmp_path)
+    (tmp_path / "own.py").write_text("")
+    first = today.of({"own.py": "abc", "gone.py": "def"})
+    assert first is not None
+    assert (bool(first["own.py"]), first["gone.py"]) == (True, "")
+    (tmp_path / "own.py").write_text("changed = True")
+    (tmp_path / "gone.py").write_text("")
+    assert today.of({"own.py": "xyz", "gone.py": "def"}) == first
+    assert CodeToday(tmp_path).of({"own.py": "abc"}) != {"own.py": first["own.py"]}
+
+
+def test_in_another_folder_nothing_is_known(tmp_path: Path) -> None:
+    today = CodeToday(tmp_path)
+    assert today.of({"own.py": "abc"}) is None
+    assert today.of({"/dev/zero": "abc"}) is None  # whose end nobody would see
+    assert today.of({}) == {}
+    assert today.of(None) is None

@@ -1,0 +1,139 @@
+"""NVIDIA's meters, on a fake of the library: units, what is missing, and whose processes are others."""
+
+import os
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from runmanager.tracking.environment.gpu_meter import GpuLook, NvmlMeter, open_meter
+
+HANDLE = object()
+
+
+class FakeError(Exception):
+    """What the library raises."""
+
+
+class FakeNvml:
+    """The module `pynvml` as far as it is used; what is set to None is not supported."""
+
+    NVMLError = FakeError
+    NVML_CLOCK_SM = 1
+
+    def __init__(self, **values: Any) -> None:
+        self.values = {"gpu": 75, "milliwatts": 350_500, "megahertz": 1980, "reasons": 0, "pids": [], **values}
+        self.asked: list[str] = []
+
+    def _value(self, name: str, handle: object) -> Any:
+        assert handle is HANDLE
+        if self.values[name] is None:
+            raise FakeError("not supported")
+        return self.values[name]
+
+    def nvmlInit(self) -> None:
+        if self.values.get("broken"):
+            raise FakeError("driver not loaded")
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> object:
+        self.asked.append(uuid)
+        if not uuid.startswith(self.values.get("kind", "GPU-")):
+            raise FakeError("not found")
+        return HANDLE
+
+    def nvmlDeviceGetUtilizationRates(self, handle: object) -> Any:
+        return SimpleNamespace(gpu=self._value("gpu", handle), memory=10)
+
+    def nvmlDeviceGetPowerUsage(self, handle: object) -> Any:
+        return self._value("milliwatts", handle)
+
+    def nvmlDeviceGetClockInfo(self, handle: object, kind: int) -> Any:
+        assert kind == self.NVML_CLOCK_SM
+        return self._value("megahertz", handle)
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: object) -> Any:
+        return self._value("reasons", handle)
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: object) -> Any:
+        return [SimpleNamespace(pid=pid) for pid in self._value("pids", handle)]
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: object) -> Any:
+        return self._value("millijoules", handle)
+
+
+def look(own: frozenset[int] = frozenset(), **values: Any) -> GpuLook:
+    return NvmlMeter(FakeNvml(**values), HANDLE).look(own)
+
+
+def test_units() -> None:
+    assert look() == GpuLook(0.75, 350.5, 1.98e9, False, False)
+    assert NvmlMeter(FakeNvml(millijoules=1500), HANDLE).energy_joules() == 1.5
+
+
+def test_what_a_gpu_does_not_tell_is_none() -> None:
+    nothing = dict.fromkeys(("gpu", "milliwatts", "megahertz", "reasons", "pids", "millijoules"))
+    assert look(**nothing) == GpuLook()
+    assert NvmlMeter(FakeNvml(**nothing), HANDLE).energy_joules() is None
+
+
+@pytest.mark.parametrize("reasons", [0x00, 0x01, 0x02, 0x10, 0x100, 0x03])
+def test_idle_and_chosen_clocks_are_no_throttling(reasons: int) -> None:
+    assert look(reasons=reasons).is_throttled is False
+
+
+@pytest.mark.parametrize("reasons", [0x04, 0x08, 0x20, 0x40, 0x80, 0x21])
+def test_power_and_heat_are(reasons: int) -> None:
+    assert look(reasons=reasons).is_throttled is True
+
+
+@pytest.mark.parametrize(
+    ("pids", "others"),
+    [
+        ([], False),
+        ([os.getpid()], False),
+        ([os.getpid(), 4], True),
+        ([os.getpid(), 7], False),  # a worker of the run
+        ([7], False),
+        ([1234], False),  # ours, as the host numbers it; in a container nobody knows
+        ([1234, 1235], True),
+    ],
+)
+def test_processes_of_the_run_are_no_others(pids: list[int], others: bool) -> None:
+    assert look(frozenset({7}), pids=pids).has_others is others
+
+
+@pytest.mark.parametrize(("pids", "others"), [([1234], False), ([1234, 1235], None), ([os.getpid(), 1235], True)])
+def test_who_takes_turns_in_a_container_cannot_tell_its_own_from_others(pids: list[int], others: bool | None) -> None:
+    meter = NvmlMeter(FakeNvml(pids=pids), HANDLE, is_shared=True)
+    assert meter.look(frozenset({7})).has_others is others
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="abc"))
+    return torch.device("cuda:1")
+
+
+@pytest.mark.parametrize(("kind", "asked"), [("GPU-", ["GPU-abc"]), ("MIG-", ["GPU-abc", "MIG-abc"])])
+def test_the_gpu_is_found_by_its_unique_id(
+    cuda: torch.device, monkeypatch: pytest.MonkeyPatch, kind: str, asked: list[str]
+) -> None:
+    fake = FakeNvml(kind=kind)
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    meter = open_meter(cuda)
+    assert meter is not None and fake.asked == asked
+    assert meter.look(frozenset()).power_watts == 350.5
+
+
+@pytest.mark.parametrize("module", [None, FakeNvml(broken=True), FakeNvml(kind="none")])
+def test_without_the_library_or_the_driver_there_is_none(
+    cuda: torch.device, monkeypatch: pytest.MonkeyPatch, module: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    assert open_meter(cuda) is None
+
+
+def test_other_devices_have_none() -> None:
+    assert open_meter(torch.device("cpu")) is None and open_meter(torch.device("mps")) is None

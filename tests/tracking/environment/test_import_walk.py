@@ -1,0 +1,132 @@
+"""Which source files of the user's own a program reaches by its imports, found without importing anything."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runmanager.tracking.environment.import_walk import ImportWalk
+
+
+def write(folder: Path, sources: dict[str, str]) -> None:
+    for name, source in sources.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+
+
+def reached(folder: Path, target: str) -> set[str] | None:
+    walk = ImportWalk([str(folder)])
+    return {Path(file).relative_to(folder).as_posix() for file in walk.files} if walk.take_target(target) else None
+
+
+EVERY_FORM = '''
+"""import documented"""
+import plain, dotted.inner.leaf as leaf
+from package import (  # a comment with a ) in it
+    submodule,
+    Name,
+)
+from package.relative import something; import after_a_semicolon
+from namespace.deeper \\
+    import module
+if True: import conditional
+def later():
+    from lazily import it
+try:
+    import fast_or_not
+except ImportError:
+    pass
+important = from_nothing = 1
+import json, torch, not_there_at_all
+raise AssertionError("this is to be read, and not run")
+'''
+
+
+def test_every_form_of_import_is_followed(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "own/__init__.py": "",
+            "own/net.py": EVERY_FORM,
+            "plain.py": "import own.net, plain",  # round and round
+            "dotted/__init__.py": "",
+            "dotted/inner/__init__.py": "from . import leaf",
+            "dotted/inner/leaf.py": "from ...too.far import up",
+            "package/__init__.py": "from .exported import Name",
+            "package/exported.py": "",
+            "package/submodule.py": "from . import sibling\nfrom ..beyond import nothing",
+            "package/sibling.py": "",
+            "package/relative.py": "",
+            "package/unused.py": "",
+            "namespace/deeper/module.py": "from ..other.module import x",
+            "namespace/other/module.py": "",
+            "after_a_semicolon.py": "",
+            "conditional.py": "",
+            "lazily.py": "",
+            "fast_or_not.py": "",
+            "documented.py": "",
+            "data/plain.txt": "",
+            "outputs/run/plain.py": "",
+        },
+    )
+    before = set(sys.modules)
+    assert reached(tmp_path, "own.net.Net") == {
+        *("own/__init__.py", "own/net.py", "plain.py"),
+        *("dotted/__init__.py", "dotted/inner/__init__.py", "dotted/inner/leaf.py"),
+        *("package/__init__.py", "package/exported.py", "package/submodule.py", "package/sibling.py"),
+        *("package/relative.py", "namespace/deeper/module.py", "namespace/other/module.py"),
+        *("after_a_semicolon.py", "conditional.py", "lazily.py", "fast_or_not.py"),
+    }
+    assert set(sys.modules) == before
+
+
+def test_what_is_installed_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = ".venv/lib/python3.11/site-packages"
+    write(tmp_path, {"own.py": "import bought", f"{installed}/bought.py": "import helper", "helper.py": ""})
+    monkeypatch.syspath_prepend(tmp_path / installed)
+    assert reached(tmp_path, "own.Net") == {"own.py"}
+    assert reached(tmp_path, "bought.Net") == {f"{installed}/bought.py"}  # the module of a target has no version
+
+
+def test_a_target_elsewhere_is_followed_in_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"lib/mine/__init__.py": "", "lib/mine/net.py": "from mine import parts", "lib/mine/parts.py": ""})
+    write(tmp_path, {"lib/single.py": "import beside", "lib/beside.py": "", "here/x.py": ""})
+    monkeypatch.syspath_prepend(tmp_path / "lib")
+    for target, files in (("mine.net.Net", {"__init__", "net", "parts"}), ("single.Net", {"single", "beside"})):
+        walk = ImportWalk([str(tmp_path / "here")])
+        assert walk.take_target(target)
+        assert {Path(file).stem for file in walk.files} == files
+
+
+@pytest.mark.parametrize("target", ["nothing.Net", "", "..", "a/b.Net", "['own.Net']"])
+def test_a_target_that_is_not_found_is_not_known(tmp_path: Path, target: str) -> None:
+    assert reached(tmp_path, target) is None
+
+
+def test_modules_are_found_where_python_finds_them(tmp_path: Path) -> None:
+    """A package before a module, the first folder before the second, a folder without `__init__.py` last."""
+    write(
+        tmp_path,
+        {
+            "one/both/__init__.py": "",
+            "one/both.py": "",
+            "one/apart/x.py": "",
+            "two/apart/y.py": "",
+            "one/late/z.py": "",
+            "two/late.py": "",
+            "two/both.py": "",
+        },
+    )
+    names = ("both", "apart.x", "apart.y", "late")
+    asked = f"import importlib\nfor name in {names!r}: print(importlib.import_module(name).__file__)"
+    folders = [str(tmp_path / "one"), str(tmp_path / "two")]
+    python = [sys.executable, "-c", f"import sys; sys.dont_write_bytecode = True; sys.path[:0] = {folders!r}\n{asked}"]
+    truly = subprocess.run(python, capture_output=True, text=True, check=True, timeout=120).stdout.split()
+    importlib.invalidate_caches()
+    for name, file in zip(names, truly, strict=True):
+        walk = ImportWalk(folders)
+        assert walk.take_target(f"{name}.Net")
+        assert file in walk.files

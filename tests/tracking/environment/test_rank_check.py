@@ -1,0 +1,100 @@
+"""Several ranks of one program, as torchrun starts them: all are refused alike, and nothing is written."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from runmanager import RunManager
+from runmanager.errors import UsageError
+from runmanager.tracking.environment.rank_check import refuse_several_ranks
+
+EACH_WAY = """
+from runmanager import RunManager, run_sweep
+from runmanager.errors import UsageError
+
+for attempt in (lambda: RunManager(), lambda: RunManager("outputs/mine"), lambda: run_sweep("epochs=1", name="mine")):
+    try:
+        attempt()
+    except UsageError as error:
+        print(f"refused: {error}", flush=True)
+"""
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return {**os.environ}
+
+
+def test_torchrun_s_ranks_are_all_refused_by_the_library(tmp_path: Path, environment: dict[str, str]) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(EACH_WAY)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0"]
+    done = subprocess.run(
+        [*torchrun, str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    refused = [line for line in done.stdout.splitlines() if line.startswith("refused: ")]
+    assert len(refused) == 6 and set(refused) == {
+        "refused: A run must have one rank, got WORLD_SIZE=2: several ranks are not supported yet, and nothing was "
+        "written; start the program without torchrun, or unset WORLD_SIZE."
+    }
+    assert list(tmp_path.iterdir()) == [script]
+
+
+def test_each_rank_of_a_command_ends_with_its_own_line_and_status(tmp_path: Path, environment: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "runmanager", "-m", "lr=0.1,0.01", "epochs=1", "name=first"]
+    ranks = [
+        subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env={**environment, "WORLD_SIZE": "2", "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    for rank in ranks:
+        out, error = rank.communicate(timeout=120)
+        assert (rank.returncode, out) == (2, "")
+        assert error.startswith("error: A run must have one rank, got WORLD_SIZE=2") and error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [None, "", "1", "0", "many"])
+def test_tasks_that_know_nothing_of_one_another_are_no_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str | None
+) -> None:
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    if size is not None:
+        monkeypatch.setenv("WORLD_SIZE", size)
+    RunManager(tmp_path / "sweep")
+
+
+@pytest.fixture
+def process_group() -> Iterator[None]:
+    torch.distributed.init_process_group("fake", rank=1, world_size=2, store=FakeStore())
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def test_ranks_that_no_variable_tells_of_are_known_by_their_process_group(process_group: None) -> None:
+    with pytest.raises(UsageError, match="got WORLD_SIZE=2"):
+        refuse_several_ranks()
+
+
+def test_a_manager_from_before_the_ranks_begins_no_run_in_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = RunManager(tmp_path / "sweep")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match="got WORLD_SIZE=2"):
+        manager.run({"lr": 1})
+    assert list(tmp_path.iterdir()) == []

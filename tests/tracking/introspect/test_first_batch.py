@@ -1,0 +1,187 @@
+"""Looking at a loader's first batch: nobody may notice."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, TensorDataset
+
+from runmanager import DeviceDataLoader
+from runmanager.tracking.introspect.first_batch import batch_size_of, images_of, peek
+
+from ..conftest import images
+
+
+class Augmented(Dataset[Any]):
+    """Draws from every global generator for each sample, as augmentations do."""
+
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        noise = torch.rand(1, 8, 8) + float(np.random.rand()) + random.random()
+        return noise, index % 3
+
+
+def global_states() -> tuple[Any, ...]:
+    return torch.get_rng_state().tolist(), random.getstate(), [str(part) for part in np.random.get_state()]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_no_random_state_moves_and_no_worker_starts(num_workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DataLoader, "__iter__", lambda self: pytest.fail("the loader must not be iterated"))
+    generator = torch.Generator().manual_seed(1)
+    loader = DataLoader(Augmented(), batch_size=16, shuffle=True, num_workers=num_workers, generator=generator)
+    before, own = global_states(), generator.get_state()
+    inputs, labels = peek(loader)
+    assert inputs.shape == (16, 1, 8, 8) and labels.tolist() == [index % 3 for index in range(16)]
+    assert global_states() == before
+    assert torch.equal(generator.get_state(), own)
+
+
+def test_the_shuffle_that_follows_is_the_one_that_would_have_been() -> None:
+    def order(look: bool) -> list[int]:
+        torch.manual_seed(5)
+        loader = DataLoader(TensorDataset(torch.arange(30)), batch_size=7, shuffle=True)
+        if look:
+            peek(loader)
+        return [int(value) for (batch,) in loader for value in batch]
+
+    assert order(look=True) == order(look=False)
+
+
+def test_at_most_64_samples_are_taken() -> None:
+    inputs, _ = peek(DataLoader(images(300), batch_size=200))
+    assert len(inputs) == 64
+    assert len(peek(DataLoader(images(5), batch_size=200))[0]) == 5
+
+
+def test_a_device_loader_is_looked_into() -> None:
+    wrapped = DeviceDataLoader(DataLoader(images(), batch_size=10, shuffle=True), "meta")
+    inputs, _ = peek(wrapped)
+    assert inputs.shape[0] == 10 and inputs.device.type == "cpu"
+
+
+def test_lists_give_their_first_batch_and_loaders_of_our_own_their_first_samples() -> None:
+    batch = (torch.zeros(2, 3), torch.zeros(2))
+    assert peek([batch, batch]) is batch
+    assert peek([]) is None
+
+    class Own:
+        def first_samples(self, count: int) -> int:
+            return count
+
+    assert peek(Own()) == 64
+
+
+def test_one_shot_loaders_are_not_used_up() -> None:
+    batches = iter([1, 2, 3])
+    assert peek(batches) is None
+    assert list(batches) == [1, 2, 3]
+    generated = (number for number in range(3))
+    assert peek(DeviceDataLoader(generated, "cpu")) is None
+    assert list(generated) == [0, 1, 2]
+    assert peek(None) is None
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        pytest.fail("a stream must be left alone")
+
+
+class Keyed(Dataset[Any]):
+    """Samples under keys that only its sampler knows."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, key: str) -> torch.Tensor:
+        return {"a": torch.zeros(1), "b": torch.ones(1)}[key]
+
+
+class Keys(Sampler[str]):
+    def __iter__(self) -> Iterator[str]:
+        return iter("ab")
+
+
+def test_streams_and_datasets_that_have_no_first_samples_are_left_alone() -> None:
+    assert peek(DataLoader(Stream(), batch_size=2)) is None
+    assert peek(DataLoader(TensorDataset(torch.zeros(0, 2)), batch_size=2)) is None
+    assert peek(DataLoader(Keyed(), batch_size=2, sampler=Keys())) is None
+
+
+def test_a_dataset_of_whole_batches_gives_the_first() -> None:
+    class Batches(Dataset[Any]):
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+            return torch.full((6, 1, 8, 8), float(index)), torch.zeros(6)
+
+    inputs, _ = peek(DataLoader(Batches(), batch_size=None))
+    assert inputs.shape == (6, 1, 8, 8)
+
+
+def test_a_batch_sampler_is_not_asked() -> None:
+    class Refusing(Sampler[list[int]]):
+        def __iter__(self) -> Iterator[list[int]]:
+            pytest.fail("the sampler must not be asked")
+
+    inputs, _ = peek(DataLoader(images(), batch_sampler=Refusing()))
+    assert len(inputs) == 50
+
+
+def test_images_of_a_batch() -> None:
+    grey, labels = torch.rand(70, 1, 8, 8), torch.zeros(70)
+    assert torch.equal(images_of((grey, labels), 64), grey[:64])
+    assert torch.equal(images_of([grey.expand(-1, 3, -1, -1), labels], 64), grey.expand(-1, 3, -1, -1)[:64])
+    whole = torch.randint(0, 256, (2, 1, 8, 8), dtype=torch.uint8)
+    assert torch.equal(images_of(whole, 64), whole)
+    normalised = images_of((torch.randn(4, 3, 8, 8) * 3, labels), 64)
+    assert float(normalised.min()) == 0.0 and float(normalised.max()) == 1.0
+
+
+def test_large_images_are_shown_small() -> None:
+    dark_and_light = torch.zeros(70, 3, 512, 384, dtype=torch.uint8)
+    dark_and_light[:, :, 256:] = 201
+    shown = images_of(dark_and_light, 64)
+    assert shown.shape == (64, 3, 64, 48) and shown.dtype == torch.uint8
+    assert set(shown[:, :, :32].unique().tolist()) == {0} and set(shown[:, :, 32:].unique().tolist()) == {201}
+    assert images_of(torch.rand(1, 1, 3, 1000), 64).shape == (1, 1, 1, 64)
+
+
+@pytest.mark.parametrize(
+    "batch", [(), {"images": 1}, torch.tensor(1.0), (torch.rand(4, 8), 1), (torch.rand(4, 5, 8, 8), 1), "word"]
+)
+def test_what_holds_no_images_gives_none(batch: Any) -> None:
+    assert images_of(batch, 64) is None
+
+
+class Whole(Dataset[Any]):
+    """A dataset of whole batches."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.zeros(7, 2), torch.zeros(7)
+
+
+@pytest.mark.parametrize(
+    ("loader", "size"),
+    [
+        (DataLoader(images(), batch_size=20), 20),
+        (DataLoader(images(), batch_size=1000), 50),
+        (DataLoader(images(), batch_sampler=[[0, 1], [2]]), None),
+        (DeviceDataLoader(DataLoader(images(), batch_size=30), "cpu"), 30),
+        (DataLoader(Whole(), batch_size=None), 7),
+        ([(torch.zeros(9, 2), torch.zeros(9))], 9),
+        ([], None),
+        (iter([torch.zeros(9, 2)]), None),
+    ],
+)
+def test_a_full_batch_has_as_many_samples_as_the_loader_says(loader: Any, size: int | None) -> None:
+    assert batch_size_of(loader) == size

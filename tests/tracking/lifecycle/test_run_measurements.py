@@ -1,0 +1,244 @@
+"""What is measured of a run stands in its record, whoever wrote the loop."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+
+from runmanager import RunBuilder, RunManager
+from runmanager.records.files.paths import ceilings_file
+from runmanager.records.host.device_peaks import Ceilings, keep_ceilings
+from runmanager.records.run.measurements import Measurements
+from runmanager.records.run.record import Environment, EpochRecord, RunRecord
+from runmanager.records.run.status import Status
+from runmanager.records.storage.reader import StoredRun
+from runmanager.tracking.environment.environment import capture_environment
+from runmanager.tracking.environment.gpu_meter import GpuLook
+from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.introspect.step_cost import step_work
+from runmanager.tracking.lifecycle import run_measurements as measuring
+from runmanager.tracking.lifecycle.run_measurements import Measuring, precision_of
+from runmanager.tracking.sinks import EpochDetails, MemorySink, RunStart
+
+from ..conftest import Body, images
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def train_once(folder: Path, network: nn.Module, loader: Any, train: Body, **options: Any) -> None:
+    with RunManager(folder, console=False).run({}, network, loader, **options) as run:
+        train(run, network, loader)
+
+
+def test_a_run_of_ones_own_loop(
+    tmp_path: Path, network: nn.Module, loader: DataLoader[Any], train: Body, only_run: Callable[[], StoredRun]
+) -> None:
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    train_once(tmp_path / "sweep", network, loader, train, optimizer=optimizer)
+    run = only_run()
+    found = run.record.measurements
+    work = step_work(network, torch.rand(20, 1, 8, 8), optimizer=optimizer)
+    assert (found.flop_per_step, found.operations_per_step, found.bytes_per_step) == (
+        (work.flop, work.operations, work.bytes)
+    )
+    assert found.steps_per_epoch == 3 and found.precision == "fp32"
+    assert found.first_batch_seconds is not None and 0 < found.first_batch_seconds <= (run.epochs[0].data_seconds or 0)
+    assert found.peak_host_bytes is not None and found.peak_host_bytes >= (run.record.peak_memory_bytes or 0) > 0
+    nothing = Measurements()
+    for name in Measurements.__struct_fields__:
+        if name.startswith("gpu_") or name in ("peak_allocated_bytes", "peak_reserved_bytes", "ceilings"):
+            assert getattr(found, name) is getattr(nothing, name), f"{name} was not measured"
+    assert run.record.notes == ()
+
+
+def test_a_full_batch_is_counted_though_only_some_samples_are_looked_at(
+    tmp_path: Path, network: nn.Module, train: Body, only_run: Callable[[], StoredRun]
+) -> None:
+    train_once(tmp_path / "sweep", network, DataLoader(images(200), batch_size=100), train)
+    assert only_run().record.measurements.flop_per_step == step_work(network, torch.rand(100, 1, 8, 8)).flop
+
+
+def test_a_loader_that_gives_its_batches_once_is_measured_in_the_warm_up(
+    tmp_path: Path, network: nn.Module, train: Body, only_run: Callable[[], StoredRun]
+) -> None:
+    class Stream(IterableDataset[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            return iter(images())
+
+    train_once(tmp_path / "sweep", network, DataLoader(Stream(), batch_size=25), train)
+    run = only_run()
+    assert run.record.measurements.flop_per_step == step_work(network, torch.rand(25, 1, 8, 8)).flop
+    assert run.epochs[0].warmup and (run.epochs[0].tracking_seconds or 0) > 0
+
+
+def test_the_tutorials_calls_are_measured_too(tmp_path: Path, only_run: Callable[[], StoredRun]) -> None:
+    (run,) = RunBuilder.get_runs(OrderedDict(lr=[0.1]))
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+    loader = DataLoader(images(), batch_size=20)
+    manager = RunManager(tmp_path / "sweep", console=False)
+    manager.begin_run(run, network, loader)
+    manager.begin_epoch()
+    for batch in loader:
+        preds = network(batch[0])
+        manager.track_loss(preds.sum(), batch)
+        manager.track_num_correct(preds, batch[1])
+    manager.end_epoch()
+    manager.end_run()
+    found = only_run().record.measurements
+    assert found.flop_per_step == 2 * 2 * 20 * 64 * 3 and found.steps_per_epoch == 3
+    assert found.first_batch_seconds is None, "they take their batches by hand"
+
+
+class Looking(nn.Linear):
+    """Looks at the values of its inputs."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return super().forward(inputs.flatten(1)) if float(inputs.sum()) > 0 else inputs
+
+
+def test_a_model_that_cannot_be_followed_has_a_note_and_trains(
+    tmp_path: Path, train: Body, only_run: Callable[[], StoredRun]
+) -> None:
+    train_once(tmp_path / "sweep", Looking(64, 3), DataLoader(images(), batch_size=20), train)
+    record = only_run().record
+    assert record.status == "finished" and record.measurements.flop_per_step is None
+    assert record.measurements.steps_per_epoch == 3
+    (note,) = record.notes
+    assert note.startswith("the work of a step is not known: it cannot be followed without data (")
+
+
+def test_batches_of_unknown_size_have_a_note(
+    tmp_path: Path, network: nn.Module, train: Body, only_run: Callable[[], StoredRun]
+) -> None:
+    sampler = [[0, 1, 2], [3, 4]]
+    train_once(tmp_path / "sweep", network, DataLoader(images(), batch_sampler=sampler), train)
+    assert "the work of a step is not known: the loader does not show what a full batch is" in only_run().record.notes
+
+
+def test_a_killed_run_keeps_what_was_known_of_it(tmp_path: Path, network: nn.Module, loader: DataLoader[Any]) -> None:
+    manager = RunManager(tmp_path / "sweep", console=False)
+    run = manager.run({}, network, loader)
+    run.__enter__()
+    assert run.record.measurements.flop_per_step
+    for epoch in run.epochs(2):
+        for inputs, labels in epoch.batches(loader):
+            epoch.track(torch.tensor(1.0), network(inputs), labels)
+        if epoch.number == 2:
+            assert run.record.measurements.steps_per_epoch == 3
+    run.end()
+
+
+def test_known_ceilings_of_the_device_are_kept_with_the_run(
+    tmp_path: Path, network: nn.Module, loader: DataLoader[Any], train: Body, only_run: Callable[[], StoredRun]
+) -> None:
+    path = ceilings_file()
+    assert path is not None
+    name = capture_environment(CPU).device_name or ""
+    of_this = Ceilings(device_name=name, threads=1, torch=str(torch.__version__), flops_per_second={"fp32": 1e11})
+    of_others = Ceilings(device_name=name, threads=64, torch=str(torch.__version__))
+    keep_ceilings(path, [of_others, of_this])
+    train_once(tmp_path / "sweep", network, loader, train)
+    assert only_run().record.measurements.ceilings == of_this
+
+
+@pytest.mark.parametrize(
+    ("network", "facts", "expected"),
+    [
+        (nn.Linear(2, 2), {}, "fp32"),
+        (nn.Linear(2, 2), {"tf32_matmul": True}, "tf32"),
+        (nn.Linear(2, 2), {"tf32_cudnn": True}, "fp32"),
+        (nn.Conv2d(1, 1, 1), {"tf32_cudnn": True}, "tf32"),
+        (nn.Conv2d(1, 1, 1), {"tf32_cudnn": True, "compute_capability": "7.5"}, "fp32"),
+        (nn.Linear(2, 2, dtype=torch.bfloat16), {"tf32_matmul": True}, "bf16"),
+        (nn.Linear(2, 2, dtype=torch.float16), {}, "fp16"),
+        (nn.Linear(2, 2, dtype=torch.float64), {}, "fp64"),
+        (nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).half()), {}, None),
+        (nn.Flatten(), {}, None),
+    ],
+)
+def test_precision(network: nn.Module, facts: dict[str, Any], expected: str | None) -> None:
+    environment = Environment(**{"compute_capability": "9.0", **facts})
+    assert precision_of(network, torch.device("cuda"), environment) == expected
+
+
+def test_on_cpu_there_is_no_tf32() -> None:
+    assert precision_of(nn.Linear(2, 2), CPU, Environment(tf32_matmul=True)) == "fp32"
+
+
+class Meter:
+    """A GPU that uses 100 J more each time it is asked."""
+
+    def __init__(self) -> None:
+        self.joules = 0.0
+
+    def look(self, own: Any) -> GpuLook:
+        return GpuLook(0.5, 300.0, 1.5e9, False, True)
+
+    def energy_joules(self) -> float:
+        self.joules += 100.0
+        return self.joules**2 / 100
+
+
+def test_a_gpus_meters_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = SimpleNamespace(max_memory_allocated=lambda device: 3, max_memory_reserved=lambda device: 4)
+    monkeypatch.setattr(torch, "get_device_module", lambda device: counts)
+    monkeypatch.setattr(measuring, "open_meter", lambda device, *, is_shared: Meter())
+    at = Measuring(torch.device("cuda"))
+    for number in range(1, 5):
+        at.epoch_begins()
+        at.look(lambda: float("inf"))
+        epoch = Epoch(number, timer=None, device=CPU)  # type: ignore[arg-type]  # it is not asked for its time
+        at.epoch_ends(epoch, EpochRecord(number), num_steps=10)
+        at.look(lambda: float("inf"))
+    at.warmup = range(1, 2)
+    found = at.measurements()
+    # The meter says 1, 4, 9, … hundred: the epochs took 3 (warm-up), 7, 11 and 15 of these.
+    assert found.gpu_energy_joules_per_epoch == 1100.0
+    assert found.gpu_utilization == 0.5 and found.gpu_power_watts == 300.0 and found.gpu_clock_hertz == 1.5e9
+    assert found.gpu_throttled_share == 0.0 and found.gpu_others_share == 1.0
+    assert (found.peak_allocated_bytes, found.peak_reserved_bytes) == (3, 4)
+    assert found.steps_per_epoch == 10
+
+
+def test_what_drawing_the_model_takes_is_no_memory_of_its_training(
+    tmp_path: Path, network: nn.Module, loader: DataLoader[Any], train: Body, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    class Telling(MemorySink):
+        def begin(self, start: RunStart) -> Sequence[str]:
+            told.append("drawn")
+            return ()
+
+        def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
+            told.append("epoch")
+            return ()
+
+    monkeypatch.setattr(measuring, "reset_peak_memory", lambda device: told.append("peaks begin"))
+    with RunManager(tmp_path / "sweep", console=False, sinks=[Telling()]).run({}, network, loader) as run:
+        train(run, network, loader)
+    assert told[:4] == ["peaks begin", "drawn", "peaks begin", "epoch"]
+
+
+def test_a_resumed_run_keeps_what_its_first_attempt_measured(network: nn.Module) -> None:
+    measured = Measurements(first_batch_seconds=0.25, steps_per_epoch=7, flop_per_step=5)
+    record = RunRecord(name="a", signature="b", status=Status.RUNNING, config={}, measurements=measured)
+    at = Measuring(CPU)
+    at.begin(network, record)
+    epoch = Epoch(3, timer=None, device=CPU)  # type: ignore[arg-type]  # it is not asked for its time
+    at.epoch_begins()
+    at.epoch_ends(epoch, EpochRecord(3), num_steps=9)
+    found = at.measurements()
+    assert (found.first_batch_seconds, found.steps_per_epoch, found.flop_per_step) == (0.25, 7, 5)
+    assert found.precision == "fp32" and found.peak_host_bytes

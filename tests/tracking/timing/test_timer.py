@@ -1,0 +1,198 @@
+"""The phase timer: sums that are right on any clock, and no waiting between its start and its end."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from runmanager.tracking.timing.timer import EventClock, HostClock, PhaseTimer, clock_for
+
+
+class FakeClock:
+    """A timeline that the test moves on; the device may lag behind what was marked."""
+
+    def __init__(self, *, lag: int = 0) -> None:
+        self.now = 0.0
+        self.synchronisations = 0
+        self.marks: list[float] = []
+        self.asked_at: set[int] = set()
+        self._lag = lag
+        self._has_waited = False
+
+    def synchronize(self) -> None:
+        self.synchronisations += 1
+        self._has_waited = True
+
+    def mark(self) -> int:
+        self._has_waited = False
+        self.marks.append(self.now)
+        return len(self.marks) - 1
+
+    def has_passed(self, mark: int) -> bool:
+        self.asked_at.add(len(self.marks))
+        return self._is_past(mark)
+
+    def _is_past(self, mark: int) -> bool:
+        return mark < len(self.marks) - self._lag
+
+    def seconds(self, earlier: int, later: int) -> float:
+        # What has not passed cannot be read: the rule of an accelerator's events.
+        assert self._has_waited or (self._is_past(earlier) and self._is_past(later))
+        return self.marks[later] - self.marks[earlier]
+
+    def on_host(self, mark: int) -> float:
+        return time.perf_counter()
+
+    def let_go(self, mark: int) -> None:
+        pass
+
+
+def play(timer: PhaseTimer, clock: FakeClock, stretches: list[tuple[str, float]]) -> None:
+    for phase, seconds in stretches:
+        clock.now += seconds
+        timer.mark(phase)
+
+
+STEP = [("data", 0.25), ("transfer", 0.125), ("compute", 1.0)]
+
+
+def test_each_stretch_belongs_to_the_phase_that_ends_it() -> None:
+    clock = FakeClock()
+    timer = PhaseTimer(clock)
+    clock.now = 7.0
+    timer.start()
+    play(timer, clock, [*STEP, *STEP, ("data", 0.5), ("eval", 2.0), ("tracking", 0.0625)])
+    assert timer.resolve() == {"data": 1.0, "transfer": 0.25, "compute": 2.0, "eval": 2.0, "tracking": 0.0625}
+    assert list(timer.step_seconds) == [1.375, 1.375]
+
+
+def test_a_new_start_begins_from_nothing() -> None:
+    clock = FakeClock()
+    timer = PhaseTimer(clock)
+    timer.start()
+    play(timer, clock, STEP)
+    timer.resolve()
+    clock.now += 100
+    timer.start()
+    assert timer.resolve() == {} and not timer.step_seconds
+    play(timer, clock, [("eval", 3.0)])
+    assert timer.resolve() == {"eval": 3.0}
+
+
+@pytest.mark.parametrize("lag", [0, 3, 10_000])
+def test_many_marks_are_folded_to_the_same_sums_without_waiting(lag: int) -> None:
+    clock = FakeClock(lag=lag)
+    timer = PhaseTimer(clock)
+    timer.start()
+    assert clock.synchronisations == 1
+    play(timer, clock, STEP * 5000)
+    assert clock.synchronisations == 1, "nothing may wait for the device between start and resolve"
+    assert len(clock.asked_at) < 5, "a lagging device must not be asked at every mark"
+    assert timer.resolve() == {"data": 1250.0, "transfer": 625.0, "compute": 5000.0}
+    assert clock.synchronisations == 2
+    assert list(timer.step_seconds) == [1.375] * 5000
+
+
+def test_folding_lets_go_of_the_marks_that_have_passed() -> None:
+    held: set[int] = set()
+
+    class Event:
+        def __init__(self) -> None:
+            held.add(id(self))
+
+        def __del__(self) -> None:
+            held.discard(id(self))
+
+    class EventfulClock(FakeClock):
+        def mark(self) -> Any:
+            return Event()
+
+        def has_passed(self, mark: Any) -> bool:
+            return True
+
+        def seconds(self, earlier: Any, later: Any) -> float:
+            return 1.0
+
+    timer = PhaseTimer(EventfulClock())
+    timer.start()
+    most = 0
+    for _ in range(20_000):
+        timer.mark("compute")
+        most = max(most, len(held))
+    assert most < 5000
+    assert timer.resolve() == {"compute": 20_000.0}
+
+
+def test_what_summing_up_takes_comes_after_the_last_phase() -> None:
+    class Clock(FakeClock):
+        asked_first_at: float | None = None
+
+        def seconds(self, earlier: int, later: int) -> float:
+            self.asked_first_at = self.asked_first_at or time.perf_counter()
+            return super().seconds(earlier, later)
+
+    clock = Clock()
+    timer = PhaseTimer(clock)
+    timer.start()
+    play(timer, clock, STEP)
+    last_mark_at = time.perf_counter()
+    timer.resolve()
+    assert clock.asked_first_at is not None
+    assert last_mark_at <= timer.ended_at <= clock.asked_first_at
+
+
+def test_the_clock_of_the_cpu_is_the_hosts() -> None:
+    clock = clock_for(torch.device("cpu"))
+    assert isinstance(clock, HostClock)
+    clock.synchronize()
+    earlier, later = clock.mark(), clock.mark()
+    assert later >= earlier and clock.has_passed(later)
+    assert clock.seconds(earlier, earlier + 1_500_000_000) == 1.5
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was asked of events and of the device, where there is none."""
+    calls: list[Any] = []
+
+    class Event:
+        def __init__(self, *, device: torch.device, enable_timing: bool) -> None:
+            calls.append(("event", device.type, enable_timing))
+
+        def record(self, stream: str = "the current stream") -> None:
+            calls.append(f"recorded in {stream}")
+
+        def query(self) -> bool:
+            return False
+
+        def elapsed_time(self, later: Any) -> float:
+            return 250.0  # milliseconds
+
+    synchronize: Callable[[Any], None] = lambda device: calls.append(("wait", device.type))  # noqa: E731
+    monkeypatch.setattr(torch, "Event", Event)
+    monkeypatch.setattr(torch.accelerator, "synchronize", synchronize)
+    monkeypatch.setattr(torch.accelerator, "current_stream", lambda device: f"the stream of {device}")
+    return calls
+
+
+def test_an_accelerators_clock_records_events_and_waits_for_its_device(calls: list[Any]) -> None:
+    clock = clock_for(torch.device("cuda:1"))
+    assert isinstance(clock, EventClock)
+    earlier, later = clock.mark(), clock.mark()
+    assert calls == [("event", "cuda", True), "recorded in the stream of cuda:1"] * 2, "not the current device's"
+    assert not clock.has_passed(later) and clock.seconds(earlier, later) == 0.25
+    clock.synchronize()
+    assert calls[-1] == ("wait", "cuda")
+
+
+def test_events_are_used_again_once_they_were_read(calls: list[Any]) -> None:
+    timer = PhaseTimer(clock_for(torch.device("cuda")))
+    for _ in range(3):
+        timer.start()
+        for _ in range(50):
+            timer.mark("compute")
+        assert timer.resolve() == {"compute": 50 * 0.25}
+        assert calls.count(("event", "cuda", True)) == 51
+    assert calls.count("recorded in the current stream") == 3 * 51, "as `cuda` means the current device's"

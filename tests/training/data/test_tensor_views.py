@@ -1,0 +1,105 @@
+"""Datasets that lie in memory: taken as tensors where that changes no sample, and left alone where it might."""
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from torch.utils.data import Subset, TensorDataset
+from torchvision.transforms import Compose, Normalize, ToTensor, v2
+
+from runmanager.training.data.arrays import ArrayDataset
+from runmanager.training.data.tensor_views import as_arrays, transform_of
+
+IMAGES = torch.randint(0, 256, (300, 6, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+IMAGES[0].flatten()[:] = torch.arange(30)
+LABELS = torch.arange(300) % 10
+
+
+def mnist(kind=torchvision.datasets.MNIST, **transforms):
+    """torchvision's dataset as it is when its files have been read."""
+    dataset = kind.__new__(kind)
+    torchvision.datasets.VisionDataset.__init__(dataset, "nowhere", **transforms)
+    dataset.data, dataset.targets = IMAGES, LABELS
+    return dataset
+
+
+def cifar(**transforms):
+    dataset = mnist(torchvision.datasets.CIFAR100, **transforms)
+    dataset.data = np.random.default_rng(0).integers(0, 256, (300, 4, 4, 3), dtype=np.uint8)
+    dataset.targets = LABELS.tolist()
+    return dataset
+
+
+class Squares(torchvision.datasets.MNIST):
+    def __getitem__(self, index):
+        image, target = super().__getitem__(index)
+        return image, target**2
+
+
+class Half(torchvision.datasets.MNIST):
+    def __len__(self):
+        return super().__len__() // 2
+
+
+@pytest.mark.parametrize("make", [mnist, cifar])
+@pytest.mark.parametrize("transform", [ToTensor(), Compose([Compose([ToTensor()])])], ids=["ToTensor", "Compose"])
+def test_torchvisions_families_become_tensors_of_the_same_samples(make, transform):
+    read = make(transform=transform)
+    arrays = as_arrays(read)
+    assert isinstance(arrays, ArrayDataset) and arrays.tensors()[0].dtype == torch.uint8
+    for index in (0, 7, 299):
+        (image, label), (expected, number) = arrays[index], read[index]
+        assert torch.equal(image, expected) and image.dtype == expected.dtype and label == number
+
+
+@pytest.mark.parametrize("kind", [torchvision.datasets.FashionMNIST, torchvision.datasets.EMNIST])
+def test_without_a_transform_they_become_fractions(kind):
+    arrays = as_arrays(mnist(kind))
+    assert torch.equal(arrays[3][0], ToTensor()(IMAGES[3].numpy())) and arrays[3][1] == 3
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        mnist(transform=Compose([ToTensor(), Normalize(0.5, 0.5)])),
+        mnist(transform=v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])),
+        mnist(transform=np.asarray),
+        mnist(transform=ToTensor(), target_transform=int),
+        mnist(Squares, transform=ToTensor()),
+        mnist(Half, transform=ToTensor()),
+        mnist(torchvision.datasets.QMNIST, transform=ToTensor()),
+        TensorDataset(torch.rand(4, 2), torch.rand(4)),
+        TensorDataset(torch.rand(4, 2), torch.zeros(4, 2).long()),
+        TensorDataset(torch.rand(4, 2, requires_grad=True), torch.arange(4)),
+        TensorDataset(torch.rand(4, 2), torch.arange(4), torch.arange(4)),
+        Subset(TensorDataset(torch.rand(4, 2), torch.arange(4)), [0, -1]),
+    ],
+)
+def test_what_might_read_other_samples_is_left_alone(dataset):
+    assert as_arrays(dataset) is dataset
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float32, torch.float64])
+def test_a_tensor_dataset_keeps_its_values(dtype):
+    inputs = (torch.rand(20, 3) * 100).to(dtype)
+    arrays = as_arrays(TensorDataset(inputs, torch.arange(20, dtype=torch.int32)))
+    images, labels = arrays.__getitems__([4, 2])
+    assert images.dtype == dtype and torch.equal(images, inputs[[4, 2]])
+    assert labels.tolist() == [4, 2] and labels.dtype == torch.int64
+
+
+def test_a_part_of_one_is_a_part_of_its_tensors():
+    arrays = as_arrays(Subset(Subset(mnist(transform=ToTensor()), range(100, 200)), [5, 50]))
+    assert isinstance(arrays, ArrayDataset) and arrays.tensors()[1].tolist() == [105 % 10, 150 % 10]
+    assert arrays.classes[:2] == ["0 - zero", "1 - one"]
+
+
+def test_transforms_are_named():
+    def jitter(image):
+        return image
+
+    assert transform_of(mnist()) is None
+    nested = Compose([jitter, Compose([ToTensor(), Normalize(0.5, 0.5)])])
+    assert transform_of(mnist(transform=nested)) == "jitter, ToTensor, Normalize"
+    assert transform_of(Subset(mnist(target_transform=int), [0])) == "int"
+    assert transform_of(torchvision.datasets.VisionDataset("nowhere", transforms=jitter)) == "jitter"

@@ -1,0 +1,120 @@
+"""The settings that a cell does not heed: which they are, and when a grid is refused for them."""
+
+import dataclasses
+
+import pytest
+
+from runmanager.tracking.early_stop import EarlyStopOptions
+from runmanager.tracking.options import TensorBoardOptions
+from runmanager.training.options.dataset import DigitsOptions, DiscOptions, FakeOptions, MnistOptions
+from runmanager.training.options.groups import (
+    AdamOptions,
+    CnnOptions,
+    ConstantOptions,
+    CosineOptions,
+    DataLoaderOptions,
+    LogisticOptions,
+    MultistepOptions,
+    ResidentOptions,
+)
+from runmanager.training.options.job import TrainingOptions
+from runmanager.training.options.unused import idle_settings, unheeded
+
+CELL = TrainingOptions(
+    dataset=MnistOptions(),
+    model=LogisticOptions(),
+    optimizer=AdamOptions(),
+    scheduler=ConstantOptions(),
+    loader=DataLoaderOptions(),
+    num_workers=1,
+    early_stop=EarlyStopOptions(metric="loss"),
+)
+
+
+def cell(**changes):
+    return dataclasses.replace(CELL, **changes)
+
+
+LATE = MultistepOptions(milestones=[2, 5, 9])
+DISC = {"data_root", "tensorboard.images", "tensorboard.predictions"}
+HIDDEN = TensorBoardOptions(enabled=False, images=False, histograms=True, predictions=False)
+IDLE = {"tensorboard.graph", "tensorboard.histograms", "tensorboard.confusion_matrix"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({}, set()),
+        ({"num_workers": 0}, {"loader.prefetch_factor", "loader.persistent_workers"}),
+        ({"num_workers": 0, "loader": ResidentOptions()}, set()),
+        ({"device": "cpu", "loader": DataLoaderOptions(pin_memory=True)}, {"loader.pin_memory"}),
+        ({"device": "cpu", "loader": DataLoaderOptions(pin_memory=False)}, set()),
+        ({"device": "auto", "loader": DataLoaderOptions(pin_memory=True)}, set()),
+        ({"device": "cpu", "loader": DataLoaderOptions(prefetch_to_device=True)}, {"loader.prefetch_to_device"}),
+        ({"device": "mps", "loader": DataLoaderOptions(prefetch_to_device=True)}, {"loader.prefetch_to_device"}),
+        ({"device": "cuda:1", "loader": DataLoaderOptions(prefetch_to_device=True)}, set()),
+        ({"device": "auto", "loader": DataLoaderOptions(prefetch_to_device=True)}, set()),
+        ({"early_stop": EarlyStopOptions()}, {"early_stop.patience", "early_stop.min_delta"}),
+        ({"epochs": 3}, {"early_stop.metric", "early_stop.patience", "early_stop.min_delta"}),
+        ({"epochs": 4}, set()),
+        ({"scheduler": LATE}, {"scheduler.milestones"}),
+        ({"scheduler": LATE, "epochs": 10}, set()),
+        (
+            {"scheduler": MultistepOptions(milestones=[5])},
+            {"scheduler.milestones", "scheduler", "scheduler.gamma"},
+        ),
+        (
+            {"scheduler": CosineOptions(), "epochs": 1, "early_stop": EarlyStopOptions(metric="loss", patience=0)},
+            {"scheduler", "scheduler.min_lr"},
+        ),
+        ({"tensorboard": HIDDEN}, IDLE),
+        ({"tensorboard": HIDDEN, "log_every": 5}, IDLE | {"log_every"}),
+        ({"dataset": DigitsOptions()}, {"data_root"}),
+        ({"dataset": DiscOptions()}, DISC),
+        ({"dataset": {"_target_": "mine.Data"}}, set()),
+        ({"device": "cpu", "graphs": True}, {"graphs"}),
+        ({"device": "mps", "graphs": True}, {"graphs"}),
+        ({"device": "cpu", "graphs": "auto"}, set()),
+        ({"device": "cuda:1", "graphs": True}, set()),
+        ({"device": "auto", "graphs": True}, set()),
+        ({"channels_last": True}, {"channels_last"}),
+        ({"channels_last": True, "model": CnnOptions()}, set()),
+        ({"channels_last": True, "model": CnnOptions(), "dataset": DiscOptions()}, DISC | {"channels_last"}),
+        (
+            {"channels_last": True, "model": {"_target_": "my.Net"}, "dataset": FakeOptions(in_shape=[9])},
+            {"channels_last", "data_root"},
+        ),
+        ({"batch_size": 100, "micro_batch": 100}, {"micro_batch"}),
+        ({"batch_size": 100, "micro_batch": 99}, set()),
+        ({"batch_size": 100, "micro_batch": 100, "eval_batch_size": 1000}, set()),
+        ({"batch_size": 100, "micro_batch": "auto", "on_oom": "halve"}, set()),
+    ],
+)
+def test_what_a_cell_does_not_heed(changes, names):
+    idle = idle_settings(cell(**changes))
+    assert set(idle) == names
+    assert all(line.startswith("`") and " must " in line and line.endswith(".") for line in idle.values())
+
+
+def test_what_nobody_gave_may_lie_idle():
+    assert unheeded([cell(num_workers=0)], ["lr", "num_workers"]) == []
+
+
+def test_a_grid_may_hold_cells_without_use_for_a_setting():
+    loaders = [DataLoaderOptions(prefetch_factor=factor) for factor in (2, 4)]
+    cells = [cell(num_workers=workers, loader=loader) for workers in (0, 1) for loader in loaders]
+    assert unheeded(cells, ["num_workers", "loader.prefetch_factor"]) == []
+
+
+def test_each_value_must_be_heeded_by_a_cell():
+    schedulers = [MultistepOptions(milestones=[milestone]) for milestone in (3, 50)]
+    cells = [cell(scheduler=scheduler, epochs=epochs) for scheduler in schedulers for epochs in (5, 10)]
+    faults = unheeded(cells, ["scheduler.milestones", "epochs"])
+    assert [line.split(", got")[0] for line in faults] == [
+        "`scheduler.milestones` must be below `epochs`=5",
+        "`scheduler.milestones` must be below `epochs`=10",
+    ]
+
+
+def test_one_fault_of_two_settings_is_said_once():
+    assert len(unheeded([cell(epochs=2)], ["early_stop.metric", "early_stop.patience"])) == 1

@@ -1,0 +1,204 @@
+"""A compiled network: compiled before the first epoch and only then, the same numbers, nothing of it left behind."""
+
+import functools
+import random
+
+import pytest
+import torch
+from torch import nn
+
+from runmanager.errors import ConfigurationError, TensorMismatchError
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.storage.reader import read_run
+from runmanager.tracking.manager import RunManager
+from runmanager.training import job
+from runmanager.training.options.dataset import FakeOptions
+from runmanager.training.options.groups import (
+    AdamOptions,
+    ConstantOptions,
+    DataLoaderOptions,
+    LogisticOptions,
+    MlpOptions,
+)
+from runmanager.training.options.job import TrainingOptions
+from runmanager.training.step.compiled import CompiledNetwork, compiler_faults
+from runmanager.training.step.micro_batches import MicroBatches
+from runmanager.training.step.step import Forward, Stepper
+
+CPU = torch.device("cpu")
+
+
+class Compiler:
+    """A stand-in for inductor, which counts what it is given."""
+
+    def __init__(self, fault: str | None = None) -> None:
+        self.num_graphs = 0
+        self._fault = fault
+
+    def __call__(self, graph, inputs):
+        if self._fault is not None:
+            raise RuntimeError(self._fault)
+        self.num_graphs += 1
+        return graph.forward
+
+
+class Loader:
+    num_samples, batch_size = 21, 8
+
+    def first_samples(self, count):
+        return torch.full((count, 5), 0.5), torch.zeros(count, dtype=torch.int64)
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 7), nn.BatchNorm1d(7), nn.Dropout(0.2), nn.Linear(7, 3))
+
+
+class Training:
+    def __init__(self, *, compiler=None, model=None, size=None):
+        self.told = []
+        self.network = network() if model is None else model
+        self.compiled = compiler and CompiledNetwork(self.network, tell=self.told.append, backend=compiler)
+        optimizer = torch.optim.Adam(self.network.parameters(), fused=True)
+        forward = Forward(self.network, apply=self.compiled)
+        self.stepper = Stepper(forward, optimizer, pieces=MicroBatches(size))
+
+    def rehearse(self):
+        return self.compiled.rehearse(self.stepper.learn, Loader(), device=CPU)
+
+    def epochs(self, count=2):
+        losses = []
+        for number in range(count):
+            generator = torch.Generator().manual_seed(number)
+            for size in (8, 8, 5):
+                images, labels = torch.rand(size, 5, generator=generator), torch.randint(3, (size,))
+                losses.append(self.stepper.train(images, labels)[0])
+            self.network.eval()
+            with torch.no_grad():
+                losses.append(self.stepper.evaluate(images, labels)[0])
+            self.network.train()
+        return torch.stack(losses)
+
+
+@pytest.fixture(autouse=True)
+def compiled_anew():
+    yield
+    torch.compiler.reset()
+
+
+def test_one_code_for_the_full_batch_and_the_same_numbers():
+    compiler = Compiler()
+    compiled, plain = Training(compiler=compiler), Training()
+    assert compiled.rehearse() >= 0
+    assert compiler.num_graphs == 1
+    losses = []
+    for each in (plain, compiled):
+        torch.manual_seed(1)
+        losses.append(each.epochs())
+    assert torch.allclose(*losses)
+    assert compiler.num_graphs == 1, "the last batch and the evaluation go the plain way"
+    assert not compiled.told
+
+
+def test_a_rehearsal_leaves_nothing_behind():
+    training = Training(compiler=Compiler())
+    training.network.eval()
+    before = {name: value.clone() for name, value in training.network.state_dict().items()}
+    torch.manual_seed(5)
+    random.seed(5)
+    states = torch.get_rng_state(), random.getstate()
+    training.rehearse()
+    assert torch.equal(torch.get_rng_state(), states[0]) and random.getstate() == states[1]
+    assert all(torch.equal(value, before[name]) for name, value in training.network.state_dict().items())
+    assert not any(module.training for module in training.network.modules())
+    assert all(parameter.grad is None for parameter in training.network.parameters())
+
+
+def test_pieces_of_a_batch_are_what_is_compiled():
+    compiler = Compiler()
+    training = Training(compiler=compiler, model=nn.Linear(5, 3), size=4)
+    training.rehearse()
+    training.epochs()
+    assert compiler.num_graphs == 1 and not training.told
+
+
+def test_code_that_is_compiled_in_an_epoch_is_told_of():
+    compiler = Compiler()
+    training = Training(compiler=compiler)
+    training.rehearse()
+    training.stepper.train(torch.rand(6, 5), torch.zeros(6, dtype=torch.int64))
+    assert training.told == ["compile: compiled anew in an epoch, for images of shape (6, 5)"]
+    assert compiler.num_graphs == 2
+
+
+def test_what_cannot_be_compiled_is_refused_in_one_line():
+    with pytest.raises(ConfigurationError) as caught:
+        Training(compiler=Compiler("no such operator\nand more")).rehearse()
+    line = str(caught.value)
+    assert line.startswith("`compile` must be false for this model on this machine, got true; torch.compile says: ")
+    assert "no such operator" in line and "\n" not in line
+
+
+def test_a_fault_of_the_network_itself_is_said_as_ever():
+    compiler = Compiler("never asked")
+    with pytest.raises(TensorMismatchError, match="must have 4 values"):
+        Training(compiler=compiler, model=nn.Linear(4, 3)).rehearse()
+
+
+def test_without_a_compiler_there_is_a_way_out(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    (line,) = compiler_faults()
+    assert line.startswith(
+        "`compile` must be false where there is no C++ compiler (no-such-compiler), got true; install"
+    )
+    monkeypatch.setenv("CXX", "sh")
+    assert compiler_faults() == []
+
+
+def train(root, name, **changes):
+    options = TrainingOptions(
+        **{
+            "batch_size": 16,
+            "device": "cpu",
+            "epochs": 2,
+            "dataset": FakeOptions(size=40, val_size=20, in_shape=[1, 6, 6], num_classes=3),
+            "model": MlpOptions(hidden=[5]),
+            "optimizer": AdamOptions(),
+            "scheduler": ConstantOptions(),
+            "loader": DataLoaderOptions(),
+            **changes,
+        }
+    )
+    manager = RunManager(root / "sweep", sinks=[], owns_sweep=False)
+    paths = SweepPaths(root / "sweep").run(name)
+    job.train_run(manager, options, params={"device": "cpu"}, folder=paths, when_claimed=lambda run: None)
+    return read_run(paths)
+
+
+def losses(run):
+    return [(epoch.loss, epoch.val_loss) for epoch in run.epochs]
+
+
+def weights(run):
+    return torch.load(run.paths.checkpoint, weights_only=True)["model"]
+
+
+def test_a_run_keeps_the_time_apart_and_the_plain_weights(tmp_path, monkeypatch):
+    compiler = Compiler()
+    monkeypatch.setattr(job, "CompiledNetwork", functools.partial(CompiledNetwork, backend=compiler))
+    compiled, plain = train(tmp_path, "compiled", compile=True), train(tmp_path, "plain")
+    assert compiler.num_graphs == 1
+    assert compiled.record.measurements.compile_seconds > 0
+    assert plain.record.measurements.compile_seconds is None
+    assert losses(compiled) == losses(plain)
+    assert weights(compiled).keys() == weights(plain).keys()
+    assert all(torch.equal(value, weights(plain)[name]) for name, value in weights(compiled).items())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # what PyTorch says of itself as it loads the compiler
+def test_pytorchs_own_compiler(tmp_path):
+    compiled, plain = (train(tmp_path, str(on), compile=on, model=LogisticOptions()) for on in (True, False))
+    assert torch.allclose(torch.tensor(losses(compiled)), torch.tensor(losses(plain)), rtol=1e-5)
+    seconds = compiled.record.measurements.compile_seconds
+    walls = sum(epoch.wall_seconds for epoch in compiled.epochs)
+    assert seconds > 0 and seconds + walls <= compiled.record.run_seconds, "it is in no epoch"

@@ -1,0 +1,421 @@
+"""One step: whole or in pieces, in any precision and memory format, and made anew where the memory did not suffice."""
+
+import copy
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from runmanager.errors import ConfigurationError, TensorMismatchError
+from runmanager.training.models.models import build_model
+from runmanager.training.options.groups import CnnOptions
+from runmanager.training.options.job import TrainingOptions
+from runmanager.training.options.step import Precision
+from runmanager.training.step.amp import CountingScaler, precision_faults, rounding_to
+from runmanager.training.step.micro_batches import MicroBatches, fast_size, needs_whole_batches
+from runmanager.training.step.step import Forward, Stepper, build_stepper
+
+CPU = torch.device("cpu")
+IMAGES = (1, 16, 16)
+
+
+def cnn(dtype: torch.dtype = torch.float32) -> nn.Module:
+    torch.manual_seed(0)
+    return build_model(CnnOptions(), in_shape=IMAGES, num_classes=4).to(dtype)
+
+
+def batch(count: int = 23, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    images = torch.rand(count, *IMAGES, generator=generator, dtype=dtype)
+    return images, torch.randint(4, (count,), generator=generator)
+
+
+def step_of(network: nn.Module, **changes: Any) -> Stepper:
+    forward = Forward(network, **{key: changes.pop(key) for key in ("precision", "channels_last") if key in changes})
+    return Stepper(forward, torch.optim.Adam(network.parameters(), lr=0.01), **changes)
+
+
+def trained(network: nn.Module, *, steps: int = 3, **changes: Any) -> tuple[list[float], nn.Module]:
+    stepper = step_of(network.train(), **changes)
+    images, labels = batch(dtype=next(network.parameters()).dtype)
+    return [stepper.train(images, labels)[0].item() for _ in range(steps)], network
+
+
+def close(one: nn.Module, other: nn.Module, tolerance: float) -> bool:
+    pairs = zip(one.parameters(), other.parameters(), strict=True)
+    return all(torch.allclose(a, b, rtol=tolerance, atol=tolerance) for a, b in pairs)
+
+
+def test_a_step_is_the_one_that_is_made_by_hand() -> None:
+    by_hand = cnn().train()
+    optimizer = torch.optim.Adam(by_hand.parameters(), lr=0.01)
+    images, labels = batch()
+    expected = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(by_hand(images), labels)
+        loss.backward()
+        optimizer.step()
+        expected.append(loss.item())
+    losses, network = trained(cnn())
+    assert losses == expected
+    assert close(network, by_hand, 0)
+
+
+@pytest.mark.parametrize("size", [1, 7, 12, 22])
+def test_pieces_come_to_the_step_of_the_whole_batch(size: int) -> None:
+    whole_losses, whole = trained(cnn(torch.float64))
+    losses, network = trained(cnn(torch.float64), pieces=MicroBatches(size))
+    assert losses == pytest.approx(whole_losses, rel=1e-12)
+    assert close(network, whole, 1e-12)
+
+
+@pytest.mark.parametrize("size", [None, 5, 23, 100])
+def test_what_a_step_returns_is_of_the_whole_batch_in_order(size: int | None) -> None:
+    network = cnn(torch.float64)
+    images, labels = batch(dtype=torch.float64)
+    expected = network(images)
+    for make in (
+        step_of(network, pieces=MicroBatches(size)).evaluate,
+        step_of(network, pieces=MicroBatches(size)).train,
+    ):
+        loss, preds = make(images, labels)
+        assert torch.allclose(preds, expected, rtol=0, atol=1e-12)
+        assert loss.item() == pytest.approx(F.cross_entropy(expected, labels).item(), rel=1e-12)
+
+
+def test_pieces_are_as_equal_as_they_can_be() -> None:
+    sizes = []
+
+    def work(images: torch.Tensor, labels: torch.Tensor, share: float) -> tuple[torch.Tensor, torch.Tensor]:
+        sizes.append((len(images), len(labels), share))
+        return torch.zeros(()), images
+
+    images, labels = batch(10)
+    MicroBatches(4).each(work, images, labels, network=nn.Identity())
+    assert sizes == [(4, 4, 0.4), (3, 3, 0.3), (3, 3, 0.3)]
+
+
+def test_channels_last_changes_no_number_but_the_layout() -> None:
+    seen = []
+    plain_losses, plain = trained(cnn(torch.float64))
+    network = cnn(torch.float64)
+    network.conv2.register_forward_hook(
+        lambda module, inputs, output: seen.append(output.is_contiguous(memory_format=torch.channels_last))
+    )
+    losses, network = trained(network, channels_last=True)
+    assert losses == pytest.approx(plain_losses, rel=1e-12)
+    assert close(network, plain, 1e-10)
+    assert seen and all(seen)
+
+
+def test_a_batch_that_does_not_fit_is_explained() -> None:
+    images, labels = batch()
+    with pytest.raises(TensorMismatchError, match="channels"):
+        step_of(cnn(), channels_last=True).train(images.expand(-1, 3, -1, -1), labels)
+
+
+class Small(nn.Module):
+    """Has room for so many samples, draws random numbers of every kind, and counts in a buffer what it has seen."""
+
+    def __init__(self, room: int, error: Callable[[], Exception] = lambda: torch.OutOfMemoryError("no room")) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(256, 4).double()
+        self.dropout = nn.Dropout(0.5)
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+        self.room, self.error = room, error
+        self.drawn: list[float] = []
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.seen += len(images)
+        self.drawn.append(random.random() + float(np.random.random()))
+        scores = self.layer(self.dropout(images.flatten(1)))
+        if len(images) > self.room:
+            raise self.error()
+        return scores
+
+
+ERRORS = {
+    "cuda's": lambda: torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
+    "the host's": MemoryError,
+    "the allocator's": lambda: RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
+}
+
+
+@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+def test_out_of_memory_halves_and_makes_the_step_anew(error: Callable[[], Exception]) -> None:
+    said: list[str] = []
+    images, labels = batch(16, torch.float64)
+    results = []
+    for room, pieces in ((4, MicroBatches(halves=True, tell=said.append)), (16, MicroBatches(4))):
+        network = Small(room, error)
+        random.seed(3), np.random.seed(3), torch.manual_seed(3)
+        stepper = step_of(network, pieces=pieces)
+        losses = [stepper.train(images, labels)[0].item() for _ in range(2)]
+        results.append((losses, network.layer.weight.detach().clone(), network.seen.item(), network.drawn[-8:]))
+        assert pieces.size == 4
+    (losses, weight, seen, drawn), (wanted_losses, wanted_weight, wanted_seen, wanted_drawn) = results
+    assert losses == wanted_losses and torch.equal(weight, wanted_weight)
+    assert (seen, drawn) == (wanted_seen, wanted_drawn)
+    assert said == [
+        "out of memory with 16 samples at once: steps are made in pieces of 8",
+        "out of memory with 8 samples at once: steps are made in pieces of 4",
+    ]
+
+
+def test_out_of_memory_in_a_later_piece_leaves_no_gradient_of_the_earlier_ones() -> None:
+    network = Small(16)
+    images, labels = batch(16, torch.float64)
+    calls = []
+
+    def full_once(*_: Any) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise torch.OutOfMemoryError("no room")
+
+    network.dropout.p = 0.0
+    handle = network.layer.register_forward_pre_hook(full_once)
+    step_of(network, pieces=MicroBatches(8, halves=True)).train(images, labels)
+    handle.remove()
+    whole = Small(16)
+    whole.dropout.p = 0.0
+    step_of(whole).train(images, labels)
+    assert len(calls) == 2 + 4
+    assert torch.allclose(network.layer.weight.grad, whole.layer.weight.grad, rtol=0, atol=1e-15)
+    assert network.seen.item() == 16
+
+
+def test_evaluation_is_halved_too_and_what_fits_in_no_piece_is_raised() -> None:
+    images, labels = batch(16, torch.float64)
+    stepper = step_of(Small(4), pieces=MicroBatches(halves=True))
+    with torch.no_grad():
+        assert stepper.evaluate(images, labels)[1].shape == (16, 4)
+    assert stepper.state_dict()["micro_batch"] == 4
+    with pytest.raises(torch.OutOfMemoryError):
+        step_of(Small(0), pieces=MicroBatches(halves=True)).train(images, labels)
+    with pytest.raises(torch.OutOfMemoryError):
+        step_of(Small(4)).train(images, labels)
+    with pytest.raises(ValueError, match="mine"):
+        step_of(Small(4, lambda: ValueError("mine")), pieces=MicroBatches(halves=True)).train(images, labels)
+
+
+def test_an_evaluation_that_does_not_fit_leaves_the_gradients_of_the_last_step() -> None:
+    images, labels = batch(16, torch.float64)
+    network = Small(4)
+    stepper = step_of(network, pieces=MicroBatches(halves=True))
+    stepper.train(images[:4], labels[:4])
+    gradient = network.layer.weight.grad
+    assert gradient is not None
+    before = gradient.clone()
+    with torch.no_grad():
+        stepper.evaluate(images, labels)
+    assert network.layer.weight.grad is gradient and torch.equal(gradient, before)
+
+
+def test_a_resumed_stepper_knows_what_fits() -> None:
+    images, labels = batch(16, torch.float64)
+    stepper = step_of(Small(4), pieces=MicroBatches(halves=True))
+    stepper.train(images, labels)
+    said: list[str] = []
+    resumed = step_of(Small(4), pieces=MicroBatches(halves=True, tell=said.append))
+    resumed.load_state_dict(stepper.state_dict())
+    resumed.train(images, labels)
+    assert said == []
+
+
+def test_bf16_casts_products_and_no_weight() -> None:
+    seen = []
+    network = cnn()
+    network.fc1.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
+    losses, network = trained(network, precision=Precision.BF16)
+    wanted, _ = trained(cnn())
+    assert set(seen) == {torch.bfloat16}
+    assert losses == pytest.approx(wanted, rel=0.02) and losses != wanted
+    assert {each.dtype for each in network.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_fp16_leaves_out_steps_that_overflow_and_counts_them(fused: bool) -> None:
+    def made(network: nn.Module) -> Stepper:
+        optimizer = torch.optim.Adam(network.parameters(), lr=0.01, fused=fused)
+        return Stepper(Forward(network, precision=Precision.FP16), optimizer, scaler=CountingScaler("cpu"))
+
+    network = cnn()
+    stepper = made(network)
+    images, labels = batch()
+    stepper.train(images, labels)
+    before = copy.deepcopy(network.state_dict())
+    stepper.train(images * float("inf"), labels)
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    assert stepper.num_skipped == 1
+    stepper.train(images, labels)
+    assert not torch.equal(network.fc1.weight, before["fc1.weight"])
+    assert stepper.state_dict()["scaler"]["scale"] == 2.0**15
+    resumed = made(cnn())
+    resumed.load_state_dict(stepper.state_dict())
+    assert resumed.num_skipped == 1 and resumed.state_dict() == stepper.state_dict()
+    resumed.train(images * float("inf"), labels)
+    assert resumed.num_skipped == 2
+
+
+def rounding() -> list[Any]:
+    """What the process says of rounding to TF32, in PyTorch's older words and in its newer ones."""
+    cudnn: Any = torch.backends.cudnn
+    older = [torch.backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, torch.get_float32_matmul_precision()]
+    return [*older, *rounding_of_newer()]
+
+
+@pytest.mark.parametrize("own", ["highest", "high"])
+def test_the_process_has_its_own_rounding_back_after_a_run(own: str) -> None:
+    whole = ([False, False, "highest"], {"ieee", "none"})
+    rounded = ([True, True, "high"], {"tf32"})
+    with rounding_to(Precision.FP32):  # whatever this test does to the process is undone
+        torch.set_float32_matmul_precision(own)
+        before = rounding()
+        for precision, (older, newer) in ((Precision.TF32, rounded), (Precision.FP32, whole)):
+            with pytest.raises(KeyError), rounding_to(precision):
+                assert rounding()[:3] == older and set(rounding()[3:]) <= newer
+                raise KeyError
+            assert rounding() == before
+
+
+def test_a_wish_for_all_backends_is_overruled_too() -> None:
+    with rounding_to(Precision.FP32):  # whatever this test does to the process is undone
+        try:
+            torch.backends.fp32_precision = "tf32"
+            before = rounding_of_newer()
+            assert "tf32" in before
+            with rounding_to(Precision.FP32):
+                assert "tf32" not in rounding_of_newer()
+            assert rounding_of_newer() == before
+        finally:
+            torch.backends.fp32_precision = "none"
+    assert rounding_of_newer() == ["none", "tf32", "tf32"]
+
+
+def rounding_of_newer() -> list[str]:
+    cudnn: Any = torch.backends.cudnn
+    return [each.fp32_precision for each in (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)]
+
+
+def test_the_fast_size_is_that_of_the_activations() -> None:
+    layer = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU())
+    # What the backward pass keeps of a sample: the layer's input and the activation, 4 KiB each.
+    assert fast_size(layer, (1024,)) == 40 * 2**20 // 8192
+    assert fast_size(nn.Linear(2**24, 1, device="meta"), (2**24,)) == 1
+    network = Small(4)
+    states = random.getstate(), torch.get_rng_state()
+    assert fast_size(network, IMAGES) == 40 * 2**20 // 1024 and network.seen.item() == 0
+    assert random.getstate() == states[0] and torch.equal(torch.get_rng_state(), states[1])
+
+
+def test_a_model_that_looks_at_its_values_has_no_fast_size() -> None:
+    class Looking(nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return images * images.sum().item()
+
+    assert fast_size(Looking(), IMAGES) is None
+
+
+@pytest.mark.parametrize(
+    ("frozen", "wanted"), [(False, True), (True, False)], ids=["in training mode", "always in eval mode"]
+)
+def test_batch_normalisation_needs_whole_batches(frozen: bool, wanted: bool) -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(256, 4), nn.BatchNorm1d(4))
+    if frozen:
+        network[2].train = lambda mode=True: network[2]
+        network[2].training = False
+    assert needs_whole_batches(network) is wanted
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_instance_normalisation_needs_whole_batches_where_it_keeps_statistics(keeps: bool) -> None:
+    norm = nn.InstanceNorm2d(1, track_running_stats=keeps)
+    whole, pieces = (nn.Sequential(copy.deepcopy(norm), nn.Flatten(), nn.Linear(256, 4)) for _ in range(2))
+    for network, size in ((whole, None), (pieces, 5)):
+        step_of(network.train(), pieces=MicroBatches(size)).train(*batch())
+    alike = all(torch.allclose(a, b) for a, b in zip(whole.buffers(), pieces.buffers(), strict=True))
+    assert needs_whole_batches(whole) is keeps is not alike
+
+
+def built(network: nn.Module, *, in_shape: tuple[int, ...] = IMAGES, **settings: Any) -> Stepper:
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    options = TrainingOptions(**settings)
+    return build_stepper(options, network, optimizer, device=CPU, in_shape=in_shape, tell=lambda line: None)
+
+
+NORMED = nn.Sequential(nn.Flatten(), nn.Linear(256, 4), nn.BatchNorm1d(4))
+
+
+@pytest.mark.parametrize(
+    ("network", "settings", "message"),
+    [
+        (
+            NORMED,
+            {"micro_batch": 5},
+            "`micro_batch` must be null or auto for a model with batch normalisation or running statistics, got 5",
+        ),
+        (
+            NORMED,
+            {"on_oom": "halve"},
+            "`on_oom` must be fail for a model with batch normalisation or running statistics, got halve",
+        ),
+        (cnn(), {"precision": "fp16"}, "`precision` must be fp32 or bf16 on the CPU, got fp16"),
+        (cnn(), {"precision": "tf32"}, "`precision` must be fp32 or bf16 on the CPU, got tf32"),
+        (cnn(torch.float64), {"precision": "bf16"}, "be fp32 for a model with weights of torch.float64, got bf16"),
+        (cnn(), {"channels_last": True, "in_shape": (256,)}, "`channels_last` must be false for samples that are no"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(network: nn.Module, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        built(network, **settings)
+    (line,) = caught.value.faults
+    assert message in line
+
+
+CAPABILITIES = [
+    ((7, 5), Precision.TF32, "`precision` must be fp32 or fp16 on a Card, got tf32; it came with compute capability"),
+    ((7, 5), Precision.BF16, "`precision` must be fp32 or fp16 on a Card, got bf16;"),
+    ((7, 5), Precision.FP16, ""),
+    ((8, 0), Precision.TF32, ""),
+    ((9, 0), Precision.BF16, ""),
+]
+
+
+@pytest.mark.parametrize(("capability", "precision", "said"), CAPABILITIES)
+def test_what_a_gpu_cannot_compute_in_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], precision: Precision, said: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Card")
+    lines = precision_faults(precision, torch.device("cuda"))
+    assert len(lines) == bool(said) and all(line.startswith(said) for line in lines)
+
+
+def test_no_other_accelerator_has_tf32() -> None:
+    (line,) = precision_faults(Precision.TF32, torch.device("mps"))
+    assert line == "`precision` must be another one on mps, got tf32; NVIDIA's GPUs alone have TF32."
+
+
+def test_auto_on_an_accelerator_takes_the_whole_batch_unless_it_does_not_fit() -> None:
+    said: list[str] = []
+    network = Small(8)
+    options = TrainingOptions(micro_batch="auto")
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    gpu = torch.device("cuda")
+    stepper = build_stepper(options, network, optimizer, device=gpu, in_shape=IMAGES, tell=said.append)
+    assert stepper.state_dict()["micro_batch"] is None
+    stepper.train(*batch(16, torch.float64))
+    assert stepper.state_dict()["micro_batch"] == 8 and len(said) == 1
+
+
+def test_auto_takes_pieces_on_the_cpu_and_whole_batches_where_they_are_needed() -> None:
+    assert built(cnn(), micro_batch="auto").state_dict()["micro_batch"] == fast_size(cnn(), IMAGES)
+    assert built(NORMED, micro_batch="auto").state_dict()["micro_batch"] is None
+    assert built(cnn()).state_dict()["micro_batch"] is None
