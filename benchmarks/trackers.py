@@ -13,7 +13,7 @@ from torch import Tensor
 from benchmarks.tutorial import Tally
 from runmanager import RunManager
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
-from runmanager.tracking.run import IdleRun
+from runmanager.tracking.run import InactiveRun
 
 __all__ = ["OURS", "PEERS", "UNTRACKED", "TrackedEpoch", "Tracker", "begin_tracker", "version_of"]
 
@@ -68,7 +68,7 @@ class _Ours:
         options = TensorBoardOptions(images=False, graph=False)
         manager = RunManager(folder, console=False, tensorboard=options)
         run = manager.run({"device": str(device)}, network, [], options=RunOptions(log_every=1))
-        assert not isinstance(run, IdleRun)  # the folder is new, and the device is there
+        assert not isinstance(run, InactiveRun)  # the folder is new, and the device is there
         self._run = run.__enter__()
 
     @contextmanager

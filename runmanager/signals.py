@@ -5,11 +5,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-__all__ = ["children_unheard", "signals_call"]
+__all__ = ["handle_signals", "sigchld_ignored"]
 
 
 @contextmanager
-def signals_call(numbers: Sequence[int], act: Callable[[], None]) -> Iterator[None]:
+def handle_signals(numbers: Sequence[int], act: Callable[[], None]) -> Iterator[None]:
     """Let each of these signals call `act`. In another thread than the main one they are not ours: nothing changes.
 
     Ctrl-C stays ignored where this process was started to ignore it, as by a shell's `&` in a script: it is meant for
@@ -29,7 +29,7 @@ def signals_call(numbers: Sequence[int], act: Callable[[], None]) -> Iterator[No
 
 
 @contextmanager
-def children_unheard() -> Iterator[None]:
+def sigchld_ignored() -> Iterator[None]:
     """Let no handler of SIGCHLD run meanwhile: torch's raises wherever the program stands when a worker has died."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCHLD"):
         yield

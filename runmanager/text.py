@@ -8,20 +8,20 @@ from typing import Any
 
 __all__ = [
     "MAX_LINE",
-    "bounded",
-    "counted",
+    "encodable",
     "error_line",
     "first_line",
+    "format_value",
+    "full_command",
     "in_backticks",
+    "pluralize",
     "printable",
-    "spoken",
-    "typed",
-    "whole_command",
-    "writable",
+    "shell_command",
+    "truncated",
 ]
 
 
-def spoken(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A setting's value in the words of a command: `null`, `true`, `false` where Python has others; lists as JSON."""
     if value is None:
         return "null"
@@ -30,20 +30,20 @@ def spoken(value: Any) -> str:
     return json.dumps(value) if isinstance(value, list | dict) else str(value)
 
 
-def counted(count: int, one: str, several: str | None = None) -> str:
-    """`1 run`, `1,200 runs`; `several` where it is more than an s: `counted(2, "run was", "runs were")`."""
+def pluralize(count: int, one: str, several: str | None = None) -> str:
+    """`1 run`, `1,200 runs`; `several` where it is more than an s: `pluralize(2, "run was", "runs were")`."""
     return f"{count:,} {one if count == 1 else several or f'{one}s'}"
 
 
-def whole_command(stored: Sequence[str]) -> tuple[str, ...]:
+def full_command(stored: Sequence[str]) -> tuple[str, ...]:
     """The words of a stored command as they were given: Python leaves itself out of what it tells a script."""
     program = ("python",) if stored and stored[0].endswith(".py") else ()
     return (*program, *stored)
 
 
-def typed(stored: Sequence[str]) -> str:
+def shell_command(stored: Sequence[str]) -> str:
     """A stored command as it is typed into a shell."""
-    return shlex.join(whole_command(stored))
+    return shlex.join(full_command(stored))
 
 
 def in_backticks(text: str) -> str:
@@ -71,7 +71,7 @@ MAX_LINE = 1000
 """Characters of a line that a record keeps, at most."""
 
 
-def bounded(line: str) -> str:
+def truncated(line: str) -> str:
     """The line, cut where it is longer than any can be, as one that quotes an error with its data in it."""
     if len(line) <= MAX_LINE:
         return line
@@ -79,14 +79,14 @@ def bounded(line: str) -> str:
     return line[: MAX_LINE - len(tail)] + tail
 
 
-def writable(text: str) -> str:
+def encodable(text: str) -> str:
     """A text that a file can hold: Python's own of files with odd names have characters that no encoding knows."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def first_line(text: str) -> str:
     """The first line that says anything, however long; empty where none does."""
-    return next((line.strip() for line in writable(text).splitlines() if line.strip()), "")
+    return next((line.strip() for line in encodable(text).splitlines() if line.strip()), "")
 
 
 def error_line(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runmanager.signals import children_unheard, signals_call
+from runmanager.signals import handle_signals, sigchld_ignored
 
 BOTH = (signal.SIGINT, signal.SIGTERM)
 
@@ -24,7 +24,7 @@ def set_handler() -> Iterator[Callable[..., None]]:
 def test_each_ctrl_c_and_sigterm_is_heard_and_afterwards_all_is_as_before() -> None:
     before = [signal.getsignal(number) for number in BOTH]
     heard = []
-    with signals_call(BOTH, lambda: heard.append(1)):
+    with handle_signals(BOTH, lambda: heard.append(1)):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
@@ -35,7 +35,7 @@ def test_each_ctrl_c_and_sigterm_is_heard_and_afterwards_all_is_as_before() -> N
 def test_a_sweep_in_the_background_stays_deaf_to_ctrl_c(set_handler: Callable[..., None]) -> None:
     set_handler(signal.SIGINT, signal.SIG_IGN)
     heard = []
-    with signals_call(BOTH, lambda: heard.append(1)):
+    with handle_signals(BOTH, lambda: heard.append(1)):
         os.kill(os.getpid(), signal.SIGINT)
         assert not heard
         os.kill(os.getpid(), signal.SIGTERM)
@@ -49,7 +49,7 @@ def test_a_worker_s_death_breaks_nothing_off_and_is_heard_again_afterwards() -> 
 
     earlier = signal.signal(signal.SIGCHLD, raises)
     try:
-        with children_unheard():
+        with sigchld_ignored():
             os.kill(os.getpid(), signal.SIGCHLD)
         with pytest.raises(RuntimeError, match="a worker has died"):
             os.kill(os.getpid(), signal.SIGCHLD)

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from runmanager.text import (
     MAX_LINE,
-    bounded,
-    counted,
+    encodable,
     error_line,
     first_line,
+    format_value,
     in_backticks,
+    pluralize,
     printable,
-    spoken,
-    typed,
-    writable,
+    shell_command,
+    truncated,
 )
 
 
@@ -34,12 +34,12 @@ from runmanager.text import (
     ],
 )
 def test_a_value_reads_as_it_is_typed(value: Any, said: str) -> None:
-    assert spoken(value) == said
+    assert format_value(value) == said
 
 
 def test_a_count_agrees_with_its_noun_and_verb() -> None:
-    assert [counted(number, "run") for number in (0, 1, 1200)] == ["0 runs", "1 run", "1,200 runs"]
-    assert [counted(number, "cell waits", "cells wait") for number in (1, 2)] == ["1 cell waits", "2 cells wait"]
+    assert [pluralize(number, "run") for number in (0, 1, 1200)] == ["0 runs", "1 run", "1,200 runs"]
+    assert [pluralize(number, "cell waits", "cells wait") for number in (1, 2)] == ["1 cell waits", "2 cells wait"]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_count_agrees_with_its_noun_and_verb() -> None:
     ],
 )
 def test_a_stored_command_is_said_as_it_was_typed(stored: tuple[str, ...], line: str) -> None:
-    assert typed(stored) == line
+    assert shell_command(stored) == line
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_an_error_is_a_line(error: Exception, said: str) -> None:
 
 
 def test_a_line_is_cut_once_and_says_how_long_it_was() -> None:
-    cut = bounded("x" * 10_000_000)
+    cut = truncated("x" * 10_000_000)
     assert len(cut) == MAX_LINE and cut.endswith("xxx… (cut: 10,000,000 characters)")
-    assert bounded(cut) == cut
-    assert bounded("short") == "short"
+    assert truncated(cut) == cut
+    assert truncated("short") == "short"
 
 
 def test_a_file_can_hold_what_is_writable() -> None:
-    assert writable("a\udcffb").encode() == rb"a\udcffb"
+    assert encodable("a\udcffb").encode() == rb"a\udcffb"
     assert first_line("") == ""

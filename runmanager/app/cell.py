@@ -17,14 +17,14 @@ from runmanager.app.compose.schema import Config, plain_config, read_config
 from runmanager.errors import RecordError, RunBusyError, RunFailedError, UsageError
 from runmanager.launching.local.parent_death import tie_workers
 from runmanager.launching.local.turn_keeper import own_seat
-from runmanager.launching.local.worker import GOES_ON_VARIABLE, OWN_PROCESS_VARIABLE
+from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE, RESUMES_VARIABLE
 from runmanager.launching.plan import Resume
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
 from runmanager.records.settings.grid import plain_settings
 from runmanager.records.settings.signature import signature
 from runmanager.records.storage.reader import read_epochs, read_record
-from runmanager.signals import signals_call
+from runmanager.signals import handle_signals
 from runmanager.tracking.environment.provenance import DRIVEN_VARIABLE
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.run import ActiveRun
@@ -50,7 +50,7 @@ def run_cell(cfg: DictConfig) -> float | None:
         _refuse_another(folder, params)
     manager = RunManager(
         folder.root.parent.parent,
-        overwrite=options.resume == Resume.NEVER and GOES_ON_VARIABLE not in os.environ,
+        overwrite=options.resume == Resume.NEVER and RESUMES_VARIABLE not in os.environ,
         tensorboard=options.tensorboard,
         console=False,
         owns_sweep=False,  # the driver writes its record, and the last tables
@@ -156,4 +156,4 @@ def _interruptible(runs: list[ActiveRun]) -> AbstractContextManager[None]:
         runs[0].interrupt("stopped after this epoch")
 
     # In the driver's own process its signals are the driver's business.
-    return signals_call([signal.SIGTERM], stop) if os.environ.get(OWN_PROCESS_VARIABLE) else nullcontext()
+    return handle_signals([signal.SIGTERM], stop) if os.environ.get(OWN_PROCESS_VARIABLE) else nullcontext()

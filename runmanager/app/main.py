@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError
-from runmanager.records.host.standard_streams import mended_streams, tell_of_lost_output
+from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 
 __all__ = ["main", "task"]
 
@@ -52,10 +52,10 @@ class _Command:
         """Whether there are runs, which what is shown is only about."""
         return self.runs_something and "--dry-run" not in self.flags
 
-    def tell_of_lost_output(self, error: OSError) -> None:
+    def report_lost_output(self, error: OSError) -> None:
         """Say that standard output is lost, unless nothing was to be shown."""
         if not (self.is_sweep and "--quiet" in self.flags):
-            tell_of_lost_output(error, is_sweep=self.is_sweep)
+            report_lost_output(error, is_sweep=self.is_sweep)
 
     @property
     def is_multirun(self) -> bool:
@@ -127,7 +127,7 @@ def main(
     """
     given = list(sys.argv[1:] if argv is None else argv)
     command = _Command.read(given)
-    with mended_streams(command.tell_of_lost_output) as output:
+    with repaired_streams(command.report_lost_output) as output:
         status = _status_of(command, [*program, *given], task)
     return _BROKEN_STATUS if status == 0 and output.has_failed and not command.is_sweep else status
 

@@ -25,7 +25,7 @@ from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.sweep.lookup import find_sweep
 from runmanager.records.sweep.record import read_sweep_record
 from runmanager.results.sweep import Sweep
-from runmanager.signals import signals_call
+from runmanager.signals import handle_signals
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 
 __all__ = ["run_sweep", "watch_sweep"]
@@ -70,7 +70,7 @@ def run_sweep(*overrides: str, name: str, output_root: str | PathLike[str] = "ou
     place = _Place()
     place.say(f"$ {shlex.join(['python', '-m', 'runmanager', *command])}")
     driver = _Driver(place)
-    with signals_call((signal.SIGINT,), driver.interrupt):
+    with handle_signals((signal.SIGINT,), driver.interrupt):
         said = driver.drive(command, SweepPaths(Path(output_root) / name))
     if driver.num_interrupts:
         place.say("Interrupted; the same call goes on with what is left.")

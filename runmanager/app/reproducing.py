@@ -18,9 +18,9 @@ from runmanager.records.host.process import usable_cores
 from runmanager.records.run.record import Environment, RunRecord
 from runmanager.records.settings.grid import flatten, plain_settings
 from runmanager.records.settings.signature import signature
-from runmanager.text import spoken, whole_command
+from runmanager.text import format_value, full_command
 from runmanager.tracking.device.processor import cpu_model
-from runmanager.tracking.environment.code_hashes import code_today
+from runmanager.tracking.environment.code_hashes import current_code
 from runmanager.tracking.environment.provenance import commit_of, library_versions
 from runmanager.training.stored_targets import refuse_foreign_targets
 from runmanager.validation import fault
@@ -28,7 +28,7 @@ from runmanager.validation import fault
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-__all__ = ["Reproduction", "environment_today", "reproduce"]
+__all__ = ["Reproduction", "current_environment", "reproduce"]
 
 _PROGRAM = ("python", "-m", "runmanager")
 _GROUPS = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
@@ -99,8 +99,12 @@ def reproduce(
 def _as_given(record: RunRecord, why: str, told: Collection[str]) -> Reproduction:
     """The command that made the run, and what of the run it may not say."""
     known = {name.removesuffix(".name"): value for name, value in record.settings.items() if name in told}
-    cell = [f"This cell has {', '.join(f'{name}={spoken(value)}' for name, value in known.items())}."] if known else []
-    return Reproduction(whole_command(record.environment.command), False, (why, *cell))
+    cell = (
+        [f"This cell has {', '.join(f'{name}={format_value(value)}' for name, value in known.items())}."]
+        if known
+        else []
+    )
+    return Reproduction(full_command(record.environment.command), False, (why, *cell))
 
 
 def _is_ours(config: Mapping[str, Any]) -> bool:
@@ -187,7 +191,7 @@ def _composed(words: Sequence[str]) -> "tuple[DictConfig, dict[str, Any]]":
         raise ConfigurationError([str(error).splitlines()[0]]) from error
 
 
-def environment_today(then: Environment) -> Environment:
+def current_environment(then: Environment) -> Environment:
     """The environment of a run as it would be here and now; what only a run finds out is as it was `then`."""
     commit, clean = commit_of(Path.cwd())
     on_cpu = then.device_name in (then.cpu_model, "cpu")
@@ -201,7 +205,7 @@ def environment_today(then: Environment) -> Environment:
         libraries=library_versions(),
         commit=commit,
         commit_clean=clean,
-        code=code_today(then.code, then.command),
+        code=current_code(then.code, then.command),
     )
 
 

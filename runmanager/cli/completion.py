@@ -11,7 +11,7 @@ import typer
 from runmanager.errors import RunManagerError
 from runmanager.records.sweep.lookup import find_sweep, known_runs, known_sweeps
 from runmanager.records.sweep.record import SweepRecord, read_sweep_record
-from runmanager.text import spoken
+from runmanager.text import format_value
 
 __all__ = ["axes_like", "baselines_like", "columns_like", "crossovers_like", "metrics_like", "runs_like", "sweeps_like"]
 
@@ -54,7 +54,7 @@ def baselines_like(ctx: typer.Context, incomplete: str) -> list[str]:
     """The values that the compared axis has."""
     plan = _plan_of(ctx)
     values: list[Any] = [] if plan is None else plan.axes.get(ctx.params.get("axis") or "device", [])
-    return _beginning(incomplete, map(spoken, values))
+    return _beginning(incomplete, map(format_value, values))
 
 
 def metrics_like(incomplete: str) -> list[str]:

@@ -13,10 +13,10 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from runmanager import __version__
-from runmanager.records.files.paths import cache_folder, ceilings_file
-from runmanager.records.host.device_peaks import read_ceilings
+from runmanager.records.files.paths import cache_folder, device_peaks_file
+from runmanager.records.host.device_peaks import read_device_peaks
 from runmanager.records.host.process import usable_cores
-from runmanager.text import counted
+from runmanager.text import pluralize
 
 __all__ = ["Check", "Level", "machine_checks"]
 
@@ -55,7 +55,7 @@ def machine_checks(output_root: Path) -> list[Check]:
         space_check(output_root, free_bytes(output_root)),
         temporary_check(os.environ.get("TMPDIR")),
         cache_check(cache_folder()),
-        ceilings_check(ceilings_file()),
+        ceilings_check(device_peaks_file()),
         data_check(os.environ.get("RUNMANAGER_DATA")),
         *shared_memory_checks(Path("/dev/shm")),
     ]
@@ -97,7 +97,7 @@ def _fault(requirement: Requirement) -> str | None:
 def cores_check(quota_file: Path = Path("/sys/fs/cgroup/cpu.max")) -> Check:
     """How many cores there are, and whether a container or OMP_NUM_THREADS contradicts them."""
     cores = usable_cores()
-    finding = f"{cores} of {counted(os.cpu_count() or cores, 'core')} usable"
+    finding = f"{cores} of {pluralize(os.cpu_count() or cores, 'core')} usable"
     quota = _cpu_quota(quota_file)
     if quota is not None and quota < cores:
         cure = f"set OMP_NUM_THREADS={max(1, int(quota))}: more threads than that wait for each other"
@@ -151,7 +151,7 @@ def cache_check(folder: Path | None) -> Check:
 
 def ceilings_check(path: Path | None) -> Check:
     """Whether it is known what the devices can do at most; a run without that says less, and nothing wrong."""
-    days = [(each.measured_at or "")[:10] for each in (read_ceilings(path) if path else ())]
+    days = [(each.measured_at or "")[:10] for each in (read_device_peaks(path) if path else ())]
     if days:
         return Check("ceilings", Level.OK, f"{len(days)} measured, of devices and thread counts, last on {max(days)}")
     finding = "none measured; `runmanager doctor --calibrate` measures what the devices can do at most"

@@ -21,7 +21,7 @@ from runmanager.cli.commands.watch import watch
 from runmanager.cli.printing import print_error
 from runmanager.cli.repeated_options import OnceEach
 from runmanager.errors import RunManagerError
-from runmanager.records.host.standard_streams import mended_streams, tell_of_lost_output
+from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 
 __all__ = ["app", "main", "run_command"]
 
@@ -92,7 +92,7 @@ def run_command(arguments: Sequence[str]) -> int:
     which may stand anywhere.
     """
     is_sweep = any(word in (command.__name__ for command, _ in _LAUNCHING) for word in arguments[:1])
-    with mended_streams(partial(tell_of_lost_output, is_sweep=is_sweep)) as output:
+    with repaired_streams(partial(report_lost_output, is_sweep=is_sweep)) as output:
         status = _status_of(arguments)
     return 1 if status == 0 and output.has_failed and not is_sweep else status
 

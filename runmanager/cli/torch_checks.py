@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 
 from runmanager.cli.machine_checks import Check, Level
-from runmanager.text import counted
+from runmanager.text import pluralize
 
 __all__ = ["torch_checks"]
 
@@ -30,7 +30,7 @@ def torch_checks() -> list[Check]:
             return [Check("torch", Level.ERROR, finding, "pip install torch torchvision"), tensorboard_check()]
         built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
         threads = torch.get_num_threads()
-        version = f"{torch.__version__}, built with {built}, {counted(threads, 'thread')}"
+        version = f"{torch.__version__}, built with {built}, {pluralize(threads, 'thread')}"
         checks = [Check("torch", Level.OK, version), torchvision_check(torch.__version__)]
         devices = device_checks()
         told = [str(warning.message) for warning in caught if "CUDA" in str(warning.message)]

@@ -22,10 +22,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.hydra_job import run_hydra_job
-from runmanager.launching.local.engine import Ending, Job, Listener, LocalEngine, Retries
+from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit, Retries
 from runmanager.launching.local.gpu_discovery import find_gpus
 from runmanager.launching.local.gpu_slots import EVERY_GPU, GpuSlots, GpuWish
-from runmanager.launching.local.jobs import outcome_of_ending
+from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.turn_keeper import TurnKeeper
 from runmanager.launching.local.worker import Raised, Returned
@@ -202,10 +202,10 @@ class Recorder(Listener):
     def started(self, job: Job, pid: int) -> None:
         self._listener.started(job, pid)
 
-    def settled(self, ending: Ending) -> Outcome:
+    def settled(self, ending: ProcessExit) -> Outcome:
         return self._listener.settled(ending)
 
-    def retrying(self, ending: Ending, outcome: Outcome, *, tries: int, of: int) -> None:
+    def retrying(self, ending: ProcessExit, outcome: Outcome, *, tries: int, of: int) -> None:
         self._listener.retrying(ending, outcome, tries=tries, of=of)
 
     def halted(self) -> None:
@@ -217,7 +217,7 @@ class Recorder(Listener):
     def stopping(self, *, at_once: bool) -> None:
         self._listener.stopping(at_once=at_once)
 
-    def ended(self, ending: Ending) -> None:
+    def ended(self, ending: ProcessExit) -> None:
         result = self._returns[ending.job.key - self._first]
         match ending.answer:
             case Returned(value=value):
@@ -225,7 +225,7 @@ class Recorder(Listener):
             case Raised(message=message):
                 result.status, result.return_value = JobStatus.FAILED, RunManagerError(message)
             case _:
-                message = f"the process ended before the job was done: {outcome_of_ending(ending).message}"
+                message = f"the process ended before the job was done: {outcome_of_exit(ending).message}"
                 result.status, result.return_value = JobStatus.FAILED, RunManagerError(message)
         self._listener.ended(ending)
 

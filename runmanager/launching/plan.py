@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.records.run.code_identity import changed_files, files_said, is_same_code
+from runmanager.records.run.code_identity import changed_files, describe_files, is_same_code
 from runmanager.records.run.record import Environment, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.signature import short_signature
@@ -209,7 +209,7 @@ def changes_since(then: Environment, now: Environment) -> str:
     if then.commit_clean is not now.commit_clean and None not in (then.commit_clean, now.commit_clean):
         changes.append("uncommitted changes now" if then.commit_clean else "uncommitted changes then")
     if files := changed_files((then, now)):
-        changes.append(f"code changed ({files_said(files)})")
+        changes.append(f"code changed ({describe_files(files)})")
     for name, version in now.libraries.items():
         earlier = then.libraries.get(name)
         if earlier is not None and earlier != version:

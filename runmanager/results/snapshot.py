@@ -18,12 +18,12 @@ from runmanager.results.tables.results_table import result_rows
 if TYPE_CHECKING:
     from runmanager.results.figures.figure import Drawn
 
-__all__ = ["Look"]
+__all__ = ["SweepSnapshot"]
 
 _OPTIONS = CompareOptions()
 
 
-class Look:
+class SweepSnapshot:
     """A sweep's runs, its tables and its figures, each made when it is first asked for and then kept.
 
     `observer` is one that has watched runs of other hosts, and may know that they are gone.

@@ -16,7 +16,7 @@ from runmanager.results.findings.best import Best, find_best
 from runmanager.results.model.formatting import human_columns
 from runmanager.results.plotting import choose_figure, drawn_in_notebook
 from runmanager.results.report.notebook_html import sweep_as_html, sweep_as_text
-from runmanager.results.snapshot import Look
+from runmanager.results.snapshot import SweepSnapshot
 from runmanager.results.tables.dataframe import frame
 from runmanager.results.tables.query import View
 from runmanager.results.tables.results_table import epoch_rows
@@ -41,11 +41,11 @@ class Sweep:
 
     def __init__(self, folder: str | PathLike[str]) -> None:
         self.paths = find_sweep(os.fspath(folder))
-        self._look = Look(self.paths)
+        self._look = SweepSnapshot(self.paths)
 
     def refresh(self) -> "Sweep":
         """Look at the sweep anew, as it stands now; returns the sweep itself."""
-        self._look = Look(self.paths)
+        self._look = SweepSnapshot(self.paths)
         return self
 
     @property

@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["TABLES_SHARE", "Pace"]
+__all__ = ["TABLES_SHARE", "WriteThrottle"]
 
 TABLES_SHARE = 0.05
 """The share of the time that goes into tables while the runs of a large sweep run, however many there are."""
 
 
-class Pace:
+class WriteThrottle:
     """Says when something may be done again, so that it takes a `share` of the time at most.
 
     `clock` counts seconds.

@@ -12,15 +12,15 @@ from runmanager.results.compare.comparison import CompareOptions, compare_matche
 from runmanager.results.compare.matching import match_sides
 from runmanager.results.figures.catalog import figures_of
 from runmanager.results.figures.figure import Drawn, Kind, rendered
-from runmanager.results.findings.bottleneck_notes import why
+from runmanager.results.findings.bottleneck_notes import bottleneck_notes
 from runmanager.results.findings.crossover import crossover_lines, crossovers_worth_saying, unlooked_lines
 from runmanager.results.findings.paired_rounds import paired_rounds
-from runmanager.results.findings.roofline import work_rows
+from runmanager.results.findings.roofline import roofline_rows
 from runmanager.results.load.loader import RepeatedReading, read_results
 from runmanager.results.report.html import to_html
 from runmanager.results.tables.results_table import epoch_rows, result_rows
 from runmanager.results.tables.writers import json_pieces, to_csv, to_json, to_markdown
-from runmanager.results.write_throttle import Pace
+from runmanager.results.write_throttle import WriteThrottle
 
 __all__ = ["StandingTables", "write_epochs_table", "write_tables"]
 
@@ -69,7 +69,7 @@ def write_tables(
             paths.comparison("md"): lambda: to_markdown(noted),
         }
         if report:
-            from runmanager.results.findings.sample_size import what_can_be_found
+            from runmanager.results.findings.sample_size import detectable_by_more_runs
             from runmanager.results.report.report import report_page
 
             texts[paths.report] = lambda: report_page(
@@ -77,11 +77,11 @@ def write_tables(
                 plan,
                 results=results,
                 comparison=comparison,
-                causes=why(matches),
-                to_find=what_can_be_found(matches, plan),
+                causes=bottleneck_notes(matches),
+                to_find=detectable_by_more_runs(matches, plan),
                 crossovers=crossings,
                 rounds=paired_rounds(matches),
-                work=work_rows(sweep, plan),
+                work=roofline_rows(sweep, plan),
                 now=now or datetime.datetime.now(datetime.UTC),
             )
         for path, text in texts.items():
@@ -101,10 +101,10 @@ class StandingTables:
     share of the time, and who ends the sweep writes them once more.
     """
 
-    def __init__(self, paths: SweepPaths, *, pace: Pace | None = None) -> None:
+    def __init__(self, paths: SweepPaths, *, pace: WriteThrottle | None = None) -> None:
         self._paths = paths
         self._reading = RepeatedReading(paths)
-        self._pace = pace or Pace()
+        self._pace = pace or WriteThrottle()
 
     def run_ended(self) -> None:
         """Write them, if that is due."""

@@ -15,7 +15,7 @@ from runmanager.errors import UsageError
 from runmanager.records.run.record import PHASES, EpochRecord
 from runmanager.tracking.device.prefetch import arrived
 from runmanager.tracking.environment.heartbeat_writer import Heartbeat
-from runmanager.tracking.metrics.epoch_meter import Averages, Meter
+from runmanager.tracking.metrics.epoch_meter import Averages, EpochMeter
 from runmanager.tracking.metrics.evaluation import Evaluation
 from runmanager.tracking.metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.metrics.prediction_task import IGNORED, Said, Task
@@ -59,7 +59,7 @@ class Epoch:
         self._device = device
         self._when_first_batch = when_first_batch
         self._heartbeat = heartbeat or Heartbeat()
-        self._train, self._eval = Meter(log_every=log_every, steps_before=steps_before), Meter()
+        self._train, self._eval = EpochMeter(log_every=log_every, steps_before=steps_before), EpochMeter()
         self.division: Division | None = None  # of its time, once it is closed
         self._phases = Phases(timer, otherwise="eval" if number == 0 else TRAINING if is_all_training else None)
         self._sees_training = self._is_evaluated = False

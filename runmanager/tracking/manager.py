@@ -38,7 +38,7 @@ from runmanager.tracking.lifecycle.abandoned import when_dropped
 from runmanager.tracking.lifecycle.open_run import open_run
 from runmanager.tracking.metrics.prediction_task import Said
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
-from runmanager.tracking.run import ActiveRun, IdleRun
+from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.tracking.sinks import ConsoleSink, LogSink, Sink
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
 
@@ -95,7 +95,7 @@ class RunManager:
         self._heartbeat_timeout = heartbeat_timeout
         self._stored: dict[str, tuple[RunPaths, str]] | None = None
         self._begun: list[RunPaths] = []
-        self._active: ActiveRun | IdleRun | None = None
+        self._active: ActiveRun | InactiveRun | None = None
         self._epoch: Epoch | None = None
         self._tables: StandingTables | None = None
         if owns_sweep:
@@ -113,7 +113,7 @@ class RunManager:
         folder: RunPaths | None = None,
         can_resume: bool = False,
         unsigned: tuple[str, ...] | None = (),
-    ) -> ActiveRun | IdleRun:
+    ) -> ActiveRun | InactiveRun:
         """Claim the folder of a run with `params`: a mapping, named tuple, dataclass or `argparse.Namespace`.
 
         Without `device` it is on CPU.
@@ -204,7 +204,7 @@ class RunManager:
             self._stored = {run.signature: (run.paths, run.name) for run in stored}
         return self._stored.get(identity, (None, ""))
 
-    def _skip(self, paths: RunPaths, record: RunRecord, error: DeviceUnavailableError) -> IdleRun:
+    def _skip(self, paths: RunPaths, record: RunRecord, error: DeviceUnavailableError) -> InactiveRun:
         stored = read_record(paths).observed() if paths.record.exists() else None
         if stored is not None and stored.status is not Status.SKIPPED:
             # What another host has done of it is not to be thrown away by one that can do nothing.
@@ -219,14 +219,14 @@ class RunManager:
         self._write_tables()
         return self._idle(opened.folder)
 
-    def _idle(self, folder: RunFolder) -> IdleRun:
+    def _idle(self, folder: RunFolder) -> InactiveRun:
         folder.leave()
         try:
             history = read_epochs(folder.paths)
         except RecordError as error:
             self._say(str(error))
             history = []
-        return IdleRun(folder, history, say=self._say)
+        return InactiveRun(folder, history, say=self._say)
 
     def _say(self, line: str) -> None:
         if self._console and self._own_sinks is None:
@@ -314,7 +314,7 @@ class RunManager:
         self._active = None
         run.end()
 
-    def _running(self, call: str) -> ActiveRun | IdleRun:
+    def _running(self, call: str) -> ActiveRun | InactiveRun:
         if self._active is None:
             raise UsageError(f"{call}() must come between begin_run() and end_run(), got no run; call begin_run().")
         return self._active

@@ -14,13 +14,13 @@ from runmanager.records.run.attempts import attempts_up_to, epochs_made_elsewher
 from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.records.run.status import Outcome
 from runmanager.records.storage.run_folder import RunFolder
-from runmanager.signals import children_unheard
+from runmanager.signals import sigchld_ignored
 from runmanager.tracking.device.devices import peak_memory_bytes
 from runmanager.tracking.environment.heartbeat_writer import Heartbeat
 from runmanager.tracking.epoch import Epoch, without_walls
 from runmanager.tracking.introspect.first_batch import batch_size_of, inputs_of, peek
 from runmanager.tracking.lifecycle.abandoned import end_run_when_dropped
-from runmanager.tracking.lifecycle.inactive_run import IdleRun
+from runmanager.tracking.lifecycle.inactive_run import InactiveRun
 from runmanager.tracking.lifecycle.last_evaluation import LastEvaluation
 from runmanager.tracking.lifecycle.open_epoch import OpenEpoch
 from runmanager.tracking.lifecycle.outcome import keep_traceback, outcome_of
@@ -37,7 +37,7 @@ from runmanager.tracking.timing.phases import Unmarked
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 from runmanager.tracking.timing.warmup import Warmup
 
-__all__ = ["ActiveRun", "IdleRun"]
+__all__ = ["ActiveRun", "InactiveRun"]
 
 
 class ActiveRun:
@@ -53,7 +53,7 @@ class ActiveRun:
     ```
 
     Where the device is missing the run is recorded as skipped, and where it was finished earlier it is kept: then
-    it is an `IdleRun`. After a NaN or infinite loss `epochs` yields no further epoch and the run has failed.
+    it is an `InactiveRun`. After a NaN or infinite loss `epochs` yields no further epoch and the run has failed.
 
     Calls out of order raise `UsageError` and change nothing: a second epoch while one is open, the end of one that is
     not, anything but `end` after the run's end. So does every call in a fork of the process that began the run; there
@@ -308,7 +308,7 @@ class ActiveRun:
         """Let this epoch be the last; the run reads `killed`, and goes on from its checkpoint another time."""
         self._ending.interrupt(message)
 
-    @children_unheard()
+    @sigchld_ignored()
     def end(self, error: BaseException | None = None) -> RunRecord:
         """Write the run's end: as `error` says, or as the epochs say; nothing where another process has the run now.
 

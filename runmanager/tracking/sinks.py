@@ -8,10 +8,10 @@ from typing import Any, Protocol, TextIO, runtime_checkable
 
 import torch
 
-from runmanager.records.files.disk_full import room_wanted
+from runmanager.records.files.disk_full import disk_full_named
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.standard_streams import show_line
-from runmanager.records.run.attempts import said_of_attempts
+from runmanager.records.run.attempts import describe_attempts
 from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.tracking.metrics.evaluation import Evaluation
 from runmanager.tracking.metrics.loss_buffer import LoggedLosses
@@ -173,7 +173,7 @@ class LogSink:
         return ()
 
     def end(self, record: RunRecord) -> None:
-        for note in (*record.notes, *said_of_attempts(record)):
+        for note in (*record.notes, *describe_attempts(record)):
             self._write(f"note: {note}")
         self._write(f"{record.ended_at}  {end_line(record)}")
         if self._file is not None:
@@ -182,7 +182,7 @@ class LogSink:
 
     def _write(self, line: str) -> None:
         assert self._file is not None
-        with room_wanted(Path(self._file.name)):
+        with disk_full_named(Path(self._file.name)):
             self._file.write(line + "\n")
 
 

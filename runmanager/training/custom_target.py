@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.errors import ConfigurationError
-from runmanager.validation import nearest
+from runmanager.validation import suggestion
 
 __all__ = ["call_target", "check_arguments", "parameter_names", "resolve_target"]
 
@@ -34,7 +34,7 @@ def resolve_target(options: Mapping[str, Any], *, group: str) -> Callable[..., A
             raise ConfigurationError(
                 [
                     f"`{key}` must name something that exists, got {path}: "
-                    f"{owner} has no '{name}'; {nearest(name, public)}"
+                    f"{owner} has no '{name}'; {suggestion(name, public)}"
                 ]
             )
         found = getattr(found, name)
@@ -64,7 +64,7 @@ def check_arguments(
     taken = parameter_names(target)
     faults = [
         f"`{group}.{key}` must be an argument of {options['_target_']}, which takes {', '.join(taken) or 'none'}; "
-        f"{nearest(key, taken)}"
+        f"{suggestion(key, taken)}"
         for key in settings
         if key not in taken and not _takes_any(target)
     ]

@@ -8,11 +8,11 @@ from typing import Any
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.record import RunRecord
-from runmanager.text import counted
+from runmanager.text import pluralize
 from runmanager.tracking.device.rng import seed_everything
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import RunOptions, TurnTaker
-from runmanager.tracking.run import ActiveRun, IdleRun
+from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.training.checkpoint import TrainingState
 from runmanager.training.data.registry import Data, load_dataset
 from runmanager.training.interleaved import measure_in_turns
@@ -67,7 +67,7 @@ def train_run(
     )
     with rounding_to(precision):  # from the start: the run's record tells of it
         run = manager.run(params, folder=folder, can_resume=True, options=run_options, unsigned=None)
-        if isinstance(run, IdleRun):
+        if isinstance(run, InactiveRun):
             return run.record
         with run:
             when_claimed(run)
@@ -90,7 +90,7 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
     parts = _begun(run, options)
     _run_epochs(run, options, parts)
     if parts.stepper.num_skipped:
-        steps = counted(run.num_steps, "step")
+        steps = pluralize(run.num_steps, "step")
         run.note(f"left out {parts.stepper.num_skipped} of {steps}, whose gradients overflowed fp16")
     if isinstance(options.measure, PairedOptions):
         measure_in_turns(
@@ -120,7 +120,7 @@ def _begun(run: ActiveRun, options: TrainingOptions) -> _Parts:
         size = stepper.piece_size
         pieces = "whole batches"
         if size is not None and size < options.batch_size:
-            pieces = f"pieces of at most {counted(size, 'sample')}"
+            pieces = f"pieces of at most {pluralize(size, 'sample')}"
         run.note(f"micro_batch=auto: {pieces}")
     state = TrainingState(
         network,

@@ -13,8 +13,8 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.record import RunRecord
 from runmanager.records.storage.reader import StoredRun, read_record
 from runmanager.records.sweep.lookup import find_run
-from runmanager.text import bounded, error_line
-from runmanager.tracking.device.rng import preserved
+from runmanager.text import error_line, truncated
+from runmanager.tracking.device.rng import preserve_random_states
 from runmanager.training.checkpoint import read_state
 from runmanager.training.custom_target import resolve_target
 from runmanager.training.models.models import build_model
@@ -41,7 +41,7 @@ def load_model(run: str | PathLike[str] | StoredRun, best: bool = False, *, trus
     with _made_of_settings(paths):
         options = _model_options(record, paths)
     state = _stored_state(paths, record, best=best)
-    with preserved(), _made_of_settings(paths):
+    with preserve_random_states(), _made_of_settings(paths):
         network = build_model(
             options,
             in_shape=tuple(state["in_shape"]),
@@ -67,7 +67,7 @@ def _made_of_settings(paths: RunPaths) -> Iterator[None]:
         raise
     except Exception as error:
         raise UsageError(
-            f"Run {paths.name} must hold settings that make its model, got {bounded(error_line(error))}; "
+            f"Run {paths.name} must hold settings that make its model, got {truncated(error_line(error))}; "
             "its files or its code were changed since."
         ) from error
 

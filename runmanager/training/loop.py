@@ -16,7 +16,7 @@ import torch
 
 from runmanager.errors import UsageError
 from runmanager.tracking.device.transfer import to_device
-from runmanager.tracking.metrics.epoch_meter import Meter
+from runmanager.tracking.metrics.epoch_meter import EpochMeter
 from runmanager.training.step.step import Forward, Stepper
 
 __all__ = ["evaluate", "evaluate_epoch", "fit", "train_epoch"]
@@ -75,7 +75,7 @@ def fit(
     stepper = Stepper(Forward(model), opt_func(model.parameters(), lr))
     history = []
     for _ in range(epochs):
-        meter = Meter()
+        meter = EpochMeter()
         train_epoch(stepper, _moved(train_loader, model), track=_into(meter))
         row = _as_row(meter, "")
         if val_loader is not None:
@@ -86,7 +86,7 @@ def fit(
 
 def evaluate(model: torch.nn.Module, val_loader: Iterable[Any]) -> dict[str, float]:
     """`val_loss` and `val_accuracy` of `model` over a loader of (images, labels), on the model's device."""
-    meter = Meter()
+    meter = EpochMeter()
     evaluate_epoch(Stepper(Forward(model)), _moved(val_loader, model), track=_into(meter))
     return _as_row(meter, "val_")
 
@@ -98,7 +98,7 @@ def _moved(loader: Iterable[Any], model: torch.nn.Module) -> Iterator[Any]:
         yield to_device(batch, device)
 
 
-def _into(meter: Meter) -> Track:
+def _into(meter: EpochMeter) -> Track:
     def track(loss: torch.Tensor, preds: torch.Tensor, labels: torch.Tensor) -> None:
         meter.add_loss(loss, labels.shape[0])
         meter.add_predictions(preds, labels)
@@ -106,7 +106,7 @@ def _into(meter: Meter) -> Track:
     return track
 
 
-def _as_row(meter: Meter, prefix: str) -> dict[str, float]:
+def _as_row(meter: EpochMeter, prefix: str) -> dict[str, float]:
     averages = meter.averages()
     if averages.loss is None:
         raise UsageError("A loader must give at least one batch, got none.")

@@ -7,7 +7,7 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.settings.target_paths import targets_in
-from runmanager.text import bounded, error_line, printable
+from runmanager.text import error_line, printable, truncated
 
 __all__ = ["known_network", "refuse_foreign_targets"]
 
@@ -30,7 +30,7 @@ def refuse_foreign_targets(settings: Any, *, name: str = "", way_out: str) -> No
         looked_up = {key: _network(target) for key, target in found.items()}
         refused = {key: f" ({why})" for key, why in looked_up.items() if isinstance(why, str)}
     if refused:
-        got = ", ".join(bounded(f"{_shown(found[key])} as {key}{why}") for key, why in refused.items())
+        got = ", ".join(truncated(f"{_shown(found[key])} as {key}{why}") for key, why in refused.items())
         raise UsageError(
             f"A stored `_target_` is data and must name a class of torch.nn.Module below {', '.join(_KNOWN)}, "
             f"got {printable(got)}; {way_out}."

@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_dir
 
 from runmanager.app import reproducing
 from runmanager.app.compose.schema import conf_folder, plain_config, register_schema
-from runmanager.app.reproducing import environment_today, reproduce
+from runmanager.app.reproducing import current_environment, reproduce
 from runmanager.cli.main import run_command
 from runmanager.errors import UsageError
 from runmanager.launching.local.gpu_discovery import gpu_names
@@ -202,7 +202,7 @@ def test_environment_today_keeps_what_only_a_run_finds_out(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)  # a folder's commit is asked for once a process
     monkeypatch.setenv("RUNMANAGER_COMMIT", "abc-dirty")
     then = Environment(host="then", cpu_model="Zen", device_name="Zen", torch_threads=5, cuda="13.2", python="3.0")
-    today = environment_today(then)
+    today = current_environment(then)
     assert (today.torch_threads, today.cuda) == (5, "13.2")
     assert (today.commit, today.commit_clean) == ("abc", False)
     assert today.device_name == today.cpu_model != "Zen"
@@ -214,7 +214,7 @@ def test_gpu_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     then = Environment(cpu_model="Zen", device_name="NVIDIA H200")
     for found, said in (([], "no NVIDIA GPU found"), (["NVIDIA H200"], "NVIDIA H200"), (["Tesla"] * 2, "Tesla")):
         monkeypatch.setattr("runmanager.app.reproducing.gpu_names", lambda found=found: found)
-        assert environment_today(then).device_name == said
+        assert current_environment(then).device_name == said
 
 
 def test_driver_names_its_gpus(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from runmanager.app.driver.other_drivers import end_silent_runs
 from runmanager.app.driver.run_listener import SweepWatcher
-from runmanager.launching.local.engine import Ending, Job
+from runmanager.launching.local.engine import Job, ProcessExit
 from runmanager.launching.local.worker import Returned
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.records.files.paths import SweepPaths
@@ -126,7 +126,7 @@ def test_a_process_that_lost_its_cell_changes_nothing_of_the_winner_s(run: Plann
     watching.started(Job(0, print), 4_000_000)
     folder = taken(run, owner)
     before = run.paths.record.read_bytes()
-    watching.ended(Ending(Job(0, print), 0, Returned(None)))
+    watching.ended(ProcessExit(Job(0, print), 0, Returned(None)))
     assert run.paths.record.read_bytes() == before
     assert watching.follow_elsewhere() == []
     assert watching.finish(interrupted=False) == 0
@@ -190,5 +190,5 @@ def test_a_run_of_ours_that_died_is_written_down(run: PlannedRun) -> None:
     watching = watcher(run)
     watching.started(Job(0, print), LIVING.pid)
     taken(run, LIVING)
-    watching.ended(Ending(Job(0, print), -9, None))
+    watching.ended(ProcessExit(Job(0, print), -9, None))
     assert read_record(run.paths).outcome == Outcome(Status.KILLED, Reason.SIGNAL, "SIGKILL")

@@ -12,7 +12,7 @@ from benchmarks import bound
 from benchmarks.bound import SlowSamples, SlowToMove
 from benchmarks.bound_truth import CASES, report
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.host.device_peaks import Ceilings
+from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.storage.reader import StoredRun, read_run
 from runmanager.results.findings.bottleneck import Bottleneck, find_bottleneck
 from runmanager.results.findings.roofline import full_batches, work_of
@@ -78,7 +78,7 @@ def on_a_usual_core(run: StoredRun, *, reached: float) -> StoredRun:
     compute = [epoch.compute_seconds for epoch in run.epochs if not epoch.warmup]
 
     def slower_by(times: float) -> StoredRun:
-        ceilings = Ceilings(
+        ceilings = DevicePeaks(
             device_name=environment.device_name,
             threads=environment.torch_threads,
             flops_per_second={"fp32": USUAL["flops_per_second"] / times},

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from runmanager.launching.local.engine import Ending, Job, Listener, LocalEngine
+from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +38,7 @@ class Recorder(Listener):
 
     def __init__(self) -> None:
         self.pids: dict[int, int] = {}
-        self.endings: dict[int, Ending] = {}
+        self.endings: dict[int, ProcessExit] = {}
         self.events: list[tuple[str, int]] = []
         self.num_ticks = 0
 
@@ -46,7 +46,7 @@ class Recorder(Listener):
         self.pids[job.key] = pid
         self.events.append(("started", job.key))
 
-    def ended(self, ending: Ending) -> None:
+    def ended(self, ending: ProcessExit) -> None:
         self.endings[ending.job.key] = ending
         self.events.append(("ended", ending.job.key))
 

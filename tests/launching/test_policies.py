@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from runmanager.launching.local.engine import Ending, Job, LocalEngine, Retries
+from runmanager.launching.local.engine import Job, LocalEngine, ProcessExit, Retries
 from runmanager.launching.local.gpu_slots import GpuSlots, GpuWish
-from runmanager.launching.local.jobs import Listener, outcome_of_ending
+from runmanager.launching.local.jobs import Listener, outcome_of_exit
 from runmanager.launching.local.time_limits import Limits, LimitWatch
 from runmanager.launching.local.worker import Returned
 from runmanager.records.run.heartbeat import read_beat
@@ -80,7 +80,7 @@ def test_a_job_that_hangs_is_killed_with_all_it_started(
     limited_from(told)
     hanging = Job(0, jobs.hang, (told,), limits=Limits(timeout=1))
     LocalEngine(workers=2).run([hanging, Job(1, jobs.my_pid), Job(2, jobs.my_pid)], recorder)
-    outcome = outcome_of_ending(recorder.endings[0])
+    outcome = outcome_of_exit(recorder.endings[0])
     assert outcome == Outcome(Status.KILLED, Reason.TIMEOUT, "longer than timeout=1 s")
     assert [type(recorder.endings[key].answer) for key in (1, 2)] == [Returned, Returned]
     assert_gone(told, wait_for, is_gone)
@@ -98,7 +98,7 @@ def test_a_job_that_makes_no_step_is_killed_though_its_heart_beats(
     limited_from(told)
     limits = Limits(stall_timeout=1, heartbeat=beat)
     LocalEngine().run([Job(0, jobs.stop_making_steps, (beat, told), limits=limits)], recorder)
-    assert outcome_of_ending(recorder.endings[0]).reason is Reason.STALLED
+    assert outcome_of_exit(recorder.endings[0]).reason is Reason.STALLED
     last = read_beat(beat)
     assert last is not None and last.progress == 7 and last.counter >= 5
     assert_gone(told, wait_for, is_gone)
@@ -113,10 +113,10 @@ class Retelling(Listener):
     def started(self, job: Job, pid: int) -> None:
         self.told.append(f"started {job.key}")
 
-    def retrying(self, ending: Ending, outcome: Outcome, *, tries: int, of: int) -> None:
+    def retrying(self, ending: ProcessExit, outcome: Outcome, *, tries: int, of: int) -> None:
         self.told.append(f"retrying {ending.job.key} ({outcome.message}, {tries} of {of})")
 
-    def ended(self, ending: Ending) -> None:
+    def ended(self, ending: ProcessExit) -> None:
         self.told.append(f"ended {ending.job.key} {getattr(ending.answer, 'value', ending.exit_code)}")
 
     def halted(self) -> None:
@@ -199,7 +199,7 @@ def test_a_job_whose_server_was_killed_is_gone_and_lost(
     alive: list[bool] = []
     ended = recorder.ended
 
-    def check(ending: Ending) -> None:
+    def check(ending: ProcessExit) -> None:
         alive.append(not is_gone(recorder.pids[ending.job.key]))
         ended(ending)
 
@@ -209,7 +209,7 @@ def test_a_job_whose_server_was_killed_is_gone_and_lost(
     LocalEngine(workers=2).run(work, recorder)
     assert alive == [False] * 3
     for key in (0, 1):
-        outcome = outcome_of_ending(recorder.endings[key])
+        outcome = outcome_of_exit(recorder.endings[key])
         assert (outcome.status, outcome.reason) == (Status.CRASHED, Reason.VANISHED)
     assert isinstance(recorder.endings[2].answer, Returned)
     assert_gone(pids, wait_for, is_gone)

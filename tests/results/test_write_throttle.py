@@ -2,7 +2,7 @@
 
 import pytest
 
-from runmanager.results.write_throttle import Pace
+from runmanager.results.write_throttle import WriteThrottle
 
 
 class Clock:
@@ -17,7 +17,7 @@ class Clock:
 
 def test_it_takes_its_share_of_the_time_and_no_more() -> None:
     clock = Clock()
-    pace = Pace(0.05, clock=clock)
+    pace = WriteThrottle(0.05, clock=clock)
     assert pace.is_due
     spent = 0.0
     for _ in range(10_000):
@@ -31,7 +31,7 @@ def test_it_takes_its_share_of_the_time_and_no_more() -> None:
 
 def test_what_failed_may_be_tried_again_at_once() -> None:
     clock = Clock()
-    pace = Pace(0.05, clock=clock)
+    pace = WriteThrottle(0.05, clock=clock)
     with pytest.raises(OSError, match="disk full"), pace.doing():
         clock.seconds += 5
         raise OSError("disk full")

@@ -15,7 +15,7 @@ from runmanager.records.storage.reader import read_sweep
 from runmanager.results import writer as write
 from runmanager.results.compare.comparison import CompareOptions
 from runmanager.results.load.loader import read_results
-from runmanager.results.write_throttle import Pace
+from runmanager.results.write_throttle import WriteThrottle
 from runmanager.results.writer import StandingTables, write_epochs_table, write_tables
 
 TABLES = {
@@ -103,7 +103,9 @@ def test_an_empty_sweep_has_its_tables(sweep):
 def test_tables_of_many_runs_are_written_as_often_as_their_share_of_the_time_allows(sweep, monkeypatch):
     monkeypatch.setattr(write, "_FEW", 2)
     seconds = itertools.count(1)
-    tables = StandingTables(sweep.paths, pace=Pace(0.25, clock=lambda: next(seconds)))  # a second passes at each look
+    tables = StandingTables(
+        sweep.paths, pace=WriteThrottle(0.25, clock=lambda: next(seconds))
+    )  # a second passes at each look
     written = []
     for lr in range(1, 9):
         sweep.run({"lr": lr})

@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from runmanager.app.compose.schema import choices_with
 from runmanager.records.settings.grid import flatten
-from runmanager.validation import fault, meant, nearest
+from runmanager.validation import did_you_mean, fault, suggestion
 
 __all__ = ["CellLoader"]
 
@@ -109,7 +109,7 @@ class CellLoader(ConfigLoaderImpl):
         options = self._options(group)
         if override.is_delete() or not isinstance(value, str) or value in options:
             return []
-        way_out = meant(value, options)
+        way_out = did_you_mean(value, options)
         if group == "model" and not way_out:
             way_out = "torchvision's classifiers are `model=torchvision model.architecture=NAME`"
         return [fault(group, f"be one of {', '.join(options)}", value, way_out)]
@@ -192,7 +192,7 @@ def _unknown_key(override: Override, known: Sequence[str]) -> str:
         return f"`{key}` is no setting of Hydra's; see --hydra-help."
     if choices := choices_with(key):
         return fault(key, f"be given with {' or '.join(f'`{each}`' for each in choices)}", "another choice")
-    way_out = nearest(key, known)
+    way_out = suggestion(key, known)
     if "custom" in key or key.split(".")[0] in ("model", "dataset"):
         way_out += f" A new argument of a custom part is added with +{override.input_line}."
     return f"`{key}` must be a setting, got an unknown name; {way_out}"

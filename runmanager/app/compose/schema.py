@@ -15,7 +15,7 @@ from runmanager.records.settings.grid import plain_settings
 from runmanager.training.options.groups import OPTION_TYPES
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.measure import MEASURE_TYPES
-from runmanager.validation import fault, meant, nearest
+from runmanager.validation import did_you_mean, fault, suggestion
 
 __all__ = [
     "CellReader",
@@ -45,7 +45,7 @@ class Config(TrainingOptions):
         """Every fault, as readable lines."""
         faults = super().faults()
         if self.resume not in list(Resume):
-            way_out = meant(self.resume, Resume)
+            way_out = did_you_mean(self.resume, Resume)
             faults.append(fault("resume", f"be one of {', '.join(Resume)}", self.resume, way_out))
         if self.name is not None and (not self.name.strip() or "/" in self.name or self.name in (".", "..")):
             way_out = "`output_root` says where it lies"
@@ -150,14 +150,14 @@ def unknown_settings(cfg: DictConfig) -> list[str]:
     top = _names(Config)
     for key in (str(key) for key in cfg if key != "hydra"):
         if key not in top:
-            faults.append(fault(f"+{key}", "be a setting", "an unknown name", nearest(key, top)))
+            faults.append(fault(f"+{key}", "be a setting", "an unknown name", suggestion(key, top)))
         node: Any = cfg._get_node(key)
         options = OmegaConf.get_type(node) if isinstance(node, DictConfig) else None
         if options is not None and dataclasses.is_dataclass(options):
             known = _names(options)
             unknown = [str(name) for name in node if name not in known]
             faults += [
-                fault(f"+{key}.{name}", "be a setting", "an unknown name", nearest(name, known)) for name in unknown
+                fault(f"+{key}.{name}", "be a setting", "an unknown name", suggestion(name, known)) for name in unknown
             ]
     return faults
 

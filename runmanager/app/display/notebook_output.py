@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rich.console import Console, RenderableType
 
-from runmanager.text import counted
+from runmanager.text import pluralize
 
 __all__ = ["CellOutput", "in_kernel"]
 
@@ -102,7 +102,7 @@ def _shortened(text: str) -> str:
     left_out = len(lines) - _FIRST_LINES - _LAST_LINES
     if left_out <= 0:
         return text
-    return "\n".join([*lines[:_FIRST_LINES], f"… {counted(left_out, 'line')} …", *lines[-_LAST_LINES:]])
+    return "\n".join([*lines[:_FIRST_LINES], f"… {pluralize(left_out, 'line')} …", *lines[-_LAST_LINES:]])
 
 
 def _display(text: str) -> Callable[[str], None]:

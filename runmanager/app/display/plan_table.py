@@ -13,7 +13,7 @@ from runmanager.launching.plan import PlannedRun
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_sweep
-from runmanager.text import counted
+from runmanager.text import pluralize
 
 __all__ = ["plan_table"]
 
@@ -33,7 +33,7 @@ def plan_table(
     counts = Counter(str(run.action) for run in plan)
     said = ", ".join(f"{number} {action}" for action, number in counts.items())
     where = f"Where: {sweep.runs}" if sweep else "Where: a fresh folder"
-    return Group(table, "", f"{counted(len(plan), 'cell')}: {said}", where, _estimate(plan, sweep, workers), *to_find)
+    return Group(table, "", f"{pluralize(len(plan), 'cell')}: {said}", where, _estimate(plan, sweep, workers), *to_find)
 
 
 def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None, workers: int) -> str:

@@ -53,7 +53,7 @@ def show_duel(sweep: SweepPaths, console: Console, is_written: bool) -> None:
     from runmanager.results.compare.comparison import CompareOptions, compare_matches
     from runmanager.results.compare.matching import match_sides
     from runmanager.results.findings.answers import duel_rates
-    from runmanager.results.findings.bottleneck_notes import why
+    from runmanager.results.findings.bottleneck_notes import bottleneck_notes
     from runmanager.results.load.loader import read_results
 
     contents, plan = read_results(sweep)
@@ -61,7 +61,7 @@ def show_duel(sweep: SweepPaths, console: Console, is_written: bool) -> None:
     comparison = compare_matches(contents, matches, CompareOptions())
     where = [f"Rounds: {sweep.report}   Results: {sweep.results('csv')}"] if is_written else []
     console.print()
-    _print_lines(console, [*duel_rates(comparison), *why(matches), *where])
+    _print_lines(console, [*duel_rates(comparison), *bottleneck_notes(matches), *where])
 
 
 def _print_lines(console: Console, lines: Sequence[str]) -> None:

@@ -17,14 +17,14 @@ from runmanager.launching.local.engine import LocalEngine, call
 from runmanager.launching.local.worker import Returned
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.launching.slurm.launcher import SlurmLauncher
-from runmanager.records.files.unwritable_folder import refused_unless_writable
+from runmanager.records.files.unwritable_folder import require_writable
 from runmanager.training.options.step import Precision
 
 __all__ = ["check", "check_cells", "foretold", "get_ready", "writing_to"]
 
 _EVERYWHERE = ("auto", "cpu")
 _WAY_OUT = "make room there, or give another one with output_root=…"
-writing_to = partial(refused_unless_writable, "`output_root`", way_out=_WAY_OUT)
+writing_to = partial(require_writable, "`output_root`", way_out=_WAY_OUT)
 """Raises `UsageError` where a folder under `output_root` cannot be written."""
 
 

@@ -11,8 +11,8 @@ from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.record import RunRecord
 from runmanager.records.storage.ownership import end_silent, silent_runs
 from runmanager.records.storage.reader import read_record
-from runmanager.signals import signals_call
-from runmanager.text import counted
+from runmanager.signals import handle_signals
+from runmanager.text import pluralize
 
 __all__ = ["end_silent_runs", "follow_elsewhere", "stored_record"]
 
@@ -47,7 +47,7 @@ def end_silent_runs(
     }
     if not unseen:
         return False
-    runs = counted(len(unseen), "run says", "runs say")
+    runs = pluralize(len(unseen), "run says", "runs say")
     hosts = ", ".join(dict.fromkeys(unseen.values()))
     say(f"{runs} `running` on {hosts}: watched for a sign of life for up to {observer.limit_seconds:g} s.")
     ended = [end_silent(paths, observer) for paths in silent_runs(list(unseen), observer)]
@@ -63,7 +63,7 @@ def follow_elsewhere(runs: Sequence[PlannedRun], display: RunDisplay, observer: 
     """
     running = list(runs)
     shown: set[str] = set()
-    with signals_call([signal.SIGTERM], _interrupt):  # SIGTERM does what Ctrl-C does
+    with handle_signals([signal.SIGTERM], _interrupt):  # SIGTERM does what Ctrl-C does
         while running:
             for run in list(running):
                 record = _followed(run, observer)

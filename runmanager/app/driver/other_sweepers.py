@@ -21,7 +21,7 @@ from runmanager.app.driver.host_capacity import refuse_what_cannot_fit
 from runmanager.app.driver.host_checks import check_cells, writing_to
 from runmanager.app.driver.sweep_end import Faults, refuse_if_gone, show_and_write
 from runmanager.errors import ConfigurationError, RecordError, RunFailedError, SweepError, UsageError
-from runmanager.records.files.folder_identity import StandingFolder
+from runmanager.records.files.folder_identity import FolderIdentity
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.record import RunRecord
 from runmanager.records.settings.grid import differing
@@ -48,7 +48,7 @@ class OtherSweeper:
         self._quiet = quiet
         self._name = ""
         self._sweep: SweepPaths | None = None
-        self._folder: StandingFolder | None = None
+        self._folder: FolderIdentity | None = None
         self._before: dict[str, int] = {}
         self._cells: list[PlannedCell] = []
         self._shown: set[str] = set()
@@ -126,7 +126,7 @@ class OtherSweeper:
         axes = {name: [each[name] for each in settings if name in each] for name in differing(settings)}
         with writing_to(folder.parent):
             write_cells(self._sweep, self._cells, axes=axes, command=command_line())
-        self._folder = self._folder or StandingFolder(folder)
+        self._folder = self._folder or FolderIdentity(folder)
 
     def launched(self, returns: Sequence[JobReturn], first: int) -> None:
         """Show how the runs of a launch ended, and keep what is wrong with jobs that began no run."""

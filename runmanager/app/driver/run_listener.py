@@ -17,23 +17,23 @@ from runmanager.app.driver.other_drivers import follow_elsewhere, stored_record
 from runmanager.app.driver.sweep_end import Faults, refuse_if_gone, show_and_write
 from runmanager.app.follow.follower import SweepReader
 from runmanager.errors import RecordError
-from runmanager.launching.local.engine import Ending, Job, Listener
-from runmanager.launching.local.jobs import outcome_of_ending
+from runmanager.launching.local.engine import Job, Listener, ProcessExit
+from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.plan import Action, PlannedRun, still_to_run
 from runmanager.records.files.atomic_files import replace_file
-from runmanager.records.files.folder_identity import StandingFolder
+from runmanager.records.files.folder_identity import FolderIdentity
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.record import RunRecord
 from runmanager.records.run.status import Outcome, Status
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.versioned_file import encode_record
-from runmanager.results.write_throttle import Pace
-from runmanager.text import counted
+from runmanager.results.write_throttle import WriteThrottle
+from runmanager.text import pluralize
 from runmanager.tracking.environment.provenance import command_line
 
-__all__ = ["SweepWatcher", "command_name", "outcome_of_ending", "write_tables_alone"]
+__all__ = ["SweepWatcher", "command_name", "outcome_of_exit", "write_tables_alone"]
 
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
 
@@ -73,9 +73,9 @@ class SweepWatcher(Listener):
         self.is_halted = False
         self._goes_on: Callable[[], bool] = lambda: False
         self._between: dict[str, PlannedRun] = {}
-        self._pace = Pace()
+        self._pace = WriteThrottle()
         self.faults = Faults()
-        self._folder = StandingFolder(sweep.root)
+        self._folder = FolderIdentity(sweep.root)
         self._unwritten: dict[str, tuple[PlannedRun, RunRecord]] = {}
         shown = [*to_run, *self._elsewhere]
         longest = max((len(run_label(each.paths)) for each in shown), default=0)
@@ -85,7 +85,7 @@ class SweepWatcher(Listener):
         if not self._quiet:
             kept = sum(each.action is Action.KEEP for each in self._plan)
             known = f", {kept} finished already" if kept else ""
-            self._display.say(f"{counted(len(self._to_run), 'run')} to do{known}, in {self._sweep.root}")
+            self._display.say(f"{pluralize(len(self._to_run), 'run')} to do{known}, in {self._sweep.root}")
             for each in self._plan:
                 if each.action in (Action.LEAVE, Action.MEASURE) or (each.action is Action.KEEP and each.changes):
                     self._display.say(f"{each.paths.name}: {each.why}")
@@ -124,22 +124,22 @@ class SweepWatcher(Listener):
     def stopping(self, *, at_once: bool) -> None:
         self._display.say("Stopping at once." if at_once else "Stopping after this epoch; Ctrl-C again stops at once.")
 
-    def settled(self, ending: Ending) -> Outcome:
+    def settled(self, ending: ProcessExit) -> Outcome:
         refuse_if_gone(self._sweep, self._folder)  # or its end would be written into a folder made for it
         key = ending.job.key
         if _is_anothers(self._running[key], ending, self._pids[key]):
             return Outcome(Status.FINISHED)  # ours came too late, which is no bad end
         return self._settle(ending)[0]
 
-    def _settle(self, ending: Ending) -> tuple[Outcome, bool]:
+    def _settle(self, ending: ProcessExit) -> tuple[Outcome, bool]:
         """What the end was, and whether the run's record says so."""
         run, pid = self._running[ending.job.key], self._pids[ending.job.key]
         record, is_own = _record_of(run, pid)
         if record is None:
-            return outcome_of_ending(ending), False
+            return outcome_of_exit(ending), False
         if record.status.is_ended and (is_own or isinstance(ending.answer, Returned)):
             return record.outcome, True  # the run's own word, or that of another that had it ended before
-        outcome = outcome_of_ending(ending)
+        outcome = outcome_of_exit(ending)
         if not is_own:
             return outcome, False
         record = record.ended(outcome, at=datetime.datetime.now(datetime.UTC).isoformat())
@@ -154,7 +154,7 @@ class SweepWatcher(Listener):
             return outcome, False
         return outcome, True
 
-    def retrying(self, ending: Ending, outcome: Outcome, *, tries: int, of: int) -> None:
+    def retrying(self, ending: ProcessExit, outcome: Outcome, *, tries: int, of: int) -> None:
         run = self._running.pop(ending.job.key)
         self._unwritten.pop(run.paths.name, None)
         said = f"{outcome.status} ({outcome.reason}): {outcome.message}"
@@ -164,7 +164,7 @@ class SweepWatcher(Listener):
         self.is_halted = True
         self._display.say("on_error=stop: no further run is begun.")
 
-    def ended(self, ending: Ending) -> None:
+    def ended(self, ending: ProcessExit) -> None:
         run = self._running[ending.job.key]
         if _is_anothers(run, ending, self._pids[ending.job.key]):
             del self._running[ending.job.key]
@@ -308,7 +308,7 @@ def _never_begun(run: PlannedRun) -> RunRecord:
     )
 
 
-def _is_anothers(run: PlannedRun, ending: Ending, pid: int) -> bool:
+def _is_anothers(run: PlannedRun, ending: ProcessExit, pid: int) -> bool:
     """Whether another process than the one that ended, `pid`, has the run: that one had come too late."""
     record = stored_record(run)
     if record is None or record.owner is None or record.status is not Status.RUNNING:

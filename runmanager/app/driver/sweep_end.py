@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 
 from runmanager.errors import RunManagerError, SweepError
-from runmanager.records.files.folder_identity import StandingFolder
+from runmanager.records.files.folder_identity import FolderIdentity
 from runmanager.records.files.paths import SweepPaths
 
 __all__ = ["Faults", "refuse_if_gone", "show_and_write"]
 
 
-def refuse_if_gone(sweep: SweepPaths, folder: StandingFolder) -> None:
+def refuse_if_gone(sweep: SweepPaths, folder: FolderIdentity) -> None:
     """Raises `SweepError` where a sweep's folder is not there any more: what its runs do is lost."""
     if fate := folder.fate:
         raise SweepError(

@@ -42,8 +42,8 @@ from runmanager.records.run.record import Environment
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import SweepContents, read_sweep
 from runmanager.records.sweep.record import fresh_sweep_folder, leave_sweep, read_sweep_record, with_cells, write_cells
-from runmanager.text import counted
-from runmanager.tracking.environment.code_hashes import CodeToday
+from runmanager.text import pluralize
+from runmanager.tracking.environment.code_hashes import CurrentCode
 from runmanager.tracking.environment.provenance import DRIVEN_VARIABLE, command_line, commit_of, library_versions
 
 __all__ = ["GridSweeper", "register_sweeper"]
@@ -161,14 +161,14 @@ class GridSweeper(Sweeper):
 
     def _show(self, plan: Sequence[PlannedRun], sweep: SweepPaths | None, grid: Grid) -> None:
         from runmanager.app.display.plan_table import plan_table
-        from runmanager.results.findings.sample_size import what_will_be_found
+        from runmanager.results.findings.sample_size import detectable_before_running
 
         workers = OmegaConf.select(self._master, "hydra.launcher.workers", default=1)
         there = [each for each in plan if each.action is not Action.SKIP]
         earlier = read_sweep_record(sweep) if sweep else None
         cells = with_cells(earlier, CellsOf(there), axes=grid.axes, command=command_line())
         stored = read_sweep(sweep) if sweep else SweepContents(SweepPaths(Path()), [])
-        to_find = what_will_be_found(stored, cells)
+        to_find = detectable_before_running(stored, cells)
         self._console.print(plan_table(plan, sweep, workers=workers, to_find=to_find))
 
     def _needs_all(self, grid: Grid) -> bool:
@@ -198,7 +198,7 @@ class GridSweeper(Sweeper):
         can_ask = sys.stdin.isatty() and self._console.is_terminal
         if self._dry_run or self._yes or num_cells < _ASKED_FROM or not can_ask:
             return
-        answer = self._console.input(f"Run up to {counted(num_cells, 'cell')}? [y/N] ", markup=False)
+        answer = self._console.input(f"Run up to {pluralize(num_cells, 'cell')}? [y/N] ", markup=False)
         if answer.strip().lower() not in ("y", "yes"):
             raise UsageError("Nothing was run.")
 
@@ -324,7 +324,7 @@ def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedR
         resume=Resume(config.resume),
         rerun_changed=config.rerun_changed,
         now=now,
-        code_of=CodeToday(Path.cwd()).of,
+        code_of=CurrentCode(Path.cwd()).of,
         damaged=stored.damaged if stored else (),
     )
 

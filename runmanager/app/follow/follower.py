@@ -13,16 +13,16 @@ from runmanager.app.display.sweep_summary import show_results
 from runmanager.app.follow.slurm_state import QueuedCells
 from runmanager.errors import RecordError
 from runmanager.launching.slurm.queue import WAITING_STATES, SlurmQueue
-from runmanager.records.files.atomic_files import FileMark, mark_of
+from runmanager.records.files.atomic_files import FileStamp, file_stamp
 from runmanager.records.files.paths import RECORD, RunPaths, SweepPaths
-from runmanager.records.run.heartbeat import HeartbeatObserver, last_heard, read_beat
+from runmanager.records.run.heartbeat import HeartbeatObserver, last_heartbeat, read_beat
 from runmanager.records.run.record import RunRecord
 from runmanager.records.run.shared_parts import SharedParts
 from runmanager.records.run.status import Status
-from runmanager.records.storage.gc_paused import collector_at_rest
+from runmanager.records.storage.gc_paused import gc_paused
 from runmanager.records.storage.reader import read_epochs, read_record, run_names
 from runmanager.records.sweep.record import PlannedCell, SweepRecord, read_sweep_record
-from runmanager.text import counted
+from runmanager.text import pluralize
 
 __all__ = [
     *("CellState", "SweepReader", "SweepState"),
@@ -95,7 +95,7 @@ class SweepState:
 
     def size_in_words(self) -> str:
         """How many cells there are."""
-        return counted(len(self.cells), "cell")
+        return pluralize(len(self.cells), "cell")
 
 
 class SweepReader:
@@ -113,13 +113,13 @@ class SweepReader:
         self._paths = paths
         self._observer = observer or HeartbeatObserver()
         self._queued = QueuedCells(paths, queue, clock=self._observer.clock)
-        self._plan: tuple[FileMark | None, SweepRecord | None] = (None, None)
-        self._known: dict[str, tuple[FileMark, CellState]] = {}
-        self._last: dict[str, FileMark] | None = None
+        self._plan: tuple[FileStamp | None, SweepRecord | None] = (None, None)
+        self._known: dict[str, tuple[FileStamp, CellState]] = {}
+        self._last: dict[str, FileStamp] | None = None
         self._shared = SharedParts()
         self._changed_at = self._observer.clock()
 
-    @collector_at_rest()
+    @gc_paused()
     def read(self) -> SweepState:
         """The state now. Raises `RecordError` where sweep.json is damaged."""
         plan = self._read_plan()
@@ -138,7 +138,7 @@ class SweepReader:
         return replace(cell, is_queued=None if job is None else bool(job), is_put_back=is_put_back)
 
     def _read_plan(self) -> SweepRecord | None:
-        mark = mark_of(self._paths.record)
+        mark = file_stamp(self._paths.record)
         if mark != self._plan[0]:
             self._plan = (mark, read_sweep_record(self._paths))
         return self._plan[1]
@@ -149,7 +149,7 @@ class SweepReader:
     def _run(self, name: str) -> CellState:
         known = self._known.get(name)
         try:
-            mark = mark_of(f"{self._paths.runs}/{name}/{RECORD}")
+            mark = file_stamp(f"{self._paths.runs}/{name}/{RECORD}")
             if mark is None:
                 return CellState(self._paths.run(name), None)  # Hydra makes the folder before the run claims it
             if known is None or known[0] != mark:
@@ -196,12 +196,12 @@ def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None 
             epochs = read_epochs(cell.paths)
         except RecordError:
             epochs = []
-        counted = f"{number}/{len(state.cells)}"
-        line = run_line(cell.paths, cell.record, epochs, counted=counted)
+        pluralize = f"{number}/{len(state.cells)}"
+        line = run_line(cell.paths, cell.record, epochs, counted=pluralize)
         if cell.is_running:
             line.append(f"  epoch {epochs[-1].epoch if epochs else 0}/{epochs_of(cell.record)}")
         if cell.record.is_out_of_sight:
-            line.append(f"  on another host, {last_heard(read_beat(cell.paths.heartbeat))}")
+            line.append(f"  on another host, {last_heartbeat(read_beat(cell.paths.heartbeat))}")
         console.print(line, soft_wrap=not console.is_terminal)
     return state.status
 
@@ -339,7 +339,9 @@ class _Follower:
         waiting = [cell for cell in state.cells if cell.is_waiting] if is_nobody_at_it else []
         whom = Counter(_WAITS_FOR[cell.is_queued] for cell in waiting)
         if whom and whom.keys() != self._said_whom:
-            self._display.say("; ".join(counted(number, *words) for words, number in whom.items()) + "; Ctrl-C leaves.")
+            self._display.say(
+                "; ".join(pluralize(number, *words) for words, number in whom.items()) + "; Ctrl-C leaves."
+            )
         self._said_whom = set(whom)
 
 

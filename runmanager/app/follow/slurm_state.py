@@ -4,7 +4,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 
-from runmanager.launching.slurm.job_registry import read_book, states_in_queue
+from runmanager.launching.slurm.job_registry import read_job_registry, states_in_queue
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.records.files.paths import SweepPaths
 
@@ -38,7 +38,7 @@ class QueuedCells:
         now = self._clock()
         if now - self.asked_at >= _ASK_SECONDS:
             self.asked_at = now
-            book = read_book(self._sweep)
+            book = read_job_registry(self._sweep)
             states = states_in_queue(book, self._queue) if book and self._queue else None
             if states is not None:
                 self._seen = {name: states.get(name, "") for name in book}

@@ -7,8 +7,8 @@ import typer
 
 from runmanager.cli.machine_checks import Level, load_check
 from runmanager.errors import UsageError
-from runmanager.records.files.paths import ceilings_file
-from runmanager.records.host.device_peaks import Ceilings, keep_ceilings
+from runmanager.records.files.paths import device_peaks_file
+from runmanager.records.host.device_peaks import DevicePeaks, save_device_peaks
 from runmanager.records.host.process import usable_cores
 
 __all__ = ["calibrate", "rows_of"]
@@ -22,7 +22,7 @@ def calibrate(*, threads: int | None = None) -> int:
 
     Raises `UsageError` for fewer threads than one, or where there is nowhere to keep what was measured.
     """
-    path = ceilings_file()
+    path = device_peaks_file()
     if path is None:
         raise UsageError("The cache must have a folder, got a user without a home; set XDG_CACHE_HOME.")
     if threads is not None and threads < 1:
@@ -31,13 +31,13 @@ def calibrate(*, threads: int | None = None) -> int:
     if load.level is not Level.OK:
         typer.echo(f"warning: {load.finding}: what is measured now may be too low; calibrate on a quiet machine")
     measured = _measure(threads)
-    keep_ceilings(path, measured)
+    save_device_peaks(path, measured)
     _show(measured)
     typer.echo(f"\nBest of many rounds. Kept in {path}; runs that begin from now on are held against it.")
     return 0
 
 
-def _measure(threads: int | None) -> list[Ceilings]:
+def _measure(threads: int | None) -> list[DevicePeaks]:
     import torch
 
     from runmanager.tracking.environment import calibration
@@ -52,7 +52,7 @@ def _measure(threads: int | None) -> list[Ceilings]:
     return found
 
 
-def rows_of(ceilings: Ceilings) -> list[tuple[str, str]]:
+def rows_of(ceilings: DevicePeaks) -> list[tuple[str, str]]:
     """What was measured and how much it is, with its unit."""
     rows = [
         (f"matrix product, {name}", f"{rate / 1e9:,.1f} GFLOP/s") for name, rate in ceilings.flops_per_second.items()
@@ -66,7 +66,7 @@ def rows_of(ceilings: Ceilings) -> list[tuple[str, str]]:
     return rows
 
 
-def _show(measured: Sequence[Ceilings]) -> None:
+def _show(measured: Sequence[DevicePeaks]) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -11,7 +11,7 @@ from runmanager.cli.commands.runs import RunFormat
 from runmanager.cli.printing import print_text
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
-from runmanager.text import counted
+from runmanager.text import pluralize
 
 if TYPE_CHECKING:
     from runmanager.cli.machine_checks import Check, Level
@@ -68,8 +68,8 @@ def show(checks: Iterable["Check"]) -> int:
         typer.echo(f"{typer.style(f'{check.level:8}', fg=_COLOURS[check.level])} {check.subject:12} {check.finding}")
         if check.cure:
             typer.echo(f"{'':21} cure: {check.cure}")
-    counts = [counted(number, level) for level, number in _not_well(levels)]
-    typer.echo(f"\n{counted(len(levels), 'check')}: {', '.join(counts) or 'all is well'}.")
+    counts = [pluralize(number, level) for level, number in _not_well(levels)]
+    typer.echo(f"\n{pluralize(len(levels), 'check')}: {', '.join(counts) or 'all is well'}.")
     return _status(levels)
 
 

@@ -10,13 +10,13 @@ import typer
 from runmanager.cli.arguments import SweepName
 from runmanager.cli.printing import print_text, warn_of_damage
 from runmanager.errors import UsageError
-from runmanager.records.files.unwritable_folder import refused_unless_writable
+from runmanager.records.files.unwritable_folder import require_writable
 from runmanager.records.sweep.lookup import find_sweep
 
 __all__ = ["Target", "export"]
 
 
-_refused_unless_writable = partial(refused_unless_writable, "`--folder`", way_out="give another one with --folder")
+_refused_unless_writable = partial(require_writable, "`--folder`", way_out="give another one with --folder")
 
 
 class Target(StrEnum):

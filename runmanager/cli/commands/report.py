@@ -9,7 +9,7 @@ import typer
 
 from runmanager.cli.arguments import SweepName
 from runmanager.cli.printing import print_text
-from runmanager.records.files.unwritable_folder import refused_unless_writable
+from runmanager.records.files.unwritable_folder import require_writable
 from runmanager.records.sweep.lookup import find_sweep
 
 __all__ = ["FigureFormat", "report"]
@@ -36,7 +36,7 @@ def report(
 
     paths = find_sweep(sweep)
     kinds = [kind for kind in KINDS if figures in (kind, FigureFormat.BOTH)]
-    with refused_unless_writable("SWEEP", paths.root, way_out="`runmanager table` and `compare` show it unwritten"):
+    with require_writable("SWEEP", paths.root, way_out="`runmanager table` and `compare` show it unwritten"):
         written = write_tables(paths, figures=kinds)
     tables = ", ".join(path.name for path in (paths.results("csv"), paths.epochs_csv, paths.comparison("csv")))
     lines = [str(paths.report), f"Beside it: {tables}, and the same as .json, .md and .html."]

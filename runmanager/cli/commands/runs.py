@@ -65,7 +65,7 @@ def diff(one: RunName, other: RunName, format_: Annotated[RunFormat, _FORMAT] = 
 
 def reproduce(run: RunName, trust: Annotated[bool, _TRUST] = False) -> None:
     """Show the command that makes a run again, and what of code, packages and hardware is another here today."""
-    from runmanager.app.reproducing import environment_today
+    from runmanager.app.reproducing import current_environment
     from runmanager.app.reproducing import reproduce as command_for
     from runmanager.results.findings.run_diff import difference_sections, environment_difference
     from runmanager.results.model.sections import as_text
@@ -75,7 +75,7 @@ def reproduce(run: RunName, trust: Annotated[bool, _TRUST] = False) -> None:
     proved = [f"It gives the run's own signature, {record.signature[:8]}, with today's code."]
     said = [*(proved if reproduction.is_proved else ()), *reproduction.remarks]
     then = record.environment
-    today = environment_today(then)
+    today = current_environment(then)
     if then.commit_clean is False:
         said.append("It was made with uncommitted changes, which nobody kept: its commit alone is not its code.")
     differences = environment_difference(then, today)
@@ -90,12 +90,12 @@ def reproduce(run: RunName, trust: Annotated[bool, _TRUST] = False) -> None:
 
 def _said_of_code(then: "Environment", today: "Environment") -> str:
     """Whether the run's code is still the same: changed, the same, or not known."""
-    from runmanager.records.run.code_identity import changed_files, files_said, is_same_code
+    from runmanager.records.run.code_identity import changed_files, describe_files, is_same_code
 
     if then.code == {}:
         return "It ran no code of your own."
     if files := changed_files((then, today)):
-        return f"Its code has changed since: {files_said(files)}."
+        return f"Its code has changed since: {describe_files(files)}."
     if is_same_code(then, today):
         return "Its code is the same."
     why = "the run did not record it" if then.code is None else "its files are not found from this folder"

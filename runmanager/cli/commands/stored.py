@@ -146,12 +146,12 @@ def _of_sweep(given: str, view: "View", *, collapses: bool) -> "tuple[Table, str
 
 def _of_work(given: str, view: "View") -> "tuple[Table, str, Sequence[str]]":
     """The same of the work that its runs have done."""
-    from runmanager.results.findings.roofline import work_rows
+    from runmanager.results.findings.roofline import roofline_rows
     from runmanager.results.load.loader import read_results
 
     paths = find_sweep(given)
     contents, plan = read_results(paths)
-    return view.of_table(work_rows(contents, plan)), paths.name, [each.message for each in contents.damaged]
+    return view.of_table(roofline_rows(contents, plan)), paths.name, [each.message for each in contents.damaged]
 
 
 def _of_events(folder: Path, view: "View") -> "tuple[Table, str, Sequence[str]]":
@@ -216,9 +216,9 @@ def compare(
     """Compare the runs of a sweep that differ in one setting only, with the noise stated."""
     from runmanager.results.compare import comparison
     from runmanager.results.compare.matching import match_sides
-    from runmanager.results.findings.bottleneck_notes import why
+    from runmanager.results.findings.bottleneck_notes import bottleneck_notes
     from runmanager.results.findings.crossover import crossing_answers
-    from runmanager.results.findings.roofline import work_lines
+    from runmanager.results.findings.roofline import roofline_lines
     from runmanager.results.load.loader import read_results
 
     if crossover is not None and format_ in _FOR_PROGRAMS:
@@ -231,8 +231,8 @@ def compare(
         matches = matches.without_stand_in()
     pairs = comparison.compare_matches(contents, matches, options)
     explained = [
-        *why(matches),
-        *work_lines(matches),
+        *bottleneck_notes(matches),
+        *roofline_lines(matches),
         *(crossing_answers(matches, pairs, crossover) if crossover is not None else []),
     ]
     if format_ is TableFormat.TEXT:

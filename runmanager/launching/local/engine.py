@@ -19,7 +19,7 @@ from runmanager.launching.local.gpu_discovery import VISIBLE_VARIABLE
 from runmanager.launching.local.gpu_slots import EVERY_GPU, GpuSlots, Lease
 from runmanager.launching.local.interrupt_counter import Interrupts
 from runmanager.launching.local.job_queue import JobQueue, Try
-from runmanager.launching.local.jobs import Ending, Job, Listener
+from runmanager.launching.local.jobs import Job, Listener, ProcessExit
 from runmanager.launching.local.time_limits import LimitWatch
 from runmanager.launching.local.turn_keeper import TurnKeeper
 from runmanager.launching.local.worker import Raised, Request, Returned
@@ -27,7 +27,7 @@ from runmanager.launching.options import RETRIED
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.status import Outcome, Reason, Status
 
-__all__ = ["Ending", "Job", "Listener", "LocalEngine", "Retries", "call"]
+__all__ = ["Job", "Listener", "LocalEngine", "ProcessExit", "Retries", "call"]
 
 _TICK_SECONDS = 0.2
 _LEAVE_SECONDS = 30.0
@@ -215,7 +215,7 @@ class LocalEngine:
             if ready or not heard or time.monotonic() >= until:
                 return ready
 
-    def _bury(self, child: _Child) -> Ending:
+    def _bury(self, child: _Child) -> ProcessExit:
         child.process.join()
         if child.answer is None and not child.is_silent and child.pipe.poll():
             _listen(child)
@@ -226,7 +226,7 @@ class LocalEngine:
         if self._turns is not None:
             self._turns.leave(child.task.job.key)
         self._slots.give_back(child.lease)
-        ending = Ending(
+        ending = ProcessExit(
             child.task.job,
             child.process.exitcode,
             child.answer,
@@ -252,13 +252,13 @@ class LocalEngine:
 
 
 class _Answer(Listener):
-    ending: Ending | None = None
+    ending: ProcessExit | None = None
 
-    def ended(self, ending: Ending) -> None:
+    def ended(self, ending: ProcessExit) -> None:
         self.ending = ending
 
 
-def call(engine: LocalEngine, function: Callable[..., Any], *arguments: Any) -> Ending:
+def call(engine: LocalEngine, function: Callable[..., Any], *arguments: Any) -> ProcessExit:
     """Call a function in a process of its own and wait for it; its output goes where the driver's goes.
 
     Raises `KeyboardInterrupt` if the user asked to stop.

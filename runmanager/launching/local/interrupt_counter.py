@@ -3,7 +3,7 @@
 import signal
 from contextlib import AbstractContextManager
 
-from runmanager.signals import signals_call
+from runmanager.signals import handle_signals
 
 __all__ = ["Interrupts"]
 
@@ -33,7 +33,7 @@ class Interrupts:
 
     def counted(self) -> AbstractContextManager[None]:
         """Count them meanwhile."""
-        return signals_call((signal.SIGINT, signal.SIGTERM), self._hear)
+        return handle_signals((signal.SIGINT, signal.SIGTERM), self._hear)
 
     def _hear(self) -> None:
         self.count += 1

@@ -11,7 +11,7 @@ from runmanager.launching.local.worker import Raised, Returned
 from runmanager.records.host.memory import address_space_limit
 from runmanager.records.run.status import Outcome, Reason, Status
 
-__all__ = ["Ending", "Job", "Listener", "outcome_of_ending"]
+__all__ = ["Job", "Listener", "ProcessExit", "outcome_of_exit"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Ending:
+class ProcessExit:
     """How a job's process ended.
 
     `answer` is what it said itself, None if it could not: then `exit_code` tells, negative for a signal.
@@ -46,7 +46,7 @@ class Ending:
     verdict: Outcome | None = None
 
 
-def outcome_of_ending(ending: Ending) -> Outcome:
+def outcome_of_exit(ending: ProcessExit) -> Outcome:
     """What a process's end makes of a run that could not write its own."""
     if ending.was_stopped:
         return Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped at once")
@@ -78,17 +78,17 @@ class Listener:
     def started(self, job: Job, pid: int) -> None:
         """A job's process has started."""
 
-    def settled(self, ending: Ending) -> Outcome:
+    def settled(self, ending: ProcessExit) -> Outcome:
         """A job's process is gone: leave its end written where it could not, and say what it was.
 
         The engine asks before it says `retrying` or `ended`.
         """
-        return Outcome(Status.FINISHED) if isinstance(ending.answer, Returned) else outcome_of_ending(ending)
+        return Outcome(Status.FINISHED) if isinstance(ending.answer, Returned) else outcome_of_exit(ending)
 
-    def retrying(self, ending: Ending, outcome: Outcome, *, tries: int, of: int) -> None:
+    def retrying(self, ending: ProcessExit, outcome: Outcome, *, tries: int, of: int) -> None:
         """A job ended so for the `tries`th time and is tried again, `of` times at most."""
 
-    def ended(self, ending: Ending) -> None:
+    def ended(self, ending: ProcessExit) -> None:
         """A job has ended for good."""
 
     def halted(self) -> None:

@@ -13,13 +13,13 @@ from typing import Any
 
 from runmanager.launching.local.parent_death import end_with_driver, tie_to, tie_workers
 from runmanager.launching.local.turn_keeper import Seat, take_seat
-from runmanager.records.host.standard_streams import mended_streams
+from runmanager.records.host.standard_streams import repaired_streams
 
 __all__ = [
-    "GOES_ON_VARIABLE",
     "MANY_RUNS_VARIABLE",
     "OWN_PROCESS_VARIABLE",
     "PRELOAD_VARIABLE",
+    "RESUMES_VARIABLE",
     "Raised",
     "Request",
     "Returned",
@@ -29,7 +29,7 @@ __all__ = [
 OWN_PROCESS_VARIABLE = "RUNMANAGER_OWN_PROCESS"
 """Environment variable, set in a run's own process: its output and its signals are the run's alone."""
 
-GOES_ON_VARIABLE = "RUNMANAGER_GOES_ON"
+RESUMES_VARIABLE = "RUNMANAGER_GOES_ON"
 """Environment variable, set where the same command has begun this cell before: `resume=never` was heeded then."""
 
 MANY_RUNS_VARIABLE = "RUNMANAGER_MANY_RUNS"
@@ -95,7 +95,7 @@ def child_main(connection: Connection, request: Request) -> None:
         sys.modules["torch"].set_num_threads(request.threads)
     else:
         os.environ["OMP_NUM_THREADS"] = str(request.threads)  # read when torch is imported
-    with mended_streams():
+    with repaired_streams():
         answer = _answer(request)
     _say(connection, answer)
 

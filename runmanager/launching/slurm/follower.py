@@ -11,7 +11,7 @@ import msgspec
 
 from runmanager.errors import RecordError
 from runmanager.launching.local.interrupt_counter import Interrupts
-from runmanager.launching.local.jobs import Ending, Job, Listener, outcome_of_ending
+from runmanager.launching.local.jobs import Job, Listener, ProcessExit, outcome_of_exit
 from runmanager.launching.local.worker import Raised
 from runmanager.launching.plan import PlannedRun
 from runmanager.launching.run_end import write_missing_end
@@ -22,7 +22,7 @@ from runmanager.records.files.damaged_files import UNREADABLE
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.reader import read_epochs, read_record
-from runmanager.text import counted
+from runmanager.text import pluralize
 
 __all__ = ["Submitted", "follow", "outcome_of_job", "read_report"]
 
@@ -156,15 +156,15 @@ class _Follower:
             self._settle(each, ending.verdict)
         self._listener.ended(ending)
 
-    def _ending(self, each: Submitted, report: Report | None, end: JobEnd) -> Ending:
+    def _ending(self, each: Submitted, report: Report | None, end: JobEnd) -> ProcessExit:
         job = _as_job(each)
         if report is not None:
-            return Ending(job, report.exit_code, report.answer, report.was_stopped, report.verdict)
+            return ProcessExit(job, report.exit_code, report.answer, report.was_stopped, report.verdict)
         if self._interrupts.heeded:
             stopped = Outcome(Status.KILLED, Reason.INTERRUPTED, "interrupted")
-            return Ending(job, end.exit_code, None, verdict=stopped)
+            return ProcessExit(job, end.exit_code, None, verdict=stopped)
         log = self._folder / f"{each.job}_0_log.out"
-        return Ending(job, end.exit_code, None, verdict=outcome_of_job(end, options=self._options, log=log))
+        return ProcessExit(job, end.exit_code, None, verdict=outcome_of_job(end, options=self._options, log=log))
 
     def _settle(self, each: Submitted, outcome: Outcome) -> None:
         # The job is gone, and with it the one process that could write here.
@@ -249,7 +249,7 @@ def outcome_of_job(end: JobEnd, *, options: SlurmOptions, log: Any) -> Outcome:
     """What the end of a job makes of a run, where the job itself could not tell."""
     match end.state:
         case "TIMEOUT" | "DEADLINE":
-            return Outcome(Status.KILLED, Reason.TIMEOUT, f"Slurm's time limit of {counted(options.time, 'minute')}")
+            return Outcome(Status.KILLED, Reason.TIMEOUT, f"Slurm's time limit of {pluralize(options.time, 'minute')}")
         case "OUT_OF_MEMORY":
             asked = f" with memory_gb={options.memory_gb:g}" if options.memory_gb else ""
             return Outcome(Status.FAILED, Reason.OUT_OF_MEMORY, f"Slurm killed the job: it was out of memory{asked}")
@@ -258,7 +258,7 @@ def outcome_of_job(end: JobEnd, *, options: SlurmOptions, log: Any) -> Outcome:
         case "PREEMPTED":
             return Outcome(Status.KILLED, Reason.INTERRUPTED, "preempted by Slurm")
     if end.signal:
-        return outcome_of_ending(Ending(Job(0, _elsewhere), -end.signal, None))
+        return outcome_of_exit(ProcessExit(Job(0, _elsewhere), -end.signal, None))
     if end.state == "FAILED" and end.exit_code:
         return Outcome(Status.FAILED, Reason.EXIT, f"the job ended with exit code {end.exit_code}; see {log}")
     known = f" ({end.state})" if end.state else ""

@@ -18,10 +18,10 @@ import msgspec
 
 from runmanager.errors import RecordError
 from runmanager.launching.hydra_job import run_hydra_job
-from runmanager.launching.local.engine import Ending, Job, Listener, LocalEngine
-from runmanager.launching.local.jobs import outcome_of_ending
+from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit
+from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.time_limits import Limits
-from runmanager.launching.local.worker import GOES_ON_VARIABLE, Raised, Returned
+from runmanager.launching.local.worker import RESUMES_VARIABLE, Raised, Returned
 from runmanager.launching.plan import PlannedRun
 from runmanager.launching.run_end import write_missing_end
 from runmanager.launching.slurm.queue import SlurmQueue
@@ -32,7 +32,7 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.versioned_file import encode_record
-from runmanager.text import counted
+from runmanager.text import pluralize
 
 __all__ = ["Report", "SlurmRequest", "owner_note", "run_slurm_job"]
 
@@ -80,7 +80,7 @@ class _Overseer(Listener):
     """Stands beside the run's process: notes whose it is, hears what Slurm says, and sees how it ends."""
 
     def __init__(self, note: Path) -> None:
-        self.ending: Ending | None = None
+        self.ending: ProcessExit | None = None
         self.pid: int | None = None
         self.was_told = False
         self.time_is_up = False
@@ -110,7 +110,7 @@ class _Overseer(Listener):
         for each in _WORDS:
             signal.signal(each, hear)
 
-    def ended(self, ending: Ending) -> None:
+    def ended(self, ending: ProcessExit) -> None:
         self.ending = ending
 
 
@@ -124,7 +124,7 @@ def run_slurm_job(request: SlurmRequest) -> Report:
     if request.run is not None and note.exists():
         _end_earlier(request.run, note)
     if goes_on:
-        os.environ[GOES_ON_VARIABLE] = "1"
+        os.environ[RESUMES_VARIABLE] = "1"
     cores = os.environ.get("SLURM_CPUS_PER_TASK")
     if cores:
         os.environ.setdefault("OMP_NUM_THREADS", cores)
@@ -213,13 +213,13 @@ def _settle(request: SlurmRequest, overseer: _Overseer, report: Report) -> None:
         owner = None
     if owner is not None and owner.pid != overseer.pid:
         return  # somebody else's run: this job came too late
-    ending = Ending(Job(0, _in_own_process), report.exit_code, report.answer, report.was_stopped, report.verdict)
-    write_missing_end(request.run, outcome_of_ending(ending))
+    ending = ProcessExit(Job(0, _in_own_process), report.exit_code, report.answer, report.was_stopped, report.verdict)
+    write_missing_end(request.run, outcome_of_exit(ending))
     if isinstance(report.answer, Raised):
         replace_file(paths.error, report.answer.traceback)
     record = read_record(paths)
     if overseer.time_is_up and record.status is Status.KILLED and record.reason is Reason.INTERRUPTED:
-        message = f"stopped before Slurm's time limit of {counted(request.time_limit_minutes, 'minute')}"
+        message = f"stopped before Slurm's time limit of {pluralize(request.time_limit_minutes, 'minute')}"
         outcome = Outcome(Status.KILLED, Reason.TIMEOUT, message)
         replace_file(paths.record, encode_record(record.ended(outcome, at=record.ended_at)))
 

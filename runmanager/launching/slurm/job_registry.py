@@ -6,17 +6,17 @@ from contextlib import contextmanager
 import msgspec
 
 from runmanager.launching.slurm.queue import SlurmQueue
-from runmanager.records.files.atomic_files import content_of, locked_folder, replace_file
+from runmanager.records.files.atomic_files import locked_folder, read_bytes, replace_file
 from runmanager.records.files.damaged_files import UNREADABLE, damaged
 from runmanager.records.files.paths import SweepPaths
 
-__all__ = ["locked_book", "read_book", "states_in_queue"]
+__all__ = ["locked_book", "read_job_registry", "states_in_queue"]
 
 
-def read_book(sweep: SweepPaths) -> dict[str, str]:
+def read_job_registry(sweep: SweepPaths) -> dict[str, str]:
     """The job of each cell that was ever submitted, by the cell's key. Raises `RecordError` if the file is damaged."""
     try:
-        return msgspec.json.decode(content_of(sweep.slurm_jobs), type=dict[str, str])
+        return msgspec.json.decode(read_bytes(sweep.slurm_jobs), type=dict[str, str])
     except FileNotFoundError:
         return {}
     except UNREADABLE as error:
@@ -34,7 +34,7 @@ def locked_book(sweep: SweepPaths) -> Iterator[dict[str, str]]:
     """The same, to be changed: what is in it at the end is written, and no other driver submits meanwhile."""
     sweep.slurm.mkdir(parents=True, exist_ok=True)
     with locked_folder(sweep.slurm):
-        book = read_book(sweep)
+        book = read_job_registry(sweep)
         before = dict(book)
         try:
             yield book

@@ -26,7 +26,7 @@ from runmanager.launching.plan import Action, PlannedRun
 from runmanager.launching.run_end import write_missing_end
 from runmanager.launching.slurm.follower import Submitted, follow, outcome_of_job
 from runmanager.launching.slurm.job import SlurmRequest
-from runmanager.launching.slurm.job_registry import locked_book, read_book, states_in_queue
+from runmanager.launching.slurm.job_registry import locked_book, read_job_registry, states_in_queue
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.launching.slurm.submit import need_submitit, submit
@@ -96,7 +96,7 @@ class SlurmLauncher(ProcessLauncher):
 
         A driver that comes later cannot see whether a process on another node lives; Slurm can.
         """
-        book = read_book(sweep)
+        book = read_job_registry(sweep)
         jobs = {each.paths.name: book[each.paths.name] for each in plan if each.paths.name in book}
         left = {each.paths.name: each for each in plan if each.action is Action.LEAVE and each.paths.name in jobs}
         states = self._queue.states(jobs[name] for name in left) if left else {}
@@ -109,7 +109,7 @@ class SlurmLauncher(ProcessLauncher):
 
     def queued(self, sweep: SweepPaths) -> dict[str, str]:
         """The job of each cell that is in the queue, by its run's name."""
-        book = read_book(sweep)
+        book = read_job_registry(sweep)
         return {name: book[name] for name in _answered(states_in_queue(book, self._queue))}
 
     def _cell(self, overrides: list[str], index: int, first: int) -> _Cell:

@@ -12,11 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from runmanager.records.files.disk_full import room_wanted
+from runmanager.records.files.disk_full import disk_full_named
 
-__all__ = ["FileMark", "LineAppender", "content_of", "mark_of", "replace_file", "replacement", "whole_lines"]
+__all__ = ["FileStamp", "LineAppender", "file_stamp", "read_bytes", "replace_file", "replacement", "whole_lines"]
 
-FileMark = tuple[int, int, int, int]
+FileStamp = tuple[int, int, int, int]
 """When a file and its inode changed last (ns since 1970), its size, its inode: another mark is another file."""
 
 
@@ -42,10 +42,10 @@ def replacement(path: Path) -> Iterator[BinaryIO]:
 
     Raises `NoRoomError` where it finds no room.
     """
-    with room_wanted(path):
+    with disk_full_named(path):
         handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with room_wanted(path), os.fdopen(handle, "wb") as file:
+        with disk_full_named(path), os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 would keep colleagues from reading
@@ -121,7 +121,7 @@ class LineAppender:
         begin = self._file.seek(0, os.SEEK_END)
         rest = memoryview(line + b"\n")
         try:
-            with room_wanted(self._path):
+            with disk_full_named(self._path):
                 while rest:  # a disk that is nearly full takes a part of it, and says so only the next time
                     rest = rest[self._file.write(rest) :]
         except OSError:
@@ -155,7 +155,7 @@ def _cut_torn_line(path: Path) -> None:
         os.truncate(path, data.rfind(b"\n") + 1)
 
 
-def content_of(path: str | Path) -> bytes:
+def read_bytes(path: str | Path) -> bytes:
     """All that is in a file. Raises `OSError`, also for what is no regular file: a pipe would have its reader wait.
 
     It takes less than half of what `Path.read_bytes` takes, which counts with ten thousand runs.
@@ -172,7 +172,7 @@ def content_of(path: str | Path) -> bytes:
         os.close(handle)
 
 
-def mark_of(path: str | Path) -> FileMark | None:
+def file_stamp(path: str | Path) -> FileStamp | None:
     """The mark of a file as it is now; None where there is none. Raises `OSError`."""
     try:
         now = os.stat(path)  # noqa: PTH116  # a `Path` for each of ten thousand runs would be dearer
@@ -184,7 +184,7 @@ def mark_of(path: str | Path) -> FileMark | None:
 def whole_lines(path: str | Path) -> bytes:
     """What a file holds but for a torn last line; nothing if there is no file. Raises `OSError`."""
     try:
-        data = content_of(path)
+        data = read_bytes(path)
     except FileNotFoundError:
         return b""
     return data[: data.rfind(b"\n") + 1]

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from runmanager.errors import NoRoomError
 
-__all__ = ["room_wanted"]
+__all__ = ["disk_full_named"]
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def room_wanted(path: Path) -> Iterator[None]:
+def disk_full_named(path: Path) -> Iterator[None]:
     """Raises `NoRoomError` where what is written to `path` meanwhile finds no room, whatever a library made of that."""
     try:
         yield

@@ -5,10 +5,10 @@ import os
 import weakref
 from pathlib import Path
 
-__all__ = ["StandingFolder"]
+__all__ = ["FolderIdentity"]
 
 
-class StandingFolder:
+class FolderIdentity:
     """A folder as it stands now; held open, so that no other folder is given its inode."""
 
     def __init__(self, path: Path) -> None:

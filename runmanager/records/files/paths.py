@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["EPOCHS", "RECORD", "RunPaths", "SweepPaths", "cache_folder", "ceilings_file"]
+__all__ = ["EPOCHS", "RECORD", "RunPaths", "SweepPaths", "cache_folder", "device_peaks_file"]
 
 RECORD = "run.json"
 """The name of a run's record, for those who read so many that a `Path` for each is too dear."""
@@ -21,7 +21,7 @@ def cache_folder() -> Path | None:
         return None
 
 
-def ceilings_file() -> Path | None:
+def device_peaks_file() -> Path | None:
     """Where the measured ceilings of this machine's devices are kept."""
     folder = cache_folder()
     return None if folder is None else folder / "ceilings.json"

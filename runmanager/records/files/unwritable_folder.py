@@ -7,11 +7,11 @@ from pathlib import Path
 
 from runmanager.errors import UsageError
 
-__all__ = ["refused_unless_writable"]
+__all__ = ["require_writable"]
 
 
 @contextmanager
-def refused_unless_writable(what: str, folder: Path, *, way_out: str) -> Iterator[None]:
+def require_writable(what: str, folder: Path, *, way_out: str) -> Iterator[None]:
     """Raises `UsageError` where what is written below `folder` meanwhile cannot be: no place, no right, or no room."""
     try:
         yield

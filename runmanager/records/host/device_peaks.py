@@ -8,10 +8,10 @@ import msgspec
 from runmanager.records.files.atomic_files import locked_folder, replace_file
 from runmanager.records.files.damaged_files import UNREADABLE
 
-__all__ = ["Ceilings", "find_ceilings", "keep_ceilings", "read_ceilings"]
+__all__ = ["DevicePeaks", "find_device_peaks", "read_device_peaks", "save_device_peaks"]
 
 
-class Ceilings(msgspec.Struct, frozen=True, kw_only=True):
+class DevicePeaks(msgspec.Struct, frozen=True, kw_only=True):
     """Measured best rates of one device, with so many threads; None is what was not measured.
 
     `threads` is None on an accelerator, whose rates do not hang on them. `flops_per_second` has the matrix product's
@@ -30,7 +30,7 @@ class Ceilings(msgspec.Struct, frozen=True, kw_only=True):
     measured_at: str | None = None
     torch: str | None = None
 
-    def is_of_same(self, other: "Ceilings") -> bool:
+    def is_of_same(self, other: "DevicePeaks") -> bool:
         """Whether both were measured of the same thing: the device, with these threads and this version of torch."""
         return self._key == other._key
 
@@ -39,24 +39,24 @@ class Ceilings(msgspec.Struct, frozen=True, kw_only=True):
         return self.device_name, self.threads, self.torch
 
 
-def read_ceilings(path: Path) -> list[Ceilings]:
+def read_device_peaks(path: Path) -> list[DevicePeaks]:
     """All that are kept in the file; none where it is missing or cannot be read, as they can be measured again."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list[Ceilings])
+        return msgspec.json.decode(path.read_bytes(), type=list[DevicePeaks])
     except UNREADABLE:
         return []
 
 
-def find_ceilings(path: Path | None, *, device_name: str, threads: int | None, torch: str) -> Ceilings | None:
+def find_device_peaks(path: Path | None, *, device_name: str, threads: int | None, torch: str) -> DevicePeaks | None:
     """The ceilings of this device with so many threads and this version of torch, None where none were measured."""
-    wanted = Ceilings(device_name=device_name, threads=threads, torch=torch)
-    return next((each for each in read_ceilings(path) if each.is_of_same(wanted)), None) if path else None
+    wanted = DevicePeaks(device_name=device_name, threads=threads, torch=torch)
+    return next((each for each in read_device_peaks(path) if each.is_of_same(wanted)), None) if path else None
 
 
-def keep_ceilings(path: Path, measured: Iterable[Ceilings]) -> None:
+def save_device_peaks(path: Path, measured: Iterable[DevicePeaks]) -> None:
     """Write these into the file, in the place of those that were measured of the same earlier. Raises `OSError`."""
     new = list(measured)
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked_folder(path.parent):
-        kept = [each for each in read_ceilings(path) if not any(each.is_of_same(other) for other in new)]
+        kept = [each for each in read_device_peaks(path) if not any(each.is_of_same(other) for other in new)]
         replace_file(path, msgspec.json.format(msgspec.json.encode([*kept, *new]), indent=1))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["StandardOutput", "mended_streams", "show_line", "tell_of_lost_output"]
+__all__ = ["StandardOutput", "repaired_streams", "report_lost_output", "show_line"]
 
 _SPELLED = "runmanager.spelled"
 _WORDS = {"…": "...", "±": "+-", "✓": "+", "✗": "x", "↻": "~", "━": "=", "╌": "-", "·": "|", "µ": "u", "³": "^3"}
@@ -42,7 +42,7 @@ def show_line(line: str) -> None:
         print(line.encode(encoding, _SPELLED).decode(encoding), flush=True)
 
 
-def tell_of_lost_output(error: OSError, *, is_sweep: bool) -> None:
+def report_lost_output(error: OSError, *, is_sweep: bool) -> None:
     """Say on standard error that standard output was lost: a `sweep` goes on, any other command had nothing else to do.
 
     That the reader of another command has seen enough (`| head`) is not worth a word.
@@ -68,7 +68,7 @@ class StandardOutput:
 
 
 @contextmanager
-def mended_streams(tell: Callable[[OSError], None] = lambda error: None) -> Iterator[StandardOutput]:
+def repaired_streams(tell: Callable[[OSError], None] = lambda error: None) -> Iterator[StandardOutput]:
     """Let nothing that is printed meanwhile raise: what an encoding lacks is spelled, what finds no place is dropped.
 
     A closed standard stream is opened to nothing, or the next file that is opened would be taken for it. `tell` is

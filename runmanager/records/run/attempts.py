@@ -6,16 +6,16 @@ from typing import Any
 
 import msgspec
 
-from runmanager.records.run.code_identity import changed_files, files_said
+from runmanager.records.run.code_identity import changed_files, describe_files
 from runmanager.records.run.heartbeat import Beat
 from runmanager.records.run.record import Attempt, Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 
 __all__ = [
     "attempts_up_to",
+    "describe_attempts",
     "epochs_made_elsewhere",
     "last_sign",
-    "said_of_attempts",
     "session_of_epoch",
     "session_spans",
     "sessions_made_elsewhere",
@@ -102,7 +102,7 @@ def session_spans(record: RunRecord) -> list[float]:
     return [_seconds(end) - _seconds(began) for session, began, end in lived if session and began and end]
 
 
-def said_of_attempts(record: RunRecord) -> list[str]:
+def describe_attempts(record: RunRecord) -> list[str]:
     """What a reader must know of epochs made elsewhere, one line each stretch of them."""
     lines = []
     for first, last, facts in _moves(record):
@@ -122,7 +122,7 @@ def _moves(record: RunRecord) -> list[tuple[int, int, str]]:
     for each in record.earlier:
         facts = _differences(_conditions(each.environment), now)
         if files := changed_files((each.environment, record.environment)):
-            facts = "; ".join(filter(None, [facts, f"code changed ({files_said(files)})"]))
+            facts = "; ".join(filter(None, [facts, f"code changed ({describe_files(files)})"]))
         if facts and first <= each.last_epoch:
             if moves and moves[-1][1:] == (first - 1, facts):
                 moves[-1] = (moves[-1][0], each.last_epoch, facts)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from runmanager.records.run.record import Environment
 
-__all__ = ["changed_files", "files_said", "is_same_code"]
+__all__ = ["changed_files", "describe_files", "is_same_code"]
 
 _SAID_FILES = 3
 
@@ -33,7 +33,7 @@ def is_same_code(one: Environment, other: Environment) -> bool | None:
     return True if is_one_commit and False not in (one.commit_clean, other.commit_clean) else None
 
 
-def files_said(files: Sequence[str]) -> str:
+def describe_files(files: Sequence[str]) -> str:
     """The names of files in a line."""
     more = len(files) - _SAID_FILES
     return ", ".join(files[:_SAID_FILES]) + (f" and {more} more" if more > 0 else "")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from runmanager.records.files.atomic_files import content_of
+from runmanager.records.files.atomic_files import read_bytes
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.record import RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
@@ -19,7 +19,7 @@ __all__ = [
     "Beat",
     "HeartbeatObserver",
     "judged_by_heartbeat",
-    "last_heard",
+    "last_heartbeat",
     "read_beat",
     "timeout_faults",
     "write_beat",
@@ -69,7 +69,7 @@ def write_beat(path: Path, beat: Beat) -> None:
 def read_beat(path: Path) -> Beat | None:
     """The last beat; None where there is none, or only a part of one."""
     try:
-        words = content_of(path).split()
+        words = read_bytes(path).split()
         if [len(word) for word in words] == [_WIDTH] * 3:
             return Beat(*map(int, words))
     except (OSError, ValueError):
@@ -77,7 +77,7 @@ def read_beat(path: Path) -> Beat | None:
     return None
 
 
-def last_heard(beat: Beat | None) -> str:
+def last_heartbeat(beat: Beat | None) -> str:
     """When a run that cannot be seen from here was last heard of, in words."""
     return f"last heartbeat {beat.at:%Y-%m-%d %H:%M:%S} UTC" if beat else "no heartbeat"
 

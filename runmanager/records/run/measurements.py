@@ -2,7 +2,7 @@
 
 import msgspec
 
-from runmanager.records.host.device_peaks import Ceilings
+from runmanager.records.host.device_peaks import DevicePeaks
 
 __all__ = ["UNKNOWN_WORK", "Measurements"]
 
@@ -44,4 +44,4 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     gpu_clock_hertz: float | None = None
     gpu_throttled_share: float | None = None
     gpu_others_share: float | None = None
-    ceilings: Ceilings | None = None
+    ceilings: DevicePeaks | None = None

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from runmanager.text import bounded
+from runmanager.text import truncated
 
 __all__ = ["Outcome", "Reason", "Status"]
 
@@ -58,4 +58,4 @@ class Outcome(msgspec.Struct, frozen=True):
     message: str = ""
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "message", bounded(self.message))
+        msgspec.structs.force_setattr(self, "message", truncated(self.message))

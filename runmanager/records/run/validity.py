@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.record import RunRecord
-from runmanager.text import writable
+from runmanager.text import encodable
 
 __all__ = ["refuse_name", "refuse_times"]
 
@@ -16,7 +16,7 @@ def refuse_name(run: RunPaths) -> None:
     try:
         run.name.encode()
     except UnicodeEncodeError:
-        said = writable(str(run.root))
+        said = encodable(str(run.root))
         raise RecordError(f"{said} must have a name in UTF-8, got another one; rename the folder.") from None
 
 

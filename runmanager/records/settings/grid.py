@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.text import spoken
+from runmanager.text import format_value
 
 __all__ = [
     "MAX_CELLS",
@@ -203,4 +203,4 @@ def _cut(text: str, limit: int) -> str:
 def _short(value: Any) -> str:
     if isinstance(value, list):
         return "x".join(_short(item) for item in value)
-    return spoken(value)
+    return format_value(value)

@@ -4,11 +4,11 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["collector_at_rest"]
+__all__ = ["gc_paused"]
 
 
 @contextmanager
-def collector_at_rest() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """No search for garbage meanwhile. For work that leaves none: the search would take as long as the work.
 
     It serves as a decorator too.

@@ -11,7 +11,7 @@ import msgspec
 
 from runmanager.errors import RecordError, RunBusyError
 from runmanager.records.files.atomic_files import replace_file
-from runmanager.records.files.disk_full import room_wanted
+from runmanager.records.files.disk_full import disk_full_named
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
@@ -37,7 +37,7 @@ def claim_run(paths: RunPaths, record: RunRecord, *, observer: HeartbeatObserver
     """
     paths.root.parent.mkdir(parents=True, exist_ok=True)
     if not paths.record.exists():
-        with room_wanted(paths.record):
+        with disk_full_named(paths.record):
             beside = _prepared(paths, record)
         try:
             # An empty folder gives way, one that holds files does not: one of two claimants wins.

@@ -19,7 +19,7 @@ from runmanager.records.run.shared_parts import PARTLY_DECODER, SharedParts
 from runmanager.records.run.status import Status
 from runmanager.records.run.turn_record import Turn, read_turns
 from runmanager.records.run.validity import refuse_name, refuse_times
-from runmanager.records.storage.gc_paused import collector_at_rest
+from runmanager.records.storage.gc_paused import gc_paused
 from runmanager.records.storage.versioned_file import decode_file
 
 __all__ = [
@@ -163,7 +163,7 @@ def read_sweep(
     runs: list[StoredRun] = []
     damaged: list[Damage] = []
     shared = SharedParts()
-    with collector_at_rest():
+    with gc_paused():
         for name in run_names(paths):
             run = read_tolerantly(paths.run(name), damaged, shared=shared, observer=observer, epochs_of=epochs_of)
             if run is not None:

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from runmanager.errors import RecordError
-from runmanager.records.files.atomic_files import content_of
+from runmanager.records.files.atomic_files import read_bytes
 from runmanager.records.files.damaged_files import UNDECODABLE, UNREADABLE, damaged
 from runmanager.records.run.record import SCHEMA_VERSION
 
@@ -33,7 +33,7 @@ _T = TypeVar("_T", bound=_HasVersion)
 def decode_file(path: str | Path, decoder: msgspec.json.Decoder[_T]) -> _T:
     """A versioned JSON file; unknown fields are tolerated, a newer `schema_version` is refused by name."""
     try:
-        data = content_of(path)
+        data = read_bytes(path)
         try:
             decoded = decoder.decode(data)
             version = decoded.schema_version

@@ -18,7 +18,7 @@ from runmanager.records.settings.grid import differing, flatten
 from runmanager.records.settings.signature import UNSIGNED, completed
 from runmanager.records.storage.reader import run_names
 from runmanager.records.storage.versioned_file import decode_file, encode_record
-from runmanager.text import bounded
+from runmanager.text import truncated
 
 __all__ = [
     "PlannedCell",
@@ -100,7 +100,7 @@ def read_sweep_record(paths: SweepPaths) -> SweepRecord | None:
     record = decode_file(paths.record, _DECODER)
     for cell in record.planned:
         if not _is_name_of_a_folder(cell.run):
-            said = f"a cell's run must be the name of one folder, got {bounded(repr(cell.run))}"
+            said = f"a cell's run must be the name of one folder, got {truncated(repr(cell.run))}"
             raise RecordError(f"{paths.record} is damaged: {said}")
     return record
 

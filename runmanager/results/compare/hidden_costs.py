@@ -8,7 +8,7 @@ from runmanager.results.compare.side import Side
 from runmanager.results.load.run_summary import OVERALL, measured_epochs, overall_rate
 from runmanager.results.stats.descriptive import median
 from runmanager.results.stats.effects import geometric_mean
-from runmanager.text import counted
+from runmanager.text import pluralize
 
 __all__ = ["hidden_cost_notes", "hidden_cost_remarks", "is_otherwise_overall"]
 
@@ -71,7 +71,7 @@ def _apart(whole: float | None, middle: float | None) -> float:
 def _named(runs: Sequence[tuple[float, str]]) -> str:
     said = [f"{_percent(share)} ({run})" for share, run in runs[:_MAX_NAMED]]
     more = len(runs) - len(said)
-    return ", ".join(said) + (f" and {counted(more, 'more run')}" if more > 0 else "")
+    return ", ".join(said) + (f" and {pluralize(more, 'more run')}" if more > 0 else "")
 
 
 def _remark(label: str, shares: Sequence[float], num_runs: int) -> str:

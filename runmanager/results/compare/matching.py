@@ -18,7 +18,7 @@ from runmanager.results.compare.side import Side, label_of
 from runmanager.results.compare.verdict import obstacles
 from runmanager.results.load.cells import Cell, Cells, gather_cells
 from runmanager.results.stats.descriptive import median
-from runmanager.text import spoken
+from runmanager.text import format_value
 
 __all__ = ["Match", "Matches", "match_sides"]
 
@@ -87,7 +87,7 @@ class Matches:
 
 def _device_of(match: Match, run: StoredRun) -> str:
     """The device that was asked for; where that was left open, the one that was taken."""
-    device = spoken(match.settings[_DEVICE])
+    device = format_value(match.settings[_DEVICE])
     return (device == "auto" and run.record.environment.device_name) or device
 
 
@@ -194,7 +194,7 @@ def _baseline(axis: Axis, asked: Any) -> int:
 
 def _said(value: Any) -> Any:
     """A value of the axis as a field: a setting that is set to nothing is a side, not a missing value."""
-    return spoken(value) if value is None else value
+    return format_value(value) if value is None else value
 
 
 def _are_paired(cells: Cells, members: Sequence[Cell]) -> bool:

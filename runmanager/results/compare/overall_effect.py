@@ -11,7 +11,7 @@ from runmanager.results.compare.verdict import verdict
 from runmanager.results.model.columns import effect_of
 from runmanager.results.stats.descriptive import Estimate, mean
 from runmanager.results.stats.noise_model import MOST_LEARNED, Noise, Residuals, critical
-from runmanager.text import spoken
+from runmanager.text import format_value
 
 __all__ = ["Overall", "overall"]
 
@@ -80,7 +80,9 @@ def overall(rows: Sequence[Row], settings: Sequence[str], *, sides: int = 1) -> 
     if setting is None:
         return Overall(estimate, said, agrees=False)
     groups = _grouped(rows, setting)
-    effects = {spoken(rows[places[0]][setting]): mean([values[at] for at in places]) for places in groups.values()}
+    effects = {
+        format_value(rows[places[0]][setting]): mean([values[at] for at in places]) for places in groups.values()
+    }
     return Overall(
         estimate, said, False, setting, {key: math.exp(each) if is_ratio else each for key, each in effects.items()}
     )

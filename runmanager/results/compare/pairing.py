@@ -9,7 +9,7 @@ from typing import Any
 from runmanager.errors import UsageError
 from runmanager.results.compare.side import label_of
 from runmanager.results.load.cells import Cell, Cells
-from runmanager.text import spoken
+from runmanager.text import format_value
 
 __all__ = ["JOINT", "SEED", "Axis", "Pair", "find_axis", "frozen", "pair_cells", "usual_baseline", "varying_axes"]
 
@@ -34,11 +34,11 @@ class Axis:
 
     def index(self, wanted: Any) -> int:
         """The place of a value, given as itself or as its text. Raises `UsageError` where the axis lacks it."""
-        for match in (lambda value: value == wanted, lambda value: str(wanted) in (str(value), spoken(value))):
+        for match in (lambda value: value == wanted, lambda value: str(wanted) in (str(value), format_value(value))):
             for at, value in enumerate(self.values):
                 if match(value):
                     return at
-        known = ", ".join(map(spoken, self.values)) or "none, as there are no runs"
+        known = ", ".join(map(format_value, self.values)) or "none, as there are no runs"
         raise UsageError(f"`--baseline` must be a value of '{self.name}', got {wanted!r}; its values are {known}.")
 
 
@@ -122,7 +122,7 @@ def _telling(variants: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    return "unset" if value is _ABSENT else spoken(value)
+    return "unset" if value is _ABSENT else format_value(value)
 
 
 def _unknown_axis(cells: Cells, asked: str, names: Sequence[str], option: str) -> str:

@@ -10,7 +10,7 @@ from runmanager.results.compare.pairing import SEED
 from runmanager.results.compare.side import Side
 from runmanager.results.model.formatting import human
 from runmanager.results.stats.descriptive import median
-from runmanager.text import spoken
+from runmanager.text import format_value
 
 __all__ = ["collapsed", "step_of"]
 
@@ -86,4 +86,4 @@ def _collapsed(side: Side) -> str:
 
 def _name(run: StoredRun) -> str:
     seed = run.record.config.get(SEED)
-    return run.record.name if seed is None else f"{SEED}={spoken(seed)}"
+    return run.record.name if seed is None else f"{SEED}={format_value(seed)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from runmanager.records.run.code_identity import changed_files, files_said
+from runmanager.records.run.code_identity import changed_files, describe_files
 from runmanager.records.run.record import Environment
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
@@ -15,7 +15,7 @@ from runmanager.results.compare.metrics import THROUGHPUT, Metric
 from runmanager.results.load.cells import Cell
 from runmanager.results.stats.descriptive import mean, median
 from runmanager.results.stats.effects import geometric_mean
-from runmanager.text import spoken
+from runmanager.text import format_value
 
 __all__ = ["Side", "differences", "disagreements", "label_of", "memory_kind", "should_agree", "unknown_code"]
 
@@ -81,7 +81,11 @@ def label_of(axis: str, value: Any) -> str:
 
     Where several settings are compared together, the value says them itself.
     """
-    return spoken(value) if axis == "device" or "+" in axis else f"{axis.removesuffix('.name')}={spoken(value)}"
+    return (
+        format_value(value)
+        if axis == "device" or "+" in axis
+        else f"{axis.removesuffix('.name')}={format_value(value)}"
+    )
 
 
 def _state(cell: Cell) -> str:
@@ -97,7 +101,7 @@ def disagreements(sides: Sequence[Side]) -> list[str]:
     """The facts and the files of code in which any two finished runs differ, which makes them incomparable."""
     found = differences(sides, _must_agree)
     files = changed_files(run.record.environment for side in sides for run in side.finished)
-    return [*found, f"code differs: {files_said(files)}"] if files else found
+    return [*found, f"code differs: {describe_files(files)}"] if files else found
 
 
 def _must_agree(environment: Environment) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from runmanager.errors import UsageError
 from runmanager.records.run.record import PHASES, EpochRecord
 from runmanager.records.storage.reader import StoredRun
-from runmanager.text import counted
+from runmanager.text import pluralize
 
 __all__ = ["EPOCH_METRICS", "Exported", "mark_of_run", "metrics_of", "needed_package", "write_changed"]
 
@@ -29,8 +29,8 @@ class Exported:
     num_kept: int = 0
 
     def in_words(self) -> str:
-        kept = f", {counted(self.num_kept, 'was there already', 'were there already')}" if self.num_kept else ""
-        return f"{counted(self.num_written, 'run')} written to {self.where}{kept}."
+        kept = f", {pluralize(self.num_kept, 'was there already', 'were there already')}" if self.num_kept else ""
+        return f"{pluralize(self.num_written, 'run')} written to {self.where}{kept}."
 
 
 def needed_package(name: str, *, extra: str) -> ModuleType:

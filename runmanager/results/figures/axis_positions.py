@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from runmanager.results.figures.cell_grid import is_numeric
 from runmanager.results.figures.labels import wrapped
 from runmanager.results.figures.style import evenly_spaced_logs, numbers, ticks_at
-from runmanager.text import spoken
+from runmanager.text import format_value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,7 +62,7 @@ class Places:
     def set_ticks(self, axes: "Axes") -> None:
         """Name the values along x, where there is room for that; numbers else as round ones."""
         if not self.are_numbers:
-            words = [wrapped(spoken(value), _WORD_CHARACTERS) for value in self.values]
+            words = [wrapped(format_value(value), _WORD_CHARACTERS) for value in self.values]
             ticks_at(axes, "x", range(len(words)), words)
             axes.set_xlim(-0.5, len(words) - 0.5)
             return

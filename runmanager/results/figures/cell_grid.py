@@ -7,11 +7,11 @@ from typing import Any
 
 from runmanager.records.run.status import Status
 from runmanager.results.compare.pairing import SEED
-from runmanager.results.findings.comparison_findings import told_settings
+from runmanager.results.findings.comparison_findings import named_settings
 from runmanager.results.model.columns import NULLS, Table
 from runmanager.results.stats.descriptive import mean
 from runmanager.results.tables.seeds import seed_groups
-from runmanager.text import counted
+from runmanager.text import pluralize
 
 __all__ = ["GridCell", "can_be_drawn", "cells_of", "is_numeric", "varying_of"]
 
@@ -56,8 +56,8 @@ def cells_of(results: Table) -> list[GridCell]:
 
 def _label(rows: Sequence[Mapping[str, Any]], results: Table) -> str:
     """What tells a cell from the others; one without others is known by its run, or by how many seeds it has."""
-    settings = told_settings(rows[0], results, without=(SEED,))
-    return settings or (str(rows[0]["run"]) if len(rows) == 1 else counted(len(rows), "seed"))
+    settings = named_settings(rows[0], results, without=(SEED,))
+    return settings or (str(rows[0]["run"]) if len(rows) == 1 else pluralize(len(rows), "seed"))
 
 
 def can_be_drawn(value: float) -> bool:

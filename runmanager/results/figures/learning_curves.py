@@ -16,7 +16,7 @@ from runmanager.results.figures.style import GREY, legend_below, look, new_figur
 from runmanager.results.model.columns import Table
 from runmanager.results.model.formatting import number
 from runmanager.results.stats.descriptive import mean
-from runmanager.text import counted
+from runmanager.text import pluralize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -121,7 +121,7 @@ def _caption(curves: Sequence[_Curve], metric: str) -> str:
 def _said(curves: Sequence[_Curve], metric: str) -> str:
     best, worst = curves[0], curves[-1]
     ends = f"from {number(best.values[0])} to {number(best.values[-1])} {metric}"
-    said = f"The best of {counted(len(curves), 'curve')} goes {ends} at epoch {best.epochs[-1]}"
+    said = f"The best of {pluralize(len(curves), 'curve')} goes {ends} at epoch {best.epochs[-1]}"
     said += f": {best.label}." if best.label else "."
     return said + (f" The worst ends at {number(worst.values[-1])}: {worst.label}." if len(curves) > 1 else "")
 

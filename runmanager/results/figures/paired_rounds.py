@@ -11,7 +11,7 @@ from runmanager.results.findings.paired_rounds import Rounds
 from runmanager.results.model.columns import setting_name
 from runmanager.results.model.formatting import number
 from runmanager.results.stats.descriptive import quantile
-from runmanager.text import spoken
+from runmanager.text import format_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ def rounds_figures(found: Sequence[Rounds]) -> list[Drawn]:
 
 
 def _figure(name: str, found: Rounds) -> Drawn:
-    where = ", ".join(f"{setting_name(name)}={spoken(value)}" for name, value in found.settings.items())
+    where = ", ".join(f"{setting_name(name)}={format_value(value)}" for name, value in found.settings.items())
     each = "each round" if found.count == len(found.ratios) else f"{found.count // len(found.ratios)} rounds at a time"
     beside = f"{found.labels[1]} beside {found.labels[0]}{f' at {where}' if where else ''}"
     caption = (

@@ -22,7 +22,7 @@ from runmanager.results.figures.style import (
 from runmanager.results.model.columns import OUTCOMES, Table, prefers_larger, setting_name
 from runmanager.results.model.formatting import number
 from runmanager.results.tables.sorting import in_order
-from runmanager.text import counted, spoken
+from runmanager.text import format_value, pluralize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,7 +97,7 @@ def _scale_of_setting(name: str, values: Sequence[Any]) -> _Scale:
         ends = [at / max(1, len(ordered) - 1) for at in range(len(ordered))]
     # Room for lines side by side.
     places = {frozen(value): (1 - _SPREAD) * at for value, at in zip(ordered, ends, strict=True)}
-    ticks = [(places[frozen(value)] + _SPREAD / 2, spoken(value)) for value in evenly(ordered, _MAX_TICKS)]
+    ticks = [(places[frozen(value)] + _SPREAD / 2, format_value(value)) for value in evenly(ordered, _MAX_TICKS)]
     return _Scale(name, places, ticks)
 
 
@@ -126,7 +126,7 @@ def _line(cell: GridCell, means: Sequence[float], scales: Sequence[_Scale]) -> _
 
 def _caption(settings: Sequence[str], outcomes: Sequence[str], num_cells: int, num_all: int) -> str:
     lost = num_all - num_cells
-    without = f" Left out: {counted(lost, 'cell')} without a result." if lost else ""
+    without = f" Left out: {pluralize(lost, 'cell')} without a result." if lost else ""
     hidden = f" Of {len(settings)} settings the first {_MAX_SETTINGS}." if len(settings) > _MAX_SETTINGS else ""
     shown = some_of(num_cells, _MAX_LINES, " of the outcome")
     ends = listed([name.replace("_", " ") for name in outcomes])
@@ -140,7 +140,7 @@ def _said(found: Sequence[tuple[GridCell, Sequence[float]]], settings: Sequence[
     best_cell, best_means = found[-1]
     leaders = [cell for cell, _ in found[-max(3, len(found) // 10) :]]
     shared = [
-        f"{setting_name(name)}={spoken(best_cell.value(name))}"
+        f"{setting_name(name)}={format_value(best_cell.value(name))}"
         for name in settings
         if len({frozen(cell.value(name)) for cell in leaders}) == 1
     ]

@@ -10,10 +10,10 @@ from runmanager.results.compare.verdict import DIFFERENT, INCONCLUSIVE, NO_DIFFE
 from runmanager.results.figures.figure import Drawn
 from runmanager.results.figures.labels import evenly, some_of, wrapped
 from runmanager.results.figures.style import GREY, MAX_ROWS, figure_of_rows, legend_below, look, numbers
-from runmanager.results.findings.comparison_findings import told_settings
+from runmanager.results.findings.comparison_findings import named_settings
 from runmanager.results.model.columns import Table, effect_of
 from runmanager.results.model.formatting import number
-from runmanager.text import counted
+from runmanager.text import pluralize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +43,7 @@ def speedups_figure(comparison: Table) -> list[Drawn]:
     are_alike = len(set(map(_sides, measured))) == 1
     labels = [_label(row, comparison, with_sides=not are_alike) for row in shown]
     others = len(comparison.rows) - len(measured)
-    left_out = f" {counted(others, 'pair')} could not be measured." if others else ""
+    left_out = f" {pluralize(others, 'pair')} could not be measured." if others else ""
     leaves = _what_is_left([bool(row["tolerance"]) for row in shown])
     caption = (
         f"The {effect} of each pair{some_of(len(measured), MAX_ROWS)} with its 95% interval. A "
@@ -62,7 +62,7 @@ def _what_is_left(bands: Sequence[bool]) -> str:
 
 def _label(row: Mapping[str, Any], comparison: Table, *, with_sides: bool) -> str:
     """What tells a pair from the others: its settings, and its sides where they are not the same throughout."""
-    settings = told_settings(row, comparison)
+    settings = named_settings(row, comparison)
     if settings and not with_sides:
         return settings
     candidate, baseline = _sides(row)

@@ -19,7 +19,7 @@ from runmanager.results.model.formatting import number
 from runmanager.results.stats.descriptive import quantile
 from runmanager.results.stats.effects import geometric_mean, typical_interval
 from runmanager.results.tables.sorting import in_order
-from runmanager.text import spoken
+from runmanager.text import format_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -192,9 +192,9 @@ def _said(lines: _Lines) -> str:
         middles = lines.middles(label)
         (first, at_first), (last, at_last) = middles[0], middles[-1]
         best, at_best = max(middles, key=lambda each: each[1])
-        ends = f"{number(at_first)} samples per second at {lines.name}={spoken(first)}"
-        ends += f", {number(at_last)} at {spoken(last)}" if len(middles) > 1 else ""
-        ends += f", most at {spoken(best)} ({number(at_best)})" if best not in (first, last) else ""
+        ends = f"{number(at_first)} samples per second at {lines.name}={format_value(first)}"
+        ends += f", {number(at_last)} at {format_value(last)}" if len(middles) > 1 else ""
+        ends += f", most at {format_value(best)} ({number(at_best)})" if best not in (first, last) else ""
         said.append(f"{label}: {ends}" if label else ends)
     return f"{'; '.join(said)}."
 

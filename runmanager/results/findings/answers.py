@@ -10,16 +10,16 @@ from runmanager.results.compare.side import label_of
 from runmanager.results.compare.verdict import NOT_MEASURED
 from runmanager.results.findings.comparison_findings import (
     caution,
+    named_settings,
     speed_answers,
     stand_in_answer,
-    told_settings,
     where_said,
     without_contention,
 )
 from runmanager.results.model.columns import OUTCOMES, STAND_IN, Table, prefers_larger
 from runmanager.results.model.formatting import human
 from runmanager.results.tables.seeds import SEEDS, collapse_seeds
-from runmanager.text import counted
+from runmanager.text import pluralize
 
 __all__ = [
     *("answers", "best_row", "duel_answers", "duel_rates", "finished_cells"),
@@ -65,7 +65,7 @@ def _duel_answer(row: dict[str, Any], comparison: Table) -> str:
         return f"{candidate} and {baseline} could not be compared{where}: {without_contention(row['reason'])}."
     ratio, low, high = (f"{row[name]:.3f}" for name in ("speedup", "ci_low", "ci_high"))
     said = f"{candidate} is {ratio} times as fast as {baseline}{where} (95% interval {low} to {high}): {row['verdict']}"
-    pairs = counted(row["pairs"], "pair")
+    pairs = pluralize(row["pairs"], "pair")
     return f"{said}, after {row['candidate_epochs']} rounds side by side in {pairs} of processes.{caution([row])}"
 
 
@@ -90,9 +90,9 @@ def _best_answer(results: Table) -> list[str]:
     if found is None:
         return []
     metric, best, cells = found
-    settings = told_settings(best, cells)
+    settings = named_settings(best, cells)
     ties = sum(row[metric] == best[metric] for row in finished_cells(cells)) - 1
-    others = counted(ties, "other cell" if SEEDS in best else "other run")
+    others = pluralize(ties, "other cell" if SEEDS in best else "other run")
     also = f", and {others} reached the same" if ties else ""
     said = f" with {settings}" if settings else ""
     over = f" over {best[SEEDS]} seeds" if best.get(SEEDS, 1) > 1 else ""
@@ -106,4 +106,4 @@ def _count_answer(results: Table) -> str:
     said = [f"{counts[status]:,} {status.value}" for status in order if counts[status]]
     if results.num_unread:
         said.append(f"{results.num_unread:,} not read")
-    return f"{counted(total, 'run')}: {', '.join(said)}." if total else "No runs yet."
+    return f"{pluralize(total, 'run')}: {', '.join(said)}." if total else "No runs yet."

@@ -24,7 +24,7 @@ from runmanager.results.model.columns import OUTCOMES
 from runmanager.results.model.formatting import Spread, human
 from runmanager.results.model.sections import Section
 from runmanager.results.stats.descriptive import mean, median
-from runmanager.text import counted, spoken
+from runmanager.text import format_value, pluralize
 
 __all__ = ["Best", "Contender", "best_headline", "best_sections", "best_to_json", "find_best"]
 
@@ -120,7 +120,7 @@ class Best:
             said.append(f"Whether it is truly behind is not known: {without_contention(self.reason or '')}.")
         said += [*self._about_rivals(), *self._about_unmeasured()]
         if self.num_ties:
-            said.append(f"{counted(self.num_ties, 'other cell has', 'other cells have')} the very same mean.")
+            said.append(f"{pluralize(self.num_ties, 'other cell has', 'other cells have')} the very same mean.")
         if self.num_cells > 2 and (self.rivals or self.flattery is None):
             said.append(self._about_picking())
         return said
@@ -242,7 +242,7 @@ def _contenders(cells: Cells, metric: Metric, folders: Collection[str] | None) -
     for members in groups.values():
         values = {name: cells.value(members[0], name, _ABSENT) for name in names}
         settings = {name: value for name, value in values.items() if value is not _ABSENT}
-        label = ", ".join(f"{name}={spoken(value)}" for name, value in settings.items()) or members[0].run
+        label = ", ".join(f"{name}={format_value(value)}" for name, value in settings.items()) or members[0].run
         paired = all(cells.value(cell, "measure.name") == "paired" for cell in members)
         contenders.append(Contender(settings, Side(label, members, metric, paired)))
     return contenders
@@ -296,11 +296,11 @@ def best_sections(best: Best, *, trust: bool = False) -> list[Section]:
     if best.winner.num_unfinished:
         lines.append(f"{best.winner.num_unfinished} more of its runs did not finish.")
     if best.num_left_out:
-        cells = counted(best.num_left_out, "cell is", "cells are")
+        cells = pluralize(best.num_left_out, "cell is", "cells are")
         lines.append(f"{cells} left out: not every finished run there has the metric.")
     return [
         Section("Runs", runs, ("run", best.metric.name), lines),
-        Section("Settings that vary", [(name, spoken(value)) for name, value in best.winner.settings.items()]),
+        Section("Settings that vary", [(name, format_value(value)) for name, value in best.winner.settings.items()]),
         Section("Weights of the first", lines=_weights(best.winner.runs[0][0], trust=trust)),
     ]
 

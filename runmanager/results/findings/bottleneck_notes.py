@@ -6,13 +6,13 @@ from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.matching import Matches
 from runmanager.results.findings.bottleneck import Bottleneck, find_bottleneck
 
-__all__ = ["why"]
+__all__ = ["bottleneck_notes"]
 
 _HUGE = 100
 """From here on it says no more how many times as fast: the share that is left is below what was measured of it."""
 
 
-def why(matches: Matches) -> list[str]:
+def bottleneck_notes(matches: Matches) -> list[str]:
     """What bounds the runs of each side and what to change first; nothing of runs whose records do not show it.
 
     Runs of one side that are bound alike, and have the same cure, share a line. Said of speed only.

@@ -11,9 +11,9 @@ from runmanager.results.compare.side import label_of
 from runmanager.results.compare.verdict import DIFFERENT, NO_DIFFERENCE, NOT_MEASURED, VERDICTS
 from runmanager.results.model.columns import NULLS, Table, effect_of, setting_name
 from runmanager.results.model.formatting import human_effect
-from runmanager.text import counted, spoken
+from runmanager.text import format_value, pluralize
 
-__all__ = ["caution", "speed_answers", "stand_in_answer", "told_settings", "where_said", "without_contention"]
+__all__ = ["caution", "named_settings", "speed_answers", "stand_in_answer", "where_said", "without_contention"]
 
 Rows = Sequence[dict[str, Any]]
 
@@ -45,7 +45,7 @@ def stand_in_answer(rows: Rows, comparison: Table) -> list[str]:
     of_sides = _by_sides(rows)
     sides = next(sides for sides, pairs in of_sides.items() if max(different, key=_size) in pairs)
     others = len(of_sides) - 1
-    more = f" The comparison has {counted(others, 'other value')}." if others else ""
+    more = f" The comparison has {pluralize(others, 'other value')}." if others else ""
     chosen = " It is told because it differs most, which makes it look larger than it may be." if len(rows) > 1 else ""
     return [_answer(of_sides[sides], *sides, comparison, _num_measured(of_sides)) + chosen + more]
 
@@ -152,7 +152,7 @@ def _causes(causes: Counter[str]) -> str:
         return next(iter(causes))
     told = [f"{cause} ({count} of {causes.total()} pairs)" for cause, count in causes.most_common(_MOST_CAUSES)]
     more = len(causes) - len(told)
-    return "; ".join([*told, f"and {counted(more, 'other reason')}"] if more else told)
+    return "; ".join([*told, f"and {pluralize(more, 'other reason')}"] if more else told)
 
 
 def without_contention(reason: str) -> str:
@@ -204,12 +204,12 @@ def _of(measured: Rows) -> str:
 
 def where_said(row: Mapping[str, Any], table: Table) -> str:
     """` at batch_size=100`: where a row is, nothing of a table that has no other setting."""
-    settings = told_settings(row, table)
+    settings = named_settings(row, table)
     return f" at {settings}" if settings else ""
 
 
-def told_settings(row: Mapping[str, Any], table: Table, *, without: Collection[str] = ()) -> str:
+def named_settings(row: Mapping[str, Any], table: Table, *, without: Collection[str] = ()) -> str:
     """The settings of a row that vary in its table, as they are given in a command."""
     names = [name for name in table.settings if name in table.shown and name not in without]
     has = [name for name in names if row[name] is not None or name in row[NULLS]]
-    return ", ".join(f"{setting_name(name)}={spoken(row[name])}" for name in has)
+    return ", ".join(f"{setting_name(name)}={format_value(row[name])}" for name in has)

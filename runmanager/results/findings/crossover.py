@@ -14,7 +14,7 @@ from runmanager.results.model.columns import Table, setting_name
 from runmanager.results.model.formatting import number
 from runmanager.results.stats.curve_crossing import Crossing, CurvePoint, find_crossings
 from runmanager.results.stats.descriptive import median
-from runmanager.text import spoken
+from runmanager.text import format_value
 
 __all__ = [
     *("NUM_PARAMETERS", "Crossover"),
@@ -244,7 +244,7 @@ def _point(x: float, places: Sequence[_Place]) -> CurvePoint:
 
 
 def _line(found: Crossover) -> str:
-    where = ", ".join(f"{setting_name(name)}={spoken(value)}" for name, value in found.settings.items())
+    where = ", ".join(f"{setting_name(name)}={format_value(value)}" for name, value in found.settings.items())
     at = f" ({where})" if where else ""
     first, last = _measured(found.xs[0]), _measured(found.xs[-1])
     within = f"the measured range of {found.along}, {first} to {last}"

@@ -13,7 +13,7 @@ from runmanager.results.compare.verdict import INCONCLUSIVE, TOO_FEW_EPOCHS
 from runmanager.results.findings.answers import best_row, finished_cells
 from runmanager.results.model.columns import STAND_IN, Table, setting_name
 from runmanager.results.tables.seeds import SEEDS, collapse_seeds
-from runmanager.text import counted, in_backticks, spoken, typed
+from runmanager.text import format_value, in_backticks, pluralize, shell_command
 
 __all__ = ["next_steps"]
 
@@ -97,7 +97,7 @@ def _skipped(results: Table, sweep: str, commands: Mapping[str, Sequence[str]]) 
     if not skipped:
         return []
     devices = " and ".join(sorted({str(row["device"]) for row in skipped if row["device"]})) or "the device"
-    said = f"{counted(len(skipped), 'run was', 'runs were')} skipped for want of {devices}"
+    said = f"{pluralize(len(skipped), 'run was', 'runs were')} skipped for want of {devices}"
     given = _again(skipped, sweep, commands) or _given(skipped, commands)
     there = f"give the same command{'s' if len(given) > 1 else ''} where there is one"
     return [f"{said}: {there}{f', {_listed(given)}' if given else '.'}"]
@@ -128,11 +128,11 @@ def _resumed(command: Sequence[str], sweep: str) -> tuple[str, ...]:
 
 
 def _listed(commands: Sequence[Sequence[str]]) -> str:
-    return " and ".join(in_backticks(typed(command)) for command in commands)
+    return " and ".join(in_backticks(shell_command(command)) for command in commands)
 
 
 def _runs(count: int) -> str:
-    return counted(count, "run")
+    return pluralize(count, "run")
 
 
 def _surer(results: Table, comparison: Table, known: Mapping[str, Any]) -> list[str]:
@@ -154,8 +154,8 @@ def _surer(results: Table, comparison: Table, known: Mapping[str, Any]) -> list[
 def _more_epochs(comparison: Table, finished: Sequence[Mapping[str, Any]], known: Mapping[str, Any]) -> list[str]:
     """So many that each pair has enough: as many more than were asked for as the worst pair lacks."""
     planned = known.get("epochs")
-    counted = ("baseline_epochs", "candidate_epochs")
-    found = [row[name] for row in comparison.rows if TOO_FEW_EPOCHS in (row["reason"] or "") for name in counted]
+    pluralize = ("baseline_epochs", "candidate_epochs")
+    found = [row[name] for row in comparison.rows if TOO_FEW_EPOCHS in (row["reason"] or "") for name in pluralize]
     if not found or not isinstance(planned, int) or all(row["reason"] == Reason.EARLY_STOPPED for row in finished):
         return []  # what stops early does so however many are asked for
     wanted = max(_EPOCHS_ENOUGH, planned + CompareOptions.min_epochs - min(found))
@@ -172,7 +172,7 @@ def _other_device(results: Table, known: Mapping[str, Any]) -> list[str]:
     devices = {row["device"] for row in results.rows}
     if "measure.name" not in known or len(devices) != 1:
         return []
-    device = spoken(devices.pop())
+    device = format_value(devices.pop())
     other = "cuda" if device in ("cpu", "auto") else device
     names = {row["device_name"] for row in results.rows} - {None}
     where = f"was made on {names.pop()}" if len(names) == 1 else f"has `device={device}`"
@@ -205,7 +205,7 @@ def _at_the_edge(results: Table) -> list[str]:
             if beyond == "smaller" and _is_least(best[name]):
                 continue
             said = f"Try a {beyond} `{setting_name(name)}`: the best {metric} is at the {end} tried"
-            steps.append(f"{said}, {spoken(best[name])}.")
+            steps.append(f"{said}, {format_value(best[name])}.")
     return steps
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from runmanager.records.host.device_peaks import Ceilings
+from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.run.measurements import UNKNOWN_WORK, Measurements
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.record import SweepRecord
@@ -15,7 +15,7 @@ from runmanager.results.model.columns import MISSING, Table, column_of
 from runmanager.results.model.formatting import with_prefix
 from runmanager.results.stats.descriptive import median
 
-__all__ = ["Work", "WorkKind", "full_batches", "work_lines", "work_of", "work_rows"]
+__all__ = ["Work", "WorkKind", "full_batches", "roofline_lines", "roofline_rows", "work_of"]
 
 WorkKind = Literal["compute", "memory", "launch"]
 
@@ -97,16 +97,16 @@ def _is_uncached(facts: Measurements) -> bool:
     return bool(moved and operations and moved / operations >= _CACHED_BYTES)
 
 
-def _ceilings_of(run: StoredRun) -> Ceilings:
+def _ceilings_of(run: StoredRun) -> DevicePeaks:
     """The ceilings of what the run ran on, which on a CPU depend on the threads; empty where there are none."""
     environment, known = run.record.environment, run.record.measurements.ceilings
-    unknown = Ceilings(device_name=environment.device_name or "")
+    unknown = DevicePeaks(device_name=environment.device_name or "")
     if known is None or known.device_name != environment.device_name:
         return unknown
     return known if known.threads in (None, environment.torch_threads) else unknown
 
 
-def work_lines(matches: Matches) -> list[str]:
+def roofline_lines(matches: Matches) -> list[str]:
     """What the runs of each compared side achieve in matrix products, a line a side; said of speed only."""
     if matches.metric.effect != "speedup":
         return []
@@ -178,7 +178,7 @@ _LEGEND = (
 )
 
 
-def work_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
+def roofline_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
     """A row for each run whose work was counted, the most FLOP a second first; a note says of how many it was not."""
     cells = gather_cells(sweep.runs, sweep.damaged, plan)
     settings = {name: f"settings.{name}" if name in _SHOWN else column_of(name) for name in cells.columns}

@@ -14,7 +14,7 @@ from runmanager.results.model.columns import MISSING
 from runmanager.results.model.environment_text import CODE, MACHINE, PYTHON
 from runmanager.results.model.formatting import human
 from runmanager.results.model.sections import Section
-from runmanager.text import spoken
+from runmanager.text import format_value
 
 __all__ = ["Difference", "difference_of", "difference_sections", "difference_to_json", "environment_difference"]
 
@@ -102,7 +102,7 @@ def difference_sections(differences: Sequence[Difference], *, names: tuple[str, 
 def _said(value: Any, difference: Difference) -> str:
     if value is None and difference.kind != "settings":
         return MISSING
-    text = human(value, difference.name) if difference.kind == "metrics" else spoken(value)
+    text = human(value, difference.name) if difference.kind == "metrics" else format_value(value)
     return text if len(text) <= _FIELD else f"{text[: _FIELD - 1]}…"
 
 

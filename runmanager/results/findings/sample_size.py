@@ -15,7 +15,7 @@ from runmanager.results.stats.effects import residuals_of_side
 from runmanager.results.stats.noise_model import Residuals
 from runmanager.results.stats.power import MOST_RUNS, least_told, power, runs_needed
 
-__all__ = ["what_can_be_found", "what_will_be_found"]
+__all__ = ["detectable_before_running", "detectable_by_more_runs"]
 
 _EFFECT = 0.03  # the margin of a comparison: smaller effects are rarely worth a decision
 _OFTEN = 0.8
@@ -25,7 +25,7 @@ _LEAST_FREEDOM = 2  # of a measured deviation that is relied on
 _MOST_CELLS = 2000  # of a plan: to match more takes longer than the answer is worth
 
 
-def what_will_be_found(sweep: SweepContents, plan: SweepRecord) -> list[str]:
+def detectable_before_running(sweep: SweepContents, plan: SweepRecord) -> list[str]:
     """A sentence before the runs: along `device` where it varies, else along the first axis that does."""
     if len(plan.cells) > _MOST_CELLS:
         return []
@@ -34,7 +34,7 @@ def what_will_be_found(sweep: SweepContents, plan: SweepRecord) -> list[str]:
     return _lines(matches, plan, axes[0]) if axes else []
 
 
-def what_can_be_found(matches: Matches, plan: SweepRecord | None) -> list[str]:
+def detectable_by_more_runs(matches: Matches, plan: SweepRecord | None) -> list[str]:
     """A sentence for the axis that is compared."""
     return _lines(matches, plan, matches.axes[-1].name)
 

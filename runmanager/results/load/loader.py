@@ -8,7 +8,7 @@ from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.shared_parts import SharedParts
-from runmanager.records.storage.gc_paused import collector_at_rest
+from runmanager.records.storage.gc_paused import gc_paused
 from runmanager.records.storage.reader import (
     Damage,
     StoredRun,
@@ -62,7 +62,7 @@ class RepeatedReading:
         """What `read_results` gives, as the files are now."""
         now_ns = self._clock()  # before the first look, so that what changes meanwhile is too young to be kept
         damaged: list[Damage] = []
-        with collector_at_rest():
+        with gc_paused():
             found = (self._read(name, damaged, now_ns=now_ns) for name in run_names(self._paths))
             runs = [run for run in found if run is not None]
         runs.sort(key=lambda run: order_of_start(run.record.started_at, run.record.name))
@@ -92,7 +92,7 @@ def read_summary(
     now_ns = clock()  # before the first look, so that what changes meanwhile is too young to be kept
     plan, no_plan = _read_plan(paths)
     damaged: list[Damage] = []
-    with collector_at_rest():
+    with gc_paused():
         runs = _summaries(paths, damaged, planned_signatures(plan), now_ns=now_ns)
     runs.sort(key=lambda run: order_of_start(run.started_at, run.name))
     kept, copies = each_cell_once(paths, runs)

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from runmanager import __version__
-from runmanager.records.files.atomic_files import FileMark, content_of, mark_of, replace_file
+from runmanager.records.files.atomic_files import FileStamp, file_stamp, read_bytes, replace_file
 from runmanager.records.files.damaged_files import UNREADABLE
 from runmanager.records.files.paths import EPOCHS, RECORD, SweepPaths
 from runmanager.records.run.status import Status
@@ -24,7 +24,7 @@ from runmanager.results.load.run_summary import RunSummary
 
 __all__ = ["KeptRun", "Marks", "is_settled", "keep", "kept_runs", "marks_of"]
 
-Marks = tuple[FileMark | None, FileMark | None]
+Marks = tuple[FileStamp | None, FileStamp | None]
 """The marks of a run's record and of its epochs."""
 
 _CHECKSUM = 4  # bytes before the rest: what a disk spoiled may still be read, and would be other numbers
@@ -50,7 +50,7 @@ _DECODER = msgspec.msgpack.Decoder(_File)
 
 def marks_of(folder: str) -> Marks:
     """The marks of a run's files as they are now. Raises `OSError`."""
-    return mark_of(f"{folder}/{RECORD}"), mark_of(f"{folder}/{EPOCHS}")
+    return file_stamp(f"{folder}/{RECORD}"), file_stamp(f"{folder}/{EPOCHS}")
 
 
 def is_settled(run: StoredRun, marks: Marks, *, now_ns: int) -> bool:
@@ -68,7 +68,7 @@ def is_settled(run: StoredRun, marks: Marks, *, now_ns: int) -> bool:
 def kept_runs(paths: SweepPaths) -> dict[str, KeptRun]:
     """What is kept of a sweep's runs, by the name of their folder; nothing where there is no file that serves."""
     try:
-        content = memoryview(content_of(paths.summaries))
+        content = memoryview(read_bytes(paths.summaries))
         if _checksum(content[_CHECKSUM:]) != content[:_CHECKSUM]:
             return {}
         kept = _DECODER.decode(content[_CHECKSUM:])

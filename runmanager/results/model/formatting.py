@@ -6,7 +6,7 @@ from typing import Any
 
 from runmanager.results.model.columns import EFFECTS, MISSING, NULLS, PHASE_COLUMNS, Table, effect_of
 from runmanager.results.stats.descriptive import mean, median
-from runmanager.text import printable, spoken
+from runmanager.text import format_value, printable
 
 __all__ = [
     "Median",
@@ -57,12 +57,12 @@ def human_columns(table: Table) -> list[str]:
 def human(value: Any, column: str = "") -> str:
     """A value for people: four significant digits, accuracies with four decimals, bytes as MiB; never a row of digits.
 
-    None is what was not measured; a setting without a value is `spoken`.
+    None is what was not measured; a setting without a value is `format_value`.
     """
     if value is None:
         return "" if column == "reason" else MISSING  # no reason is no lack
     if isinstance(value, bool):
-        return spoken(value)
+        return format_value(value)
     if isinstance(value, Spread):
         return _spread(value, column)
     if isinstance(value, Median):
@@ -77,7 +77,7 @@ def human(value: Any, column: str = "") -> str:
         return _decimals(value, 4)
     if isinstance(value, float) and (column in _MEASURED or column.startswith("time_to_accuracy")):
         return _four_digits(value)
-    return printable(spoken(value))
+    return printable(format_value(value))
 
 
 class Median(float):
@@ -110,7 +110,7 @@ def human_field(table: Table, row: Mapping[str, Any], column: str) -> str:
     if column in table.foreign and isinstance(value, float):
         return _four_digits(value)
     if value is None and column in table.settings:
-        return spoken(None) if column in row.get(NULLS, (column,)) else ""
+        return format_value(None) if column in row.get(NULLS, (column,)) else ""
     return human(value, column)
 
 

@@ -9,25 +9,25 @@ from runmanager.results.compare.comparison import with_numbered_reasons
 from runmanager.results.figures.figure import Drawn, rendered
 from runmanager.results.findings.headlines import headlines
 from runmanager.results.model.columns import Table
-from runmanager.results.snapshot import Look
+from runmanager.results.snapshot import SweepSnapshot
 from runmanager.results.tables.seeds import collapse_seeds
 from runmanager.results.tables.writers import in_markdown, to_markdown
 
-__all__ = ["Glance", "glance"]
+__all__ = ["MarkdownSummary", "summarize_in_markdown"]
 
 _MAX_ROWS = 50  # as in a terminal
 _DOTS_PER_INCH = 130  # 702 pixels: twice the width of cards in TensorBoard, which show it whole when asked
 
 
 @dataclass(frozen=True)
-class Glance:
+class MarkdownSummary:
     """`texts` are Markdown and `pictures` PNG, each by its name."""
 
     texts: dict[str, str]
     pictures: dict[str, bytes]
 
 
-def glance(look: Look) -> Glance:
+def summarize_in_markdown(look: SweepSnapshot) -> MarkdownSummary:
     """The sweep as a page shows it: answers and results, and of several cells comparison and figures too."""
     contents, plan = look.read
     said = headlines(contents, plan, results=look.results, comparison=look.comparison, crossovers=look.crossovers)
@@ -40,7 +40,7 @@ def glance(look: Look) -> Glance:
         "figures": "\n\n".join(_words(figures)),
         "results": _table(cells, f"runmanager table {folder} --all"),
     }
-    return Glance(
+    return MarkdownSummary(
         texts={name: text for name, text in texts.items() if text},
         pictures={each.name: rendered(each, "png", dots_per_inch=_DOTS_PER_INCH) for each in figures},
     )

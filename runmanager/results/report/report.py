@@ -24,7 +24,7 @@ from runmanager.results.model.formatting import human
 from runmanager.results.report.html import render_template
 from runmanager.results.report.html_table import page_table
 from runmanager.results.tables.seeds import collapse_seeds, seed_groups
-from runmanager.text import counted, in_backticks, typed
+from runmanager.text import in_backticks, pluralize, shell_command
 
 __all__ = ["report_page"]
 
@@ -117,10 +117,10 @@ def _unfinished(results: Table, sweep: str, now: datetime.datetime, *, is_attend
     running, pending = counts[Status.RUNNING], counts[Status.PENDING]
     if not running + pending:
         return ""
-    lacks = [counted(running, "was still running", "were still running")] if running else []
+    lacks = [pluralize(running, "was still running", "were still running")] if running else []
     lacks += [f"{pending:,} had not begun"] if pending else []
     made = f"Made at {now.astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC, before the end of the sweep"
-    said = f"{made}: of {counted(len(results.rows), 'run')} {' and '.join(lacks)}"
+    said = f"{made}: of {pluralize(len(results.rows), 'run')} {' and '.join(lacks)}"
     if running or is_attended:
         return f"{said}. {in_backticks(shlex.join(('runmanager', 'report', sweep)))} makes the page anew."
     return f"{said}, and nobody was at work."
@@ -144,7 +144,7 @@ def _failed(failures: Table) -> str:
     count = len(failures.rows)
     reasons = Counter(row["reason"] or row["status"] for row in failures.rows)
     said = ", ".join(f"{number:,} {reason}" for reason, number in reasons.most_common())
-    return f"{counted(count, 'run has', 'runs have')} no result: {said}."
+    return f"{pluralize(count, 'run has', 'runs have')} no result: {said}."
 
 
 def _run_notes(runs: Sequence[StoredRun]) -> list[str]:
@@ -165,7 +165,9 @@ def _facts(runs: Sequence[StoredRun], plan: SweepRecord | None) -> list[tuple[st
     facts = [(words, _values([getattr(environment, name) for environment in environments])) for name, words in FACTS]
     facts.append(("Libraries", _values([_libraries(environment) for environment in environments])))
     if plan is not None:
-        facts.append(("Command" if len(plan.commands) == 1 else "Commands", "; ".join(map(typed, plan.commands))))
+        facts.append(
+            ("Command" if len(plan.commands) == 1 else "Commands", "; ".join(map(shell_command, plan.commands)))
+        )
         facts.append(("Created", plan.created))
     return [(words, values) for words, values in facts if values]
 

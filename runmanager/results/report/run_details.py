@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.host.device_peaks import Ceilings
-from runmanager.records.run.attempts import said_of_attempts
-from runmanager.records.run.code_identity import files_said
+from runmanager.records.host.device_peaks import DevicePeaks
+from runmanager.records.run.attempts import describe_attempts
+from runmanager.records.run.code_identity import describe_files
 from runmanager.records.run.record import PHASES, EpochRecord, RunRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import measured_epochs
@@ -18,7 +18,7 @@ from runmanager.results.model.environment_text import FACTS
 from runmanager.results.model.formatting import human
 from runmanager.results.model.sections import Section
 from runmanager.results.stats.descriptive import median
-from runmanager.text import spoken
+from runmanager.text import format_value
 
 __all__ = ["headline", "sections_of"]
 
@@ -43,12 +43,12 @@ def sections_of(run: StoredRun) -> list[Section]:
     record = run.record
     return [
         Section("Run", _run_rows(run)),
-        Section("Settings", [(name, spoken(value)) for name, value in record.settings.items()]),
+        Section("Settings", [(name, format_value(value)) for name, value in record.settings.items()]),
         Section("Epochs", *_epoch_rows(run.epochs)),
         Section("Times by phase, medians over measured epochs", *_phase_rows(measured_epochs(run))),
         Section("Measured", _measurement_rows(record)),
         Section("Environment", _environment_rows(record)),
-        Section("Earlier attempts", _attempt_rows(record), lines=said_of_attempts(record)),
+        Section("Earlier attempts", _attempt_rows(record), lines=describe_attempts(record)),
         Section("Done otherwise than asked", lines=record.deviations),
         Section("Notes", lines=record.notes),
         Section("Files", _file_rows(run.paths)),
@@ -120,7 +120,7 @@ def _measurement_rows(record: RunRecord) -> list[tuple[str, str]]:
     )
 
 
-def _ceiling_rows(ceilings: Ceilings) -> list[tuple[str, str]]:
+def _ceiling_rows(ceilings: DevicePeaks) -> list[tuple[str, str]]:
     found = msgspec.structs.asdict(ceilings)
     return [(f"ceilings.{name}", _figure(value)) for name, value in found.items() if value is not None]
 
@@ -138,7 +138,7 @@ def _environment_rows(record: RunRecord) -> list[tuple[str, str]]:
     known = [(words, human(value, "loss")) for words, value in rows if value not in (None, "")]
     if environment.code is not None:
         files = [f"{name} {digest}" for name, digest in environment.code.items()]
-        known.append(("Own code", files_said(files) or "none"))
+        known.append(("Own code", describe_files(files) or "none"))
     return [*known, ("Libraries", libraries)] if libraries else known
 
 

@@ -11,7 +11,7 @@ from runmanager.results.model.columns import MISSING, Table
 from runmanager.results.model.formatting import Median
 from runmanager.results.tables.selection import AskedTable
 from runmanager.results.tables.sorting import in_order
-from runmanager.text import spoken
+from runmanager.text import format_value
 
 __all__ = ["parse_pivot", "pivot"]
 
@@ -69,7 +69,7 @@ def pivot(asked: AskedTable, words: tuple[str, str, str | None]) -> Table:
 
 def _headings(across: str, values: Sequence[Any]) -> dict[Hashable, str]:
     """A heading for each value; those that look alike to people, as 1 and "1", are told apart."""
-    texts = [spoken(value) for value in values]
+    texts = [format_value(value) for value in values]
     times = Counter(texts)
     said = [text if times[text] == 1 else repr(value) for text, value in zip(texts, values, strict=True)]
     return {frozen(value): f"{across}={each}" for value, each in zip(values, said, strict=True)}

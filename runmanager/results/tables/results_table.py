@@ -5,7 +5,7 @@ from itertools import zip_longest
 from typing import Any
 
 from runmanager.records.run.status import Status
-from runmanager.records.storage.gc_paused import collector_at_rest
+from runmanager.records.storage.gc_paused import gc_paused
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.record import SweepRecord
 from runmanager.results.compare.hidden_costs import hidden_cost_notes
@@ -30,7 +30,7 @@ from runmanager.results.model.columns import (
     column_of,
     setting_of,
 )
-from runmanager.text import counted
+from runmanager.text import pluralize
 
 __all__ = ["Table", "epoch_rows", "notes_of_rows", "result_rows"]
 
@@ -46,7 +46,7 @@ _SHOWN_EPOCHS = ("run", "epoch", "loss", "accuracy", "val_loss", "val_accuracy",
 _MAX_NAMED = 5
 
 
-@collector_at_rest()
+@gc_paused()
 def result_rows(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *, asked: Sequence[str] = ()) -> Table:
     """The rows of results.csv: fastest epoch first, runs without a measured epoch last, in order of start.
 
@@ -158,7 +158,7 @@ def _contention_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
     if not met:
         return []
     which = (
-        "The run was" if len(began) == 1 else counted(met, f"of {len(began)} runs was", f"of {len(began)} runs were")
+        "The run was" if len(began) == 1 else pluralize(met, f"of {len(began)} runs was", f"of {len(began)} runs were")
     )
     return [f"{which} contended: other load was on the machine, so times may be too long."]
 

@@ -16,7 +16,7 @@ from runmanager.results.model.formatting import human_field, is_number
 from runmanager.results.tables.filter import LISTED, Condition
 from runmanager.results.tables.results_table import notes_of_rows, result_rows
 from runmanager.results.tables.sorting import rank
-from runmanager.text import counted
+from runmanager.text import pluralize
 
 __all__ = ["AskedTable", "ask", "ask_table"]
 
@@ -43,8 +43,8 @@ class AskedTable:
         """The rows for which the condition holds; a note says how many there were. Raises `UsageError`."""
         holds = condition.over(self.columns, known=self.known)
         rows = [row for row in self.table.rows if holds(row)]
-        runs = counted(len(self.table.rows), "run")
-        said = counted(len(rows), f"of {runs} is where {condition.text}.", f"of {runs} are where {condition.text}.")
+        runs = pluralize(len(self.table.rows), "run")
+        said = pluralize(len(rows), f"of {runs} is where {condition.text}.", f"of {runs} are where {condition.text}.")
         if not rows:
             said += self._values_there(condition.words)
         of_all = notes_of_rows(self.table.rows)
@@ -78,7 +78,7 @@ def _range_said(table: Table, column: str) -> str:
     if is_number(table, column):
         known = [text for text, row in zip(said, ordered, strict=True) if row[column] is not None]
         return f"{known[0]} to {known[-1]}"
-    return f"{', '.join(said[:_MAX_SAID])} or {counted(len(said) - _MAX_SAID, 'other')}"
+    return f"{', '.join(said[:_MAX_SAID])} or {pluralize(len(said) - _MAX_SAID, 'other')}"
 
 
 def ask(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, words: Sequence[str]) -> AskedTable:

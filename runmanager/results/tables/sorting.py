@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from runmanager.results.model.columns import Table, prefers_larger
-from runmanager.text import spoken
+from runmanager.text import format_value
 
 __all__ = ["in_order", "rank", "sorted_by"]
 
@@ -39,4 +39,4 @@ def rank(value: Any) -> tuple[int, int | float, str]:
         return 2, 0.0, ""
     if isinstance(value, int | float):
         return 0, value, ""
-    return 1, 0.0, spoken(value)
+    return 1, 0.0, format_value(value)

@@ -10,7 +10,7 @@ from runmanager.results.compare.verdict import INCONCLUSIVE, NOT_MEASURED
 from runmanager.results.model.columns import EFFECTS, MISSING, Table, effect_of
 from runmanager.results.model.formatting import human, human_columns, human_effect, human_field, is_number
 from runmanager.results.tables.seeds import SEEDS
-from runmanager.text import printable, spoken
+from runmanager.text import format_value, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -105,7 +105,7 @@ def comparison_table(table: Table, *, limit: int | None = 50, width: int = _WIDT
 
 
 def _compared(row: dict[str, Any], *, several: bool) -> str:
-    sides = printable(f"{spoken(row['candidate'])} / {spoken(row['baseline'])}")
+    sides = printable(f"{format_value(row['candidate'])} / {format_value(row['baseline'])}")
     return f"{row['axis']} {sides}" if several else sides
 
 
@@ -120,7 +120,7 @@ def _setting(row: dict[str, Any], column: str) -> str:
     """A matched setting; of the setting that the row itself compares nothing, where several axes are compared."""
     compared = row["axis"].removesuffix(".name")
     name = column.removeprefix("settings.")
-    return "" if name == compared or name.startswith(f"{compared}.") else printable(spoken(row[column]))
+    return "" if name == compared or name.startswith(f"{compared}.") else printable(format_value(row[column]))
 
 
 def _settings(row: dict[str, Any], columns: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["preserved", "random_states", "restore_random_states", "seed_everything"]
+__all__ = ["preserve_random_states", "random_states", "restore_random_states", "seed_everything"]
 
 
 def seed_everything(seed: int) -> None:
@@ -76,7 +76,7 @@ def _accelerator_in_use() -> str | None:
 
 
 @contextmanager
-def preserved() -> Iterator[None]:
+def preserve_random_states() -> Iterator[None]:
     """Let the body draw random numbers without anybody noticing afterwards."""
     states = random_states()
     try:

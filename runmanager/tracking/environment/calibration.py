@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from runmanager.records.host.device_peaks import Ceilings
+from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.tracking.device.devices import device_facts
 from runmanager.tracking.device.processor import cpu_model
 from runmanager.tracking.timing.timer import Clock, clock_for
@@ -33,7 +33,7 @@ class Probe:
     amount: float
 
 
-def calibrate(device: torch.device, *, seconds: float = 2.0, threads: int | None = None) -> Ceilings:
+def calibrate(device: torch.device, *, seconds: float = 2.0, threads: int | None = None) -> DevicePeaks:
     """The ceilings of `device`, from about so many seconds of measuring; on CPU with so many `threads`.
 
     All probes take turns, and the best time of each counts: what disturbs the machine makes a probe slower, never
@@ -43,7 +43,7 @@ def calibrate(device: torch.device, *, seconds: float = 2.0, threads: int | None
         kinds = probes(device)
         best = best_seconds(kinds, clock_for(device), seconds=seconds)
         rates = {probe.name: probe.amount / best[probe.name] for probe in kinds}
-        return Ceilings(
+        return DevicePeaks(
             device_name=device_facts(device, cpu_model=cpu_model())["device_name"],
             threads=torch.get_num_threads() if device.type == "cpu" else None,
             flops_per_second={name: rates[name] for name in _TYPES if name in rates},

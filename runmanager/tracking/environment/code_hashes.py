@@ -16,7 +16,7 @@ from typing import Any
 from runmanager.records.settings.target_paths import targets_in
 from runmanager.tracking.environment.import_walk import ImportWalk, is_below, is_installed
 
-__all__ = ["CodeToday", "LoadedLater", "code_today", "own_code"]
+__all__ = ["CurrentCode", "LoadedLater", "current_code", "own_code"]
 
 _DIGITS = 16
 
@@ -126,7 +126,7 @@ def _digest_of(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()[:_DIGITS]
 
 
-class CodeToday:
+class CurrentCode:
     """What the files of runs hold today, below a folder; each is read once, however many runs were made with it."""
 
     def __init__(self, folder: Path) -> None:
@@ -152,8 +152,8 @@ class CodeToday:
         return self._digests[name]
 
 
-def code_today(code: Mapping[str, str] | None, command: Sequence[str]) -> dict[str, str] | None:
+def current_code(code: Mapping[str, str] | None, command: Sequence[str]) -> dict[str, str] | None:
     """The same for one run: in the folder of the script that its command names, else in the current one."""
     scripts = [Path(word).resolve().parent for word in command[:1] if word.endswith(".py")]
-    found = (CodeToday(folder).of(code) for folder in (*scripts, Path.cwd()))
+    found = (CurrentCode(folder).of(code) for folder in (*scripts, Path.cwd()))
     return next((today for today in found if today is not None), None)

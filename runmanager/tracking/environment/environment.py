@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from runmanager.records.files.paths import ceilings_file
-from runmanager.records.host.device_peaks import Ceilings, find_ceilings
+from runmanager.records.files.paths import device_peaks_file
+from runmanager.records.host.device_peaks import DevicePeaks, find_device_peaks
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.record import Environment
 from runmanager.tracking.device.devices import device_facts
@@ -37,10 +37,10 @@ def capture_environment(device: torch.device, *, code: dict[str, str] | None = N
     )
 
 
-def known_ceilings(device: torch.device, environment: Environment) -> Ceilings | None:
+def known_ceilings(device: torch.device, environment: Environment) -> DevicePeaks | None:
     """What was measured of this device, with these threads, by `runmanager doctor --calibrate`; None if nothing was."""
-    return find_ceilings(
-        ceilings_file(),
+    return find_device_peaks(
+        device_peaks_file(),
         device_name=environment.device_name or "",
         threads=environment.torch_threads if device.type == "cpu" else None,
         torch=str(torch.__version__),

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, IterableDataset
 
-from runmanager.tracking.device.rng import preserved
+from runmanager.tracking.device.rng import preserve_random_states
 from runmanager.tracking.device.transfer import DeviceDataLoader
 
 __all__ = ["batch_size_of", "images_of", "inputs_of", "peek"]
@@ -23,7 +23,7 @@ def peek(loader: Any) -> Any | None:
     collated. A list of batches gives its first. One-shot and unknown loaders are left alone, and so is a dataset that
     cannot be read at 0, 1, …: its keys may be others, and if it is broken the training will say so.
     """
-    with preserved():
+    with preserve_random_states():
         if isinstance(loader, DeviceDataLoader):
             return peek(loader.dl)
         if hasattr(loader, "first_samples"):

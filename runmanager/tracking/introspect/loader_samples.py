@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, Subset
 
-from runmanager.tracking.device.rng import preserved
+from runmanager.tracking.device.rng import preserve_random_states
 from runmanager.tracking.device.transfer import DeviceDataLoader
 
 __all__ = ["class_names", "samples_at"]
@@ -21,7 +21,7 @@ def samples_at(loader: Any, places: Sequence[int]) -> tuple[torch.Tensor, torch.
     """
     if isinstance(loader, DeviceDataLoader):
         return samples_at(loader.dl, places)
-    with preserved():
+    with preserve_random_states():
         if hasattr(loader, "samples"):
             return _pair(loader.samples(places))
         if isinstance(loader, DataLoader) and _is_in_order(loader):

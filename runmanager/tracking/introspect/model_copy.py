@@ -20,12 +20,12 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
-from runmanager.tracking.device.rng import preserved
+from runmanager.tracking.device.rng import preserve_random_states
 from runmanager.tracking.introspect.hook_isolation import has_hooks, held_back, left_out
 from runmanager.tracking.introspect.op_recorder import parts_of
 from runmanager.tracking.introspect.quiet_thread import one_thread_quiet
 
-__all__ = ["SharedError", "unnoticed", "unwrapped", "with_data", "without_data"]
+__all__ = ["SharedError", "isolated", "unwrapped", "with_data", "without_data"]
 
 _ON_META: dict[str, Any] = {"device": torch.device("meta")}  # an argument that torch's types for lazy buffers leave out
 _ATOMS = frozenset({str, bytes, int, float, bool, type(None)})
@@ -44,7 +44,7 @@ def unwrapped(network: torch.nn.Module) -> torch.nn.Module:
 
 
 @contextlib.contextmanager
-def unnoticed(network: torch.nn.Module) -> Iterator[None]:
+def isolated(network: torch.nn.Module) -> Iterator[None]:
     """The body may copy `network` and call the copies, and nobody learns of it; threads take turns.
 
     Random states, warnings and lines of output are kept back, and the hooks that somebody hung on all modules. Raises
@@ -59,7 +59,7 @@ def unnoticed(network: torch.nn.Module) -> Iterator[None]:
         if (module in noticing or _is_called_by_a_function(module)) and threading.get_ident() == thread:
             raise SharedError(f"a copy of it calls its own {type(module).__name__}, which would keep or tell something")
 
-    with one_thread_quiet(), preserved(), held_back(), _modes():
+    with one_thread_quiet(), preserve_random_states(), held_back(), _modes():
         handle = register_module_forward_pre_hook(refuse)
         try:
             yield

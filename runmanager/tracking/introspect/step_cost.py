@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from runmanager.tracking.introspect.model_copy import unnoticed, unwrapped, without_data
+from runmanager.tracking.introspect.model_copy import isolated, unwrapped, without_data
 
 __all__ = ["StepWork", "step_work"]
 
@@ -43,7 +43,7 @@ def step_work(
     call would change.
     """
     network = unwrapped(network)
-    with unnoticed(network):
+    with isolated(network):
         twin, twin_optimizer = without_data(network, optimizer)
         twin.train()
         empty = torch.empty(inputs.shape, dtype=inputs.dtype, device=_META)

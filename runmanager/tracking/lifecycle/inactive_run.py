@@ -9,12 +9,12 @@ import torch
 from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.run_folder import RunFolder
-from runmanager.text import counted
+from runmanager.text import pluralize
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.options import Checkpointer
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 
-__all__ = ["IdleEpoch", "IdleRun"]
+__all__ = ["IdleEpoch", "InactiveRun"]
 
 _CPU = torch.device("cpu")
 
@@ -36,7 +36,7 @@ class IdleEpoch(Epoch):
         return iter(())
 
 
-class IdleRun:
+class InactiveRun:
     """A run that is not to be run: its device is missing, or it was finished earlier. It yields no epochs.
 
     `history` is what is stored of it. `device` is the CPU, where a network that is built all the same does no harm.
@@ -73,7 +73,7 @@ class IdleRun:
         """Nothing; where the run was finished with another number of epochs, it is said that they are not run."""
         planned = self.record.epochs_planned
         if self.record.status is Status.FINISHED and planned is not None and planned != num_epochs:
-            self._say(f"{self.record.name}: kept with {counted(planned, 'epoch')}, now asked for {num_epochs}")
+            self._say(f"{self.record.name}: kept with {pluralize(planned, 'epoch')}, now asked for {num_epochs}")
         return iter(())
 
     def evaluation_before_training(self) -> Iterator[Epoch]:

@@ -11,7 +11,7 @@ import torch
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.run.record import EpochRecord
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.text import error_line, first_line, writable
+from runmanager.text import encodable, error_line, first_line
 
 __all__ = ["divergence", "is_out_of_memory", "keep_traceback", "outcome_of", "outcome_of_epochs"]
 
@@ -81,6 +81,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 def keep_traceback(error: BaseException, path: Path) -> None:
     """Write the whole traceback into error.txt, after the record, which has its first line: the disk may be full."""
     try:
-        replace_file(path, writable("".join(traceback.format_exception(error))))
+        replace_file(path, encodable("".join(traceback.format_exception(error))))
     except OSError as fault:
         _log.warning("%s could not be written: %s", path, fault)

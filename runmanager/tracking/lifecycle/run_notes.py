@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from runmanager.records.storage.run_folder import RunFolder
-from runmanager.text import bounded, writable
+from runmanager.text import encodable, truncated
 
 __all__ = ["RunNotes"]
 
@@ -35,4 +35,4 @@ class RunNotes:
 
 
 def _kept(line: str) -> str:
-    return bounded(writable(line))
+    return truncated(encodable(line))

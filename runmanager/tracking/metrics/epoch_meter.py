@@ -8,7 +8,7 @@ from runmanager.tracking.metrics.correct_counter import MatchBuffer
 from runmanager.tracking.metrics.loss_buffer import LoggedLosses, LossBuffer
 from runmanager.tracking.metrics.prediction_task import Reading
 
-__all__ = ["Averages", "Meter"]
+__all__ = ["Averages", "EpochMeter"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Averages:
     accuracy: float | None
 
 
-class Meter:
+class EpochMeter:
     """Adds up an epoch without waiting for the device: to add launches work there, `averages` brings it home.
 
     Every `log_every`th loss (0: none) is kept besides, counted from the `steps_before` this epoch.

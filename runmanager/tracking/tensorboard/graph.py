@@ -12,7 +12,7 @@ from tensorboard.compat.proto.versions_pb2 import VersionDef
 from torch.utils._pytree import tree_map_only
 
 from runmanager.tracking.introspect.example_call import NetworkCall
-from runmanager.tracking.introspect.model_copy import unnoticed, unwrapped, with_data, without_data
+from runmanager.tracking.introspect.model_copy import isolated, unwrapped, with_data, without_data
 from runmanager.tracking.introspect.op_recorder import Operation, Recording, record_pass, tensors_in
 
 __all__ = ["MAX_OPERATIONS", "DrawnGraph", "draw_graph"]
@@ -42,7 +42,7 @@ def draw_graph(network: torch.nn.Module, call: NetworkCall, *, device: torch.dev
     `SharedError` where a copy shares with the model what a call would change.
     """
     model = unwrapped(network)
-    with unnoticed(model), torch.no_grad():
+    with isolated(model), torch.no_grad():
         recording = _record(model, call, device)
     notes = () if recording.is_whole else (f"graph: of the model's first {MAX_OPERATIONS:,} operations only",)
     nodes = [_node(each) for each in recording.operations]

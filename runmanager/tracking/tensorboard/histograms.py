@@ -7,7 +7,7 @@ from math import gcd, isfinite
 
 import torch
 
-from runmanager.text import counted
+from runmanager.text import pluralize
 from runmanager.tracking.metrics.loss_buffer import sum_type
 
 __all__ = ["MAX_PARAMETERS", "MAX_VALUES", "NUM_BINS", "Histogram", "histograms_of", "left_out"]
@@ -45,8 +45,8 @@ def histograms_of(network: torch.nn.Module) -> Mapping[str, Histogram | None]:
     found: dict[str, Histogram | None] = dict.fromkeys(tensors)
     facts = torch.stack([_facts(_sampled(tensor)) for tensor in tensors.values()]).tolist()
     finite = {tag: fact for tag, fact in zip(tensors, facts, strict=True) if all(map(isfinite, fact[:2]))}
-    counted = [_counts(_sampled(tensors[tag]), *_ends(low, high)) for tag, (low, high, *_) in finite.items()]
-    for tag, counts in zip(finite, torch.stack(counted).tolist() if counted else (), strict=True):
+    pluralize = [_counts(_sampled(tensors[tag]), *_ends(low, high)) for tag, (low, high, *_) in finite.items()]
+    for tag, counts in zip(finite, torch.stack(pluralize).tolist() if pluralize else (), strict=True):
         low, high, total, squares = finite[tag]
         found[tag] = Histogram(low, high, total, squares, _limits(low, high), counts)
     return found
@@ -60,7 +60,7 @@ def left_out(network: torch.nn.Module) -> Sequence[str]:
     if len(sizes) > MAX_PARAMETERS:
         notes.append(f"histograms of the first {MAX_PARAMETERS} of {len(sizes)} parameters only")
     if large := sum(size > MAX_VALUES for size in sizes[:MAX_PARAMETERS]):
-        which = counted(large, "parameter")
+        which = pluralize(large, "parameter")
         notes.append(f"histograms of {which} are of a sample, {MAX_VALUES:,} values of each at most")
     return notes
 

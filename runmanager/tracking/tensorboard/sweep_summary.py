@@ -24,13 +24,13 @@ from runmanager.errors import RecordError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.storage.reader import StoredRun, read_run, read_sweep, run_names
-from runmanager.text import counted
+from runmanager.text import pluralize
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.hparams import experiment, measured
 from runmanager.tracking.tensorboard.logdir import ServedRuns
 
 if TYPE_CHECKING:
-    from runmanager.results.report.markdown_summary import Glance
+    from runmanager.results.report.markdown_summary import MarkdownSummary
 
 __all__ = ["ServedSweep"]
 
@@ -94,15 +94,15 @@ class ServedSweep:
         return runs, len(self._runs.cells)
 
     def _draw(self) -> None:
-        from runmanager.results.report.markdown_summary import glance
-        from runmanager.results.snapshot import Look
+        from runmanager.results.report.markdown_summary import summarize_in_markdown
+        from runmanager.results.snapshot import SweepSnapshot
 
-        look = Look(self._sweep, observer=self._observer)
+        look = SweepSnapshot(self._sweep, observer=self._observer)
         runs = look.read[0].runs
         num_ended = sum(run.record.status.is_ended for run in runs)
         said = [experiment(self._runs.cells, measured(runs))]
         if num_ended:
-            said.append(_as_summary(glance(look)))
+            said.append(_as_summary(summarize_in_markdown(look)))
         self._show(_name(num_ended, len(self._runs.cells)), said)
 
     def _show(self, name: str, said: Sequence[Summary]) -> None:
@@ -123,7 +123,7 @@ class ServedSweep:
 
 def _name(num_ended: int, num_cells: int) -> str:
     """What the run is called: with blanks, which no run's short name has."""
-    runs = counted(num_cells, "run")
+    runs = pluralize(num_cells, "run")
     return f"sweep of {runs}" if num_ended == num_cells else f"sweep, {num_ended:,} of {runs} ended"
 
 
@@ -135,7 +135,7 @@ def _readable_runs(sweep: SweepPaths) -> Iterator[StoredRun]:
             continue
 
 
-def _as_summary(seen: "Glance") -> Summary:
+def _as_summary(seen: "MarkdownSummary") -> Summary:
     # Numbered, as TensorBoard sorts them: what answers first stands first.
     numbered = {f"{_GROUP}/{at}-{name}": png for at, (name, png) in enumerate(seen.pictures.items(), 1)}
     pictures = [Summary.Value(tag=tag, image=_image(png)) for tag, png in numbered.items()]

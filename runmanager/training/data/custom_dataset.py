@@ -11,9 +11,9 @@ from torch.utils.data import Dataset, IterableDataset
 from runmanager.errors import ConfigurationError, DatasetError
 from runmanager.training.custom_target import call_target, parameter_names, resolve_target
 from runmanager.training.data.arrays import ArrayDataset
-from runmanager.training.data.splits import hold_out, keep
+from runmanager.training.data.splits import hold_out, subset_of
 from runmanager.training.data.tensor_views import as_arrays, owner_of
-from runmanager.validation import bad_holdout, below
+from runmanager.validation import at_least_faults, holdout_faults
 
 __all__ = ["custom_sets"]
 
@@ -47,17 +47,17 @@ def custom_sets(
     shape = _sample_shape(training, str(options["_target_"]))
     if classes is None:
         classes = 1 + max(int(_labels(part).max()) for part in (training, validation))
-    training = keep(training, ours.get("size"), seed=seed, name=str(options["_target_"]))
+    training = subset_of(training, ours.get("size"), seed=seed, name=str(options["_target_"]))
     return training, validation, shape, classes
 
 
 def _check(ours: Mapping[str, Any]) -> None:
-    faults = bad_holdout(ours.get("holdout"))
+    faults = holdout_faults(ours.get("holdout"))
     for key in ("size", "num_classes"):
         if ours.get(key) is not None and not isinstance(ours[key], int):
             faults.append(f"`dataset.{key}` must be a whole number, got {ours[key]}.")
         else:
-            faults += below(f"dataset.{key}", ours.get(key), 1)
+            faults += at_least_faults(f"dataset.{key}", ours.get(key), 1)
     if faults:
         raise ConfigurationError(faults)
 

@@ -9,7 +9,7 @@ from torch.utils.data import Dataset
 from runmanager.errors import DatasetError
 from runmanager.training.data.arrays import subset
 
-__all__ = ["derived_seed", "generator_for", "hold_out", "keep", "num_held_out"]
+__all__ = ["derived_seed", "generator_for", "hold_out", "num_held_out", "subset_of"]
 
 
 def derived_seed(*parts: object) -> int:
@@ -49,7 +49,7 @@ def hold_out(dataset: Dataset[Any], holdout: int | float, *, seed: int) -> tuple
     return subset(dataset, kept), subset(dataset, held_out)
 
 
-def keep(dataset: Dataset[Any], size: int | None, *, seed: int, name: str) -> Dataset[Any]:
+def subset_of(dataset: Dataset[Any], size: int | None, *, seed: int, name: str) -> Dataset[Any]:
     """`size` random samples in the dataset's own order; all of them where `size` is None.
 
     Raises `DatasetError` when there are fewer.

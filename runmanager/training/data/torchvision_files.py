@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from runmanager.errors import DatasetError
 from runmanager.training.data.arrays import ArrayDataset
-from runmanager.training.data.splits import hold_out, keep
+from runmanager.training.data.splits import hold_out, subset_of
 from runmanager.training.data.tensor_views import as_arrays
 from runmanager.training.models.torchvision_models import import_torchvision
 from runmanager.training.options.dataset import VisionOptions
@@ -89,7 +89,7 @@ def vision_sets(options: VisionOptions, *, data_root: Path, seed: int) -> tuple[
         validation = _read(source, data_root, train=False)
     else:
         training, validation = hold_out(training, options.holdout, seed=seed)
-    return keep(training, options.size, seed=seed, name=options.name), validation
+    return subset_of(training, options.size, seed=seed, name=options.name), validation
 
 
 def _read(source: VisionSource, data_root: Path, *, train: bool) -> Dataset[object]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from runmanager.errors import ConfigurationError, UsageError
-from runmanager.tracking.device.rng import preserved
+from runmanager.tracking.device.rng import preserve_random_states
 from runmanager.tracking.device.transfer import PINNING_DEVICES, Packed
 from runmanager.training.data.arrays import ArrayDataset, collate_pairs
 from runmanager.training.data.registry import Data
@@ -174,7 +174,7 @@ class WorkerLoader:
 
     def samples(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
         """The dataset's samples at `indices` as a batch."""
-        with preserved():
+        with preserve_random_states():
             if isinstance(self.dataset, ArrayDataset):
                 return self.dataset.__getitems__(indices)
             return collate_pairs([self.dataset[index] for index in indices])

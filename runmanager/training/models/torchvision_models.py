@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.training.options.groups import TorchvisionModelOptions
-from runmanager.validation import fault, nearest
+from runmanager.validation import fault, suggestion
 
 __all__ = ["Resized", "architecture_faults", "build_torchvision_model", "import_torchvision"]
 
@@ -46,7 +46,9 @@ def architecture_faults(architecture: str) -> list[str]:
     if architecture in known:
         return []
     return [
-        fault("model.architecture", "be a classifier of torchvision.models", architecture, nearest(architecture, known))
+        fault(
+            "model.architecture", "be a classifier of torchvision.models", architecture, suggestion(architecture, known)
+        )
     ]
 
 

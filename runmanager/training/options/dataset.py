@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from runmanager.training.options.choice import Options
-from runmanager.validation import bad_holdout, below, fault
+from runmanager.validation import at_least_faults, fault, holdout_faults
 
 __all__ = [
     "Cifar10Options",
@@ -55,11 +55,11 @@ class DigitsOptions(DatasetOptions):
     data_seed: int = 0
 
     def _bad_values(self) -> list[str]:
-        faults = below("dataset.size", self.size, 1) + below("dataset.val_size", self.val_size, 1)
+        faults = at_least_faults("dataset.size", self.size, 1) + at_least_faults("dataset.val_size", self.val_size, 1)
         if isinstance(self.holdout, int) and self.val_size not in (None, self.holdout):
             way_out = "leave one of the two at null"
             faults.append(fault("dataset.val_size", f"equal `dataset.holdout`={self.holdout}", self.val_size, way_out))
-        return faults + bad_holdout(self.holdout) + below("dataset.data_seed", self.data_seed, 0)
+        return faults + holdout_faults(self.holdout) + at_least_faults("dataset.data_seed", self.data_seed, 0)
 
     @property
     def num_validation(self) -> int:
@@ -83,7 +83,7 @@ class DiscOptions(DatasetOptions):
 
     def _bad_values(self) -> list[str]:
         # Two points, because one has no standard deviation to normalise by.
-        return below("dataset.size", self.size, 2) + bad_holdout(self.holdout)
+        return at_least_faults("dataset.size", self.size, 2) + holdout_faults(self.holdout)
 
     @property
     def num_validation(self) -> int:
@@ -104,7 +104,7 @@ class VisionOptions(DatasetOptions):
     holdout: int | float | None = None
 
     def _bad_values(self) -> list[str]:
-        return below("dataset.size", self.size, 1) + bad_holdout(self.holdout)
+        return at_least_faults("dataset.size", self.size, 1) + holdout_faults(self.holdout)
 
 
 @dataclass(frozen=True)
@@ -147,13 +147,13 @@ class FakeOptions(DatasetOptions):
     data_seed: int = 0
 
     def _bad_values(self) -> list[str]:
-        faults = below("dataset.size", self.size, 1) + below("dataset.val_size", self.val_size, 1)
+        faults = at_least_faults("dataset.size", self.size, 1) + at_least_faults("dataset.val_size", self.val_size, 1)
         if not self.in_shape or min(self.in_shape) < 1:
             faults.append(fault("dataset.in_shape", "hold at least one length, each at least 1", self.in_shape))
-        faults += below("dataset.num_classes", self.num_classes, 1)
+        faults += at_least_faults("dataset.num_classes", self.num_classes, 1)
         if self.num_classes > _MOST_CLASSES:
             faults.append(fault("dataset.num_classes", f"be at most {_MOST_CLASSES}", self.num_classes))
-        return faults + below("dataset.data_seed", self.data_seed, 0)
+        return faults + at_least_faults("dataset.data_seed", self.data_seed, 0)
 
     def least_bytes(self) -> int:
         """A byte a value, and a label."""

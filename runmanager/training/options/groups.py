@@ -14,7 +14,7 @@ from runmanager.training.options.dataset import (
     FashionMnistOptions,
     MnistOptions,
 )
-from runmanager.validation import below, fault, outside
+from runmanager.validation import at_least_faults, fault, range_faults
 
 __all__ = [
     "OPTION_TYPES",
@@ -99,7 +99,7 @@ class TorchvisionModelOptions(ModelOptions):
     input_size: int | None = None
 
     def _bad_values(self) -> list[str]:
-        return below("model.input_size", self.input_size, 1)
+        return at_least_faults("model.input_size", self.input_size, 1)
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ class SgdOptions(OptimizerOptions):
     fused: bool | None = None
 
     def _bad_values(self) -> list[str]:
-        faults = outside("optimizer.momentum", self.momentum, 0, 1)
-        faults += outside("optimizer.weight_decay", self.weight_decay, 0, math.inf)
+        faults = range_faults("optimizer.momentum", self.momentum, 0, 1)
+        faults += range_faults("optimizer.weight_decay", self.weight_decay, 0, math.inf)
         if self.nesterov and self.momentum == 0:
             way_out = "set `optimizer.momentum`, or `optimizer.nesterov=false`"
             faults.append(fault("optimizer.momentum", "be above 0 for Nesterov's method", self.momentum, way_out))
@@ -147,9 +147,9 @@ class AdamOptions(OptimizerOptions):
     def _bad_values(self) -> list[str]:
         faults = [] if len(self.betas) == 2 else [fault("optimizer.betas", "be two numbers", self.betas)]
         for beta in self.betas:
-            faults += outside("optimizer.betas", beta, 0, 1)
-        faults += outside("optimizer.eps", self.eps, 0, math.inf)
-        return faults + outside("optimizer.weight_decay", self.weight_decay, 0, math.inf)
+            faults += range_faults("optimizer.betas", beta, 0, 1)
+        faults += range_faults("optimizer.eps", self.eps, 0, math.inf)
+        return faults + range_faults("optimizer.weight_decay", self.weight_decay, 0, math.inf)
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class CosineOptions(SchedulerOptions):
     min_lr: float = 0.0
 
     def _bad_values(self) -> list[str]:
-        return outside("scheduler.min_lr", self.min_lr, 0, math.inf)
+        return range_faults("scheduler.min_lr", self.min_lr, 0, math.inf)
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class OneCycleOptions(SchedulerOptions):
     pct_start: float = 0.3
 
     def _bad_values(self) -> list[str]:
-        return outside("scheduler.pct_start", self.pct_start, 0, 1)
+        return range_faults("scheduler.pct_start", self.pct_start, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class DataLoaderOptions(LoaderOptions):
     prefetch_to_device: bool = False
 
     def _bad_values(self) -> list[str]:
-        faults = below("loader.prefetch_factor", self.prefetch_factor, 1)
+        faults = at_least_faults("loader.prefetch_factor", self.prefetch_factor, 1)
         if self.prefetch_factor > _MOST_PREFETCHED:
             faults.append(fault("loader.prefetch_factor", f"be at most {_MOST_PREFETCHED}", self.prefetch_factor))
         if self.prefetch_to_device and self.pin_memory is False:

@@ -8,7 +8,7 @@ from runmanager.tracking.options import TensorBoardOptions
 from runmanager.training.options.choice import Options
 from runmanager.training.options.measure import MeasureOptions, PairedOptions
 from runmanager.training.options.step import Precision, fixed_step_faults, step_faults
-from runmanager.validation import below, fault, meant, outside
+from runmanager.validation import at_least_faults, did_you_mean, fault, range_faults
 
 __all__ = ["CheckpointOptions", "TrainingOptions"]
 
@@ -69,9 +69,15 @@ class TrainingOptions:
 
     def _bad_numbers(self) -> list[str]:
         faults = [] if 0 < self.lr < float("inf") else [fault("lr", "be above 0 and finite", self.lr)]
-        faults += below("batch_size", self.batch_size, 1) + below("num_workers", self.num_workers, 0)
-        faults += below("epochs", self.epochs, 1) + below("eval_batch_size", self.eval_batch_size, 1)
-        faults += below("log_every", self.log_every, 0) + below("checkpoint.every", self.checkpoint.every, 0)
+        faults += at_least_faults("batch_size", self.batch_size, 1) + at_least_faults(
+            "num_workers", self.num_workers, 0
+        )
+        faults += at_least_faults("epochs", self.epochs, 1) + at_least_faults(
+            "eval_batch_size", self.eval_batch_size, 1
+        )
+        faults += at_least_faults("log_every", self.log_every, 0) + at_least_faults(
+            "checkpoint.every", self.checkpoint.every, 0
+        )
         faults += [
             fault(name, f"be at most {_MOST}", value)
             for name in ("batch_size", "eval_batch_size", "num_workers", "epochs")
@@ -84,7 +90,7 @@ class TrainingOptions:
         faults += fixed_step_faults(
             compile=self.compile, graphs=self.graphs, micro_batch=self.micro_batch, on_oom=self.on_oom
         )
-        faults += outside("seed", self.seed, 0, 2**63)
+        faults += range_faults("seed", self.seed, 0, 2**63)
         return faults + self.measure.faults()
 
     def _bad_checkpoint(self) -> list[str]:
@@ -92,7 +98,9 @@ class TrainingOptions:
         if metric is None:
             return []
         if metric not in METRICS:
-            return [fault("checkpoint.keep_best", f"be one of {', '.join(METRICS)}", metric, meant(metric, METRICS))]
+            return [
+                fault("checkpoint.keep_best", f"be one of {', '.join(METRICS)}", metric, did_you_mean(metric, METRICS))
+            ]
         if self.checkpoint.every == 0:
             return [fault("checkpoint.every", "be at least 1 with `checkpoint.keep_best`", 0)]
         return []
@@ -103,15 +111,17 @@ class TrainingOptions:
             return []
         way_out = "a number names one of several accelerators, as in cuda:1"
         if kind not in _DEVICES:
-            way_out = "NVIDIA's and AMD's GPUs are cuda" if kind.lower() == "gpu" else meant(kind, _DEVICES)
+            way_out = "NVIDIA's and AMD's GPUs are cuda" if kind.lower() == "gpu" else did_you_mean(kind, _DEVICES)
         return [fault("device", f"be one of {', '.join(_DEVICES)}", repr(self.device), way_out)]
 
     def _bad_early_stop(self) -> list[str]:
         metric, stop = self.early_stop.metric, self.early_stop
-        faults = below("early_stop.patience", stop.patience, 1)
-        faults += outside("early_stop.min_delta", stop.min_delta, 0, float("inf"))
+        faults = at_least_faults("early_stop.patience", stop.patience, 1)
+        faults += range_faults("early_stop.min_delta", stop.min_delta, 0, float("inf"))
         if metric is not None and metric not in METRICS:
-            faults.append(fault("early_stop.metric", f"be one of {', '.join(METRICS)}", metric, meant(metric, METRICS)))
+            faults.append(
+                fault("early_stop.metric", f"be one of {', '.join(METRICS)}", metric, did_you_mean(metric, METRICS))
+            )
         return faults
 
     def _contradictions(self) -> list[str]:

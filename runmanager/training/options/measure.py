@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from runmanager.validation import below, fault
+from runmanager.validation import at_least_faults, fault
 
 __all__ = ["MEASURE_TYPES", "MeasureOptions", "PairedOptions"]
 
@@ -21,7 +21,7 @@ class MeasureOptions:
     def faults(self) -> list[str]:
         """Every fault of these values, as readable lines."""
         renamed = [] if self.name == self.choice else [_renamed(self.choice, self.name)]
-        return renamed + below("measure.warmup_epochs", self.warmup_epochs, 1)
+        return renamed + at_least_faults("measure.warmup_epochs", self.warmup_epochs, 1)
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class PairedOptions(MeasureOptions):
             faults.append(fault("measure.half_width", "be above 0 and below 1", self.half_width, "0.01 means 1%"))
         if not 0 < self.max_seconds < math.inf:
             faults.append(fault("measure.max_seconds", "be a number of seconds above 0", self.max_seconds))
-        faults += below("measure.min_rounds", self.min_rounds, 1)
-        return faults + below("measure.block_steps", self.block_steps, 1)
+        faults += at_least_faults("measure.min_rounds", self.min_rounds, 1)
+        return faults + at_least_faults("measure.block_steps", self.block_steps, 1)
 
 
 MEASURE_TYPES: dict[str, type[MeasureOptions]] = {"single": MeasureOptions, "paired": PairedOptions}

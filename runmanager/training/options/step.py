@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from runmanager.validation import below, fault, meant
+from runmanager.validation import at_least_faults, did_you_mean, fault
 
 __all__ = ["AUTO", "OutOfMemory", "Precision", "fixed_step_faults", "not_on_cpu", "step_faults"]
 
@@ -41,7 +41,7 @@ def step_faults(*, precision: str, micro_batch: int | str | None, on_oom: str, d
             rule, way_out = "be null, auto or a number of samples", "null computes the whole batch at once"
             faults.append(fault("micro_batch", rule, repr(micro_batch), way_out))
     else:
-        faults += below("micro_batch", micro_batch, 1)
+        faults += at_least_faults("micro_batch", micro_batch, 1)
     if device == "cpu" and precision in (Precision.TF32, Precision.FP16):
         faults.append(not_on_cpu(precision))
     return faults
@@ -68,4 +68,4 @@ def not_on_cpu(precision: str) -> str:
 
 
 def _unknown(key: str, value: str, kind: type[StrEnum]) -> list[str]:
-    return [] if value in list(kind) else [fault(key, f"be one of {', '.join(kind)}", value, meant(value, kind))]
+    return [] if value in list(kind) else [fault(key, f"be one of {', '.join(kind)}", value, did_you_mean(value, kind))]

@@ -16,7 +16,7 @@ from runmanager.training.options.groups import (
 from runmanager.training.options.job import TrainingOptions
 from runmanager.validation import fault
 
-__all__ = ["idle_settings", "unheeded"]
+__all__ = ["idle_settings", "unused_settings"]
 
 _FLAT_MODELS = (LogisticOptions, MlpOptions, MlpTowerOptions)
 
@@ -33,7 +33,7 @@ def idle_settings(cell: TrainingOptions) -> dict[str, str]:
     }
 
 
-def unheeded(cells: Iterable[TrainingOptions], given: Iterable[str]) -> list[str]:
+def unused_settings(cells: Iterable[TrainingOptions], given: Iterable[str]) -> list[str]:
     """A fault for each value of a `given` setting that none of these cells heeds.
 
     A grid may hold cells with and without use for a setting: `num_workers=0,1 loader.prefetch_factor=4` is one. What a

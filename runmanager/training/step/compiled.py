@@ -13,7 +13,7 @@ from torch import Tensor
 
 from runmanager.errors import ConfigurationError
 from runmanager.tracking.device.devices import synchronize
-from runmanager.tracking.device.rng import preserved
+from runmanager.tracking.device.rng import preserve_random_states
 from runmanager.tracking.device.transfer import to_device
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory
 from runmanager.training.loading.loaders import EpochLoader
@@ -105,7 +105,7 @@ def _unnoticed(network: torch.nn.Module) -> Iterator[None]:
     network.zero_grad()
     network.train()
     try:
-        with preserved():
+        with preserve_random_states():
             yield
     finally:
         for module, mode in modes:

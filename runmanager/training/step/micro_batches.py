@@ -8,9 +8,9 @@ import torch
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from runmanager.text import counted
+from runmanager.text import pluralize
 from runmanager.tracking.device.rng import random_states, restore_random_states
-from runmanager.tracking.introspect.model_copy import unnoticed, without_data
+from runmanager.tracking.introspect.model_copy import isolated, without_data
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory
 from runmanager.training.options.step import OutOfMemory
 from runmanager.validation import fault
@@ -69,7 +69,9 @@ class MicroBatches:
             module: Any = torch.get_device_module(device)
             module.empty_cache()
         if self._tell is not None:
-            self._tell(f"out of memory with {counted(size, 'sample')} at once: steps are made in pieces of {self.size}")
+            self._tell(
+                f"out of memory with {pluralize(size, 'sample')} at once: steps are made in pieces of {self.size}"
+            )
 
 
 def _in_pieces(
@@ -120,7 +122,7 @@ def fast_size(network: torch.nn.Module, in_shape: tuple[int, ...]) -> int | None
         return tensor
 
     try:
-        with unnoticed(network):
+        with isolated(network):
             twin, _ = without_data(network)
             with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
                 twin(torch.empty((2, *in_shape), device="meta"))

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 
 from runmanager.errors import TensorMismatchError
-from runmanager.text import counted
+from runmanager.text import pluralize
 
 __all__ = ["explained"]
 
@@ -54,14 +54,14 @@ def _wrong_classes(
             f"{tuple(labels.shape)}; convert them with labels.to(torch.int64).reshape(-1)."
         )
     if len(labels) != len(images):
-        got = f"{counted(len(labels), 'label')} and {counted(len(images), 'image')}"
+        got = f"{pluralize(len(labels), 'label')} and {pluralize(len(images), 'image')}"
         return f"A batch must have one label an image, got {got}."
     if "out of bounds" not in text:
         return None
     layers = [module for module in network.modules() if isinstance(module, torch.nn.Linear | torch.nn.Conv2d)]
     low, high = int(labels.min()), int(labels.max())
     outputs = (
-        f"the network's last layer has {counted(_outputs(layers[-1]), 'output')}"
+        f"the network's last layer has {pluralize(_outputs(layers[-1]), 'output')}"
         if layers
         else "the network has fewer outputs"
     )
@@ -82,7 +82,7 @@ def _wrong_shape(network: torch.nn.Module, images: torch.Tensor, error: Exceptio
         if isinstance(module, torch.nn.Conv2d):
             if images.ndim == 4 and images.shape[1] != module.in_channels:
                 return (
-                    f"The images must have {counted(module.in_channels, 'channel')} for the network's first layer "
+                    f"The images must have {pluralize(module.in_channels, 'channel')} for the network's first layer "
                     f"({name}), got {images.shape[1]} (images {tuple(images.shape)}); build that layer with "
                     f"in_channels={images.shape[1]}."
                 )
@@ -91,7 +91,7 @@ def _wrong_shape(network: torch.nn.Module, images: torch.Tensor, error: Exceptio
             features = images.numel() // max(images.shape[0], 1)
             if features != module.in_features:
                 return (
-                    f"A sample must have {counted(module.in_features, 'value')} for the network's first layer "
+                    f"A sample must have {pluralize(module.in_features, 'value')} for the network's first layer "
                     f"({name}), got {features} (images {tuple(images.shape)}); build that layer with "
                     f"in_features={features}."
                 )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runmanager.app.driver.run_listener import outcome_of_ending
-from runmanager.launching.local.engine import Ending, Job
+from runmanager.launching.local.engine import Job, ProcessExit
 from runmanager.launching.local.worker import Raised
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Outcome, Reason, Status
@@ -222,15 +222,18 @@ def test_a_second_ctrl_c_stops_at_once(
 @pytest.mark.parametrize(
     ("ending", "outcome"),
     [
-        (Ending(Job(0, print), -9, None), Outcome(Status.KILLED, Reason.SIGNAL, "SIGKILL")),
+        (ProcessExit(Job(0, print), -9, None), Outcome(Status.KILLED, Reason.SIGNAL, "SIGKILL")),
         (
-            Ending(Job(0, print), -9, None, was_stopped=True),
+            ProcessExit(Job(0, print), -9, None, was_stopped=True),
             Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped at once"),
         ),
-        (Ending(Job(0, print), 255, None), Outcome(Status.FAILED, Reason.EXIT, "the process ended with exit code 255")),
-        (Ending(Job(0, print), -250, None), Outcome(Status.KILLED, Reason.SIGNAL, "signal 250")),
-        (Ending(Job(0, print), 0, Raised("E: one\ntwo", "")), Outcome(Status.FAILED, Reason.EXCEPTION, "E: one")),
+        (
+            ProcessExit(Job(0, print), 255, None),
+            Outcome(Status.FAILED, Reason.EXIT, "the process ended with exit code 255"),
+        ),
+        (ProcessExit(Job(0, print), -250, None), Outcome(Status.KILLED, Reason.SIGNAL, "signal 250")),
+        (ProcessExit(Job(0, print), 0, Raised("E: one\ntwo", "")), Outcome(Status.FAILED, Reason.EXCEPTION, "E: one")),
     ],
 )
-def test_what_an_ending_means(ending: Ending, outcome: Outcome) -> None:
+def test_what_an_ending_means(ending: ProcessExit, outcome: Outcome) -> None:
     assert outcome_of_ending(ending) == outcome

@@ -9,10 +9,10 @@ import torch
 from runmanager.cli.commands import calibrate
 from runmanager.cli.commands.calibrate import rows_of
 from runmanager.cli.machine_checks import ceilings_check
-from runmanager.records.host.device_peaks import Ceilings, read_ceilings
+from runmanager.records.host.device_peaks import DevicePeaks, read_device_peaks
 from runmanager.tracking.environment import calibration
 
-GPU = Ceilings(
+GPU = DevicePeaks(
     device_name="H200",
     flops_per_second={"fp32": 5.1234e13, "tf32": 4e14},
     copy_bytes_per_second=4.1e12,
@@ -38,7 +38,7 @@ def test_what_was_measured_is_shown_and_kept(command: Callable, tmp_path: Path) 
     for words in ("matrix product, fp32", "GFLOP/s", "copy, read and written", "GB/s", "one operation", "µs"):
         assert words in done.out
     assert str(path) in done.out.replace("\n", "")
-    kept = read_ceilings(path)
+    kept = read_device_peaks(path)
     assert [each.threads for each in kept if each.threads is not None] == [1]
     assert all(each.torch == str(torch.__version__) for each in kept)
     assert ceilings_check(path).finding.startswith(f"{len(kept)} measured, ")
@@ -52,7 +52,7 @@ def test_rows_have_units() -> None:
         ("transfer from the host", "55.0 GB/s"),
         ("one operation dispatched", "2.50 µs"),
     ]
-    assert rows_of(Ceilings(device_name="none")) == []
+    assert rows_of(DevicePeaks(device_name="none")) == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runmanager.launching.local.engine import Ending, Job, LocalEngine, call
+from runmanager.launching.local.engine import Job, LocalEngine, ProcessExit, call
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.records.host.process import usable_cores
 
@@ -70,7 +70,7 @@ def test_every_end_is_told_as_it_was_and_the_rest_goes_on(
         "last": (jobs.my_pid,),
     }
     seen = run_jobs(*calls.values())
-    ends: dict[str, Ending] = dict(zip(calls, seen.endings.values(), strict=True))
+    ends: dict[str, ProcessExit] = dict(zip(calls, seen.endings.values(), strict=True))
     for name in ("returns", "last"):
         assert isinstance(ends[name].answer, Returned)
     assert ends["large"].answer == Returned(b"x" * 5_000_000)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runmanager.records.files.atomic_files import LineAppender, locked_folder, mark_of, replace_file, whole_lines
+from runmanager.records.files.atomic_files import LineAppender, file_stamp, locked_folder, replace_file, whole_lines
 
 STEPS = ["fdopen", "fchmod", "fsync", "replace"]
 
@@ -164,14 +164,14 @@ def test_no_file_has_no_lines(tmp_path: Path) -> None:
 
 def test_a_file_that_was_written_anew_has_another_mark(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    assert mark_of(path) is None
+    assert file_stamp(path) is None
     path.write_bytes(b"one")
-    mark = mark_of(path)
-    assert mark_of(path) == mark
+    mark = file_stamp(path)
+    assert file_stamp(path) == mark
     times = path.stat()
     replace_file(path, b"two")  # as long, and as old
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert mark_of(path) != mark
+    assert file_stamp(path) != mark
 
 
 def test_a_locked_folder_is_ones_own_and_may_be_locked_again_by_the_same(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.records.host.standard_streams import mended_streams
+from runmanager.records.host.standard_streams import repaired_streams
 
 ROOT = Path(__file__).resolve().parents[3]
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
@@ -106,7 +106,7 @@ def test_a_command_that_cannot_show_what_it_was_asked_for_says_so(
 
 def test_the_streams_are_as_before_afterwards(capfd: pytest.CaptureFixture[str]) -> None:
     own = sys.stdout, sys.stderr
-    with mended_streams(), mended_streams():  # a command that carries out another
+    with repaired_streams(), repaired_streams():  # a command that carries out another
         print("within")
     print("afterwards")
     assert (sys.stdout, sys.stderr) == own

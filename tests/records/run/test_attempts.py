@@ -9,9 +9,9 @@ import pytest
 
 from runmanager.records.run.attempts import (
     attempts_up_to,
+    describe_attempts,
     epochs_made_elsewhere,
     last_sign,
-    said_of_attempts,
     spans,
 )
 from runmanager.records.run.heartbeat import Beat
@@ -79,17 +79,17 @@ def test_the_epochs_of_earlier_attempts_are_no_sign_of_the_last_one(record: Make
 
 def test_epochs_count_as_made_elsewhere_where_anything_that_matters_differs(record: MakeRecord) -> None:
     same = resumed(record, attempt(0, 10, 3))
-    assert epochs_made_elsewhere(same) == set() and said_of_attempts(same) == []
+    assert epochs_made_elsewhere(same) == set() and describe_attempts(same) == []
     moved = resumed(record, attempt(0, 10, 3, ELSEWHERE), attempt(20, 30, 5))
     assert epochs_made_elsewhere(moved) == {1, 2, 3}
-    assert said_of_attempts(moved) == [
+    assert describe_attempts(moved) == [
         "epochs 1 to 3 were made in another environment (host bellows, now anvil; torch threads 2, now 1); "
         "they count as warm-up"
     ]
     newer = msgspec.structs.replace(HERE, libraries={"torch": "2.16.0"})
     back = resumed(record, attempt(0, 10, 3), attempt(20, 30, 4, newer))
     assert epochs_made_elsewhere(back) == {4}
-    assert said_of_attempts(back) == [
+    assert describe_attempts(back) == [
         "epoch 4 was made in another environment (torch 2.16.0, now 2.15.0); it counts as warm-up"
     ]
 
@@ -129,12 +129,12 @@ def test_code_that_changed_between_attempts_matters_and_what_is_not_known_does_n
     ):
         run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, code=code)), environment=now)
         assert epochs_made_elsewhere(run) == ({1} if said else set())
-        assert said_of_attempts(run) == ([f"{said}; it counts as warm-up"] if said else [])
+        assert describe_attempts(run) == ([f"{said}; it counts as warm-up"] if said else [])
 
 
 def test_attempts_that_follow_each_other_elsewhere_are_one_stretch(record: MakeRecord) -> None:
     run = resumed(record, attempt(0, 10, 2, ELSEWHERE), attempt(20, 30, 2, HERE), attempt(30, 40, 4, ELSEWHERE))
-    assert [line.partition(" were")[0] for line in said_of_attempts(run)] == ["epochs 1 to 4"]
+    assert [line.partition(" were")[0] for line in describe_attempts(run)] == ["epochs 1 to 4"]
 
 
 def test_epochs_past_the_checkpoint_are_nobody_s() -> None:

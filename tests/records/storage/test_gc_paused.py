@@ -4,18 +4,18 @@ import gc
 
 import pytest
 
-from runmanager.records.storage.gc_paused import collector_at_rest
+from runmanager.records.storage.gc_paused import gc_paused
 
 
 def test_it_is_as_before_afterwards() -> None:
     assert gc.isenabled()
-    with collector_at_rest():
+    with gc_paused():
         assert not gc.isenabled()
-        with collector_at_rest():
+        with gc_paused():
             assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled()
-    with pytest.raises(KeyError), collector_at_rest():
+    with pytest.raises(KeyError), gc_paused():
         raise KeyError
     assert gc.isenabled()
 
@@ -23,7 +23,7 @@ def test_it_is_as_before_afterwards() -> None:
 def test_somebodys_own_choice_stays() -> None:
     gc.disable()
     try:
-        with collector_at_rest():
+        with gc_paused():
             pass
         assert not gc.isenabled()
     finally:

@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from runmanager.records.host.device_peaks import Ceilings
+from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.run.measurements import Measurements
 from runmanager.results.compare.matching import match_sides
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.findings.bottleneck import find_bottleneck
-from runmanager.results.findings.bottleneck_notes import why
+from runmanager.results.findings.bottleneck_notes import bottleneck_notes
 
 CONFIG = {
     "batch_size": 100,
@@ -18,7 +18,7 @@ CONFIG = {
     "dataset": {"name": "mnist"},
 }
 # Ten steps of 100 samples in an epoch of a second, of which 0.9 are compute unless a test says otherwise.
-CEILINGS = Ceilings(
+CEILINGS = DevicePeaks(
     device_name="Zen 4",
     threads=2,
     flops_per_second={"fp32": 1e12},
@@ -207,18 +207,20 @@ def test_the_lines_are_of_the_compared_runs_and_alike_ones_share_one(contents, t
         for device in ("cpu", "cuda")
         if (lr, device) != (1, "cuda")
     ]
-    lines = why(match_sides(contents(*runs), None, CompareOptions()))
+    lines = bottleneck_notes(match_sides(contents(*runs), None, CompareOptions()))
     gain = "`loader=resident`; at most 1.61 times as fast in training, and so at most 1.34 times as fast as a whole."
     assert lines == [
         "cpu, 2 of 3 runs (input): 31 to 38% of the training epoch waits for data (21 to 25% of the wall time): "
         + gain,
         "cuda, 1 of 2 runs (input): 38% of the training epoch waits for data (25% of the wall time): " + gain,
     ]
-    assert why(match_sides(contents(*runs), None, CompareOptions(metric="val_accuracy"))) == []
+    assert bottleneck_notes(match_sides(contents(*runs), None, CompareOptions(metric="val_accuracy"))) == []
     on_cpu = [run for run in runs if run[0]["device"] == "cpu"]  # however many sides a stand-in has
-    assert why(match_sides(contents(*on_cpu), None, CompareOptions())) == lines[:1]
+    assert bottleneck_notes(match_sides(contents(*on_cpu), None, CompareOptions())) == lines[:1]
     left_open = [(config | {"device": "auto"}, *others) for config, *others in on_cpu]
-    assert why(match_sides(contents(*left_open), None, CompareOptions())) == [lines[0].replace("cpu", "Zen 4")]
+    assert bottleneck_notes(match_sides(contents(*left_open), None, CompareOptions())) == [
+        lines[0].replace("cpu", "Zen 4")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -249,4 +251,4 @@ def test_the_lines_are_of_the_compared_runs_and_alike_ones_share_one(contents, t
 def test_a_gain_says_of_what_it_is_one(contents, timed, epoch, phases, said):
     epochs = [msgspec.structs.replace(each, **epoch, **phases) for each in timed([9.0] + [1.0] * 5)]
     sweep = contents(*((CONFIG | {"device": device}, epochs, {}) for device in ("cpu", "cuda")))
-    assert why(match_sides(sweep, None, CompareOptions()))[0] == f"cpu {said}"
+    assert bottleneck_notes(match_sides(sweep, None, CompareOptions()))[0] == f"cpu {said}"

@@ -8,19 +8,19 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from runmanager.records.host.device_peaks import Ceilings
+from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.run.measurements import UNKNOWN_WORK, Measurements
 from runmanager.records.run.turn_record import Turn
 from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.compare.matching import match_sides
-from runmanager.results.findings.roofline import work_lines, work_of, work_rows
+from runmanager.results.findings.roofline import roofline_lines, roofline_rows, work_of
 from runmanager.results.report.report import report_page
 from runmanager.results.tables.results_table import result_rows
 from runmanager.results.tables.terminal import results_table
 from runmanager.results.tables.writers import to_markdown
 
 CONFIG = {"batch_size": 100, "device": "cpu"}
-BEST = Ceilings(
+BEST = DevicePeaks(
     device_name="Zen 4",
     threads=2,
     flops_per_second={"fp32": 4e10},
@@ -94,13 +94,13 @@ def test_what_was_not_counted_is_not_said_and_small_operations_say_nothing_of_me
 
 def test_each_side_has_a_line_and_one_without_ceilings_the_way_to_have_them(sweep):
     both = sweep(FACTS, msgspec.structs.replace(FACTS, ceilings=None))
-    assert work_lines(match_sides(both, None, CompareOptions())) == [
+    assert roofline_lines(match_sides(both, None, CompareOptions())) == [
         "cpu does 10 GFLOP/s, 25% of the 40 GFLOP/s that its matrix products reach at best (fp32).",
         "cuda does 20 GFLOP/s.",
         "What a device can do at best is known where `runmanager doctor --calibrate` came before the run.",
     ]
-    assert work_lines(match_sides(both, None, CompareOptions(metric="val_accuracy"))) == []
-    assert work_lines(match_sides(sweep(Measurements(), Measurements()), None, CompareOptions())) == []
+    assert roofline_lines(match_sides(both, None, CompareOptions(metric="val_accuracy"))) == []
+    assert roofline_lines(match_sides(sweep(Measurements(), Measurements()), None, CompareOptions())) == []
 
 
 def test_runs_of_one_side_share_a_line_and_a_unit(contents, timed):
@@ -110,7 +110,7 @@ def test_runs_of_one_side_share_a_line_and_a_unit(contents, timed):
         for seed, seconds in enumerate(times)
     ]
     best = "of the 40 GFLOP/s that its matrix products reach at best (fp32)."
-    assert work_lines(match_sides(contents(*runs), None, CompareOptions())) == [
+    assert roofline_lines(match_sides(contents(*runs), None, CompareOptions())) == [
         f"cpu does 8 to 10 GFLOP/s, 20 to 25% {best}",
         f"cuda does 10 G to 10 TFLOP/s, 25 to 25,000% {best}",
     ]
@@ -123,7 +123,7 @@ def page_with(table, stored):
 
 def test_the_table_has_a_row_a_run_the_fastest_first_in_every_form(sweep):
     stored = sweep(FACTS, FACTS)
-    table = work_rows(stored, None)
+    table = roofline_rows(stored, None)
     assert [row["device"] for row in table.rows] == ["cuda", "cpu"]
     assert table.rows[1]["flop_per_second"] == pytest.approx(1e10)
     assert "| cpu | 1 G | 10 G | 25% | 50 G | 50% | 100 | 1 k | 1% | fp32 |" in to_markdown(table)
@@ -137,7 +137,7 @@ def test_the_table_has_a_row_a_run_the_fastest_first_in_every_form(sweep):
 
 def test_runs_whose_work_was_not_counted_have_no_rows(sweep):
     stored = sweep(Measurements())
-    table = work_rows(stored, None)
+    table = roofline_rows(stored, None)
     assert table.rows == []
     page = page_with(table, stored)
     assert "What these runs achieve" not in page
@@ -145,12 +145,12 @@ def test_runs_whose_work_was_not_counted_have_no_rows(sweep):
 
 def test_it_is_said_of_which_runs_the_work_is_not_known(sweep):
     none = Measurements()
-    (note,) = work_rows(sweep(none, none), None).notes
+    (note,) = roofline_rows(sweep(none, none), None).notes
     assert note.startswith("Of 2 of 2 runs the work of a step is not known: it is counted on a first batch")
     partly = sweep(FACTS, none)
     said = f"{UNKNOWN_WORK}: the loader does not show what a full batch is"
     record = msgspec.structs.replace(partly.runs[1].record, notes=("graph: none", said))
     partly = dataclasses.replace(partly, runs=[partly.runs[0], dataclasses.replace(partly.runs[1], record=record)])
-    table = work_rows(partly, None)
+    table = roofline_rows(partly, None)
     assert len(table.rows) == 1 and table.notes == (f"Of 1 of 2 runs {said}.",)
-    assert work_rows(sweep(FACTS, FACTS), None).notes == ()
+    assert roofline_rows(sweep(FACTS, FACTS), None).notes == ()

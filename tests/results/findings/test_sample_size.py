@@ -11,7 +11,7 @@ from runmanager.results.compare.comparison import compare
 from runmanager.results.compare.matching import match_sides
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.findings.recommendations import next_steps
-from runmanager.results.findings.sample_size import what_can_be_found, what_will_be_found
+from runmanager.results.findings.sample_size import detectable_before_running, detectable_by_more_runs
 from runmanager.results.stats.power import power
 from runmanager.results.tables.results_table import result_rows
 
@@ -26,7 +26,7 @@ def planned(contents):
         record = with_cells(
             None, [plan_cell(str(at), str(at), config) for at, config in enumerate(configs)], axes=axes, command=("x",)
         )
-        return what_will_be_found(contents(), record)
+        return detectable_before_running(contents(), record)
 
     return lines
 
@@ -75,7 +75,7 @@ def measured(contents, timed):
 
 def test_measured_runs_say_how_many_more_it_takes(measured):
     sweep = measured(0.02)
-    (line,) = what_can_be_found(match_sides(sweep, None, CompareOptions()), None)
+    (line,) = detectable_by_more_runs(match_sides(sweep, None, CompareOptions()), None)
     said = re.fullmatch(
         r"10 runs a side find 3% in (.*) of cases; (\d+) would in 80% \(.* differ by (.*)% here\)\.", line
     )
@@ -90,7 +90,7 @@ def test_the_next_step_names_it_where_rows_are_inconclusive_only(measured):
     for gap, is_said in ((0.01, True), (0.5, False)):
         sweep = measured(0.02, gap)
         comparison = compare(sweep, None)
-        lines = what_can_be_found(match_sides(sweep, None, CompareOptions()), None)
+        lines = detectable_by_more_runs(match_sides(sweep, None, CompareOptions()), None)
         steps = next_steps(result_rows(sweep, None), comparison, sweep="outputs/x", to_find=lines)
         assert (lines[0] in steps) is is_said, comparison.rows[0]["verdict"]
 
@@ -104,5 +104,5 @@ def test_runs_without_a_partner_show_their_noise_too(contents, timed):
             for device, status in (("cpu", Status.FINISHED), ("cuda", Status.SKIPPED))
         )
     )
-    (line,) = what_can_be_found(match_sides(sweep, None, CompareOptions()), None)
+    (line,) = detectable_by_more_runs(match_sides(sweep, None, CompareOptions()), None)
     assert "(runs of equal settings differ by 10.0% here)" in line

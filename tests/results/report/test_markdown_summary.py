@@ -7,18 +7,18 @@ from PIL import Image
 
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
-from runmanager.results.report.markdown_summary import Glance, glance
-from runmanager.results.snapshot import Look
+from runmanager.results.report.markdown_summary import MarkdownSummary, summarize_in_markdown
+from runmanager.results.snapshot import SweepSnapshot
 
 
 @pytest.fixture
 def seen(sweep):
     """Writes runs and looks at their sweep."""
 
-    def look(*runs, **fields) -> Glance:
+    def look(*runs, **fields) -> MarkdownSummary:
         for config in runs:
             sweep.run(config, **fields)
-        return glance(Look(SweepPaths(sweep.paths.root)))
+        return summarize_in_markdown(SweepSnapshot(SweepPaths(sweep.paths.root)))
 
     return look
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from runmanager.tracking.device.rng import preserved, random_states, restore_random_states, seed_everything
+from runmanager.tracking.device.rng import preserve_random_states, random_states, restore_random_states, seed_everything
 
 
 def draw() -> tuple[float, ...]:
@@ -45,11 +45,11 @@ def test_a_body_may_draw_unnoticed() -> None:
     seed_everything(5)
     expected = draw()
     seed_everything(5)
-    with preserved():
+    with preserve_random_states():
         draw()
     assert draw() == expected
     seed_everything(5)
-    with pytest.raises(ValueError, match="inside"), preserved():
+    with pytest.raises(ValueError, match="inside"), preserve_random_states():
         draw()
         raise ValueError("inside")
     assert draw() == expected
@@ -60,5 +60,5 @@ def test_an_idle_accelerator_is_not_started_to_ask_for_its_state(monkeypatch: py
         raise AssertionError("CUDA was started")
 
     monkeypatch.setattr(torch.cuda, "is_available", start)
-    with preserved():
+    with preserve_random_states():
         assert set(random_states()) == {"python", "numpy", "torch"}

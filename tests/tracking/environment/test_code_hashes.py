@@ -9,7 +9,7 @@ import pytest
 
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep
-from runmanager.tracking.environment.code_hashes import CodeToday, code_today, own_code
+from runmanager.tracking.environment.code_hashes import CurrentCode, current_code, own_code
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = """
@@ -58,7 +58,7 @@ def test_a_script_s_runs_have_what_it_reaches_and_what_it_has_loaded(project: Pa
     files = {"train.py", "helper.py", "plugin.py", "own_package/__init__.py", "own_package/part.py"}
     assert set(first) == files
     assert first == second  # the process runs what it has loaded, whatever is written over it
-    today = code_today(first, (str(project / "train.py"),))
+    today = current_code(first, (str(project / "train.py"),))
     assert today is not None
     assert {name for name in first if today[name] != first[name]} == {"plugin.py"}
 
@@ -132,7 +132,7 @@ def test_a_built_in_run_has_its_targets_alone(tmp_path: Path, monkeypatch: pytes
 
 
 def test_files_are_looked_at_once_for_all_runs(tmp_path: Path) -> None:
-    today = CodeToday(tmp_path)
+    today = CurrentCode(tmp_path)
     (tmp_path / "own.py").write_text("")
     first = today.of({"own.py": "abc", "gone.py": "def"})
     assert first is not None
@@ -140,11 +140,11 @@ def test_files_are_looked_at_once_for_all_runs(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("changed = True")
     (tmp_path / "gone.py").write_text("")
     assert today.of({"own.py": "xyz", "gone.py": "def"}) == first
-    assert CodeToday(tmp_path).of({"own.py": "abc"}) != {"own.py": first["own.py"]}
+    assert CurrentCode(tmp_path).of({"own.py": "abc"}) != {"own.py": first["own.py"]}
 
 
 def test_in_another_folder_nothing_is_known(tmp_path: Path) -> None:
-    today = CodeToday(tmp_path)
+    today = CurrentCode(tmp_path)
     assert today.of({"own.py": "abc"}) is None
     assert today.of({"/dev/zero": "abc"}) is None  # whose end nobody would see
     assert today.of({}) == {}

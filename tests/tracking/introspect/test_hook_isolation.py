@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 from runmanager import RunManager
 from runmanager.tracking.introspect.example_call import NetworkCall
 from runmanager.tracking.introspect.hook_isolation import held_back
-from runmanager.tracking.introspect.model_copy import SharedError, unnoticed, with_data, without_data
+from runmanager.tracking.introspect.model_copy import SharedError, isolated, with_data, without_data
 from runmanager.tracking.introspect.step_cost import StepWork, step_work
 from runmanager.tracking.tensorboard.graph import draw_graph
 
@@ -212,7 +212,7 @@ def test_what_a_network_holds_is_looked_at_once_however_it_hangs_together() -> N
         node.neighbours = nodes.copy()
     network.nodes = nodes  # type: ignore[assignment]
     nodes[-1].said = weight = network.weight * 2  # type: ignore[attr-defined]
-    with unnoticed(network):
+    with isolated(network):
         twin, _ = without_data(network)
     assert twin.nodes[0].neighbours[-1].said.is_meta and not weight.is_meta
 
@@ -224,7 +224,7 @@ def test_a_copy_has_the_hooks_of_nobody_else_in_their_order(copied: Callable[[nn
     prune.identity(network, "bias")
     prune.identity(network, "weight")
     network.register_forward_pre_hook(lambda *_: order.append("mine"))
-    with unnoticed(network):
+    with isolated(network):
         twin = copied(network)
         twin(torch.empty(2, 4, device=twin.weight_orig.device))
     assert [hook._tensor_name for hook in twin._forward_pre_hooks.values()] == ["bias", "weight"]
@@ -240,6 +240,6 @@ def test_what_a_forward_sets_for_the_whole_process_is_put_back() -> None:
             return super().forward(inputs)
 
     network = Setting(4, 2)
-    with unnoticed(network):
+    with isolated(network):
         without_data(network)[0](torch.empty(1, 4, device="meta", dtype=torch.float32))
     assert torch.get_default_dtype() is torch.float32 and torch.is_grad_enabled()

@@ -12,7 +12,7 @@ from torch import nn
 
 from runmanager import RunManager
 from runmanager.records.run.record import EpochRecord
-from runmanager.tracking.lifecycle.inactive_run import IdleRun
+from runmanager.tracking.lifecycle.inactive_run import InactiveRun
 from runmanager.tracking.run import ActiveRun
 
 from ..conftest import Body, stored_runs
@@ -28,7 +28,7 @@ def parameters(call: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
     return [(each.name, each.kind, each.default) for each in inspect.signature(call).parameters.values()]
 
 
-def by_hand(run: ActiveRun | IdleRun, network: nn.Module, loader: Any) -> list[EpochRecord]:
+def by_hand(run: ActiveRun | InactiveRun, network: nn.Module, loader: Any) -> list[EpochRecord]:
     """A loop of one's own, with a callback's calls."""
     ended = []
     for _ in range(2):
@@ -60,7 +60,7 @@ def test_a_loop_by_hand_takes_a_kept_or_skipped_cell_as_any_other(
     run = RunManager(tmp_path / "sweep", console=False).run(settings, network, loader)
     before = {path: path.read_bytes() for path in run.folder.paths.root.rglob("*") if path.is_file()}
     (stored,) = stored_runs(tmp_path / "sweep")
-    assert isinstance(run, IdleRun) and run.history == stored.epochs
+    assert isinstance(run, InactiveRun) and run.history == stored.epochs
     assert len(run.history) == (2 if device == "cpu" else 0)
     with run:
         by_hand_records = by_hand(run, network, loader)
@@ -76,7 +76,7 @@ def test_an_idle_run_has_all_that_an_active_one_has(tmp_path: Path, network: nn.
         epoch = active.begin_epoch()
         active.end_epoch(epoch)
     idle = RunManager(tmp_path / "sweep", sinks=[]).run({"lr": 1}, network, loader)
-    assert isinstance(active, ActiveRun) and isinstance(idle, IdleRun)
+    assert isinstance(active, ActiveRun) and isinstance(idle, InactiveRun)
     assert surface(idle) == surface(active)
     assert surface(idle.begin_epoch()) == surface(epoch)
     assert surface(idle.unrecorded_epoch()) == surface(epoch)
@@ -89,5 +89,5 @@ def test_a_kept_run_whose_epochs_are_damaged_is_kept_and_said(
         with RunManager(tmp_path / "sweep").run({"lr": 1}, network, loader) as run:
             train(run, network, loader)
         run.folder.paths.epochs.write_text("{}\n")
-    assert isinstance(run, IdleRun) and run.history == []
+    assert isinstance(run, InactiveRun) and run.history == []
     assert "epochs.jsonl is damaged" in capsys.readouterr().out

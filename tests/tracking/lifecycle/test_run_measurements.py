@@ -12,8 +12,8 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from runmanager import RunBuilder, RunManager
-from runmanager.records.files.paths import ceilings_file
-from runmanager.records.host.device_peaks import Ceilings, keep_ceilings
+from runmanager.records.files.paths import device_peaks_file
+from runmanager.records.host.device_peaks import DevicePeaks, save_device_peaks
 from runmanager.records.run.measurements import Measurements
 from runmanager.records.run.record import Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
@@ -142,12 +142,12 @@ def test_a_killed_run_keeps_what_was_known_of_it(tmp_path: Path, network: nn.Mod
 def test_known_ceilings_of_the_device_are_kept_with_the_run(
     tmp_path: Path, network: nn.Module, loader: DataLoader[Any], train: Body, only_run: Callable[[], StoredRun]
 ) -> None:
-    path = ceilings_file()
+    path = device_peaks_file()
     assert path is not None
     name = capture_environment(CPU).device_name or ""
-    of_this = Ceilings(device_name=name, threads=1, torch=str(torch.__version__), flops_per_second={"fp32": 1e11})
-    of_others = Ceilings(device_name=name, threads=64, torch=str(torch.__version__))
-    keep_ceilings(path, [of_others, of_this])
+    of_this = DevicePeaks(device_name=name, threads=1, torch=str(torch.__version__), flops_per_second={"fp32": 1e11})
+    of_others = DevicePeaks(device_name=name, threads=64, torch=str(torch.__version__))
+    save_device_peaks(path, [of_others, of_this])
     train_once(tmp_path / "sweep", network, loader, train)
     assert only_run().record.measurements.ceilings == of_this
 

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from runmanager.errors import TensorMismatchError
 from runmanager.tracking.metrics import correct_counter as matches
-from runmanager.tracking.metrics.epoch_meter import Averages, Meter
+from runmanager.tracking.metrics.epoch_meter import Averages, EpochMeter
 
 
 def scores(*classes: int) -> torch.Tensor:
@@ -18,7 +18,7 @@ def scores(*classes: int) -> torch.Tensor:
 
 
 def test_a_smaller_last_batch_weighs_less() -> None:
-    meter = Meter()
+    meter = EpochMeter()
     meter.add_loss(torch.tensor(1.0), 4)
     meter.add_loss(torch.tensor(4.0), 2)
     meter.add_predictions(scores(0, 1, 2, 0), torch.tensor([0, 1, 2, 1]))  # 3 of 4
@@ -28,22 +28,22 @@ def test_a_smaller_last_batch_weighs_less() -> None:
 
 
 def test_sums_are_kept_in_double_precision() -> None:
-    meter = Meter()
+    meter = EpochMeter()
     meter.add_loss(torch.tensor(1.0), 2**24)
     for _ in range(64):
         meter.add_loss(torch.tensor(1.0), 1)  # each would be lost beside 2**24 in single precision
     assert meter.averages().loss == 1.0
-    half = Meter()
+    half = EpochMeter()
     half.add_loss(torch.tensor(2.0, dtype=torch.float16), 60_000)  # the product overflows half precision
     assert half.averages().loss == 2.0
-    number = Meter()
+    number = EpochMeter()
     number.add_loss(0.1, 1)
     assert number.averages().loss == 0.1
 
 
 def test_nothing_is_brought_home_before_the_end() -> None:
     """Tensors on `meta` have no values: whatever asks for one raises."""
-    meter = Meter()
+    meter = EpochMeter()
     for _ in range(1000):
         meter.add_loss(torch.zeros((), device="meta"), 2)
         meter.add_predictions(torch.zeros(2, 3, device="meta"), torch.zeros(2, dtype=torch.int64, device="meta"))
@@ -53,11 +53,11 @@ def test_nothing_is_brought_home_before_the_end() -> None:
 
 
 def test_what_was_never_tracked_is_none() -> None:
-    assert Meter().averages() == Averages(0, None, None)
-    only_loss = Meter()
+    assert EpochMeter().averages() == Averages(0, None, None)
+    only_loss = EpochMeter()
     only_loss.add_loss(torch.tensor([0.5]), 3)
     assert only_loss.averages() == Averages(3, 0.5, None)
-    only_predictions = Meter()
+    only_predictions = EpochMeter()
     only_predictions.add_predictions(scores(0, 0), torch.tensor([0, 1]))
     assert only_predictions.averages() == Averages(2, None, 0.5)
 
@@ -65,7 +65,7 @@ def test_what_was_never_tracked_is_none() -> None:
 def test_the_graph_of_a_step_is_let_go() -> None:
     loss = torch.tensor(2.0, requires_grad=True) * 1
     step = weakref.ref(loss)
-    meter = Meter()
+    meter = EpochMeter()
     meter.add_loss(loss, 1)
     meter.add_predictions(torch.stack([loss, loss]).reshape(1, 2), torch.tensor([0]))
     del loss
@@ -77,14 +77,14 @@ def test_a_prediction_a_pixel_counts_pixels_for_the_accuracy_and_images_for_the_
     preds[:, 1] = 1.0
     labels = torch.ones(2, 4, 4, dtype=torch.int64)
     labels[0] = 0
-    meter = Meter()
+    meter = EpochMeter()
     meter.add_loss(torch.tensor(1.0), 2)
     meter.add_predictions(preds, labels)
     assert meter.averages() == Averages(2, 1.0, 0.5)
 
 
 def test_predictions_are_counted_over_many_steps_and_in_large_ones() -> None:
-    meter, correct, count = Meter(), 0, 0
+    meter, correct, count = EpochMeter(), 0, 0
     generator = torch.Generator().manual_seed(0)
     for size in (1, 30_000, 30_000, 7, 30_000, 200_000, 3, 70_000):  # within, beyond, and far beyond the room there is
         preds = torch.rand(size, 3, generator=generator)
@@ -95,7 +95,7 @@ def test_predictions_are_counted_over_many_steps_and_in_large_ones() -> None:
 
 
 def test_predictions_may_be_written_anew_into_the_same_memory() -> None:
-    meter, preds, labels = Meter(), torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64)
+    meter, preds, labels = EpochMeter(), torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64)
     for chosen, labelled in ((0, 0), (1, 0), (2, 2)):
         preds.zero_()[:, chosen] = 1.0
         labels.fill_(labelled)
@@ -104,7 +104,7 @@ def test_predictions_may_be_written_anew_into_the_same_memory() -> None:
 
 
 def test_predictions_of_another_kind_are_counted_beside_the_ones_before() -> None:
-    meter = Meter()
+    meter = EpochMeter()
     for dtype, labels_dtype, classes in (
         (torch.float32, torch.int64, 3),
         (torch.bfloat16, torch.int64, 3),
@@ -129,7 +129,7 @@ def test_many_small_batches_are_one_threads_work(shape: tuple[int, int]) -> None
             return func(*args, **(kwargs or {}))
 
     labels = torch.arange(shape[0]) % shape[1]
-    meter, preds = Meter(), torch.nn.functional.one_hot(labels, shape[1]).float()
+    meter, preds = EpochMeter(), torch.nn.functional.one_hot(labels, shape[1]).float()
     with Sizes():
         for _ in range(400):
             meter.add_predictions(preds, labels)
@@ -146,7 +146,7 @@ def test_small_batches_that_are_each_of_another_size_cost_no_room_of_their_own()
                 made.append(math.prod(args[0]))
             return func(*args, **(kwargs or {}))
 
-    meter, sizes = Meter(), [1 + step % 7 for step in range(100)]
+    meter, sizes = EpochMeter(), [1 + step % 7 for step in range(100)]
     preds, labels = torch.eye(3)[[0] * 7], torch.zeros(7, dtype=torch.int64)
     with Allocations():
         for size in sizes:
@@ -156,7 +156,7 @@ def test_small_batches_that_are_each_of_another_size_cost_no_room_of_their_own()
 
 
 def test_predictions_of_an_evaluation_and_after_it_are_counted_together() -> None:
-    meter, preds, labels = Meter(), torch.eye(3), torch.tensor([0, 1, 0])
+    meter, preds, labels = EpochMeter(), torch.eye(3), torch.tensor([0, 1, 0])
     for is_inference in (True, True, False, False):
         with torch.inference_mode(is_inference):
             meter.add_predictions(preds, labels)
@@ -164,14 +164,14 @@ def test_predictions_of_an_evaluation_and_after_it_are_counted_together() -> Non
 
 
 def test_predictions_of_no_sample_have_no_accuracy() -> None:
-    meter = Meter()
+    meter = EpochMeter()
     meter.add_predictions(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64))
     assert meter.averages().accuracy is None
 
 
 def test_a_loss_that_is_no_single_number_is_refused() -> None:
     with pytest.raises(TensorMismatchError, match=r"one number a step, got shape \(4,\); take its mean"):
-        Meter().add_loss(torch.zeros(4), 4)
+        EpochMeter().add_loss(torch.zeros(4), 4)
 
 
 def test_room_is_made_for_batches_of_one_size_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +179,7 @@ def test_room_is_made_for_batches_of_one_size_alone(monkeypatch: pytest.MonkeyPa
     made = []
     keep = matches._Kept.__init__
     monkeypatch.setattr(matches._Kept, "__init__", lambda self, *batch: (made.append(self), keep(self, *batch))[1])
-    meter = Meter()
+    meter = EpochMeter()
     for count in (1, 2, 1, 2, 3):
         meter.add_predictions(scores(*[1] * count), torch.tensor([1] * count))
     assert made == []

@@ -7,14 +7,14 @@ import torch
 import torch.nn.functional as F
 
 from runmanager.errors import TensorMismatchError, UsageError
-from runmanager.tracking.metrics.epoch_meter import Averages, Meter
+from runmanager.tracking.metrics.epoch_meter import Averages, EpochMeter
 
 LOGITS = torch.tensor([2.0, -1.0, 0.0, 3.0])  # yes, no, no, yes
 TOKENS = F.one_hot(torch.tensor([[1, 2, 0], [2, 2, 2]]), 3).float()  # (batch, time, classes), as many times as classes
 
 
 def accuracy(preds: torch.Tensor, labels: torch.Tensor, **said: Any) -> float | None:
-    meter = Meter()
+    meter = EpochMeter()
     meter.add_predictions(preds, labels, **said)
     return meter.averages().accuracy
 
@@ -56,7 +56,7 @@ def ints(*values: Any) -> torch.Tensor:
 def test_each_tasks_accuracy_is_the_share_of_the_labels_that_count(
     preds: torch.Tensor, labels: torch.Tensor, said: dict[str, Any], expected: float
 ) -> None:
-    meter = Meter()
+    meter = EpochMeter()
     for _ in range(300):  # at once, kept for later, and more than is kept
         meter.add_predictions(preds, labels, **said)
     assert meter.averages() == Averages(300 * len(labels), None, expected)
@@ -64,7 +64,7 @@ def test_each_tasks_accuracy_is_the_share_of_the_labels_that_count(
 
 def test_batches_of_many_kinds_are_counted_together() -> None:
     generator = torch.Generator().manual_seed(0)
-    meter, right, counted = Meter(), 0, 0
+    meter, right, counted = EpochMeter(), 0, 0
     for step in range(60):
         size = int(torch.randint(1, 400, (), generator=generator)) * (50 if step % 20 == 0 else 1)
         preds = torch.randn(size, 7, 5, generator=generator)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from runmanager.errors import DatasetError
 from runmanager.training.data.arrays import ArrayDataset
-from runmanager.training.data.splits import derived_seed, hold_out, keep, num_held_out
+from runmanager.training.data.splits import derived_seed, hold_out, num_held_out, subset_of
 from runmanager.training.options.dataset import added_samples
 
 
@@ -51,12 +51,12 @@ def test_the_seed_decides():
 
 def test_keep_takes_exactly_as_many_as_asked_for():
     dataset = numbered(50)
-    assert keep(dataset, None, seed=0, name="x") is dataset
-    kept = labels(keep(dataset, 20, seed=0, name="x"))
+    assert subset_of(dataset, None, seed=0, name="x") is dataset
+    kept = labels(subset_of(dataset, 20, seed=0, name="x"))
     assert len(set(kept)) == 20 and kept == sorted(kept)
-    assert kept == labels(keep(dataset, 20, seed=0, name="x")) != labels(keep(dataset, 20, seed=1, name="x"))
+    assert kept == labels(subset_of(dataset, 20, seed=0, name="x")) != labels(subset_of(dataset, 20, seed=1, name="x"))
     with pytest.raises(DatasetError, match=r"`dataset.size` must be at most 50, .* that x has, got 51"):
-        keep(dataset, 51, seed=0, name="x")
+        subset_of(dataset, 51, seed=0, name="x")
 
 
 def test_samples_to_add_make_the_asked_share():

@@ -26,7 +26,7 @@ from runmanager.training.options.groups import (
     SgdOptions,
     TorchvisionModelOptions,
 )
-from runmanager.validation import nearest
+from runmanager.validation import suggestion
 
 CONF = Path(__file__).parents[3] / "conf"
 CHOICES = [(group, name) for group, choices in OPTION_TYPES.items() for name in choices]
@@ -125,6 +125,6 @@ def test_a_choice_cannot_be_renamed():
 
 
 def test_nearest_names_what_is_like_it_or_what_there_is():
-    assert nearest("resnet81", ["resnet18", "vgg16"]) == "did you mean 'resnet18'?"
-    assert nearest("qqq", ["resnet18", "vgg16"]) == "there is resnet18, vgg16."
-    assert nearest("qqq", map(str, range(30))).endswith(" and 10 more.")
+    assert suggestion("resnet81", ["resnet18", "vgg16"]) == "did you mean 'resnet18'?"
+    assert suggestion("qqq", ["resnet18", "vgg16"]) == "there is resnet18, vgg16."
+    assert suggestion("qqq", map(str, range(30))).endswith(" and 10 more.")

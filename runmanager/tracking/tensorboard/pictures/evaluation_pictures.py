@@ -18,7 +18,7 @@ from PIL import Image
 from tensorboard.compat.proto.summary_pb2 import Summary
 
 from runmanager.records.run.record import EpochRecord
-from runmanager.text import counted, error_line
+from runmanager.text import error_line, pluralize
 from runmanager.tracking.introspect.first_batch import images_of
 from runmanager.tracking.introspect.loader_samples import class_names, samples_at
 from runmanager.tracking.metrics.evaluation import Evaluation, Scores
@@ -149,7 +149,7 @@ def _confusion_matrix(epoch: int, scores: Scores, evaluation: Evaluation) -> Ima
 def _account(scores: Scores) -> str:
     """Of which samples a picture is, and how many were predicted right."""
     known, right = num_known_and_right(scores)  # not by the matrix, which is huge where there are many classes
-    said = f"{right:,} of {counted(known, 'sample')} right"
+    said = f"{right:,} of {pluralize(known, 'sample')} right"
     left_out = scores.num_evaluated - known
     return f"{said}; {left_out:,} more not looked at" if left_out else said
 
