@@ -148,9 +148,10 @@ def test_tables_are_made_without_what_is_slow_to_import(sweep):
     sweep.run({"lr": 0.1})
     program = (
         "import sys, pathlib; from runmanager.records.files.paths import SweepPaths;"
-        "from runmanager.results import reading, table, comparison, formats;"
-        f"stored = reading.read_results(SweepPaths(pathlib.Path({str(sweep.paths.root)!r})));"
-        "formats.to_csv(table.result_rows(*stored)); comparison.compare(*stored);"
+        "from runmanager.results.compare import comparison; from runmanager.results.load import loader;"
+        "from runmanager.results.tables import results_table, writers;"
+        f"stored = loader.read_results(SweepPaths(pathlib.Path({str(sweep.paths.root)!r})));"
+        "writers.to_csv(results_table.result_rows(*stored)); comparison.compare(*stored);"
         "import runmanager.results.writer, runmanager.results.sweep, runmanager.results.tables.terminal;"
         "import runmanager.results.report.report;"
         "slow = {'torch', 'pandas', 'numpy', 'matplotlib', 'rich', 'jinja2', 'hydra'} & set(sys.modules);"
