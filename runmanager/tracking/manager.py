@@ -34,7 +34,7 @@ from runmanager.tracking.environment.environment import capture_environment
 from runmanager.tracking.environment.provenance import command_line
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.lifecycle.abandoned import when_dropped
+from runmanager.tracking.lifecycle.finalizers import when_dropped
 from runmanager.tracking.lifecycle.open_run import open_run
 from runmanager.tracking.metrics.prediction_task import Said
 from runmanager.tracking.options import RunOptions, TensorBoardOptions

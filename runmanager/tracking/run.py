@@ -19,12 +19,12 @@ from runmanager.tracking.device.devices import peak_memory_bytes
 from runmanager.tracking.environment.heartbeat_writer import Heartbeat
 from runmanager.tracking.epoch import Epoch, without_walls
 from runmanager.tracking.introspect.first_batch import batch_size_of, inputs_of, peek
-from runmanager.tracking.lifecycle.abandoned import end_run_when_dropped
+from runmanager.tracking.lifecycle.finalizers import end_run_when_dropped
 from runmanager.tracking.lifecycle.inactive_run import InactiveRun
 from runmanager.tracking.lifecycle.last_evaluation import LastEvaluation
-from runmanager.tracking.lifecycle.open_epoch import OpenEpoch
+from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
 from runmanager.tracking.lifecycle.outcome import keep_traceback, outcome_of
-from runmanager.tracking.lifecycle.run_clock import RunClock
+from runmanager.tracking.timing.run_clock import RunClock
 from runmanager.tracking.lifecycle.run_measurements import Measuring, num_parameters
 from runmanager.tracking.lifecycle.run_notes import RunNotes
 from runmanager.tracking.lifecycle.run_sinks import ToldSinks
