@@ -12,10 +12,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from runmanager import RunManager
 from runmanager.errors import ConfigurationError
 from runmanager.records.storage.reader import read_run
-from runmanager.tracking.device.prefetch import SecondStream, sent_ahead
+from runmanager.tracking.device.prefetch import SideStream, prefetch
 from runmanager.tracking.device.transfer import to_device
 from runmanager.tracking.environment.calibration import calibrate
-from runmanager.tracking.metrics.correct_counter import MatchBuffer
+from runmanager.tracking.metrics.correct_counter import CorrectCounter
 from runmanager.tracking.metrics.evaluation import Evaluation
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 from runmanager.training.data.arrays import as_floats
@@ -55,12 +55,12 @@ def build(lr: float = 0.1) -> tuple[nn.Module, torch.optim.Optimizer, DataLoader
 
 def test_predictions_of_several_devices_are_counted_and_kept_together() -> None:
     torch.manual_seed(0)
-    matches, evaluation = MatchBuffer(), Evaluation()
+    matches, evaluation = CorrectCounter(), Evaluation()
     given = [(torch.randn(size, 3), torch.randint(3, (size,))) for size in (4, 4, 4, 70_000, 5)]
     for place, (preds, labels) in enumerate(given):
         where = torch.device("cpu") if place % 2 else DEVICE
         matches.add(preds.to(where), labels.to(where))
-        evaluation.add(preds.to(where), labels.to(where), matches.reading)
+        evaluation.add(preds.to(where), labels.to(where), matches.prediction_format)
     scores, labels = (torch.cat(parts) for parts in zip(*given, strict=True))
     assert matches.total() == (int((scores.argmax(dim=1) == labels).sum()), len(labels))
     kept = evaluation.scores()
@@ -75,7 +75,7 @@ def test_the_loop_of_an_epoch_never_waits(tmp_path: Path, waiting_is_an_error: A
             with waiting_is_an_error:
                 train_epoch(Stepper(Forward(network), optimizer), epoch.batches(loader), track=epoch.track)
                 evaluate_epoch(Stepper(Forward(network)), epoch.eval_batches(loader), track=epoch.track_eval)
-    stored = read_run(run.folder.paths)
+    stored = read_run(run.paths)
     assert [epoch.samples for epoch in stored.epochs] == [600] * 3
     for epoch in stored.epochs:
         parts = [getattr(epoch, f"{name}_seconds") for name in ("data", "transfer", "compute", "eval", "tracking")]
@@ -228,12 +228,12 @@ def test_the_gpu_has_ceilings() -> None:
 
 @needs_cuda
 def test_batches_that_are_sent_ahead_arrive_whole_and_nothing_waits(waiting_is_an_error: Any) -> None:
-    lane = SecondStream(DEVICE)
+    lane = SideStream(DEVICE)
     batches = [(torch.full((64, 3, 224, 224), n % 251, dtype=torch.uint8), torch.full((64,), n)) for n in range(20)]
     pinned = [(images.pin_memory(), labels.pin_memory()) for images, labels in batches]
     busy, sums = torch.rand(2048, 2048, device=DEVICE), []
     with waiting_is_an_error:
-        for sent in sent_ahead(pinned, lane):
+        for sent in prefetch(pinned, lane):
             images, labels = sent.arrived()
             for _ in range(5):
                 busy = torch.tanh(busy @ busy)

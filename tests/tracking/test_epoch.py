@@ -12,7 +12,7 @@ import torch
 from runmanager.errors import UsageError
 from runmanager.tracking.device.transfer import Packed
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.timing.phases import Unmarked
+from runmanager.tracking.timing.phases import TimingNotes
 from runmanager.tracking.timing.timer import PhaseTimer
 
 CPU = torch.device("cpu")
@@ -36,10 +36,10 @@ class Clock:
     def seconds(self, earlier: float, later: float) -> float:
         return later - earlier
 
-    def on_host(self, mark: float) -> float:
+    def host_seconds(self, mark: float) -> float:
         return mark
 
-    def let_go(self, mark: float) -> None:
+    def release(self, mark: float) -> None:
         pass
 
 
@@ -173,7 +173,7 @@ def test_training_and_evaluation_are_told_apart(clock: Clock, train: Part, evalu
     record, _ = epoch.close()
     assert (record.epoch_seconds, record.eval_seconds, record.tracking_seconds) == (5.0, 3.0, 0.0)
     assert record.samples_per_second == 8 / 5.0
-    assert epoch.division.unclaimed == 8.0
+    assert epoch.phase_times.unclaimed == 8.0
 
 
 @pytest.mark.parametrize("train", TRAININGS)
@@ -187,7 +187,7 @@ def test_an_evaluation_before_and_amid_the_training_is_no_part_of_it(clock: Cloc
     train_by_hand(epoch, clock, seconds=0.5)
     record, _ = epoch.close()
     assert (record.epoch_seconds, record.eval_seconds, record.samples) == (11.0, 6.0, 24)
-    assert epoch.division.unclaimed == 0.0
+    assert epoch.phase_times.unclaimed == 0.0
     if train is train_with_batches:  # what was not handed out is all computing
         assert (record.data_seconds, record.transfer_seconds, record.compute_seconds) == (2.0, 0.0, 9.0)
     else:
@@ -214,7 +214,9 @@ def test_an_evaluation_within_a_step_is_no_part_of_it(clock: Clock, evaluate: Pa
 
 
 def test_what_a_loop_marks_is_in_its_phase(clock: Clock) -> None:
-    epoch = begin(clock)
+    timer = PhaseTimer(clock)
+    timer.start()
+    epoch = Epoch(1, timer=timer, device=CPU)
     for _ in range(2):
         for phase, seconds in (("data", 0.5), ("transfer", 0.25), ("compute", 2.0), ("tracking", 0.125)):
             with epoch.phase(phase):
@@ -229,7 +231,7 @@ def test_what_a_loop_marks_is_in_its_phase(clock: Clock) -> None:
     record, _ = epoch.close()
     assert (record.data_seconds, record.transfer_seconds, record.compute_seconds) == (1.0, 0.5, 4.0)
     assert (record.epoch_seconds, record.eval_seconds, record.tracking_seconds) == (5.5, 3.0, 4.25)
-    assert list(epoch.timer.step_seconds) == [2.75, 2.75]
+    assert list(timer.step_seconds) == [2.75, 2.75]
 
 
 def test_training_ends_with_the_last_step_where_steps_are_tracked_as_they_are_marked(clock: Clock) -> None:
@@ -243,7 +245,7 @@ def test_training_ends_with_the_last_step_where_steps_are_tracked_as_they_are_ma
     clock.now += 8.0
     record, _ = epoch.close()
     assert (record.data_seconds, record.compute_seconds, record.epoch_seconds) == (None, 4.0, 5.0)
-    assert epoch.division.unclaimed == 8.0
+    assert epoch.phase_times.unclaimed == 8.0
 
 
 def test_where_the_data_is_marked_the_rest_of_a_step_is_computing(clock: Clock) -> None:
@@ -344,7 +346,7 @@ def test_steps_tracked_more_than_once_a_batch_are_said(clock: Clock) -> None:
             for _ in range(times):
                 epoch.track(LOSS, samples=len(labels))
         epoch.close()
-        notes = Unmarked().look_at(epoch.division)
+        notes = TimingNotes().add(epoch.phase_times)
         assert [("more often than batches were taken" in note) for note in notes] == [True] * said
 
 
@@ -365,19 +367,19 @@ def test_an_epoch_of_which_nothing_is_tracked_is_all_training_and_says_so(clock:
     clock.now += 1.0
     record, _ = epoch.close()
     assert (record.epoch_seconds, record.eval_seconds) == (5.0, 3.0)
-    (note,) = Unmarked().look_at(epoch.division)
+    (note,) = TimingNotes().add(epoch.phase_times)
     assert "no step of an epoch was tracked" in note
 
 
 def test_what_is_short_is_not_worth_a_note(clock: Clock) -> None:
-    unmarked = Unmarked()
+    unmarked = TimingNotes()
     for training, seconds, noted in ((2.0, 0.03125, 0), (2.0, 0.03125, 1), (5.0, 0.0, 0), (5.0, 0.25, 1)):
         epoch = begin(clock)
         train_by_hand(epoch, clock, steps=1, seconds=training)
         clock.now += seconds
         record, _ = epoch.close()
         assert (record.epoch_seconds, record.eval_seconds) == (training, None)
-        notes = unmarked.look_at(epoch.division)
+        notes = unmarked.add(epoch.phase_times)
         assert len(notes) == noted and all("in `wall_seconds` alone" in note for note in notes)
 
 
@@ -389,7 +391,7 @@ def test_the_tutorials_epoch_is_all_training(clock: Clock) -> None:
     clock.now += 8.0
     record, _ = epoch.close()
     assert (record.epoch_seconds, record.eval_seconds, record.samples) == (12.0, None, 8)
-    assert Unmarked().look_at(epoch.division) == []
+    assert TimingNotes().add(epoch.phase_times) == []
 
 
 def test_batches_that_are_left_early_are_timed_to_the_end_of_their_step(clock: Clock) -> None:
@@ -430,7 +432,7 @@ def test_a_first_batch_is_shown_once_and_showing_it_is_tracking(clock: Clock, ha
         clock.now += 16.0
         shown.append(batch)
 
-    epoch = begin(clock, when_first_batch=show, is_all_training=not hands_out)
+    epoch = begin(clock, on_first_batch=show, is_all_training=not hands_out)
     batches = slow(clock, 0.5)
     for batch in epoch.batches(batches) if hands_out else batches:
         epoch.show_first_batch(batch)

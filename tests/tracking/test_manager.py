@@ -38,8 +38,7 @@ from runmanager.records.sweep.record import read_sweep_record
 from runmanager.results.load import loader as reading
 from runmanager.results.load import summary_cache as keeping
 from runmanager.tracking import manager as manager_module
-from runmanager.tracking.early_stop import EarlyStopOptions
-from runmanager.tracking.options import RunOptions, TensorBoardOptions
+from runmanager.tracking.options import EarlyStopOptions, RunOptions, TensorBoardOptions
 from runmanager.tracking.sinks import ConsoleSink, LogSink, MemorySink
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
 from runmanager.tracking.timing.timer import HostClock
@@ -317,10 +316,10 @@ def test_a_record_stays_small_however_much_an_error_quotes(
     run = RunManager(tmp_path / "sweep", sinks=[]).run({}, network, loader)
     with pytest.raises(ValueError, match="zzz"), run:
         run.note("x" * 10_000_000)
-        run.deviates("y" * 10_000_000)
+        run.note_deviation("y" * 10_000_000)
         raise ValueError("z" * 10_000_000)
     paths = only_run().paths
-    without = quiet.folder.paths.record.stat().st_size
+    without = quiet.paths.record.stat().st_size
     assert paths.record.stat().st_size < without + 5_000 < 10_000_000 < paths.error.stat().st_size
     assert all(each in paths.record.read_text() for each in ("xxx… (cut: ", "yyy… (cut: ", "zzz… (cut: "))
 
@@ -339,7 +338,7 @@ def test_the_end_is_in_the_record_whatever_becomes_of_the_traceback_and_the_sink
     run = RunManager(tmp_path / "sweep", sinks=[Broken()]).run({})
     with pytest.raises(OSError, match="disk full"), run:
         run.begin(network, iter(loader))  # which shows no batch yet, so sinks wait for it
-        run.folder.paths.error.mkdir()  # so that no error.txt can be written
+        run.paths.error.mkdir()  # so that no error.txt can be written
         raise ValueError("that the run is about")
     assert (only_run().record.status, only_run().record.message) == ("failed", "ValueError: that the run is about")
     assert "error.txt could not be written" in caplog.text
@@ -610,7 +609,7 @@ def test_a_run_that_was_taken_over_meanwhile_writes_nothing_more(
             epoch.track(torch.tensor(1.0), samples=5)
             if epoch.number == 2:
                 taken = msgspec.structs.replace(run.record, owner=other, attempt=2)
-                replace_file(run.folder.paths.record, encode_record(taken))
+                replace_file(run.paths.record, encode_record(taken))
     stored = only_run()
     assert (stored.record, [epoch.epoch for epoch in stored.epochs]) == (taken, [1])
     assert not stored.paths.error.exists() and stored.paths.heartbeat.exists()

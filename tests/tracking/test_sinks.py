@@ -12,7 +12,7 @@ from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.tracking.metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.options import TensorBoardOptions
-from runmanager.tracking.sinks import ConsoleSink, EpochDetails, LogSink, MemorySink, RunStart, Sink, epoch_line
+from runmanager.tracking.sinks import ConsoleSink, EpochDetails, LogSink, MemorySink, RunStart, Sink, format_epoch
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
 
 from .conftest import Noticing, event_files
@@ -109,7 +109,7 @@ def test_the_console_says_the_same(paths: RunPaths, capsys: pytest.CaptureFixtur
 
 
 def test_a_line_leaves_out_what_was_not_measured() -> None:
-    assert epoch_line(EpochRecord(epoch=0, val_accuracy=0.1), 5) == "epoch 0/5  val_accuracy 0.1000"
+    assert format_epoch(EpochRecord(epoch=0, val_accuracy=0.1), 5) == "epoch 0/5  val_accuracy 0.1000"
 
 
 def test_a_sink_of_ones_own_needs_three_methods(

@@ -1,30 +1,41 @@
-"""How long a run has run: over all its attempts, without what it waited for its turns."""
+"""The elapsed time of a run: over all its attempts, without the time spent waiting for turns."""
 
 import time
 
+import msgspec
+
 from runmanager.records.run.record import EpochRecord
-from runmanager.tracking.epoch import with_walls
-from runmanager.tracking.timing.interleaving import Turns
+from runmanager.tracking.timing.interleaving import RunTurns
 from runmanager.tracking.timing.timer import PhaseTimer
 
-__all__ = ["RunClock"]
+__all__ = ["RunClock", "without_wall_times"]
 
 
 class RunClock:
-    """A run's seconds, from now on; `before` are those of its earlier attempts."""
+    """Counts a run's seconds from its creation; `earlier_seconds` are those of earlier attempts."""
 
-    def __init__(self, timer: PhaseTimer, turns: Turns | None) -> None:
-        self.before = 0.0
+    def __init__(self, timer: PhaseTimer, turns: RunTurns | None) -> None:
+        self.earlier_seconds = 0.0
         self._timer = timer
         self._turns = turns
         self._begun_at = time.perf_counter()
 
     def seconds(self) -> float:
-        """The run's seconds so far."""
+        """Return the run's seconds so far."""
         waited = self._turns.waited_seconds if self._turns else 0.0
-        return self.before + time.perf_counter() - self._begun_at - waited
+        return self.earlier_seconds + time.perf_counter() - self._begun_at - waited
 
-    def with_walls(self, record: EpochRecord) -> EpochRecord:
-        """The record of the epoch that the timer was stopped for, with all that was done since (see `with_walls`)."""
-        begun_at, ended_at = self._timer.begun_at, self._timer.ended_at
-        return with_walls(record, begun_at=begun_at, ended_at=ended_at, run_seconds=self.seconds())
+    def with_wall_times(self, record: EpochRecord) -> EpochRecord:
+        """Complete the last epoch's record: everything since its last phase ended counts as tracking."""
+        run_seconds, now = self.seconds(), time.perf_counter()
+        return msgspec.structs.replace(
+            record,
+            tracking_seconds=(record.tracking_seconds or 0.0) + now - self._timer.ended_at,
+            wall_seconds=now - self._timer.begun_at,
+            run_seconds=run_seconds,
+        )
+
+
+def without_wall_times(record: EpochRecord) -> EpochRecord:
+    """Return the record as sinks get it: their own time is not over yet."""
+    return msgspec.structs.replace(record, tracking_seconds=None, wall_seconds=None)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from runmanager.tracking.device.prefetch import SecondStream, Sent, sent_ahead
+from runmanager.tracking.device.prefetch import PendingBatch, SideStream, prefetch
 from runmanager.tracking.device.transfer import Packed
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.timing.timer import PhaseTimer
@@ -76,7 +76,7 @@ class Device:
         self.log: list[str] = []
         self.module = FakeModule()
         monkeypatch.setattr(torch, "get_device_module", lambda device: self.module)
-        self.lane = SecondStream(HOST)
+        self.lane = SideStream(HOST)
         self.side = self.lane._stream
         memory = {torch.uint8: deque(torch.zeros(2, 2, 3).byte()), torch.int64: deque(torch.zeros(2, 2).long())}
         real = torch.Tensor.copy_
@@ -120,14 +120,14 @@ def batches(count: int = NUM_BATCHES) -> list[tuple[torch.Tensor, torch.Tensor]]
 @pytest.mark.parametrize("count", [0, 1, 2, NUM_BATCHES])
 def test_a_step_sees_its_batch_however_far_a_stream_is_ahead(device: Device, ahead: str, count: int) -> None:
     seen: list[Any] = []
-    for sent in sent_ahead(batches(count), device.lane):
+    for sent in prefetch(batches(count), device.lane):
         device.step(*sent.arrived(), seen)
     device.run(first=device.side if ahead == "side" else device.module.main)
     assert seen == [(images.tolist(), labels.tolist()) for images, labels in batches(count)]
 
 
 def test_a_batch_is_sent_while_the_step_before_is_computed(device: Device) -> None:
-    for sent in sent_ahead(batches(), device.lane):
+    for sent in prefetch(batches(), device.lane):
         device.step(*sent.arrived(), [])
     device.run(first=device.side)
     for number in range(2, NUM_BATCHES + 1):
@@ -135,7 +135,7 @@ def test_a_batch_is_sent_while_the_step_before_is_computed(device: Device) -> No
 
 
 def test_a_loop_that_is_left_lets_no_batch_arrive_in_memory_that_others_have(device: Device) -> None:
-    ahead = sent_ahead(batches(), device.lane)
+    ahead = prefetch(batches(), device.lane)
     next(ahead)
     ahead.close()
     device.module.main.work.append(lambda: device.log.append("others"))
@@ -149,10 +149,10 @@ class LaneThatTakesTime:
     def __init__(self) -> None:
         self.now = 0.0
 
-    def send(self, batch: Any) -> Sent:
-        return Sent(batch, None, self)
+    def send(self, batch: Any) -> PendingBatch:
+        return PendingBatch(batch, None, self)
 
-    def arrive(self, sent: Sent) -> None:
+    def arrive(self, sent: PendingBatch) -> None:
         self.now += 1.0
 
     def synchronize(self) -> None:
@@ -167,10 +167,10 @@ class LaneThatTakesTime:
     def seconds(self, earlier: float, later: float) -> float:
         return later - earlier
 
-    def on_host(self, mark: float) -> float:
+    def host_seconds(self, mark: float) -> float:
         return mark
 
-    def let_go(self, mark: float) -> None:
+    def release(self, mark: float) -> None:
         pass
 
 
@@ -179,10 +179,10 @@ def test_waiting_for_a_batch_on_its_way_is_transfer() -> None:
     timer = PhaseTimer(lane)
     timer.start()
     epoch = Epoch(1, timer=timer, device=HOST)
-    for images, labels in epoch.batches(sent_ahead(batches(3), lane)):
+    for images, labels in epoch.batches(prefetch(batches(3), lane)):
         lane.now += 0.25
         epoch.track(images.sum().float(), samples=len(labels))
-    for _, _labels in epoch.eval_batches(sent_ahead(batches(1), lane)):
+    for _, _labels in epoch.eval_batches(prefetch(batches(1), lane)):
         pass
     record, _ = epoch.close()
     assert (record.transfer_seconds, record.compute_seconds, record.data_seconds) == (3.0, 0.75, 0.0)
@@ -197,9 +197,10 @@ def test_what_is_packed_is_sent_as_it_is_stored_and_unpacked_where_it_has_arrive
         return stored
 
     (images, labels) = batches(1)[0]
-    epoch = Epoch(1, timer=PhaseTimer(LaneThatTakesTime()), device=HOST)
-    epoch.timer.start()
-    loader = sent_ahead([(Packed(images, unpack), labels)], device.lane)
+    timer = PhaseTimer(LaneThatTakesTime())
+    timer.start()
+    epoch = Epoch(1, timer=timer, device=HOST)
+    loader = prefetch([(Packed(images, unpack), labels)], device.lane)
     taken = epoch.batches(loader)
     arrived, _ = next(taken)
     assert unpacked == [arrived] and arrived is not images

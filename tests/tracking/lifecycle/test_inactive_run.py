@@ -41,8 +41,8 @@ def by_hand(run: ActiveRun | InactiveRun, network: nn.Module, loader: Any) -> li
             epoch.track_eval(torch.tensor(1.0), samples=1)
         ended.append(run.end_epoch(epoch))
         run.note(f"epoch {epoch.number}: {ended[-1].loss}")
-    run.deviates("in something")
-    run.learn(compile_seconds=1.0)
+    run.note_deviation("in something")
+    run.add_measurements(compile_seconds=1.0)
     run.interrupt()
     run.stop_early("enough")
     run.end()
@@ -58,7 +58,7 @@ def test_a_loop_by_hand_takes_a_kept_or_skipped_cell_as_any_other(
     with RunManager(tmp_path / "sweep", console=False).run(settings, network, loader) as first:
         train(first, network, loader)
     run = RunManager(tmp_path / "sweep", console=False).run(settings, network, loader)
-    before = {path: path.read_bytes() for path in run.folder.paths.root.rglob("*") if path.is_file()}
+    before = {path: path.read_bytes() for path in run.paths.root.rglob("*") if path.is_file()}
     (stored,) = stored_runs(tmp_path / "sweep")
     assert isinstance(run, InactiveRun) and run.history == stored.epochs
     assert len(run.history) == (2 if device == "cpu" else 0)
@@ -67,7 +67,7 @@ def test_a_loop_by_hand_takes_a_kept_or_skipped_cell_as_any_other(
     assert by_hand_records == (stored.epochs if device == "cpu" else [EpochRecord(1), EpochRecord(2)])
     assert list(run.epochs(5)) == list(run.evaluation_before_training()) == list(run.evaluation_again()) == []
     assert run.record == stored.record
-    assert {path: path.read_bytes() for path in run.folder.paths.root.rglob("*") if path.is_file()} == before
+    assert {path: path.read_bytes() for path in run.paths.root.rglob("*") if path.is_file()} == before
 
 
 def test_an_idle_run_has_all_that_an_active_one_has(tmp_path: Path, network: nn.Module, loader: Any) -> None:
@@ -88,6 +88,6 @@ def test_a_kept_run_whose_epochs_are_damaged_is_kept_and_said(
     for _ in range(2):
         with RunManager(tmp_path / "sweep").run({"lr": 1}, network, loader) as run:
             train(run, network, loader)
-        run.folder.paths.epochs.write_text("{}\n")
+        run.paths.epochs.write_text("{}\n")
     assert isinstance(run, InactiveRun) and run.history == []
     assert "epochs.jsonl is damaged" in capsys.readouterr().out

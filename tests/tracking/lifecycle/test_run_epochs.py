@@ -217,5 +217,5 @@ def fork() -> int:
 
 def files(run: ActiveRun) -> dict[Path, bytes]:
     """What is stored of a run; the heartbeat's content changes by itself."""
-    found = [path for path in run.folder.paths.root.rglob("*") if path.is_file()]
-    return {path: b"" if path == run.folder.paths.heartbeat else path.read_bytes() for path in found}
+    found = [path for path in run.paths.root.rglob("*") if path.is_file()]
+    return {path: b"" if path == run.paths.heartbeat else path.read_bytes() for path in found}

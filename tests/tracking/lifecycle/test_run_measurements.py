@@ -22,8 +22,8 @@ from runmanager.tracking.environment.environment import capture_environment
 from runmanager.tracking.environment.gpu_meter import GpuLook
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.step_cost import step_work
-from runmanager.tracking.lifecycle import run_measurements as measuring
-from runmanager.tracking.lifecycle.run_measurements import Measuring, precision_of
+from runmanager.tracking.lifecycle import run_measurements
+from runmanager.tracking.lifecycle.run_measurements import RunMeasurements, precision_of
 from runmanager.tracking.sinks import EpochDetails, MemorySink, RunStart
 
 from ..conftest import Body, images
@@ -193,14 +193,14 @@ class Meter:
 def test_a_gpus_meters_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = SimpleNamespace(max_memory_allocated=lambda device: 3, max_memory_reserved=lambda device: 4)
     monkeypatch.setattr(torch, "get_device_module", lambda device: counts)
-    monkeypatch.setattr(measuring, "open_meter", lambda device, *, is_shared: Meter())
-    at = Measuring(torch.device("cuda"))
+    monkeypatch.setattr(run_measurements, "open_meter", lambda device, *, is_shared: Meter())
+    at = RunMeasurements(torch.device("cuda"))
     for number in range(1, 5):
         at.epoch_begins()
-        at.look(lambda: float("inf"))
+        at.sample(lambda: float("inf"))
         epoch = Epoch(number, timer=None, device=CPU)  # type: ignore[arg-type]  # it is not asked for its time
         at.epoch_ends(epoch, EpochRecord(number), num_steps=10)
-        at.look(lambda: float("inf"))
+        at.sample(lambda: float("inf"))
     at.warmup = range(1, 2)
     found = at.measurements()
     # The meter says 1, 4, 9, … hundred: the epochs took 3 (warm-up), 7, 11 and 15 of these.
@@ -225,7 +225,7 @@ def test_what_drawing_the_model_takes_is_no_memory_of_its_training(
             told.append("epoch")
             return ()
 
-    monkeypatch.setattr(measuring, "reset_peak_memory", lambda device: told.append("peaks begin"))
+    monkeypatch.setattr(run_measurements, "reset_peak_memory", lambda device: told.append("peaks begin"))
     with RunManager(tmp_path / "sweep", console=False, sinks=[Telling()]).run({}, network, loader) as run:
         train(run, network, loader)
     assert told[:4] == ["peaks begin", "drawn", "peaks begin", "epoch"]
@@ -234,7 +234,7 @@ def test_what_drawing_the_model_takes_is_no_memory_of_its_training(
 def test_a_resumed_run_keeps_what_its_first_attempt_measured(network: nn.Module) -> None:
     measured = Measurements(first_batch_seconds=0.25, steps_per_epoch=7, flop_per_step=5)
     record = RunRecord(name="a", signature="b", status=Status.RUNNING, config={}, measurements=measured)
-    at = Measuring(CPU)
+    at = RunMeasurements(CPU)
     at.begin(network, record)
     epoch = Epoch(3, timer=None, device=CPU)  # type: ignore[arg-type]  # it is not asked for its time
     at.epoch_begins()

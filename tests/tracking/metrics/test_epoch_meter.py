@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from runmanager.errors import TensorMismatchError
-from runmanager.tracking.metrics import correct_counter as matches
+from runmanager.tracking.metrics import correct_counter
 from runmanager.tracking.metrics.epoch_meter import Averages, EpochMeter
 
 
@@ -177,13 +177,14 @@ def test_a_loss_that_is_no_single_number_is_refused() -> None:
 def test_room_is_made_for_batches_of_one_size_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where each batch is of another size, as of graphs or boxes, a step would else make hundreds of tensors."""
     made = []
-    keep = matches._Kept.__init__
-    monkeypatch.setattr(matches._Kept, "__init__", lambda self, *batch: (made.append(self), keep(self, *batch))[1])
+    buffer = correct_counter._BatchBuffer
+    init = buffer.__init__
+    monkeypatch.setattr(buffer, "__init__", lambda self, *batch: (made.append(self), init(self, *batch))[1])
     meter = EpochMeter()
     for count in (1, 2, 1, 2, 3):
         meter.add_predictions(scores(*[1] * count), torch.tensor([1] * count))
     assert made == []
     for _ in range(1000):
         meter.add_predictions(scores(1), torch.tensor([0]))
-    assert len(made) == 1 and len(made[0]._places) <= 128
+    assert len(made) == 1 and len(made[0]._slots) <= 128
     assert meter.averages().accuracy == 9 / 1009

@@ -7,13 +7,13 @@ import torch
 
 from runmanager.tracking.metrics import evaluation as module
 from runmanager.tracking.metrics.evaluation import Evaluation
-from runmanager.tracking.metrics.prediction_task import read
-from runmanager.tracking.metrics.predictions import confusion
+from runmanager.tracking.metrics.prediction_task import resolve_format
+from runmanager.tracking.metrics.predictions import confusion_matrix
 
 
 def add(evaluation: Evaluation, preds: torch.Tensor, labels: torch.Tensor, **said: Any) -> None:
     evaluation.add(
-        preds, labels, read(preds, labels, **({"task": None, "class_dim": None, "ignore_index": -100} | said))
+        preds, labels, resolve_format(preds, labels, **({"task": None, "class_dim": None, "ignore_index": -100} | said))
     )
 
 
@@ -89,7 +89,7 @@ def test_what_answers_yes_or_no_is_not_kept(task: str) -> None:
 
 def test_labels_that_do_not_count_are_of_no_class() -> None:
     evaluation, labels = Evaluation(), torch.tensor([0, 1, 2])
-    reading = read(torch.eye(3), labels, task=None, class_dim=None, ignore_index=1)
+    reading = resolve_format(torch.eye(3), labels, task=None, class_dim=None, ignore_index=1)
     for _ in range(3):
         evaluation.add(torch.eye(3), labels, reading)
     kept = evaluation.scores()
@@ -122,13 +122,13 @@ def test_samples_of_other_scores_than_the_first_batch_are_of_no_class() -> None:
     kept = evaluation.scores()
     assert kept is not None and kept.num_evaluated == 8
     assert kept.labels.tolist() == [0, 1, 2, -1, -1, -1, -1, 0]
-    assert torch.equal(confusion(kept), torch.diag(torch.tensor([2, 1, 1])))
+    assert torch.equal(confusion_matrix(kept), torch.diag(torch.tensor([2, 1, 1])))
 
 
 def test_the_loader_is_known_where_there_is_one() -> None:
     evaluation = Evaluation()
     assert evaluation.loader is None
-    evaluation.takes_from([1])
+    evaluation.add_loader([1])
     assert evaluation.loader == [1]
-    evaluation.takes_from([2])
+    evaluation.add_loader([2])
     assert evaluation.loader is None

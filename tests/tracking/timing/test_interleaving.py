@@ -14,7 +14,7 @@ from runmanager.records.run.turn_record import Grant, Turn, read_turns
 from runmanager.records.storage.reader import read_run
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import RunOptions
-from runmanager.tracking.timing.interleaving import Turns
+from runmanager.tracking.timing.interleaving import RunTurns
 from runmanager.tracking.timing.timer import PhaseTimer
 
 
@@ -63,10 +63,10 @@ class SteadyClock:
     def seconds(self, earlier: float, later: float) -> float:
         return later - earlier
 
-    def on_host(self, mark: float) -> float:
+    def host_seconds(self, mark: float) -> float:
         return mark
 
-    def let_go(self, mark: float) -> None:
+    def release(self, mark: float) -> None:
         pass
 
 
@@ -75,11 +75,11 @@ def endless() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         yield torch.zeros(5, 3), torch.zeros(5)
 
 
-def play(path: Path, taker: Taker, clock: SteadyClock, **how: Any) -> tuple[Turns, list[Turn]]:
+def play(path: Path, taker: Taker, clock: SteadyClock, **how: Any) -> tuple[RunTurns, list[Turn]]:
     """The loop that a run has, on a timeline of the test's."""
-    turns = Turns(taker, path, is_cancelled=lambda: False, interrupt=pytest.fail)
+    turns = RunTurns(taker, path, is_cancelled=lambda: False, interrupt=pytest.fail)
     timer = PhaseTimer(clock)
-    for _ in turns.blocks(endless(), timer, **how):
+    for _ in turns.measured_batches(endless(), timer, **how):
         clock.now += clock.step_seconds
         timer.mark("compute")
     assert turns.is_over
@@ -128,7 +128,7 @@ def train(folder: RunPaths, taker: Taker, *, interrupt_after: int | None = None)
             for images, labels in epoch.batches(data):
                 epoch.track(network(images).sum(), network(images), labels)
         epoch = run.unrecorded_epoch()
-        blocks = run.turns.blocks(iter(data * 100), epoch.timer, num_steps=2, most_steps=3, leads_in=False)
+        blocks = run.measured_batches(iter(data * 100), num_steps=2, most_steps=3, leads_in=False)
         for number, (images, labels) in enumerate(epoch.batches(blocks)):
             epoch.track(network(images).sum(), network(images), labels)
             if number == interrupt_after:

@@ -42,10 +42,10 @@ class FakeClock:
         assert self._has_waited or (self._is_past(earlier) and self._is_past(later))
         return self.marks[later] - self.marks[earlier]
 
-    def on_host(self, mark: int) -> float:
+    def host_seconds(self, mark: int) -> float:
         return time.perf_counter()
 
-    def let_go(self, mark: int) -> None:
+    def release(self, mark: int) -> None:
         pass
 
 

@@ -41,7 +41,7 @@ def taken_for_warmup(levels: Sequence[float], *, least: int = 1, first_half: flo
     """How many epochs were warm-up after each one, where they take so long for a step."""
     warmup, counts = Warmup(least), []
     for number, level in enumerate(levels, start=1):
-        warmup.look_at(EpochRecord(number, samples=40), [first_half * level] * 20 + [level] * 20)
+        warmup.judge(EpochRecord(number, samples=40), [first_half * level] * 20 + [level] * 20)
         counts.append(len(warmup.epochs))
     return counts
 
@@ -79,7 +79,7 @@ def test_epochs_that_get_faster_in_themselves_are_real_where_that_never_ends() -
 def test_longer_epochs_of_the_same_steps_are_no_slower() -> None:
     warmup = Warmup(1)
     for number in range(1, 9):
-        warmup.look_at(EpochRecord(number, samples=100 * number), [1.0] * (10 * number))
+        warmup.judge(EpochRecord(number, samples=100 * number), [1.0] * (10 * number))
     assert list(warmup.epochs) == [1]
 
 
@@ -88,7 +88,7 @@ def test_epochs_may_have_numbers_that_leave_some_out() -> None:
     warmup, history = Warmup(1), []
     for number, level in enumerate([2.0] * 3 + [1.0] * 5):
         record = EpochRecord(10 * number + 1, samples=40)
-        is_warmup = warmup.look_at(record, [level] * 40)
+        is_warmup = warmup.judge(record, [level] * 40)
         warmup.revise(history)
         history.append(msgspec.structs.replace(record, warmup=is_warmup))
     assert [each.epoch for each in history if each.warmup] == [1, 11, 21] == list(warmup.epochs)
@@ -115,8 +115,8 @@ def test_every_reader_sees_the_epochs_as_they_are_judged_in_the_end(
             for images, labels in epoch.batches(batches):
                 let_pass(200.0 if epoch.number <= 3 else 100.0)
                 epoch.track(torch.nn.functional.cross_entropy(run_model(images), labels), run_model(images), labels)
-            seen.append([each.warmup for each in read_epochs(run.folder.paths)])
-        seen.append([each.warmup for each in read_epochs(run.folder.paths)])
+            seen.append([each.warmup for each in read_epochs(run.paths)])
+        seen.append([each.warmup for each in read_epochs(run.paths)])
     assert seen[5] == [True] + [False] * 4
     assert seen[6] == [True] * 3 + [False] * 3
     assert seen[-1] == [True] * 3 + [False] * 5
@@ -160,12 +160,12 @@ def test_who_goes_on_from_a_checkpoint_finds_the_epochs_as_its_last_one_showed_t
             for _ in range(5):
                 let_pass(200.0 if epoch.number <= 3 else 100.0)
                 epoch.track(1.0, samples=4)
-    assert [each.warmup for each in read_epochs(run.folder.paths)] == [True] * 3 + [False] * 2
+    assert [each.warmup for each in read_epochs(run.paths)] == [True] * 3 + [False] * 2
     run.end(Killed())
     resumed = RunManager(tmp_path / "sweep", sinks=[]).run({"lr": 0.1}, can_resume=True)
     resumed.begin(torch.nn.Linear(2, 2), None, checkpointer=checkpointer)
     resumed.end()
-    assert [each.warmup for each in read_epochs(run.folder.paths)] == [True] * 3 + [False] * 3
+    assert [each.warmup for each in read_epochs(run.paths)] == [True] * 3 + [False] * 3
 
 
 def rows(path: Path) -> list[dict[str, str]]:

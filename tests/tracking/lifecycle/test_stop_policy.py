@@ -3,7 +3,8 @@
 import pytest
 
 from runmanager.records.run.record import EpochRecord
-from runmanager.tracking.early_stop import EarlyStop, EarlyStopOptions
+from runmanager.tracking.lifecycle.stop_policy import EarlyStopping
+from runmanager.tracking.options import EarlyStopOptions
 
 
 def history(*values: float | None, metric: str = "val_loss", first: int = 1) -> list[EpochRecord]:
@@ -12,7 +13,7 @@ def history(*values: float | None, metric: str = "val_loss", first: int = 1) -> 
 
 def reason_to_stop(epochs: list[EpochRecord], options: EarlyStopOptions) -> str | None:
     """What is said after the last of the epochs."""
-    watching = EarlyStop(options)
+    watching = EarlyStopping(options)
     return [watching.reason(record) for record in epochs][-1]
 
 
