@@ -19,7 +19,7 @@ __all__ = [
     "Progress",
     "RunOptions",
     "TensorBoardOptions",
-    "TurnTaker",
+    "TurnSource",
     "is_better",
 ]
 
@@ -61,7 +61,7 @@ def is_better(metric: str, value: float, best: float | None, *, by: float = 0.0)
     return best is None or METRICS[metric] * (value - best) > by
 
 
-class TurnTaker(Protocol):
+class TurnSource(Protocol):
     """Grants a run its turns on a machine that several runs share; `session` is the name of the group.
 
     With `again` a finished run continues from its last checkpoint, to repeat its measured turns.
@@ -95,7 +95,7 @@ class RunOptions:
     log_every: int = 0
     warmup_epochs: int = 1
     early_stop: EarlyStopOptions = field(default_factory=EarlyStopOptions)
-    turns: TurnTaker | None = None
+    turns: TurnSource | None = None
     precision: str | None = None
     is_built_in: bool = False
 

@@ -11,7 +11,7 @@ from runmanager.records.run.record import RunRecord
 from runmanager.text import pluralize
 from runmanager.tracking.device.rng import seed_everything
 from runmanager.tracking.manager import RunManager
-from runmanager.tracking.options import RunOptions, TurnTaker
+from runmanager.tracking.options import RunOptions, TurnSource
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.training.checkpoint import TrainingState
 from runmanager.training.data.registry import Data, load_dataset
@@ -43,7 +43,7 @@ def train_run(
     params: Mapping[str, Any],
     folder: RunPaths,
     when_claimed: Callable[[ActiveRun], None],
-    turns: TurnTaker | None = None,
+    turns: TurnSource | None = None,
 ) -> RunRecord:
     """Train one cell in its folder and return its record; `params` are its settings as they are to be stored.
 

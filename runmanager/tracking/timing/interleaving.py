@@ -11,7 +11,7 @@ import msgspec
 
 from runmanager.records.files.atomic_files import LineAppender
 from runmanager.records.run.turn_record import Grant, Turn
-from runmanager.tracking.options import TurnTaker
+from runmanager.tracking.options import TurnSource
 from runmanager.tracking.timing.timer import PhaseTimer
 
 __all__ = ["RunTurns"]
@@ -22,7 +22,7 @@ _LEAD_IN = 0.1  # untimed steps per timed step
 
 
 class RunTurns:
-    """The turns of one run, granted by `taker`; measured turns are appended to the file at `path`.
+    """The turns of one run, granted by `source`; measured turns are appended to the file at `path`.
 
     `is_cancelled` is polled while the run waits. `interrupt` is called when the granting process is gone, as too little
     has been measured by then. `waited_seconds` is the time spent waiting so far, which belongs to no phase.
@@ -30,12 +30,12 @@ class RunTurns:
     """
 
     def __init__(
-        self, taker: TurnTaker, path: Path, *, is_cancelled: Callable[[], bool], interrupt: Callable[[str], None]
+        self, source: TurnSource, path: Path, *, is_cancelled: Callable[[], bool], interrupt: Callable[[str], None]
     ) -> None:
-        self.session = taker.session
+        self.session = source.session
         self.waited_seconds = 0.0
         self.is_over = False
-        self._taker = taker
+        self._source = source
         self._path = path
         self._is_cancelled = is_cancelled
         self._interrupt = interrupt
@@ -79,7 +79,7 @@ class RunTurns:
         began = time.perf_counter()
         grant = None
         try:
-            grant = self._taker.ask(
+            grant = self._source.ask(
                 is_measured=is_measured, samples=samples, seconds=seconds, is_cancelled=self._is_cancelled
             )
         except EOFError:
