@@ -263,7 +263,7 @@ def _num_samples(preds: torch.Tensor | None, labels: torch.Tensor | None, sample
         return _whole_number(samples)
     if labels is None or not labels.ndim:
         got = "neither labels nor samples=…" if labels is None else "labels of no dimension; pass samples=…"
-        raise UsageError(f"A tracked step must say how many samples it had, got {got}")
+        raise UsageError(f"A tracked step must come with its number of samples, got {got}")
     return int(labels.shape[0])
 
 

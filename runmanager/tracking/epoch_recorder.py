@@ -126,7 +126,9 @@ class EpochRecorder:
         self._notes.extend(self._timing_notes.add(epoch.phase_times))
         if self._folder.is_lost():  # reads a file, so only after the clock has stopped
             name = self._folder.record.name
-            raise RunBusyError(f"Run {name} was taken over by another process, which saw no sign of life.")
+            raise RunBusyError(
+                f"Run {name} was taken over by another process, which saw no sign of life from this one."
+            )
         warmup = self.history.judge_warmup(record, self.timer.step_seconds)
         record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._clock.seconds())
         self._measurements.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)

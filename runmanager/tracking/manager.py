@@ -243,7 +243,7 @@ class RunManager:
         stored = read_record(paths) if paths.record.exists() else None
         if stored is not None and stored.is_out_of_sight and stored.owner is not None:
             self._show(
-                f"{paths.name}: says running on {stored.owner.host}; taken over if it shows no sign of life for "
+                f"{paths.name}: is running on {stored.owner.host}; taken over if it shows no sign of life for "
                 f"{self._heartbeat_timeout:g} s"
             )
 

@@ -445,7 +445,7 @@ def test_a_kept_run_prints_a_line_if_another_number_of_epochs_is_requested(
         with RunManager(tmp_path / "sweep").run({"lr": 1}, network, loader) as run:
             network.to(run.device)
             train(run, network, loader, epochs=num_epochs)
-    assert "kept with 1 epoch, now asked for 3" in capsys.readouterr().out
+    assert "kept with 1 epoch, but 3 were requested" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("left_after", "recorded"), [("all batches", 2), ("one batch", 1)])
@@ -659,7 +659,7 @@ def test_a_run_of_another_host_is_watched_before_it_is_taken_over(
         train(run, network, loader)
     assert sum(waits) == 30.0
     assert only_run().record.status is Status.FINISHED
-    assert "says running on elsewhere; taken over if it shows no sign of life for 30 s" in capsys.readouterr().out
+    assert "is running on elsewhere; taken over if it shows no sign of life for 30 s" in capsys.readouterr().out
     with pytest.raises(UsageError, match="`heartbeat_timeout` must be a number of seconds of at least 10, got 1"):
         RunManager(tmp_path / "sweep", heartbeat_timeout=1)
 

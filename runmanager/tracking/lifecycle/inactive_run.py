@@ -78,7 +78,7 @@ class InactiveRun:
         """Yield nothing; print a line if the run was finished with another number of epochs."""
         planned = self.record.epochs_planned
         if self.record.status is Status.FINISHED and planned is not None and planned != num_epochs:
-            self._show(f"{self.record.name}: kept with {pluralize(planned, 'epoch')}, now asked for {num_epochs}")
+            self._show(f"{self.record.name}: kept with {pluralize(planned, 'epoch')}, but {num_epochs} were requested")
         return iter(())
 
     def evaluation_before_training(self) -> Iterator[Epoch]:

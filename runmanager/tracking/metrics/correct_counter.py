@@ -13,7 +13,7 @@ _CAPACITY = (1 << 15) - 1
 With one element more PyTorch divides the work among several CPU threads, which on a busy machine wait for each other
 several times as long as the work takes.
 """
-_MAX_BATCHES = 128  # whose scores are buffered: more save nothing, and their slots would take long to make
+_MAX_BATCHES = 128  # whose scores are buffered: more would save nothing, and take long to allocate
 
 
 class CorrectCounter:

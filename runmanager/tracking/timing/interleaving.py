@@ -26,7 +26,7 @@ class RunTurns:
 
     `is_cancelled` is polled while the run waits. `interrupt` is called when the granting process is gone, as too little
     has been measured by then. `waited_seconds` is the time spent waiting so far, which belongs to no phase.
-    `is_over` tells that enough has been measured.
+    `is_over` is set once enough has been measured.
     """
 
     def __init__(
