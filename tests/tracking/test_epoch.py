@@ -510,7 +510,7 @@ def test_predictions_that_are_not_tensors_are_refused(clock: Clock, predictions:
 
 def test_a_step_without_samples_or_labels_is_refused(clock: Clock) -> None:
     epoch = begin(clock)
-    with pytest.raises(UsageError, match="how many samples"):
+    with pytest.raises(UsageError, match="come with its number of samples"):
         epoch.track(LOSS)
     with pytest.raises(UsageError, match="must come with their labels"):
         epoch.track(LOSS, torch.zeros(4, 3), samples=4)
