@@ -52,9 +52,11 @@ CONFIGURATIONS = {
 ONLY_ON_CUDA = ("tf32", "fp16", "captured fp16", "compiled and captured")
 
 
-def trained(folder: Path, *words: str, device: torch.device = DEVICE, listener: Listener | None = None) -> StoredRun:
+def trained(
+    folder: Path, *overrides: str, device: torch.device = DEVICE, listener: Listener | None = None
+) -> StoredRun:
     """Train one cell in this process, and return the stored run."""
-    train(composed([*CELL, *words, f"device={device}"]), folder, listener=listener)
+    train(composed([*CELL, *overrides, f"device={device}"]), folder, listener=listener)
     return stored(folder)
 
 
@@ -76,9 +78,9 @@ def test_steps_in_every_configuration_train_like_on_a_cpu(
     tmp_path: Path, on_cpu: StoredRun, configuration: str
 ) -> None:
     if configuration in ONLY_ON_CUDA and not IS_CUDA:
-        pytest.skip("wants a CUDA device")
-    words, tolerance = CONFIGURATIONS[configuration]
-    run = trained(tmp_path, *words)
+        pytest.skip("needs a CUDA device")
+    overrides, tolerance = CONFIGURATIONS[configuration]
+    run = trained(tmp_path, *overrides)
     assert run.record.status == "finished" and not run.record.deviations
     assert not [note for note in run.record.notes if "graph" in note or "compile" in note]
     assert losses(run) == pytest.approx(losses(on_cpu), rel=tolerance)
@@ -106,16 +108,16 @@ class Killed(Listener):
         return True
 
 
-@pytest.mark.parametrize("words", [("graphs=true",), UNFUSED, ("loader=resident", "precision=fp16")])
-def test_a_resumed_run_ends_like_an_uninterrupted_one(tmp_path: Path, words: Sequence[str]) -> None:
-    if not IS_CUDA and "precision=fp16" in words:
-        pytest.skip("wants a CUDA device")
-    words = [*words, "epochs=3"]
-    whole = trained(tmp_path / "whole", *words)
+@pytest.mark.parametrize("overrides", [("graphs=true",), UNFUSED, ("loader=resident", "precision=fp16")])
+def test_a_resumed_run_ends_like_an_uninterrupted_one(tmp_path: Path, overrides: Sequence[str]) -> None:
+    if not IS_CUDA and "precision=fp16" in overrides:
+        pytest.skip("needs a CUDA device")
+    overrides = [*overrides, "epochs=3"]
+    whole = trained(tmp_path / "whole", *overrides)
     with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "broken", *words, listener=Killed())
+        trained(tmp_path / "broken", *overrides, listener=Killed())
     assert stored(tmp_path / "broken").record.status == "killed"
-    resumed = trained(tmp_path / "broken", *words)
+    resumed = trained(tmp_path / "broken", *overrides)
     assert resumed.record.status == "finished" and [epoch.epoch for epoch in resumed.epochs] == [1, 2, 3]
     # Some GPU kernels add up in varying order, so only a CPU gives the same last digit.
     assert losses(resumed) == pytest.approx(losses(whole), rel=EXACT if IS_CUDA else 0)
@@ -144,13 +146,13 @@ def test_out_of_memory_is_recorded_and_does_not_affect_the_next_run(
 ) -> None:
     (tmp_path / "hungry_network.py").write_text(HUNGRY)
     monkeypatch.syspath_prepend(tmp_path)
-    words = ("model=custom", "model._target_=hungry_network.Hungry")
+    overrides = ("model=custom", "model._target_=hungry_network.Hungry")
     with pytest.raises(RuntimeError, match=r"out of memory|[Cc]an't allocate|not enough memory"):
-        trained(tmp_path / "first", *words)
+        trained(tmp_path / "first", *overrides)
     failed = stored(tmp_path / "first").record
     assert (failed.status, failed.reason) == ("failed", "out_of_memory")
     assert "batch_size=100" in failed.message
-    after = trained(tmp_path / "second", *words, "+model.hungry=false")
+    after = trained(tmp_path / "second", *overrides, "+model.hungry=false")
     assert after.record.status == "finished" and not after.record.deviations
 
 

@@ -228,12 +228,12 @@ def test_the_gpu_has_ceilings() -> None:
 
 @needs_cuda
 def test_prefetched_batches_arrive_whole_and_nothing_waits(waiting_is_an_error: Any) -> None:
-    lane = SideStream(DEVICE)
+    copier = SideStream(DEVICE)
     batches = [(torch.full((64, 3, 224, 224), n % 251, dtype=torch.uint8), torch.full((64,), n)) for n in range(20)]
     pinned = [(images.pin_memory(), labels.pin_memory()) for images, labels in batches]
     busy, sums = torch.rand(2048, 2048, device=DEVICE), []
     with waiting_is_an_error:
-        for sent in prefetch(pinned, lane):
+        for sent in prefetch(pinned, copier):
             images, labels = sent.arrived()
             for _ in range(5):
                 busy = torch.tanh(busy @ busy)
@@ -246,13 +246,13 @@ def test_prefetched_batches_arrive_whole_and_nothing_waits(waiting_is_an_error: 
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16, Precision.FP16])
 @pytest.mark.parametrize("options", [AdamOptions(), SgdOptions(momentum=0.9, fused=True), SgdOptions(momentum=0.9)])
 def test_captured_steps_train_like_others(options: Any, precision: Precision) -> None:
-    losses, told = [], []
+    losses, notes = [], []
     for is_graphed in (False, True):
         network, _, _ = build()
         optimizer = build_optimizer(options, network.parameters(), lr=0.05)
         stepper = Stepper(Forward(network, precision=precision), optimizer, scaler=scaler_for(precision, DEVICE))
         if is_graphed:
-            stepper.replay_on(CudaGraphs(DEVICE), num_warmups=3, must=True, tell=told.append)
+            stepper.replay_on(CudaGraphs(DEVICE), num_warmups=3, must=True, tell=notes.append)
         schedule = build_scheduler(OneCycleOptions(), optimizer, num_epochs=3, steps_per_epoch=8)
         found = []
         for step in range(24):
@@ -264,7 +264,7 @@ def test_captured_steps_train_like_others(options: Any, precision: Precision) ->
         losses.append(torch.stack(found))
     # Some kernels add up in varying order, and each step amplifies an error in the last digit.
     assert torch.allclose(*losses, rtol=1e-2 if precision is Precision.FP32 else 0.1)
-    assert not told
+    assert not notes
 
 
 @needs_cuda
@@ -287,9 +287,9 @@ def test_a_step_that_waits_is_not_captured() -> None:
             return super().forward(inputs) * float(inputs.max())
 
     for must in (False, True):
-        network, told = Waiting(4, 3).to(DEVICE), []
+        network, notes = Waiting(4, 3).to(DEVICE), []
         stepper = Stepper(Forward(network), build_optimizer(AdamOptions(), network.parameters(), lr=0.05))
-        stepper.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=must, tell=told.append)
+        stepper.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=must, tell=notes.append)
         batch = torch.rand(5, 4, device=DEVICE), torch.zeros(5, dtype=torch.int64, device=DEVICE)
         if must:
             with pytest.raises(ConfigurationError, match="cannot be captured"):
@@ -297,7 +297,7 @@ def test_a_step_that_waits_is_not_captured() -> None:
         else:
             for _ in range(3):
                 stepper.train(*batch)
-            assert "waits for the device" in told[0]
+            assert "waits for the device" in notes[0]
 
 
 @needs_cuda
@@ -339,13 +339,13 @@ class Synchronizing(nn.Module):
 
 @needs_cuda
 def test_a_step_whose_capture_fails_is_run_without_capture_and_does_not_affect_others() -> None:
-    network, told = Synchronizing().to(DEVICE), []
+    network, notes = Synchronizing().to(DEVICE), []
     stepper = Stepper(Forward(network), build_optimizer(AdamOptions(), network.parameters(), lr=0.5))
-    stepper.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=False, tell=told.append)
+    stepper.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=False, tell=notes.append)
     batch = torch.rand(5, 4, device=DEVICE), torch.zeros(5, dtype=torch.int64, device=DEVICE)
     before = torch.cuda.current_stream(DEVICE)
     losses = [stepper.train(*batch)[0].item() for _ in range(8)]
-    assert len(told) == 1 and torch.cuda.current_stream(DEVICE) == before
+    assert len(notes) == 1 and torch.cuda.current_stream(DEVICE) == before
     assert losses[-1] < losses[0]
     torch.cuda.empty_cache()
     sound, _, _ = build()
@@ -367,12 +367,12 @@ def test_a_step_that_does_not_fit_next_to_the_captured_one_is_out_of_memory() ->
 
     batch = torch.rand(5, 4, device=DEVICE), torch.zeros(5, dtype=torch.int64, device=DEVICE)
     for must in (False, True):
-        network, told = Larger(4, 3).to(DEVICE), []
+        network, notes = Larger(4, 3).to(DEVICE), []
         stepper = Stepper(Forward(network), build_optimizer(AdamOptions(), network.parameters(), lr=0.05))
-        stepper.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=must, tell=told.append)
+        stepper.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=must, tell=notes.append)
         if must:
             with pytest.raises(torch.OutOfMemoryError):
                 stepper.train(*batch)
         else:
             losses = [stepper.train(*batch)[0].item() for _ in range(5)]
-            assert "out of memory" in told[0] and losses == sorted(losses, reverse=True)
+            assert "out of memory" in notes[0] and losses == sorted(losses, reverse=True)

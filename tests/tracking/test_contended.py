@@ -46,8 +46,8 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 def burners() -> Iterator[None]:
     """Foreign processes that keep half of the cores busy."""
     count = ((psutil.cpu_count() or 1) + 1) // 2
-    words = [sys.executable, "-c", START, BURNER, str(count)]
-    pids = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.split()
+    command = [sys.executable, "-c", START, BURNER, str(count)]
+    pids = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.split()
     processes = [psutil.Process(int(pid)) for pid in pids]
     try:
         yield

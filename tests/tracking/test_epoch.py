@@ -306,7 +306,7 @@ def test_an_evaluation_interleaved_with_training_is_distinguished(clock: Clock) 
 
 
 @pytest.mark.parametrize(
-    ("number", "enter", "words"),
+    ("number", "enter", "message"),
     [
         (1, Epoch.evaluating, "outside of an evaluation"),
         (1, lambda epoch: contextlib.closing(started(epoch.eval_batches([LOSS]))), "call track_eval"),
@@ -314,7 +314,7 @@ def test_an_evaluation_interleaved_with_training_is_distinguished(clock: Clock) 
     ],
 )
 def test_tracking_a_training_step_within_an_evaluation_is_refused(
-    clock: Clock, number: int, enter: Callable[[Epoch], Any], words: str
+    clock: Clock, number: int, enter: Callable[[Epoch], Any], message: str
 ) -> None:
     """Its samples would count, but not its time."""
     epoch = begin(clock, number)
@@ -325,7 +325,7 @@ def test_tracking_a_training_step_within_an_evaluation_is_refused(
             lambda: epoch.track_loss(LOSS, 4),
             lambda: epoch.track_predictions(predictions, labels),
         ):
-            with pytest.raises(UsageError, match=words):
+            with pytest.raises(UsageError, match=message):
                 call()
         epoch.track_eval(LOSS, samples=4)
     if number:
@@ -340,14 +340,14 @@ def started(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def test_tracking_more_than_once_per_batch_is_noted(clock: Clock) -> None:
-    for times, said in ((1, False), (2, True)):
+    for times, is_noted in ((1, False), (2, True)):
         epoch = begin(clock)
         for _, labels in epoch.batches(slow(clock, 0.5)):
             for _ in range(times):
                 epoch.track(LOSS, samples=len(labels))
         epoch.close()
         notes = TimingNotes().add(epoch.phase_times)
-        assert [("more often than batches were taken" in note) for note in notes] == [True] * said
+        assert [("more often than batches were taken" in note) for note in notes] == [True] * is_noted
 
 
 def test_batches_of_two_concurrent_loaders_are_training_until_the_last_one(clock: Clock) -> None:
@@ -462,14 +462,16 @@ def test_logged_steps_are_numbered_within_the_run(clock: Clock) -> None:
 
 def test_samples_override_the_number_of_labels(clock: Clock) -> None:
     """They may be fewer than the labels, as for sentences of several tokens, or more."""
-    for said in (2, 3, np.int64(2), 50):
+    for samples in (2, 3, np.int64(2), 50):
         epoch = begin(clock)
         for track in (epoch.track, epoch.track_eval):
             for loss in (1.0, 4.0):
-                track(loss, torch.zeros(20, 3), torch.zeros(20, dtype=torch.int64), samples=said if loss == 1.0 else 1)
+                track(
+                    loss, torch.zeros(20, 3), torch.zeros(20, dtype=torch.int64), samples=samples if loss == 1.0 else 1
+                )
         record, _ = epoch.close()
-        assert record.samples == said + 1
-        assert record.loss == record.val_loss == pytest.approx((said * 1.0 + 4.0) / (said + 1))
+        assert record.samples == samples + 1
+        assert record.loss == record.val_loss == pytest.approx((samples * 1.0 + 4.0) / (samples + 1))
         assert record.accuracy == record.val_accuracy == 1.0
 
 

@@ -35,8 +35,8 @@ from runmanager.records.storage.reader import StoredRun
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.record import read_sweep_record
-from runmanager.results.load import loader as reading
-from runmanager.results.load import summary_cache as keeping
+from runmanager.results.load import loader as results_loader
+from runmanager.results.load import summary_cache
 from runmanager.tracking import manager as manager_module
 from runmanager.tracking.options import EarlyStopOptions, RunOptions, TensorBoardOptions
 from runmanager.tracking.sinks import ConsoleSink, LogSink, MemorySink
@@ -221,9 +221,9 @@ def test_time_after_the_last_step_is_not_training(
     for record in run.epochs:
         assert record.epoch_seconds == pytest.approx(0.015) and record.samples_per_second == pytest.approx(800)
         assert record.eval_seconds == (pytest.approx(1.0) if marks else None)
-    said = [note for note in run.record.notes if "wall_seconds" in note]
-    assert len(said) == (0 if marks else 1)
-    assert marks or "`with epoch.evaluating():`" in said[0]
+    notes = [note for note in run.record.notes if "wall_seconds" in note]
+    assert len(notes) == (0 if marks else 1)
+    assert marks or "`with epoch.evaluating():`" in notes[0]
 
 
 def test_every_epoch_is_stored_before_the_next_begins(
@@ -620,13 +620,13 @@ def test_checking_for_a_takeover_is_not_timed(
 ) -> None:
     clock = itertools.count()  # a second passes with each mark
 
-    def looks(folder: RunFolder) -> bool:
+    def is_lost(folder: RunFolder) -> bool:
         for _ in range(1000):
             next(clock)
         return False
 
     monkeypatch.setattr(HostClock, "mark", lambda self: next(clock) * 10**9)
-    monkeypatch.setattr(RunFolder, "is_lost", looks)
+    monkeypatch.setattr(RunFolder, "is_lost", is_lost)
     with quiet(tmp_path / "sweep").run({"lr": 1}, network, loader) as run:
         by_hand = run.begin_epoch()
         run.end_epoch(by_hand)
@@ -732,21 +732,21 @@ def test_concurrent_runs_in_threads(
 
 
 def test_one_of_two_threads_with_the_same_cell_is_refused(tmp_path: Path) -> None:
-    start, said = threading.Barrier(2, timeout=60), []
+    start, results = threading.Barrier(2, timeout=60), []
 
     def begin() -> None:
         start.wait()
         try:
-            said.append(RunManager(tmp_path / "sweep", sinks=[]).run({"lr": 1}))
+            results.append(RunManager(tmp_path / "sweep", sinks=[]).run({"lr": 1}))
         except RunBusyError as error:
-            said.append(error)
+            results.append(error)
 
     threads = [threading.Thread(target=begin) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert sorted(type(each).__name__ for each in said) == ["ActiveRun", "RunBusyError"]
+    assert sorted(type(each).__name__ for each in results) == ["ActiveRun", "RunBusyError"]
 
 
 def test_settings_may_be_lists(tmp_path: Path, network: nn.Module, loader: Any) -> None:
@@ -803,15 +803,15 @@ def test_compiled_models_and_dict_outputs_do_not_fail_a_run(tmp_path: Path, load
 def test_writing_the_tables_reads_each_run_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loader: Any, train: Body
 ) -> None:
-    monkeypatch.setattr(keeping, "_SETTLED_NS", 0)  # these runs do not change any more, although they are recent
+    monkeypatch.setattr(summary_cache, "_SETTLED_NS", 0)  # these runs do not change any more, although they are recent
     read: list[str] = []
-    read_run = reading.read_tolerantly
+    read_run = results_loader.read_tolerantly
 
-    def told(run: RunPaths, *given: Any, **options: Any) -> StoredRun | None:
+    def counted_read(run: RunPaths, *given: Any, **options: Any) -> StoredRun | None:
         read.append(run.name)
         return read_run(run, *given, **options)
 
-    monkeypatch.setattr(reading, "read_tolerantly", told)
+    monkeypatch.setattr(results_loader, "read_tolerantly", counted_read)
     manager = RunManager(tmp_path / "sweep", console=False, tensorboard=TensorBoardOptions(enabled=False))
     for number in range(1, 6):
         network = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))

@@ -86,8 +86,8 @@ def test_the_log_holds_a_line_for_the_start_each_epoch_each_note_and_the_end(pat
         record(notes=("no graph: a note",)).ended(Outcome(Status.FAILED, Reason.EXIT, "sys.exit(3)"), at="the end")
     )
     began, *lines = paths.log.read_text().splitlines()
-    time, words = began.split("  ")
-    assert words == "begins on cpu, attempt 2"
+    time, text = began.split("  ")
+    assert text == "begins on cpu, attempt 2"
     assert time > "2026-11-01T10:00:00", "the time of this attempt, not the first one's"
     assert lines == [
         "epoch 3/5  loss 0.5000  accuracy 0.7500  val_loss 0.6250  2 s  5 samples/s",

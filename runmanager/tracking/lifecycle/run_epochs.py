@@ -58,7 +58,7 @@ class OpenEpoch:
     def end_or_discard(self, end: Callable[[Epoch], object], *, must_be_whole: bool = False) -> None:
         """Leave no epoch open: pass a whole one, all of whose batches were taken, to `end`; discard any other.
 
-        Raises `UsageError` for a discarded epoch if it `must_be_whole`, and whatever `end` raises.
+        Raises `UsageError` for a discarded epoch if it `must_be_whole`, and any exception of `end`.
         """
         epoch = self._epoch
         if epoch is None:

@@ -50,16 +50,16 @@ def test_device_facts_of_the_cpu() -> None:
 
 
 def test_an_accelerators_memory_comes_from_its_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    calls = []
     counts = SimpleNamespace(
         max_memory_allocated=lambda device: 3,
         max_memory_reserved=lambda device: 4,
-        reset_peak_memory_stats=asked.append,
+        reset_peak_memory_stats=calls.append,
     )
     monkeypatch.setattr(torch, "get_device_module", lambda device: counts)
     device = torch.device("cuda:1")
     assert (peak_memory_bytes(device), peak_reserved_bytes(device)) == (3, 4)
     reset_peak_memory(device)
-    assert asked == [device]
+    assert calls == [device]
     monkeypatch.setattr(torch, "get_device_module", lambda device: SimpleNamespace())
     assert (peak_memory_bytes(device), peak_reserved_bytes(device)) == (None, None)

@@ -57,11 +57,11 @@ def test_a_module_is_moved_in_place() -> None:
 def test_only_pinned_memory_is_copied_asynchronously(
     monkeypatch: pytest.MonkeyPatch, target: str, pinned: bool, runs_ahead: bool
 ) -> None:
-    asked = []
-    monkeypatch.setattr(torch.Tensor, "to", lambda self, *args, **options: asked.append((args, options)) or self)
+    calls = []
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, *args, **options: calls.append((args, options)) or self)
     monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: pinned)
     to_device([torch.zeros(1)], target)
-    assert asked == [((target,), {"non_blocking": runs_ahead})]
+    assert calls == [((target,), {"non_blocking": runs_ahead})]
 
 
 def test_moving_to_the_cpu_does_not_use_cuda(monkeypatch: pytest.MonkeyPatch) -> None:

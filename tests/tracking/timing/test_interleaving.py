@@ -75,9 +75,9 @@ def endless() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         yield torch.zeros(5, 3), torch.zeros(5)
 
 
-def play(path: Path, taker: FakeTurns, clock: SteadyClock, **how: Any) -> tuple[RunTurns, list[Turn]]:
+def play(path: Path, source: FakeTurns, clock: SteadyClock, **how: Any) -> tuple[RunTurns, list[Turn]]:
     """Run a training loop in measured turns, on the test's timeline."""
-    turns = RunTurns(taker, path, is_cancelled=lambda: False, interrupt=pytest.fail)
+    turns = RunTurns(source, path, is_cancelled=lambda: False, interrupt=pytest.fail)
     timer = PhaseTimer(clock)
     for _ in turns.measured_batches(endless(), timer, **how):
         clock.now += clock.step_seconds
@@ -88,14 +88,14 @@ def play(path: Path, taker: FakeTurns, clock: SteadyClock, **how: Any) -> tuple[
 
 @pytest.mark.parametrize(("leads_in", "led_in"), [(True, 2), (False, 0)])
 def test_lead_in_steps_are_not_timed(tmp_path: Path, leads_in: bool, led_in: int) -> None:
-    clock, taker = SteadyClock(0.25), FakeTurns(5)
-    _, turns = play(tmp_path / "turns.jsonl", taker, clock, num_steps=12, most_steps=100, leads_in=leads_in)
+    clock, source = SteadyClock(0.25), FakeTurns(5)
+    _, turns = play(tmp_path / "turns.jsonl", source, clock, num_steps=12, most_steps=100, leads_in=leads_in)
     assert [(turn.session, turn.round, turn.steps, turn.samples, turn.seconds) for turn in turns] == [
         ("a1", number, 12, 60, 3.0) for number in range(1, 6)
     ]
     assert [turn.warmup for turn in turns] == [True] * 3 + [False] * 2
     assert clock.now == 5 * (12 + led_in) * 0.25
-    assert taker.requests == [(True, 0, 0.0)] + [(True, 60, 3.0)] * 5
+    assert source.requests == [(True, 0, 0.0)] + [(True, 60, 3.0)] * 5
     assert clock.num_waits == 10  # before and after each turn, never between its steps
 
 
@@ -110,19 +110,19 @@ def test_slow_first_turns_do_not_shorten_later_ones(tmp_path: Path) -> None:
     clock = SteadyClock(0.2)
 
     def rest() -> None:
-        clock.step_seconds = 0.2 if len(taker.requests) <= 4 else 0.01
+        clock.step_seconds = 0.2 if len(source.requests) <= 4 else 0.01
 
-    taker = FakeTurns(7, on_request=rest)
-    _, turns = play(tmp_path / "turns.jsonl", taker, clock, num_steps=None, most_steps=50, leads_in=True)
+    source = FakeTurns(7, on_request=rest)
+    _, turns = play(tmp_path / "turns.jsonl", source, clock, num_steps=None, most_steps=50, leads_in=True)
     assert [turn.steps for turn in turns] == [1, 1, 1, 1, 1, 10, 10]
 
 
-def train(folder: RunPaths, taker: FakeTurns, *, interrupt_after: int | None = None) -> Any:
+def train(folder: RunPaths, source: FakeTurns, *, interrupt_after: int | None = None) -> Any:
     """Train two epochs and measured turns; interrupt the run in measured step number `interrupt_after`."""
     network = nn.Linear(3, 2)
     data = [(torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64))] * 3
     manager = RunManager(folder.root.parent.parent, console=False, sinks=[], owns_sweep=False)
-    run = manager.run({"lr": 1}, network, data, folder=folder, options=RunOptions(turns=taker))
+    run = manager.run({"lr": 1}, network, data, folder=folder, options=RunOptions(turns=source))
     with run:
         for epoch in run.epochs(2):
             for images, labels in epoch.batches(data):
@@ -142,9 +142,9 @@ def folder(tmp_path: Path) -> RunPaths:
 
 
 def test_waiting_for_turns_is_excluded_from_all_times(folder: RunPaths, let_pass: Callable[[float], None]) -> None:
-    taker = FakeTurns(5, on_request=lambda: let_pass(1e6))
-    run = train(folder, taker)
-    assert len(taker.requests) == 8  # two epochs, five turns, and the end of the turns
+    source = FakeTurns(5, on_request=lambda: let_pass(1e6))
+    run = train(folder, source)
+    assert len(source.requests) == 8  # two epochs, five turns, and the end of the turns
     for epoch in run.epochs:
         assert epoch.wall_seconds < 1e6
         phases = (epoch.data_seconds, epoch.transfer_seconds, epoch.compute_seconds, epoch.tracking_seconds)
@@ -154,13 +154,13 @@ def test_waiting_for_turns_is_excluded_from_all_times(folder: RunPaths, let_pass
 
 
 def test_measured_turns_are_not_epochs(folder: RunPaths) -> None:
-    taker = FakeTurns(5)
-    run = train(folder, taker)
+    source = FakeTurns(5)
+    run = train(folder, source)
     assert run.record.status is Status.FINISHED
     assert run.record.session == "a1"
     assert [epoch.epoch for epoch in run.epochs] == [1, 2]
     assert [turn.round for turn in run.turns] == [1, 2, 3, 4, 5]
-    assert [measured for measured, _, _ in taker.requests] == [False] * 2 + [True] * 6
+    assert [measured for measured, _, _ in source.requests] == [False] * 2 + [True] * 6
 
 
 def test_a_run_interrupted_during_its_measurement_is_not_finished(folder: RunPaths) -> None:
@@ -173,11 +173,11 @@ def test_a_run_interrupted_during_its_measurement_is_not_finished(folder: RunPat
 @pytest.mark.parametrize(("at", "num_epochs"), [(2, 1), (4, 2)])
 def test_a_run_whose_driver_is_gone_is_not_finished(folder: RunPaths, at: int, num_epochs: int) -> None:
     def disconnect() -> None:
-        if len(taker.requests) >= at:
+        if len(source.requests) >= at:
             raise EOFError
 
-    taker = FakeTurns(1000, on_request=disconnect)
-    run = train(folder, taker)
+    source = FakeTurns(1000, on_request=disconnect)
+    run = train(folder, source)
     assert (run.record.status, run.record.reason) == (Status.KILLED, Reason.INTERRUPTED)
     assert run.record.message == "its driver is gone"
     assert len(run.epochs) == num_epochs
