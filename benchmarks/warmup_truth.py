@@ -72,7 +72,7 @@ def warm_epochs(shape: Shape, generator: np.random.Generator) -> tuple[int, int]
     half = [shape.first_half] * (_STEPS // 2) + [1.0] * (_STEPS // 2)
     for at, (level, noise) in enumerate(zip(shape.levels, shape.noise(generator, len(shape.levels)), strict=True)):
         steps = [float(level * np.exp(noise) * part) for part in half]
-        warmup.look_at(EpochRecord(epoch=at + 1, samples=_STEPS * _BATCH), steps)
+        warmup.judge(EpochRecord(epoch=at + 1, samples=_STEPS * _BATCH), steps)
         if num_before == at and (at == 0 or _was_warm(steps, earlier)):
             num_before = at + 1
         earlier = steps

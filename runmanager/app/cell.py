@@ -28,7 +28,7 @@ from runmanager.signals import handle_signals
 from runmanager.tracking.environment.provenance import DRIVEN_VARIABLE
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.run import ActiveRun
-from runmanager.tracking.sinks import end_line
+from runmanager.tracking.sinks import format_run_end
 from runmanager.training.job import train_run
 
 __all__ = ["run_cell"]
@@ -91,7 +91,7 @@ def _reached(folder: RunPaths) -> float | None:
     """
     record, epochs = read_record(folder), read_epochs(folder)
     if not record.status.is_success:
-        raise RunFailedError(f"run {folder.name} {end_line(record)}")
+        raise RunFailedError(f"run {folder.name} {format_run_end(record)}")
     if not epochs:
         return None
     return next((value for name in _REACHED if (value := getattr(epochs[-1], name)) is not None), None)

@@ -19,7 +19,7 @@ from runmanager.records.run.record import Environment, RunRecord
 from runmanager.records.settings.grid import flatten, plain_settings
 from runmanager.records.settings.signature import signature
 from runmanager.text import format_value, full_command
-from runmanager.tracking.device.processor import cpu_model
+from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.environment.code_hashes import current_code
 from runmanager.tracking.environment.provenance import commit_of, library_versions
 from runmanager.training.stored_targets import refuse_foreign_targets

@@ -1,1 +1,1 @@
-"""What happens during a run: the manager, the phase timer, device facts and sinks."""
+"""Tracking of runs: the manager, the phase timer, measurements, devices and sinks."""

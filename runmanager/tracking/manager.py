@@ -1,7 +1,7 @@
-"""`RunManager`: begins runs in a sweep's folder, and keeps the tutorials' calls."""
+"""`RunManager`: begins and records the runs of a sweep, by context managers or by the tutorials' calls."""
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -34,9 +34,9 @@ from runmanager.tracking.environment.environment import capture_environment
 from runmanager.tracking.environment.provenance import command_line
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.lifecycle.abandoned import when_dropped
+from runmanager.tracking.lifecycle.finalizers import write_tables_if_begun, write_tables_when_dropped
 from runmanager.tracking.lifecycle.open_run import open_run
-from runmanager.tracking.metrics.prediction_task import Said
+from runmanager.tracking.metrics.prediction_task import PredictionOptions
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.tracking.sinks import ConsoleSink, LogSink, Sink
@@ -49,7 +49,7 @@ __all__ = ["RunManager"]
 
 
 class RunManager:
-    """Times and records runs in one sweep folder, in somebody's own training loop.
+    """Times and records the runs of one sweep folder, in a custom training loop.
 
     ```
     manager = RunManager("outputs/mine")
@@ -62,14 +62,14 @@ class RunManager:
     manager.save("epochs_table")
     ```
 
-    `root` is the sweep's folder; without one a fresh dated folder under `outputs/` is taken. `overwrite` runs finished
-    runs again, their old files kept in attempts/. `sinks` replaces all sinks by one's own; else each run logs to
-    TensorBoard as `tensorboard` says, to its run.log, and to standard output if `console`. `owns_sweep` is for
-    launchers: False leaves sweep.json and the tables to somebody else. `heartbeat_timeout`: a run that says `running`
-    on another host is taken over when it has shown no sign of life for so many seconds.
-    The report is written when nobody holds the manager any more, or the process ends; its other tables at each run's
-    end. Threads may have runs of their own at one time, each its `run`, from one manager or several.
-    Raises `UsageError` for a timeout that a living run could miss, and where this process is one of several ranks.
+    `root` is the sweep's folder; the default is a new dated folder under `outputs/`. `overwrite` repeats finished runs
+    and keeps their old files in attempts/. `sinks` replaces all sinks; by default each run logs to TensorBoard as
+    `tensorboard` says, to its run.log, and to standard output if `console`. `owns_sweep=False` is for launchers, which
+    write sweep.json and the tables themselves. A run that is `running` on another host is taken over after
+    `heartbeat_timeout` seconds without a heartbeat.
+    The report is written when the manager is dropped or the process ends, the other tables at each run's end. Several
+    threads may each have a run at the same time, from one manager or several.
+    Raises `UsageError` for a timeout too short for a living run, and in a process that is one of several ranks.
     """
 
     def __init__(
@@ -99,8 +99,8 @@ class RunManager:
         self._epoch: Epoch | None = None
         self._tables: StandingTables | None = None
         if owns_sweep:
-            # The report draws figures, which takes a second: once, when the manager goes, not after every run.
-            when_dropped(self, _write_tables_now_or_later, self.paths, self._begun)
+            # The report draws figures, which takes a second: so once, when the manager is dropped, not after every run.
+            write_tables_when_dropped(self, self.paths, self._begun)
 
     def run(
         self,
@@ -116,17 +116,18 @@ class RunManager:
     ) -> ActiveRun | InactiveRun:
         """Claim the folder of a run with `params`: a mapping, named tuple, dataclass or `argparse.Namespace`.
 
-        Without `device` it is on CPU.
+        Without `device` in `params` the run is on the CPU.
 
-        Entering the run moves the network to its device and begins the sinks. Leave the network out to build it
-        inside and call `run.begin(network, loader)`: what goes wrong in building is then the run's own failure.
-        A missing device is recorded as `skipped`, and a run that is finished is kept, unless overwritten: then the run
-        yields no epochs. `optimizer` lets the learning rate be logged. `folder` is where the run is kept; by default
-        it is named after its settings. `can_resume` promises that `begin` will get a checkpointer, and lets a killed
-        run go on. A run that says `running` on another host is watched for up to `heartbeat_timeout` first. `unsigned`
-        are top-level settings that are no part of the run's identity; None: those of the built-in job.
-        Raises `UsageError` for settings that are none, and in one of several ranks; `RunBusyError` if a living process
-        has the run.
+        Entering the run moves the network to its device and begins the sinks. To record errors in building the network
+        too, leave it out here and call `run.begin(network, loader)` inside the run.
+        If the device is missing, the run is recorded as `skipped`; if it is finished, it is kept unless overwritten. In
+        both cases it yields no epochs. With `optimizer` the learning rate is logged. `folder` is the run's folder; by
+        default it is named after the settings. `can_resume` promises that `begin` will get a checkpointer, so that a
+        killed run can be resumed. A run that is `running` on another host is watched for up to `heartbeat_timeout`
+        first. `unsigned` names top-level settings that do not belong to the run's identity; None stands for those of
+        the built-in job.
+        Raises `UsageError` for invalid settings, and in one of several ranks; `RunBusyError` if a living process owns
+        the run.
         """
         refuse_several_ranks()
         settings = plain_settings(params)
@@ -138,16 +139,21 @@ class RunManager:
         options = options or RunOptions()
         code = own_code(settings, is_built_in=options.is_built_in)
         record = msgspec.structs.replace(record, environment=capture_environment(device, code=code))
-        self._say_if_watched(paths)
+        self._announce_watching(paths)
         observer = HeartbeatObserver(limit_seconds=self._heartbeat_timeout)
-        again = options.turns is not None and options.turns.again
+        repeats_turns = options.turns is not None and options.turns.again
         opened = open_run(
-            paths, record, can_resume=can_resume, overwrite=self._overwrite, again=again, observer=observer
+            paths,
+            record,
+            can_resume=can_resume,
+            overwrite=self._overwrite,
+            reopens_finished=repeats_turns,
+            observer=observer,
         )
         self._begun.append(paths)
         if opened.is_kept:
-            self._say(f"{paths.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
-            return self._idle(opened.folder)
+            self._show(f"{paths.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
+            return self._inactive_run(opened.folder)
         _write_config(opened.folder)
         return ActiveRun(
             folder=opened.folder,
@@ -155,8 +161,8 @@ class RunManager:
             sinks=self._sinks(),
             options=options,
             is_resumed=opened.is_resumed,
-            begin_with=None if network is None else _beginner(network, loader, optimizer),
-            when_ended=lambda run: self._write_tables(),
+            on_enter=None if network is None else lambda run: run.begin(network, loader, optimizer=optimizer),
+            on_end=self._write_tables,
         )
 
     def _sinks(self) -> Sequence[Sink]:
@@ -173,14 +179,14 @@ class RunManager:
     def _new_record(
         self, settings: dict[str, Any], folder: RunPaths | None, unsigned: tuple[str, ...] | None
     ) -> tuple[RunPaths, RunRecord]:
-        """The record of a run that is about to begin, and its folder: where it is stored already, or as planned."""
-        left_out = UNSIGNED if unsigned is None else unsigned
-        identity = signature(settings, unsigned=left_out)
+        """Return the folder, stored already or new, and the record of a run that is about to begin."""
+        unsigned_names = UNSIGNED if unsigned is None else unsigned
+        identity = signature(settings, unsigned=unsigned_names)
         paths, name = (folder, folder.name) if folder else self._find(identity)
-        cell = plan_cell(identity, paths.name if paths else "", settings, unsigned=left_out)
+        cell = plan_cell(identity, paths.name if paths else "", settings, unsigned=unsigned_names)
         if not paths:
-            telling = varying_settings(read_sweep_record(self.paths), cell)
-            name = f"{readable_name(flatten(settings), telling=telling)}-{short_signature(identity)}"
+            varying = varying_settings(read_sweep_record(self.paths), cell)
+            name = f"{readable_name(flatten(settings), telling=varying)}-{short_signature(identity)}"
             cell = msgspec.structs.replace(cell, run=name)
         if self._owns_sweep:
             plan = write_cells(self.paths, [cell], axes=None, command=command_line())
@@ -198,46 +204,46 @@ class RunManager:
         return paths or self.paths.run(name), record
 
     def _find(self, identity: str) -> tuple[RunPaths | None, str]:
-        """Folder and name of the stored run of this signature, whatever its folder is called; None and no name."""
+        """Return folder and name of the stored run with this signature, or (None, "")."""
         if self._stored is None:
-            stored = read_sweep(self.paths, epochs_of=lambda _: False).runs  # only who they are
+            stored = read_sweep(self.paths, epochs_of=lambda _: False).runs  # only their identities
             self._stored = {run.signature: (run.paths, run.name) for run in stored}
         return self._stored.get(identity, (None, ""))
 
     def _skip(self, paths: RunPaths, record: RunRecord, error: DeviceUnavailableError) -> InactiveRun:
         stored = read_record(paths).observed() if paths.record.exists() else None
         if stored is not None and stored.status is not Status.SKIPPED:
-            # What another host has done of it is not to be thrown away by one that can do nothing.
-            self._say(f"{paths.name}: stays {stored.status}: {error}")
-            return self._idle(RunFolder(paths, stored))
+            # A host without the device must not discard the work of another host.
+            self._show(f"{paths.name}: stays {stored.status}: {error}")
+            return self._inactive_run(RunFolder(paths, stored))
         outcome = Outcome(Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, str(error))
         opened = open_run(paths, record.ended(outcome, at=record.started_at), can_resume=False, overwrite=False)
         self._begun.append(paths)
         if not opened.is_kept:
             _write_config(opened.folder)
-            self._say(f"{paths.name}: skipped: {error}")
+            self._show(f"{paths.name}: skipped: {error}")
         self._write_tables()
-        return self._idle(opened.folder)
+        return self._inactive_run(opened.folder)
 
-    def _idle(self, folder: RunFolder) -> InactiveRun:
+    def _inactive_run(self, folder: RunFolder) -> InactiveRun:
         folder.leave()
         try:
             history = read_epochs(folder.paths)
         except RecordError as error:
-            self._say(str(error))
+            self._show(str(error))
             history = []
-        return InactiveRun(folder, history, say=self._say)
+        return InactiveRun(folder, history, show=self._show)
 
-    def _say(self, line: str) -> None:
+    def _show(self, line: str) -> None:
         if self._console and self._own_sinks is None:
             show_line(line)
 
-    def _say_if_watched(self, paths: RunPaths) -> None:
-        """Say why the next moment may take long."""
+    def _announce_watching(self, paths: RunPaths) -> None:
+        """Print why claiming the folder may take a while."""
         stored = read_record(paths) if paths.record.exists() else None
         if stored is not None and stored.is_out_of_sight and stored.owner is not None:
-            self._say(
-                f"{paths.name}: says running on {stored.owner.host}; taken over if it shows no sign of life for "
+            self._show(
+                f"{paths.name}: is running on {stored.owner.host}; taken over if it shows no sign of life for "
                 f"{self._heartbeat_timeout:g} s"
             )
 
@@ -249,25 +255,25 @@ class RunManager:
             self._tables.run_ended()
 
     def save(self, file_name: str | Path) -> None:
-        """Write `file_name`.csv and .json: one row an epoch of this manager's runs, in order of start.
+        """Write `file_name`.csv and .json: one row per epoch of this manager's runs, in order of start.
 
-        A folder that the name has and that is not there is made.
+        Missing folders in the name are created.
         """
         from runmanager.results.writer import write_epochs_table
 
         runs = [read_run(paths) for paths in dict.fromkeys(self._begun)]
         write_epochs_table(runs, Path(file_name))
         if self._owns_sweep:
-            _write_tables_if_any(self.paths, self._begun)
+            write_tables_if_begun(self.paths, self._begun)
 
     # The tutorials' calls: one run at a time, begun and ended by hand.
 
     def begin_run(self, run: Any, network: torch.nn.Module, loader: Any) -> bool:
-        """Begin a run with the settings `run`, a named tuple as `RunBuilder.get_runs` makes them.
+        """Begin a run with the settings `run`, a named tuple from `RunBuilder.get_runs`.
 
         Histograms of weights and gradients are on, unless the manager was given `tensorboard` options.
-        Returns whether it is to be run. False where it is finished already, or its device is missing: the other calls
-        may follow all the same, and record nothing.
+        Returns False if the run is finished already or its device is missing: the other calls are then still allowed,
+        and record nothing.
         """
         if self._active is not None:
             raise UsageError("begin_run() must come after the end_run() of the run before, got none; call end_run().")
@@ -289,26 +295,28 @@ class RunManager:
         self._epoch = run.begin_epoch(is_all_training=True)
 
     def track_loss(self, loss: torch.Tensor, batch: Sequence[Any]) -> None:
-        """Count a step's mean loss; `batch` is (images, labels), its first part says how many samples it had."""
+        """Count a step's mean loss; `batch` is (images, labels), and the length of images is the number of samples."""
         epoch = self._running_epoch("track_loss")
         epoch.show_first_batch(batch)
         epoch.track_loss(loss, len(batch[0]))
 
-    def track_num_correct(self, preds: torch.Tensor, labels: torch.Tensor, **said: Unpack[Said]) -> None:
-        """Count the right ones among predictions, logits (batch, classes) for labels (batch,).
+    def track_num_correct(
+        self, preds: torch.Tensor, labels: torch.Tensor, **options: Unpack[PredictionOptions]
+    ) -> None:
+        """Count the correct predictions: logits (batch, classes) for labels (batch,).
 
-        `task`, `class_dim` and `ignore_index` say how else to read them, as in `Epoch.track`.
+        `task`, `class_dim` and `ignore_index` select other layouts, as in `Epoch.track`.
         """
-        self._running_epoch("track_num_correct").track_predictions(preds, labels, **said)
+        self._running_epoch("track_num_correct").track_predictions(preds, labels, **options)
 
     def end_epoch(self) -> None:
-        """Stop the clock and write the epoch down."""
+        """Stop the clock and record the epoch."""
         epoch = self._running_epoch("end_epoch")
         self._epoch = None
         self._running("end_epoch").end_epoch(epoch)
 
     def end_run(self) -> None:
-        """Write the run's end and the sweep's tables."""
+        """Record the run's end and write the sweep's tables."""
         run = self._running("end_run")
         self._between_epochs("end_run")
         self._active = None
@@ -330,30 +338,9 @@ class RunManager:
         return self._epoch
 
 
-def _beginner(
-    network: torch.nn.Module, loader: Any, optimizer: torch.optim.Optimizer | None
-) -> Callable[[ActiveRun], None]:
-    return lambda run: run.begin(network, loader, optimizer=optimizer)
-
-
-_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the same text in a third of the time
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # same text in a third of the time
 
 
 def _write_config(folder: RunFolder) -> None:
     text = yaml.dump(folder.record.config, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
     replace_file(folder.paths.config, text)
-
-
-def _write_tables_if_any(paths: SweepPaths, begun: Sequence[RunPaths]) -> None:
-    if begun and paths.root.exists():
-        from runmanager.results.writer import write_tables
-
-        write_tables(paths)
-
-
-def _write_tables_now_or_later(paths: SweepPaths, begun: Sequence[RunPaths]) -> None:
-    """Garbage is collected anywhere, in the middle of an import say: what fails there is done at the process's end."""
-    try:
-        _write_tables_if_any(paths, begun)
-    except Exception:
-        when_dropped(None, _write_tables_if_any, paths, begun)

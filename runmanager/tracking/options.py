@@ -1,4 +1,4 @@
-"""What a run is given by whoever begins it: how to track it, and what keeps its training state. Loads no torch."""
+"""Options of a run, and the interfaces for its checkpoints and turns. Loads no torch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,29 +9,34 @@ import msgspec
 
 from runmanager.records.run.record import EpochRecord
 from runmanager.records.run.turn_record import Grant
-from runmanager.tracking.early_stop import EarlyStopOptions
 
 __all__ = [
     "CAPTURING_DEVICES",
+    "METRICS",
     "STREAMING_DEVICES",
     "Checkpointer",
+    "EarlyStopOptions",
     "Progress",
     "RunOptions",
     "TensorBoardOptions",
-    "TurnTaker",
+    "TurnSource",
+    "is_better",
 ]
 
 CAPTURING_DEVICES = ("cuda",)
-"""The kinds of devices that can write down what a step asks of them, and do it again."""
+"""Device types that can capture the work of a step and replay it."""
 STREAMING_DEVICES = ("cuda", "xpu")
-"""The kinds of devices that copy on one stream while they compute on another."""
+"""Device types that can copy on one stream while they compute on another."""
+
+METRICS = {"loss": -1, "accuracy": 1, "val_loss": -1, "val_accuracy": 1}
+"""The metrics of an epoch that can be monitored, and which way is better: 1 up, -1 down."""
 
 
 @dataclass(frozen=True)
 class TensorBoardOptions:
-    """What goes to TensorBoard beside the scalars; `enabled=false` writes no event file at all.
+    """What TensorBoard gets in addition to the scalars; `enabled=false` writes no event file.
 
-    `predictions` and `confusion_matrix` show evaluations.
+    `predictions` and `confusion_matrix` are pictures of evaluations.
     """
 
     enabled: bool = True
@@ -42,10 +47,24 @@ class TensorBoardOptions:
     confusion_matrix: bool = True
 
 
-class TurnTaker(Protocol):
-    """Gives a run its turns on the machine, where several live side by side; `session` is the name they share.
+@dataclass(frozen=True)
+class EarlyStopOptions:
+    """Stop after `patience` epochs in which `metric` improved by no more than `min_delta`; null never stops."""
 
-    `again` lets a run that is finished go on from its last checkpoint, to take its measured turns once more.
+    metric: str | None = None
+    patience: int = 3
+    min_delta: float = 0.0
+
+
+def is_better(metric: str, value: float, best: float | None, *, by: float = 0.0) -> bool:
+    """Return whether `value` of `metric` is better than `best` by more than `by`; any value is better than None."""
+    return best is None or METRICS[metric] * (value - best) > by
+
+
+class TurnSource(Protocol):
+    """Grants a run its turns on a machine that several runs share; `session` is the name of the group.
+
+    With `again` a finished run continues from its last checkpoint, to repeat its measured turns.
     """
 
     @property
@@ -57,35 +76,35 @@ class TurnTaker(Protocol):
     def ask(
         self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0, is_cancelled: Callable[[], bool]
     ) -> Grant | None:
-        """Give the last turn back, with what it measured, and wait for the next; None: there is none any more.
+        """End the last turn, with what it measured, and wait for the next; returns None if there are no more turns.
 
-        Raises `EOFError` where whoever gave them is gone.
+        Raises `EOFError` if the process that grants turns is gone.
         """
         ...
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is tracked: `step/loss` every `log_every` steps (0: never), so many warm-up epochs at least.
+    """How a run is tracked: `step/loss` every `log_every` steps (0: never), and at least `warmup_epochs` of warm-up.
 
-    With `turns` it trains and is measured only when it is its turn. `precision` is what a step's products are computed
-    in (`bf16`, `fp16`), where its weights are of another type. `is_built_in` is for the job that this package brings:
-    the process's main script is then no part of its code.
+    With `turns` the run trains and is measured only in its turns. `precision` is the type that a step's products are
+    computed in (`bf16`, `fp16`), if its weights have another type. `is_built_in` is for this package's own job: the
+    process's main script then does not belong to its code.
     """
 
     log_every: int = 0
     warmup_epochs: int = 1
     early_stop: EarlyStopOptions = field(default_factory=EarlyStopOptions)
-    turns: TurnTaker | None = None
+    turns: TurnSource | None = None
     precision: str | None = None
     is_built_in: bool = False
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a run has come: what a checkpoint carries beside the training state.
+    """The progress of a run that a checkpoint stores with the training state.
 
-    `record` is the last epoch's, as known when the checkpoint is written; `events_length` the event file's bytes;
-    `num_steps` the optimiser steps taken.
+    `record` is the last epoch's, as known when the checkpoint is written; `events_length` is the event file's size in
+    bytes; `num_steps` is the number of optimizer steps.
     """
 
     record: EpochRecord
@@ -94,20 +113,20 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Checkpointer(Protocol):
-    """Keeps the training state of a run; asked in this order after each epoch."""
+    """Saves and loads the training state of a run; after each epoch its methods are called in this order."""
 
     def observe(self, record: EpochRecord) -> None:
-        """Learn what the epoch reached; its wall time is not known yet."""
+        """Note the epoch's metrics; its wall time is not known yet."""
         ...
 
     def is_due(self, epoch: int) -> bool:
-        """Whether to save after this epoch."""
+        """Return whether to save after this epoch."""
         ...
 
     def save(self, path: Path, progress: Progress) -> None:
-        """Write state and progress, atomically."""
+        """Write state and progress atomically."""
         ...
 
     def load(self, path: Path) -> Progress:
-        """Put the state back and return the progress."""
+        """Restore the state and return the progress."""
         ...

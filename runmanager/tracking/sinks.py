@@ -1,4 +1,4 @@
-"""Where metrics go: the seam every sink keeps, and the sinks that write lines or keep values in memory."""
+"""Sinks for metrics: their protocol, and the sinks for the console, the run's log and memory."""
 
 import datetime
 from collections.abc import Iterable, Sequence
@@ -24,20 +24,19 @@ __all__ = [
     "RunStart",
     "ScoreSink",
     "Sink",
-    "end_line",
-    "epoch_line",
+    "format_epoch",
+    "format_run_end",
     "score_sinks",
 ]
 
-_UNREADABLE = 1e12  # from here on nobody counts the digits
+_FIXED_POINT_LIMIT = 1e12  # larger values are shown in exponential notation
 
 
 @dataclass(frozen=True)
 class RunStart:
-    """What a sink learns when a run begins, or goes on after a break.
+    """What a sink gets when a run begins or is resumed.
 
-    `first_batch` is one batch, on the host, or None where it cannot be had without using up the loader; then
-    `Sink.first_batch` follows.
+    `first_batch` is one batch on the host, or None if none is available.
     """
 
     record: RunRecord
@@ -49,9 +48,9 @@ class RunStart:
 
 @dataclass(frozen=True)
 class EpochDetails:
-    """What an epoch has beside its record: the learning rate, and the losses of the steps that were to be logged.
+    """What a sink gets in addition to an epoch's record: network, learning rate and logged step losses.
 
-    `evaluation` is there where a sink looks at scores, and the epoch had an evaluation.
+    `evaluation` is set if a sink uses scores and the epoch had an evaluation.
     """
 
     network: torch.nn.Module
@@ -61,40 +60,40 @@ class EpochDetails:
 
 
 class Sink(Protocol):
-    """Somewhere that metrics go. `begin` and `epoch` return readable notes on what they could not do."""
+    """A destination for metrics. `begin` and `epoch` return readable notes on what they could not do."""
 
     def begin(self, start: RunStart) -> Sequence[str]:
-        """A run begins."""
+        """Handle a run that begins."""
         ...
 
     def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
-        """An epoch has ended; `tracking_seconds` and `wall_seconds` are not known yet."""
+        """Handle a finished epoch; its `tracking_seconds` and `wall_seconds` are not known yet."""
         ...
 
     def end(self, record: RunRecord) -> None:
-        """The run has ended, as `record` says."""
+        """Handle the end of the run."""
         ...
 
 
 @runtime_checkable
 class ScoreSink(Sink, Protocol):
-    """A sink that is told in `EpochDetails.evaluation` what evaluations said of each sample, where it looks at that."""
+    """A sink that, if `needs_scores`, gets the scores of evaluated samples in `EpochDetails.evaluation`."""
 
-    looks_at_scores: bool
+    needs_scores: bool
 
     def finish(self, record: EpochRecord, evaluation: Evaluation) -> Sequence[str]:
-        """The run is about to be recorded as finished, and this was its last evaluated epoch; returns notes as well."""
+        """Handle the last evaluated epoch of a run that is about to be recorded as finished; return notes."""
         ...
 
 
 def score_sinks(sinks: Iterable[Sink]) -> list[ScoreSink]:
-    """The sinks for which what evaluations say of each sample is to be kept; for nobody else it is."""
-    return [each for each in sinks if isinstance(each, ScoreSink) and each.looks_at_scores]
+    """Return the sinks that need scores; without any, scores are not kept."""
+    return [each for each in sinks if isinstance(each, ScoreSink) and each.needs_scores]
 
 
 @dataclass
 class MemorySink:
-    """Keeps what it is told: the twin of every other sink, for tests and notebooks."""
+    """Keeps everything in memory, for tests and notebooks."""
 
     starts: list[RunStart] = field(default_factory=list)
     epochs: list[tuple[EpochRecord, EpochDetails]] = field(default_factory=list)
@@ -112,8 +111,8 @@ class MemorySink:
         self.ends.append(record)
 
 
-def epoch_line(record: EpochRecord, planned: int | None) -> str:
-    """One epoch as people read it."""
+def format_epoch(record: EpochRecord, planned: int | None) -> str:
+    """Format an epoch as one readable line."""
     of = f"/{planned}" if planned else ""
     parts = [f"epoch {record.epoch}{of}"]
     for name, value in (
@@ -123,7 +122,7 @@ def epoch_line(record: EpochRecord, planned: int | None) -> str:
         ("val_accuracy", record.val_accuracy),
     ):
         if value is not None:
-            parts.append(f"{name} {value:.4f}" if abs(value) < _UNREADABLE else f"{name} {value:.4g}")
+            parts.append(f"{name} {value:.4f}" if abs(value) < _FIXED_POINT_LIMIT else f"{name} {value:.4g}")
     if record.epoch_seconds is not None:
         parts.append(f"{record.epoch_seconds:.3g} s")
     if record.samples_per_second is not None:
@@ -134,7 +133,7 @@ def epoch_line(record: EpochRecord, planned: int | None) -> str:
 
 
 class ConsoleSink:
-    """One line an epoch on standard output."""
+    """Prints one line per epoch on standard output."""
 
     def __init__(self) -> None:
         self._planned: int | None = None
@@ -145,15 +144,15 @@ class ConsoleSink:
         return ()
 
     def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
-        show_line("  " + epoch_line(record, self._planned))
+        show_line("  " + format_epoch(record, self._planned))
         return ()
 
     def end(self, record: RunRecord) -> None:
-        show_line("  " + end_line(record))
+        show_line("  " + format_run_end(record))
 
 
 class LogSink:
-    """The same lines in the run's own run.log."""
+    """Writes the same lines to the run's run.log."""
 
     def __init__(self) -> None:
         self._file: TextIO | None = None
@@ -161,21 +160,21 @@ class LogSink:
 
     def begin(self, start: RunStart) -> Sequence[str]:
         self._planned = start.record.epochs_planned
-        # Appended line by line: the launcher may write the process's own output to the same file.
+        # Appended line by line, as the launcher may write the process's output to the same file.
         self._file = start.paths.log.open("a", buffering=1, encoding="utf-8", errors="backslashreplace")
         attempt = f", attempt {start.record.attempt}" if start.record.attempt > 1 else ""
-        now = datetime.datetime.now(datetime.UTC).isoformat()  # of this attempt; the record has the first one's
+        now = datetime.datetime.now(datetime.UTC).isoformat()  # of this attempt; the record has that of the first one
         self._write(f"{now}  begins on {start.device}{attempt}")
         return ()
 
     def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
-        self._write(epoch_line(record, self._planned))
+        self._write(format_epoch(record, self._planned))
         return ()
 
     def end(self, record: RunRecord) -> None:
         for note in (*record.notes, *describe_attempts(record)):
             self._write(f"note: {note}")
-        self._write(f"{record.ended_at}  {end_line(record)}")
+        self._write(f"{record.ended_at}  {format_run_end(record)}")
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -186,7 +185,7 @@ class LogSink:
             self._file.write(line + "\n")
 
 
-def end_line(record: RunRecord) -> str:
-    """A run's end as people read it."""
+def format_run_end(record: RunRecord) -> str:
+    """Format the end of a run as one readable line."""
     reason = f" ({record.reason})" if record.reason else ""
     return f"{record.status}{reason}" + (f": {record.message}" if record.message else "")

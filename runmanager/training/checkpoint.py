@@ -12,8 +12,7 @@ from runmanager.records.files.atomic_files import replacement
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.record import EpochRecord
 from runmanager.tracking.device.rng import random_states, restore_random_states
-from runmanager.tracking.early_stop import is_better
-from runmanager.tracking.options import Progress
+from runmanager.tracking.options import Progress, is_better
 from runmanager.training.data.registry import Data
 from runmanager.training.step.step import Stepper
 

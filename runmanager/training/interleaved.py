@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from runmanager.errors import UsageError
-from runmanager.tracking.lifecycle.outcome import divergence
+from runmanager.tracking.lifecycle.outcome import divergence_of
 from runmanager.tracking.run import ActiveRun
 from runmanager.training.loading.loaders import EpochLoader
 from runmanager.training.loop import train_epoch
@@ -29,19 +28,16 @@ def measure_in_turns(
 
     Raises `UsageError` for a run that takes no turns.
     """
-    if run.turns is None:
-        raise UsageError("A run must take turns to be measured in them, got none; give RunOptions(turns=…).")
-    if not run.history or divergence(run.history[-1]) is not None:
+    if not run.history or divergence_of(run.history[-1]) is not None:
         return
     epoch = run.unrecorded_epoch()
-    blocks = run.turns.blocks(
+    batches = run.measured_batches(
         _endless(loader, first_epoch),
-        epoch.timer,
         num_steps=len(loader) if num_workers else block_steps,
         most_steps=len(loader),
         leads_in=not num_workers,
     )
-    train_epoch(stepper, epoch.batches(blocks), track=epoch.track)
+    train_epoch(stepper, epoch.batches(batches), track=epoch.track)
 
 
 def _endless(loader: EpochLoader, epoch: int) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from runmanager.records.run.record import RunRecord
 from runmanager.text import pluralize
 from runmanager.tracking.device.rng import seed_everything
 from runmanager.tracking.manager import RunManager
-from runmanager.tracking.options import RunOptions, TurnTaker
+from runmanager.tracking.options import RunOptions, TurnSource
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.training.checkpoint import TrainingState
 from runmanager.training.data.registry import Data, load_dataset
@@ -43,7 +43,7 @@ def train_run(
     params: Mapping[str, Any],
     folder: RunPaths,
     when_claimed: Callable[[ActiveRun], None],
-    turns: TurnTaker | None = None,
+    turns: TurnSource | None = None,
 ) -> RunRecord:
     """Train one cell in its folder and return its record; `params` are its settings as they are to be stored.
 
@@ -114,7 +114,7 @@ def _begun(run: ActiveRun, options: TrainingOptions) -> _Parts:
     scheduler = build_scheduler(options.scheduler, optimizer, num_epochs=options.epochs, steps_per_epoch=num_steps)
     compiled = CompiledNetwork(network, tell=run.note) if options.compile else None
     stepper = build_stepper(
-        options, network, optimizer, device=run.device, in_shape=data.in_shape, tell=run.deviates, apply=compiled
+        options, network, optimizer, device=run.device, in_shape=data.in_shape, tell=run.note_deviation, apply=compiled
     )
     if options.micro_batch == AUTO:
         size = stepper.piece_size
@@ -160,7 +160,7 @@ def _fix_step(
     """What is done once for the steps on full batches: compile them, and have them captured on the way."""
     if compiled is not None:
         seconds = compiled.rehearse(stepper.learn, loader, device=run.device)
-        run.learn(compile_seconds=seconds)
+        run.add_measurements(compile_seconds=seconds)
     if (graphs := graph_device(options, run.device)) is not None:
         num_full = max(1, loader.num_samples // loader.batch_size)
         stepper.replay_on(graphs, num_warmups=min(_WARMUPS, num_full), must=options.graphs is True, tell=run.note)

@@ -1,4 +1,4 @@
-"""What the tests of a GPU share: the mode in which waiting for it is an error, and memory given back after each."""
+"""Fixtures for the GPU tests: a mode in which synchronizing raises, and memory freed after each test."""
 
 import warnings
 from collections.abc import Iterator
@@ -7,24 +7,24 @@ from typing import Any
 import pytest
 import torch
 
-from .where import IS_CUDA
+from .gpu_device import IS_CUDA
 
 
 @pytest.fixture
 def waiting_is_an_error() -> Any:
-    """Whatever waits for the GPU raises, while it is entered. Elsewhere than on CUDA it is entered for nothing."""
+    """Return a context in which waiting for the GPU raises; on other devices it has no effect."""
 
     class Mode:
         def __enter__(self) -> None:
-            _debug_waiting("error")
+            _set_sync_debug_mode("error")
 
         def __exit__(self, *error: object) -> None:
-            _debug_waiting("default")
+            _set_sync_debug_mode("default")
 
     return Mode()
 
 
-def _debug_waiting(mode: str) -> None:
+def _set_sync_debug_mode(mode: str) -> None:
     if not IS_CUDA:
         return
     with warnings.catch_warnings():
@@ -33,8 +33,8 @@ def _debug_waiting(mode: str) -> None:
 
 
 @pytest.fixture(autouse=True)
-def memory_given_back() -> Iterator[None]:
-    """What one test has taken of the GPU is there for the next one, in whichever process."""
+def freed_memory() -> Iterator[None]:
+    """Free the cached GPU memory after each test, for the next one in any process."""
     yield
     if IS_CUDA and torch.cuda.is_available():
         torch.cuda.empty_cache()

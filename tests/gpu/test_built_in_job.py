@@ -1,4 +1,4 @@
-"""The built-in job on a GPU: it trains as a CPU does, in whatever way its steps are made, and goes on after a kill."""
+"""The built-in job on a GPU: it trains like on a CPU in every configuration of its steps, and resumes after a kill."""
 
 import gc
 from collections.abc import Sequence
@@ -12,35 +12,35 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.record import EpochRecord
 from runmanager.records.storage.reader import StoredRun, read_run
 
-from .where import DEVICE, IS_CUDA, needs_cuda, needs_device
+from .gpu_device import DEVICE, IS_CUDA, needs_cuda, needs_device
 
 pytestmark = [
     needs_device,
-    # Said by the compiler, of what `precision` decides.
+    # A warning of the compiler about what `precision` decides.
     pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores"),
 ]
 
-EXACT, ROUNDED = 1e-2, 8e-2  # of some forty steps, each of which makes an error of the last digit larger
-# With a last, smaller batch in each epoch. At twice this learning rate an error of the fifth digit becomes one of 2%.
+EXACT, ROUNDED = 1e-2, 8e-2  # after about forty steps, each of which amplifies an error in the last digit
+# Each epoch ends with a smaller batch. At twice this learning rate an error in the fifth digit becomes one of 2%.
 CELL = (
     *("dataset=digits", "dataset.size=2050", "dataset.val_size=500", "model=cnn", "optimizer=adam", "lr=0.002"),
     *("batch_size=100", "epochs=2", "tensorboard.enabled=false"),
 )
 UNFUSED = ("graphs=true", "optimizer.fused=false")
 TRACKED = ("tensorboard.enabled=true", "tensorboard.histograms=true", "log_every=1", "checkpoint.keep_best=val_loss")
-WAYS = {
+CONFIGURATIONS = {
     "plainly": ([], EXACT),
     "from data on the GPU": (["loader=resident"], EXACT),
     "with a worker": (["num_workers=1"], EXACT),
     "sent ahead": (["loader.prefetch_to_device=true"], EXACT),
-    "sent ahead by a worker": (["loader.prefetch_to_device=true", "num_workers=1"], EXACT),
+    "prefetched by a worker": (["loader.prefetch_to_device=true", "num_workers=1"], EXACT),
     "channels last": (["channels_last=true"], EXACT),
     "in pieces": (["micro_batch=40"], EXACT),
     "captured": (["graphs=true", "loader=resident"], EXACT),
     "captured but for its update": (UNFUSED, EXACT),
-    "captured, sent ahead": (["graphs=true", "loader.prefetch_to_device=true"], EXACT),
+    "captured, prefetched": (["graphs=true", "loader.prefetch_to_device=true"], EXACT),
     "captured in pieces": (["graphs=true", "micro_batch=40"], EXACT),
-    "captured, with all that can be tracked": (["graphs=true", "loader=resident", *TRACKED], EXACT),
+    "captured, everything tracked": (["graphs=true", "loader=resident", *TRACKED], EXACT),
     "tf32": (["precision=tf32"], ROUNDED),
     "bf16": (["precision=bf16"], ROUNDED),
     "fp16": (["precision=fp16"], ROUNDED),
@@ -52,9 +52,11 @@ WAYS = {
 ONLY_ON_CUDA = ("tf32", "fp16", "captured fp16", "compiled and captured")
 
 
-def trained(folder: Path, *words: str, device: torch.device = DEVICE, listener: Listener | None = None) -> StoredRun:
-    """The run of one cell in this process, as it is stored."""
-    train(composed([*CELL, *words, f"device={device}"]), folder, listener=listener)
+def trained(
+    folder: Path, *overrides: str, device: torch.device = DEVICE, listener: Listener | None = None
+) -> StoredRun:
+    """Train one cell in this process, and return the stored run."""
+    train(composed([*CELL, *overrides, f"device={device}"]), folder, listener=listener)
     return stored(folder)
 
 
@@ -71,12 +73,14 @@ def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
     return trained(tmp_path_factory.mktemp("cpu"), device=torch.device("cpu"))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_steps_made_in_any_way_train_as_a_cpu_does(tmp_path: Path, on_cpu: StoredRun, way: str) -> None:
-    if way in ONLY_ON_CUDA and not IS_CUDA:
-        pytest.skip("wants a CUDA device")
-    words, tolerance = WAYS[way]
-    run = trained(tmp_path, *words)
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+def test_steps_in_every_configuration_train_like_on_a_cpu(
+    tmp_path: Path, on_cpu: StoredRun, configuration: str
+) -> None:
+    if configuration in ONLY_ON_CUDA and not IS_CUDA:
+        pytest.skip("needs a CUDA device")
+    overrides, tolerance = CONFIGURATIONS[configuration]
+    run = trained(tmp_path, *overrides)
     assert run.record.status == "finished" and not run.record.deviations
     assert not [note for note in run.record.notes if "graph" in note or "compile" in note]
     assert losses(run) == pytest.approx(losses(on_cpu), rel=tolerance)
@@ -93,7 +97,7 @@ def test_phases_sum_to_the_wall_time(tmp_path: Path) -> None:
 
 
 class Killed(Listener):
-    """Interrupts the run when its second epoch has ended."""
+    """Interrupts the run after its second epoch."""
 
     def __init__(self) -> None:
         super().__init__(lambda: None, self._ended)
@@ -104,18 +108,18 @@ class Killed(Listener):
         return True
 
 
-@pytest.mark.parametrize("words", [("graphs=true",), UNFUSED, ("loader=resident", "precision=fp16")])
-def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path: Path, words: Sequence[str]) -> None:
-    if not IS_CUDA and "precision=fp16" in words:
-        pytest.skip("wants a CUDA device")
-    words = [*words, "epochs=3"]
-    whole = trained(tmp_path / "whole", *words)
+@pytest.mark.parametrize("overrides", [("graphs=true",), UNFUSED, ("loader=resident", "precision=fp16")])
+def test_a_resumed_run_ends_like_an_uninterrupted_one(tmp_path: Path, overrides: Sequence[str]) -> None:
+    if not IS_CUDA and "precision=fp16" in overrides:
+        pytest.skip("needs a CUDA device")
+    overrides = [*overrides, "epochs=3"]
+    whole = trained(tmp_path / "whole", *overrides)
     with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "broken", *words, listener=Killed())
+        trained(tmp_path / "broken", *overrides, listener=Killed())
     assert stored(tmp_path / "broken").record.status == "killed"
-    resumed = trained(tmp_path / "broken", *words)
+    resumed = trained(tmp_path / "broken", *overrides)
     assert resumed.record.status == "finished" and [epoch.epoch for epoch in resumed.epochs] == [1, 2, 3]
-    # Some kernels of a GPU add up in no fixed order: the same to the last digit it is on a CPU only.
+    # Some GPU kernels add up in varying order, so only a CPU gives the same last digit.
     assert losses(resumed) == pytest.approx(losses(whole), rel=EXACT if IS_CUDA else 0)
 
 
@@ -123,7 +127,7 @@ HUNGRY = '''
 import torch
 
 class Hungry(torch.nn.Module):
-    """Wants more memory than any device has, if it is `hungry`."""
+    """Allocates more memory than any device has, if it is `hungry`."""
 
     def __init__(self, in_shape, num_classes, hungry=True):
         super().__init__()
@@ -137,25 +141,27 @@ class Hungry(torch.nn.Module):
 '''
 
 
-def test_out_of_memory_is_a_result_and_the_next_run_is_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_is_recorded_and_does_not_affect_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "hungry_network.py").write_text(HUNGRY)
     monkeypatch.syspath_prepend(tmp_path)
-    words = ("model=custom", "model._target_=hungry_network.Hungry")
+    overrides = ("model=custom", "model._target_=hungry_network.Hungry")
     with pytest.raises(RuntimeError, match=r"out of memory|[Cc]an't allocate|not enough memory"):
-        trained(tmp_path / "first", *words)
+        trained(tmp_path / "first", *overrides)
     failed = stored(tmp_path / "first").record
     assert (failed.status, failed.reason) == ("failed", "out_of_memory")
     assert "batch_size=100" in failed.message
-    after = trained(tmp_path / "second", *words, "+model.hungry=false")
+    after = trained(tmp_path / "second", *overrides, "+model.hungry=false")
     assert after.record.status == "finished" and not after.record.deviations
 
 
 @needs_cuda
-def test_the_peak_of_one_run_is_not_that_of_the_next(tmp_path: Path) -> None:
+def test_peak_memory_is_measured_per_run(tmp_path: Path) -> None:
     small = ("loader=resident",)
     alone = trained(tmp_path / "alone", *small).record.peak_memory_bytes
     large = trained(tmp_path / "large", "batch_size=2000", "model=mlp", "model.hidden=[4096,4096]").record
-    gc.collect()  # schedulers and optimisers point at each other
+    gc.collect()  # schedulers and optimizers reference each other
     after = trained(tmp_path / "after", *small).record.peak_memory_bytes
     assert alone and after and large.peak_memory_bytes
     assert large.peak_memory_bytes > 2 * alone
@@ -163,7 +169,7 @@ def test_the_peak_of_one_run_is_not_that_of_the_next(tmp_path: Path) -> None:
 
 
 @needs_cuda
-def test_what_is_recorded_of_the_device(tmp_path: Path) -> None:
+def test_device_facts_are_recorded(tmp_path: Path) -> None:
     record = trained(tmp_path, "loader=resident").record
     facts, found = record.environment, record.measurements
     assert facts.device_name == torch.cuda.get_device_name(DEVICE)

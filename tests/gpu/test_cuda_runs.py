@@ -1,4 +1,4 @@
-"""On a GPU: the step loop never waits for it, times are the device's own, and everything that is measured is there."""
+"""On a GPU: the step loop never waits for it, times are those of the device, and all measurements are recorded."""
 
 import time
 from pathlib import Path
@@ -12,10 +12,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from runmanager import RunManager
 from runmanager.errors import ConfigurationError
 from runmanager.records.storage.reader import read_run
-from runmanager.tracking.device.prefetch import SecondStream, sent_ahead
+from runmanager.tracking.device.prefetch import SideStream, prefetch
 from runmanager.tracking.device.transfer import to_device
 from runmanager.tracking.environment.calibration import calibrate
-from runmanager.tracking.metrics.correct_counter import MatchBuffer
+from runmanager.tracking.metrics.correct_counter import CorrectCounter
 from runmanager.tracking.metrics.evaluation import Evaluation
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 from runmanager.training.data.arrays import as_floats
@@ -38,7 +38,7 @@ from runmanager.training.step.optimizers import build_optimizer
 from runmanager.training.step.schedulers import build_scheduler
 from runmanager.training.step.step import Forward, Stepper
 
-from .where import DEVICE, IS_CUDA, needs_cuda, needs_device
+from .gpu_device import DEVICE, IS_CUDA, needs_cuda, needs_device
 
 pytestmark = needs_device
 
@@ -48,19 +48,19 @@ def build(lr: float = 0.1) -> tuple[nn.Module, torch.optim.Optimizer, DataLoader
     layers = (nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
     network = nn.Sequential(*layers).to(DEVICE)
     dataset = TensorDataset(torch.rand(600, 1, 8, 8), torch.randint(3, (600,)))
-    # Pinned: a batch of pageable memory is waited for, and rightly so.
+    # Pinned, as copies of pageable memory are waited for.
     loader = DataLoader(dataset, batch_size=20, shuffle=True, pin_memory=IS_CUDA)
     return network, torch.optim.Adam(network.parameters(), lr=lr), loader
 
 
-def test_predictions_of_several_devices_are_counted_and_kept_together() -> None:
+def test_predictions_on_several_devices_are_counted_and_kept_together() -> None:
     torch.manual_seed(0)
-    matches, evaluation = MatchBuffer(), Evaluation()
+    matches, evaluation = CorrectCounter(), Evaluation()
     given = [(torch.randn(size, 3), torch.randint(3, (size,))) for size in (4, 4, 4, 70_000, 5)]
     for place, (preds, labels) in enumerate(given):
         where = torch.device("cpu") if place % 2 else DEVICE
         matches.add(preds.to(where), labels.to(where))
-        evaluation.add(preds.to(where), labels.to(where), matches.reading)
+        evaluation.add(preds.to(where), labels.to(where), matches.prediction_format)
     scores, labels = (torch.cat(parts) for parts in zip(*given, strict=True))
     assert matches.total() == (int((scores.argmax(dim=1) == labels).sum()), len(labels))
     kept = evaluation.scores()
@@ -75,7 +75,7 @@ def test_the_loop_of_an_epoch_never_waits(tmp_path: Path, waiting_is_an_error: A
             with waiting_is_an_error:
                 train_epoch(Stepper(Forward(network), optimizer), epoch.batches(loader), track=epoch.track)
                 evaluate_epoch(Stepper(Forward(network)), epoch.eval_batches(loader), track=epoch.track_eval)
-    stored = read_run(run.folder.paths)
+    stored = read_run(run.paths)
     assert [epoch.samples for epoch in stored.epochs] == [600] * 3
     for epoch in stored.epochs:
         parts = [getattr(epoch, f"{name}_seconds") for name in ("data", "transfer", "compute", "eval", "tracking")]
@@ -84,7 +84,7 @@ def test_the_loop_of_an_epoch_never_waits(tmp_path: Path, waiting_is_an_error: A
 
 @needs_cuda
 @pytest.mark.parametrize("precision", [Precision.BF16, Precision.FP16])
-def test_a_loop_that_casts_never_waits_either(tmp_path: Path, waiting_is_an_error: Any, precision: Precision) -> None:
+def test_a_loop_with_autocast_never_waits(tmp_path: Path, waiting_is_an_error: Any, precision: Precision) -> None:
     network, _, loader = build()
     optimizer = torch.optim.Adam(network.parameters(), lr=0.01, fused=True)
     stepper = Stepper(Forward(network, precision=precision), optimizer, scaler=scaler_for(precision, DEVICE))
@@ -97,7 +97,7 @@ def test_a_loop_that_casts_never_waits_either(tmp_path: Path, waiting_is_an_erro
 
 
 @needs_cuda
-def test_products_are_rounded_as_the_precision_says() -> None:
+def test_products_are_rounded_to_the_precision() -> None:
     left, right = torch.rand(512, 512, device=DEVICE), torch.rand(512, 512, device=DEVICE)
     errors = {}
     for precision in (Precision.FP32, Precision.TF32):
@@ -109,7 +109,7 @@ def test_products_are_rounded_as_the_precision_says() -> None:
 
 
 class Greedy(nn.Module):
-    """Wants an eighth of the GPU's memory for each sample."""
+    """Allocates an eighth of the GPU's memory for each sample."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,19 +122,19 @@ class Greedy(nn.Module):
 
 
 @needs_cuda
-def test_what_does_not_fit_the_gpu_is_halved() -> None:
+def test_batches_that_do_not_fit_the_gpu_are_halved() -> None:
     network = Greedy().to(DEVICE)
-    said: list[str] = []
-    pieces = MicroBatches(halves=True, tell=said.append)
+    notes: list[str] = []
+    pieces = MicroBatches(halves=True, tell=notes.append)
     stepper = Stepper(Forward(network), torch.optim.SGD(network.parameters(), lr=0.1), pieces=pieces)
     images, labels = torch.rand(32, 1, 8, 8, device=DEVICE), torch.zeros(32, dtype=torch.int64, device=DEVICE)
     _, preds = stepper.train(images, labels)
-    assert pieces.size is not None and pieces.size < 8 and len(said) >= 3
+    assert pieces.size is not None and pieces.size < 8 and len(notes) >= 3
     assert preds.shape == (32, 3)
 
 
 @needs_cuda
-def test_a_loop_that_waits_would_be_seen(waiting_is_an_error: Any) -> None:
+def test_a_loop_that_waits_raises(waiting_is_an_error: Any) -> None:
     number = torch.ones(1, device=DEVICE)
     with pytest.raises(RuntimeError), waiting_is_an_error:
         number.item()
@@ -146,7 +146,7 @@ def test_bytes_become_the_same_floats_as_on_the_cpu() -> None:
 
 
 @pytest.mark.parametrize("options", [DataLoaderOptions(), ResidentOptions()], ids=lambda options: options.name)
-def test_batches_on_the_gpu_are_those_of_the_cpu(options: Any) -> None:
+def test_batches_on_the_gpu_equal_those_on_the_cpu(options: Any) -> None:
     data = load_dataset(FakeOptions(size=103, val_size=31), data_root=Path("unused"), seed=0)
 
     def batches(device: torch.device) -> list[Any]:
@@ -173,8 +173,8 @@ def test_loading_never_waits(options: Any, waiting_is_an_error: Any) -> None:
             assert sum(len(to_device(batch, DEVICE)[1]) for batch in loader) == loader.num_samples
 
 
-def test_events_agree_with_the_wall_time_of_work_that_is_waited_for() -> None:
-    """Within 1%, in the best of several windows: what disturbs the host lengthens its time, not the device's."""
+def test_event_times_equal_the_wall_time_of_synchronized_work() -> None:
+    """Within 1% in the best of several windows, as disturbances of the host lengthen its time, not the device's."""
     large, small = torch.rand(2048, 2048, device=DEVICE), torch.rand(64, 64, device=DEVICE)
     timer = PhaseTimer(clock_for(DEVICE))
     off = []
@@ -191,7 +191,7 @@ def test_events_agree_with_the_wall_time_of_work_that_is_waited_for() -> None:
 
 
 @needs_cuda
-def test_the_clock_shows_the_devices_time_and_not_the_launching() -> None:
+def test_the_clock_measures_device_time_and_not_launch_time() -> None:
     clock = clock_for(DEVICE)
     timer = PhaseTimer(clock)
     large = torch.rand(4096, 4096, device=DEVICE)
@@ -227,13 +227,13 @@ def test_the_gpu_has_ceilings() -> None:
 
 
 @needs_cuda
-def test_batches_that_are_sent_ahead_arrive_whole_and_nothing_waits(waiting_is_an_error: Any) -> None:
-    lane = SecondStream(DEVICE)
+def test_prefetched_batches_arrive_whole_and_nothing_waits(waiting_is_an_error: Any) -> None:
+    copier = SideStream(DEVICE)
     batches = [(torch.full((64, 3, 224, 224), n % 251, dtype=torch.uint8), torch.full((64,), n)) for n in range(20)]
     pinned = [(images.pin_memory(), labels.pin_memory()) for images, labels in batches]
     busy, sums = torch.rand(2048, 2048, device=DEVICE), []
     with waiting_is_an_error:
-        for sent in sent_ahead(pinned, lane):
+        for sent in prefetch(pinned, copier):
             images, labels = sent.arrived()
             for _ in range(5):
                 busy = torch.tanh(busy @ busy)
@@ -245,14 +245,14 @@ def test_batches_that_are_sent_ahead_arrive_whole_and_nothing_waits(waiting_is_a
 @needs_cuda
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16, Precision.FP16])
 @pytest.mark.parametrize("options", [AdamOptions(), SgdOptions(momentum=0.9, fused=True), SgdOptions(momentum=0.9)])
-def test_captured_steps_train_as_others_do(options: Any, precision: Precision) -> None:
-    losses, told = [], []
+def test_captured_steps_train_like_others(options: Any, precision: Precision) -> None:
+    losses, notes = [], []
     for is_graphed in (False, True):
         network, _, _ = build()
         optimizer = build_optimizer(options, network.parameters(), lr=0.05)
         stepper = Stepper(Forward(network, precision=precision), optimizer, scaler=scaler_for(precision, DEVICE))
         if is_graphed:
-            stepper.replay_on(CudaGraphs(DEVICE), num_warmups=3, must=True, tell=told.append)
+            stepper.replay_on(CudaGraphs(DEVICE), num_warmups=3, must=True, tell=notes.append)
         schedule = build_scheduler(OneCycleOptions(), optimizer, num_epochs=3, steps_per_epoch=8)
         found = []
         for step in range(24):
@@ -262,9 +262,9 @@ def test_captured_steps_train_as_others_do(options: Any, precision: Precision) -
             found.append(stepper.train(images.to(DEVICE), labels.to(DEVICE))[0])
             schedule.step()
         losses.append(torch.stack(found))
-    # Kernels that add up in no fixed order, over steps each of which makes an error of the last digit larger.
+    # Some kernels add up in varying order, and each step amplifies an error in the last digit.
     assert torch.allclose(*losses, rtol=1e-2 if precision is Precision.FP32 else 0.1)
-    assert not told
+    assert not notes
 
 
 @needs_cuda
@@ -287,9 +287,9 @@ def test_a_step_that_waits_is_not_captured() -> None:
             return super().forward(inputs) * float(inputs.max())
 
     for must in (False, True):
-        network, told = Waiting(4, 3).to(DEVICE), []
+        network, notes = Waiting(4, 3).to(DEVICE), []
         stepper = Stepper(Forward(network), build_optimizer(AdamOptions(), network.parameters(), lr=0.05))
-        stepper.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=must, tell=told.append)
+        stepper.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=must, tell=notes.append)
         batch = torch.rand(5, 4, device=DEVICE), torch.zeros(5, dtype=torch.int64, device=DEVICE)
         if must:
             with pytest.raises(ConfigurationError, match="cannot be captured"):
@@ -297,13 +297,13 @@ def test_a_step_that_waits_is_not_captured() -> None:
         else:
             for _ in range(3):
                 stepper.train(*batch)
-            assert "waits for the device" in told[0]
+            assert "waits for the device" in notes[0]
 
 
 @needs_cuda
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.FP16])
-def test_a_captured_step_draws_the_random_numbers_that_others_draw(precision: Precision) -> None:
-    """Else a run would be another one with captured steps, or after a resume; each replay must draw new ones, too."""
+def test_captured_steps_draw_the_same_random_numbers_as_others(precision: Precision) -> None:
+    """Otherwise captured steps or a resume would change a run; each replay must also draw new numbers."""
     losses, states = [], []
     images = torch.rand(64, 1, 8, 8, device=DEVICE)
     labels = torch.arange(64, device=DEVICE) % 3
@@ -324,7 +324,7 @@ def test_a_captured_step_draws_the_random_numbers_that_others_draw(precision: Pr
 
 
 class Synchronizing(nn.Module):
-    """Waits for the GPU in a way that a watched step does not tell of, and a capture does not allow; and draws."""
+    """Draws, and waits for the GPU in a way that sync debug mode does not detect and a capture does not allow."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -338,14 +338,14 @@ class Synchronizing(nn.Module):
 
 
 @needs_cuda
-def test_a_step_that_fails_while_it_is_captured_is_made_as_ever_and_spoils_no_other() -> None:
-    network, told = Synchronizing().to(DEVICE), []
+def test_a_step_whose_capture_fails_is_run_without_capture_and_does_not_affect_others() -> None:
+    network, notes = Synchronizing().to(DEVICE), []
     stepper = Stepper(Forward(network), build_optimizer(AdamOptions(), network.parameters(), lr=0.5))
-    stepper.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=False, tell=told.append)
+    stepper.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=False, tell=notes.append)
     batch = torch.rand(5, 4, device=DEVICE), torch.zeros(5, dtype=torch.int64, device=DEVICE)
     before = torch.cuda.current_stream(DEVICE)
     losses = [stepper.train(*batch)[0].item() for _ in range(8)]
-    assert len(told) == 1 and torch.cuda.current_stream(DEVICE) == before
+    assert len(notes) == 1 and torch.cuda.current_stream(DEVICE) == before
     assert losses[-1] < losses[0]
     torch.cuda.empty_cache()
     sound, _, _ = build()
@@ -356,9 +356,9 @@ def test_a_step_that_fails_while_it_is_captured_is_made_as_ever_and_spoils_no_ot
 
 
 @needs_cuda
-def test_a_step_that_does_not_fit_beside_the_captured_one_is_out_of_memory() -> None:
+def test_a_step_that_does_not_fit_next_to_the_captured_one_is_out_of_memory() -> None:
     class Larger(nn.Linear):
-        """Wants more than there is as soon as it is captured."""
+        """Allocates more memory than there is while it is captured."""
 
         def forward(self, inputs: torch.Tensor) -> torch.Tensor:
             if torch.cuda.is_current_stream_capturing():
@@ -367,12 +367,12 @@ def test_a_step_that_does_not_fit_beside_the_captured_one_is_out_of_memory() -> 
 
     batch = torch.rand(5, 4, device=DEVICE), torch.zeros(5, dtype=torch.int64, device=DEVICE)
     for must in (False, True):
-        network, told = Larger(4, 3).to(DEVICE), []
+        network, notes = Larger(4, 3).to(DEVICE), []
         stepper = Stepper(Forward(network), build_optimizer(AdamOptions(), network.parameters(), lr=0.05))
-        stepper.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=must, tell=told.append)
+        stepper.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=must, tell=notes.append)
         if must:
             with pytest.raises(torch.OutOfMemoryError):
                 stepper.train(*batch)
         else:
             losses = [stepper.train(*batch)[0].item() for _ in range(5)]
-            assert "out of memory" in told[0] and losses == sorted(losses, reverse=True)
+            assert "out of memory" in notes[0] and losses == sorted(losses, reverse=True)

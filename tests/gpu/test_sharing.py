@@ -1,4 +1,4 @@
-"""Runs in processes of their own on one GPU: each with its own memory, both named contended where they met."""
+"""Runs in separate processes on one GPU: each has its own memory, and runs that overlap are marked as contended."""
 
 import csv
 import os
@@ -11,7 +11,7 @@ import torch
 
 from runmanager.tracking.environment.gpu_meter import open_meter
 
-from .where import DEVICE, needs_cuda, needs_device
+from .gpu_device import DEVICE, needs_cuda, needs_device
 
 pytestmark = needs_device
 
@@ -23,12 +23,12 @@ CELLS = (
 )
 
 
-def rows(folder: Path, *words: str) -> list[dict[str, str]]:
-    """The rows of results.csv of a sweep made by a command in `folder`."""
-    beside = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, beside)])}
+def rows(folder: Path, *overrides: str) -> list[dict[str, str]]:
+    """Run a sweep by a command in `folder`, and return the rows of its results.csv."""
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, inherited)])}
     done = subprocess.run(
-        [sys.executable, "-m", "runmanager", "-m", *CELLS, *words, "--quiet"],
+        [sys.executable, "-m", "runmanager", "-m", *CELLS, *overrides, "--quiet"],
         cwd=folder,
         env=variables,
         capture_output=True,
@@ -48,7 +48,7 @@ def test_two_runs_on_one_gpu_are_contended(tmp_path: Path) -> None:
 
 
 @needs_cuda
-def test_a_process_a_run_keeps_memory_apart(tmp_path: Path) -> None:
+def test_runs_in_separate_processes_have_separate_memory(tmp_path: Path) -> None:
     found = rows(tmp_path, "loader=resident", "batch_size=10000,100", "dataset.size=20000")
     peaks = {row["batch_size"]: int(row["peak_memory_bytes"]) for row in found}
     assert peaks["100"] < peaks["10000"] / 2
@@ -63,14 +63,14 @@ def test_the_gpu_has_meters() -> None:
     look = meter.look({os.getpid()})
     assert look.utilization is not None and 0 <= look.utilization <= 1
     assert look.clock_hertz and look.clock_hertz > 1e8
-    assert look.power_watts is None or 1 < look.power_watts < 5000  # not every virtual machine tells
+    assert look.power_watts is None or 1 < look.power_watts < 5000  # some virtual machines do not report it
     before, after = meter.energy_joules(), meter.energy_joules()
     assert before is None or (after is not None and 0 < before <= after)
 
 
 @needs_cuda
 def test_a_sweep_of_both_devices_is_compared(tmp_path: Path) -> None:
-    # The last word for a setting counts; fewer than five measured epochs would not be compared.
+    # The last override of a setting counts; fewer than five measured epochs would not be compared.
     found = rows(tmp_path, "device=cuda,cpu", "epochs=7", "dataset.size=2000", "batch_size=500")
     assert {row["device"]: row["status"] for row in found} == {"cuda": "finished", "cpu": "finished"}
     with (tmp_path / "cells" / "comparison.csv").open(newline="") as file:

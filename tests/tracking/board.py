@@ -1,4 +1,4 @@
-"""TensorBoard on a folder, asked as its tabs ask, and runs for it to show."""
+"""TensorBoard on a folder, queried like its tabs query it, and runs for it to show."""
 
 import warnings
 from pathlib import Path
@@ -24,7 +24,7 @@ _STATES = ["STATUS_UNKNOWN", "STATUS_SUCCESS", "STATUS_FAILURE", "STATUS_RUNNING
 
 
 def begin(sweep: SweepPaths, *cells: dict[str, Any], validates: bool = True) -> None:
-    """A run of one epoch for each cell."""
+    """Record a run of one epoch for each cell."""
     manager = RunManager(sweep.root, console=False)
     for at, cell in enumerate(cells):
         with manager.run({**cell, "device": "cpu"}, torch.nn.Linear(1, 1), LOADER) as run:
@@ -36,41 +36,42 @@ def begin(sweep: SweepPaths, *cells: dict[str, Any], validates: bool = True) -> 
 
 
 class Board:
-    """TensorBoard on a folder: its own loader and the HParams tab's own answers, without a server."""
+    """TensorBoard on a folder, with its loader and the HParams tab's responses, without a server."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder)
         self._runs = EventMultiplexer()
         provider = MultiplexerDataProvider(self._runs, self._folder)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # TensorBoard's own copy of a library warns when it is imported
+            warnings.simplefilter("ignore")  # TensorBoard's copy of a library warns when it is imported
             from tensorboard.plugins.hparams.hparams_plugin import HParamsPlugin
         self._routes = HParamsPlugin(TBContext(logdir=self._folder, data_provider=provider)).get_plugin_apps()
 
     def load(self) -> list[str]:
-        """The runs that it shows."""
+        """Return the names of the runs shown."""
         return sorted(self._runs.AddRunsFromDirectory(self._folder).Reload().Runs())
 
     def hparams(self) -> dict[str, Any]:
-        """The columns of settings, by name."""
-        return {info["name"]: info for info in self._ask("/experiment")["hparamInfos"]}
+        """Return the columns of settings, by name."""
+        return {info["name"]: info for info in self._query("/experiment")["hparamInfos"]}
 
     def metrics(self) -> list[str]:
-        """The tags of the columns of metrics, in order."""
-        return [info["name"]["tag"] for info in self._ask("/experiment")["metricInfos"]]
+        """Return the tags of the metric columns, in order."""
+        return [info["name"]["tag"] for info in self._query("/experiment")["metricInfos"]]
 
     def rows(self) -> list[str]:
-        """The runs that have a row."""
-        found = self._ask("/session_groups", colParams=[], allowedStatuses=_STATES, startIndex=0, sliceSize=100)
+        """Return the names of the runs that have a row."""
+        found = self._query("/session_groups", colParams=[], allowedStatuses=_STATES, startIndex=0, sliceSize=100)
         return sorted(session["name"] for group in found["sessionGroups"] for session in group["sessions"])
 
     def sorted_by(self, hparam: str) -> list[Any]:
-        """The values of a setting in the order of the rows, when somebody sorts by it."""
+        """Return the values of a setting in the order of the rows, sorted by it."""
         column = {"hparam": hparam, "order": "ORDER_ASC", "includeInResult": True}
-        found = self._ask("/session_groups", colParams=[column], allowedStatuses=_STATES, startIndex=0, sliceSize=100)
+        found = self._query("/session_groups", colParams=[column], allowedStatuses=_STATES, startIndex=0, sliceSize=100)
         return [group["hparams"].get(hparam) for group in found["sessionGroups"]]
 
-    def _ask(self, route: str, **asked: Any) -> Any:
-        answer = Client(self._routes[route]).post(route, json={"experimentName": "", "includeMetrics": True, **asked})
-        assert answer.status_code == 200, answer.text
-        return answer.json
+    def _query(self, route: str, **parameters: Any) -> Any:
+        body = {"experimentName": "", "includeMetrics": True, **parameters}
+        response = Client(self._routes[route]).post(route, json=body)
+        assert response.status_code == 200, response.text
+        return response.json

@@ -1,4 +1,4 @@
-"""What the tests of tracking share: a small network that notices everything, images to train on, and a plain loop."""
+"""Fixtures for the tests of tracking: a small network with state, images to train on, and a plain loop."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,8 +16,8 @@ from runmanager.records.storage.reader import StoredRun, read_run, read_sweep
 NUM_SAMPLES = 50
 
 
-class Knowing(nn.Module):
-    """Calls its layer by a function that a copy has too."""
+class SelfReferencing(nn.Module):
+    """Calls its layer through a closure over itself, which a copy of the network shares."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,8 +28,8 @@ class Knowing(nn.Module):
         return self.call(inputs)
 
 
-class Noticing(nn.Sequential):
-    """A network with all that changes by being looked at: BatchNorm's statistics and dropout's random numbers."""
+class Stateful(nn.Sequential):
+    """A network whose state a forward pass changes: BatchNorm's statistics and dropout's random numbers."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -46,7 +46,7 @@ def images(count: int = NUM_SAMPLES, seed: int = 0) -> TensorDataset:
 @pytest.fixture
 def network() -> nn.Module:
     torch.manual_seed(0)
-    return Noticing()
+    return Stateful()
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ Body = Callable[..., None]
 
 @pytest.fixture(scope="session")
 def train() -> Body:
-    """The body of a tracked run: trains, and evaluates where there is something to evaluate on."""
+    """Return the body of a tracked run: trains, and evaluates if `validation` is given."""
 
-    def carry_out(
+    def train_and_evaluate(
         run: Any, network: nn.Module, loader: Any, *, epochs: int = 2, lr: float = 0.05, validation: Any = None
     ) -> None:
         optimizer = torch.optim.SGD(network.parameters(), lr=lr, momentum=0.9)
@@ -82,12 +82,12 @@ def train() -> Body:
                         preds = network(inputs)
                         epoch.track_eval(F.cross_entropy(preds, labels), preds, labels)
 
-    return carry_out
+    return train_and_evaluate
 
 
 @pytest.fixture
 def only_run(tmp_path: Path) -> Callable[[], StoredRun]:
-    """The one run of the sweep `tmp_path/sweep`, as stored."""
+    """Return a function that reads the only run of the sweep `tmp_path/sweep`."""
 
     def read() -> StoredRun:
         contents = read_sweep(SweepPaths(tmp_path / "sweep"))

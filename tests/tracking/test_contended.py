@@ -1,4 +1,4 @@
-"""A sweep beside a burner of CPU time is marked contended, and its comparison says so."""
+"""A sweep that runs while other processes use the CPU is marked as contended, also in its comparison."""
 
 import subprocess
 import sys
@@ -14,9 +14,9 @@ import torch
 from runmanager import RunManager, Sweep, expand_grid
 from runmanager.tracking.environment.system_load import LoadSample
 
-# Ends by itself, should nobody be left to end it.
+# Ends by itself if the test does not end it.
 BURNER = "import time\nuntil = time.monotonic() + 120\nwhile time.monotonic() < until: pass"
-# What this process starts is its own load; others are started by one that is gone.
+# Children of this process are its own load, so the burners are started by a process that has ended.
 START = """
 import subprocess, sys
 for _ in range(int(sys.argv[2])):
@@ -28,7 +28,7 @@ BATCHES = [(torch.ones(4, 2), torch.zeros(4, dtype=torch.int64))] * 2
 
 
 def run_sweep(folder: Path, *, seconds: float) -> None:
-    """The grid, each run so long: it sleeps, as one that waits for a GPU does."""
+    """Run the grid; each run takes `seconds`, asleep like a run that waits for a GPU."""
     network = torch.nn.Linear(2, 2)
     manager = RunManager(folder, sinks=[])
     for params in expand_grid(**CELLS):
@@ -44,10 +44,10 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 @contextmanager
 def burners() -> Iterator[None]:
-    """Somebody else's processes, which keep half of the cores busy."""
+    """Foreign processes that keep half of the cores busy."""
     count = ((psutil.cpu_count() or 1) + 1) // 2
-    words = [sys.executable, "-c", START, BURNER, str(count)]
-    pids = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.split()
+    command = [sys.executable, "-c", START, BURNER, str(count)]
+    pids = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.split()
     processes = [psutil.Process(int(pid)) for pid in pids]
     try:
         yield
@@ -61,7 +61,7 @@ def reasons(folder: Path) -> list[str]:
 
 
 def test_a_sweep_alone_is_not_contended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The machine of the tests is never quiet, so its readings are those of one on which nothing else runs.
+    # The machine that runs the tests is never idle, so its readings are replaced by those of an idle one.
     def quiet(*, of: int | None = None) -> LoadSample:
         now = time.monotonic()
         return LoadSample(at=now, busy=now, steal=0.0, own=now)
@@ -75,11 +75,11 @@ def test_a_sweep_alone_is_not_contended(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.skipif(
     QUOTA.exists() and not QUOTA.read_text().startswith("max"),
-    reason="wants a machine whose cores can be kept busy: this container may use a part of them only",
+    reason="needs a machine whose cores can be kept busy: this container may use only some of them",
 )
-def test_the_same_sweep_beside_a_burner_is_and_says_so(tmp_path: Path) -> None:
+def test_the_same_sweep_with_foreign_load_is_contended(tmp_path: Path) -> None:
     with burners():
-        run_sweep(tmp_path / "beside", seconds=0.3)
-    assert list(Sweep(tmp_path / "beside").runs["contended"]) == [True, True]
-    (reason,) = reasons(tmp_path / "beside")
+        run_sweep(tmp_path / "loaded", seconds=0.3)
+    assert list(Sweep(tmp_path / "loaded").runs["contended"]) == [True, True]
+    (reason,) = reasons(tmp_path / "loaded")
     assert reason.startswith("contended: ") and "met outside load on the host" in reason

@@ -1,4 +1,4 @@
-"""An epoch: every stretch of its time in a phase, every batch moved, every step counted."""
+"""`Epoch`: attribution of its time to phases, transfer of its batches, and counting of its steps."""
 
 import contextlib
 import math
@@ -12,14 +12,14 @@ import torch
 from runmanager.errors import UsageError
 from runmanager.tracking.device.transfer import Packed
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.timing.phases import Unmarked
+from runmanager.tracking.timing.phases import TimingNotes
 from runmanager.tracking.timing.timer import PhaseTimer
 
 CPU = torch.device("cpu")
 
 
 class Clock:
-    """A timeline that the test moves on."""
+    """A timeline that the test advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -36,10 +36,10 @@ class Clock:
     def seconds(self, earlier: float, later: float) -> float:
         return later - earlier
 
-    def on_host(self, mark: float) -> float:
+    def host_seconds(self, mark: float) -> float:
         return mark
 
-    def let_go(self, mark: float) -> None:
+    def release(self, mark: float) -> None:
         pass
 
 
@@ -63,7 +63,7 @@ def slow(clock: Clock, seconds: float, count: int = 2) -> Iterator[tuple[torch.T
 LOSS = torch.tensor(1.0)
 
 
-def test_unpacking_a_batch_is_a_part_of_its_transfer(clock: Clock) -> None:
+def test_unpacking_a_batch_counts_as_transfer(clock: Clock) -> None:
     def unpack(stored: torch.Tensor) -> torch.Tensor:
         clock.now += 0.125
         return stored.to(torch.float32)
@@ -78,7 +78,7 @@ def test_unpacking_a_batch_is_a_part_of_its_transfer(clock: Clock) -> None:
     assert (record.data_seconds, record.transfer_seconds, record.compute_seconds) == (0.0, 0.25, 4.0)
 
 
-def test_the_parts_of_an_epoch(clock: Clock) -> None:
+def test_phases_of_an_epoch(clock: Clock) -> None:
     epoch = begin(clock)
     for _, labels in epoch.batches(slow(clock, 0.5)):
         clock.now += 2.0
@@ -93,7 +93,7 @@ def test_the_parts_of_an_epoch(clock: Clock) -> None:
     assert (record.loss, record.accuracy, record.val_loss, record.val_accuracy) == (1.0, 1.0, 1.0, 1.0)
 
 
-def test_an_evaluation_that_is_broken_off_is_timed_too(clock: Clock) -> None:
+def test_an_evaluation_that_raises_is_timed(clock: Clock) -> None:
     epoch = begin(clock)
     for _, labels in epoch.batches(slow(clock, 0.5)):
         epoch.track(LOSS, torch.zeros(4, 3), labels)
@@ -165,7 +165,7 @@ EVALUATIONS = (
 
 @pytest.mark.parametrize("train", TRAININGS)
 @pytest.mark.parametrize("evaluate", EVALUATIONS)
-def test_training_and_evaluation_are_told_apart(clock: Clock, train: Part, evaluate: Part) -> None:
+def test_training_and_evaluation_are_distinguished(clock: Clock, train: Part, evaluate: Part) -> None:
     epoch = begin(clock)
     train(epoch, clock)
     evaluate(epoch, clock)
@@ -173,12 +173,12 @@ def test_training_and_evaluation_are_told_apart(clock: Clock, train: Part, evalu
     record, _ = epoch.close()
     assert (record.epoch_seconds, record.eval_seconds, record.tracking_seconds) == (5.0, 3.0, 0.0)
     assert record.samples_per_second == 8 / 5.0
-    assert epoch.division.unclaimed == 8.0
+    assert epoch.phase_times.unclaimed == 8.0
 
 
 @pytest.mark.parametrize("train", TRAININGS)
 @pytest.mark.parametrize("evaluate", EVALUATIONS)
-def test_an_evaluation_before_and_amid_the_training_is_no_part_of_it(clock: Clock, train: Part, evaluate: Part) -> None:
+def test_an_evaluation_before_and_during_training_is_not_training(clock: Clock, train: Part, evaluate: Part) -> None:
     epoch = begin(clock)
     evaluate(epoch, clock)
     train(epoch, clock)
@@ -187,15 +187,15 @@ def test_an_evaluation_before_and_amid_the_training_is_no_part_of_it(clock: Cloc
     train_by_hand(epoch, clock, seconds=0.5)
     record, _ = epoch.close()
     assert (record.epoch_seconds, record.eval_seconds, record.samples) == (11.0, 6.0, 24)
-    assert epoch.division.unclaimed == 0.0
-    if train is train_with_batches:  # what was not handed out is all computing
+    assert epoch.phase_times.unclaimed == 0.0
+    if train is train_with_batches:  # the rest of the training time is computing
         assert (record.data_seconds, record.transfer_seconds, record.compute_seconds) == (2.0, 0.0, 9.0)
     else:
         assert (record.data_seconds, record.transfer_seconds, record.compute_seconds) == (None, None, None)
 
 
 @pytest.mark.parametrize("evaluate", EVALUATIONS)
-def test_an_evaluation_within_a_step_is_no_part_of_it(clock: Clock, evaluate: Part) -> None:
+def test_an_evaluation_within_a_step_is_not_training(clock: Clock, evaluate: Part) -> None:
     timer = PhaseTimer(clock)
     for number in (1, 2):
         timer.start()
@@ -206,15 +206,17 @@ def test_an_evaluation_within_a_step_is_no_part_of_it(clock: Clock, evaluate: Pa
             if step == 1:
                 evaluate(epoch, clock)
         record, _ = epoch.close()
-        # That somebody evaluates by hand amid the steps is seen from the first such batch on.
+        # An evaluation by hand between steps is detected from its first batch on.
         late = 2.0 if number == 1 and evaluate is evaluate_by_hand else 0.0
         assert (record.data_seconds, record.compute_seconds, record.eval_seconds) == (2.0, 8.0 - late, 3.0 + late)
         assert len(timer.step_seconds) == 4 and list(timer.step_seconds)[2:] == [2.5, 2.5]
         assert timer.step_seconds[1] == 2.5 - late
 
 
-def test_what_a_loop_marks_is_in_its_phase(clock: Clock) -> None:
-    epoch = begin(clock)
+def test_marked_time_is_in_its_phase(clock: Clock) -> None:
+    timer = PhaseTimer(clock)
+    timer.start()
+    epoch = Epoch(1, timer=timer, device=CPU)
     for _ in range(2):
         for phase, seconds in (("data", 0.5), ("transfer", 0.25), ("compute", 2.0), ("tracking", 0.125)):
             with epoch.phase(phase):
@@ -229,10 +231,10 @@ def test_what_a_loop_marks_is_in_its_phase(clock: Clock) -> None:
     record, _ = epoch.close()
     assert (record.data_seconds, record.transfer_seconds, record.compute_seconds) == (1.0, 0.5, 4.0)
     assert (record.epoch_seconds, record.eval_seconds, record.tracking_seconds) == (5.5, 3.0, 4.25)
-    assert list(epoch.timer.step_seconds) == [2.75, 2.75]
+    assert list(timer.step_seconds) == [2.75, 2.75]
 
 
-def test_training_ends_with_the_last_step_where_steps_are_tracked_as_they_are_marked(clock: Clock) -> None:
+def test_training_ends_with_the_last_step_if_steps_are_tracked_within_their_marks(clock: Clock) -> None:
     epoch = begin(clock)
     for _ in range(2):
         clock.now += 0.5
@@ -243,10 +245,10 @@ def test_training_ends_with_the_last_step_where_steps_are_tracked_as_they_are_ma
     clock.now += 8.0
     record, _ = epoch.close()
     assert (record.data_seconds, record.compute_seconds, record.epoch_seconds) == (None, 4.0, 5.0)
-    assert epoch.division.unclaimed == 8.0
+    assert epoch.phase_times.unclaimed == 8.0
 
 
-def test_where_the_data_is_marked_the_rest_of_a_step_is_computing(clock: Clock) -> None:
+def test_if_data_is_marked_the_rest_of_a_step_is_computing(clock: Clock) -> None:
     epoch = begin(clock)
     for _ in range(2):
         with epoch.phase("data"):
@@ -259,12 +261,12 @@ def test_where_the_data_is_marked_the_rest_of_a_step_is_computing(clock: Clock) 
 
 
 @pytest.mark.parametrize("name", ["evaluation", "", "epoch", "training"])
-def test_a_phase_that_there_is_not_is_refused(clock: Clock, name: str) -> None:
+def test_an_unknown_phase_is_refused(clock: Clock, name: str) -> None:
     with pytest.raises(UsageError, match=rf"must be data, transfer, compute, eval or tracking, got '{name}'"):
         begin(clock).phase(name)
 
 
-def test_a_loop_that_somebody_still_holds_ends_with_its_last_tracked_step(clock: Clock) -> None:
+def test_a_left_loop_that_is_still_referenced_ends_with_its_last_tracked_step(clock: Clock) -> None:
     timer = PhaseTimer(clock)
     held = []
     for number in (1, 2):
@@ -278,7 +280,7 @@ def test_a_loop_that_somebody_still_holds_ends_with_its_last_tracked_step(clock:
                 break
         clock.now += 16.0
         record, _ = epoch.close()
-        # That the loop was left is seen at the first epoch's end, without the end of its last step.
+        # That the loop was left is detected at the first epoch's end, when the end of its last step is unknown.
         assert record.epoch_seconds == (5.0 if number == 2 else 3.0)
     timer.start()
     clock.now += 1.0
@@ -286,11 +288,11 @@ def test_a_loop_that_somebody_still_holds_ends_with_its_last_tracked_step(clock:
         next(held[1])
     with pytest.raises(UsageError, match=r"phase\(\) must come before"):
         epoch.evaluating()
-    held.clear()  # its end is no part of the epoch that runs by now
+    held.clear()  # its end does not belong to the epoch that runs by now
     assert timer.resolve() == {}
 
 
-def test_an_evaluation_that_goes_along_with_the_training_is_told_apart(clock: Clock) -> None:
+def test_an_evaluation_interleaved_with_training_is_distinguished(clock: Clock) -> None:
     epoch = begin(clock)
     evaluated = iter(epoch.eval_batches(slow(clock, 1.0, count=3)))
     for _ in epoch.batches(slow(clock, 0.5)):
@@ -304,17 +306,17 @@ def test_an_evaluation_that_goes_along_with_the_training_is_told_apart(clock: Cl
 
 
 @pytest.mark.parametrize(
-    ("number", "enter", "words"),
+    ("number", "enter", "message"),
     [
         (1, Epoch.evaluating, "outside of an evaluation"),
         (1, lambda epoch: contextlib.closing(started(epoch.eval_batches([LOSS]))), "call track_eval"),
         (0, lambda epoch: contextlib.nullcontext(), "epoch 0, which is the evaluation before training"),
     ],
 )
-def test_a_step_of_training_within_an_evaluation_is_refused(
-    clock: Clock, number: int, enter: Callable[[Epoch], Any], words: str
+def test_tracking_a_training_step_within_an_evaluation_is_refused(
+    clock: Clock, number: int, enter: Callable[[Epoch], Any], message: str
 ) -> None:
-    """It would be counted among the samples, and its time would not."""
+    """Its samples would count, but not its time."""
     epoch = begin(clock, number)
     predictions, labels = torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64)
     with enter(epoch):
@@ -323,7 +325,7 @@ def test_a_step_of_training_within_an_evaluation_is_refused(
             lambda: epoch.track_loss(LOSS, 4),
             lambda: epoch.track_predictions(predictions, labels),
         ):
-            with pytest.raises(UsageError, match=words):
+            with pytest.raises(UsageError, match=message):
                 call()
         epoch.track_eval(LOSS, samples=4)
     if number:
@@ -337,18 +339,18 @@ def started(batches: Iterator[Any]) -> Iterator[Any]:
     return batches
 
 
-def test_steps_tracked_more_than_once_a_batch_are_said(clock: Clock) -> None:
-    for times, said in ((1, False), (2, True)):
+def test_tracking_more_than_once_per_batch_is_noted(clock: Clock) -> None:
+    for times, is_noted in ((1, False), (2, True)):
         epoch = begin(clock)
         for _, labels in epoch.batches(slow(clock, 0.5)):
             for _ in range(times):
                 epoch.track(LOSS, samples=len(labels))
         epoch.close()
-        notes = Unmarked().look_at(epoch.division)
-        assert [("more often than batches were taken" in note) for note in notes] == [True] * said
+        notes = TimingNotes().add(epoch.phase_times)
+        assert [("more often than batches were taken" in note) for note in notes] == [True] * is_noted
 
 
-def test_batches_of_two_loaders_at_once_are_training_as_long_as_they_come(clock: Clock) -> None:
+def test_batches_of_two_concurrent_loaders_are_training_until_the_last_one(clock: Clock) -> None:
     epoch = begin(clock)
     for _ in zip(epoch.batches(slow(clock, 0.5)), epoch.batches(slow(clock, 0.25)), strict=True):
         clock.now += 2.0
@@ -358,26 +360,26 @@ def test_batches_of_two_loaders_at_once_are_training_as_long_as_they_come(clock:
     assert (record.data_seconds, record.compute_seconds, record.epoch_seconds) == (1.5, 4.0, 5.5)
 
 
-def test_an_epoch_of_which_nothing_is_tracked_is_all_training_and_says_so(clock: Clock) -> None:
+def test_an_epoch_without_tracked_steps_is_all_training_and_noted(clock: Clock) -> None:
     epoch = begin(clock)
     clock.now += 4.0
     evaluate_marked(epoch, clock)
     clock.now += 1.0
     record, _ = epoch.close()
     assert (record.epoch_seconds, record.eval_seconds) == (5.0, 3.0)
-    (note,) = Unmarked().look_at(epoch.division)
+    (note,) = TimingNotes().add(epoch.phase_times)
     assert "no step of an epoch was tracked" in note
 
 
-def test_what_is_short_is_not_worth_a_note(clock: Clock) -> None:
-    unmarked = Unmarked()
+def test_short_times_are_not_noted(clock: Clock) -> None:
+    unmarked = TimingNotes()
     for training, seconds, noted in ((2.0, 0.03125, 0), (2.0, 0.03125, 1), (5.0, 0.0, 0), (5.0, 0.25, 1)):
         epoch = begin(clock)
         train_by_hand(epoch, clock, steps=1, seconds=training)
         clock.now += seconds
         record, _ = epoch.close()
         assert (record.epoch_seconds, record.eval_seconds) == (training, None)
-        notes = unmarked.look_at(epoch.division)
+        notes = unmarked.add(epoch.phase_times)
         assert len(notes) == noted and all("in `wall_seconds` alone" in note for note in notes)
 
 
@@ -389,10 +391,10 @@ def test_the_tutorials_epoch_is_all_training(clock: Clock) -> None:
     clock.now += 8.0
     record, _ = epoch.close()
     assert (record.epoch_seconds, record.eval_seconds, record.samples) == (12.0, None, 8)
-    assert Unmarked().look_at(epoch.division) == []
+    assert TimingNotes().add(epoch.phase_times) == []
 
 
-def test_batches_that_are_left_early_are_timed_to_the_end_of_their_step(clock: Clock) -> None:
+def test_leaving_the_batches_early_ends_the_step(clock: Clock) -> None:
     epoch = begin(clock)
     for _, labels in epoch.batches(slow(clock, 0.5)):
         clock.now += 2.0
@@ -402,7 +404,7 @@ def test_batches_that_are_left_early_are_timed_to_the_end_of_their_step(clock: C
     assert (record.data_seconds, record.compute_seconds, record.samples) == (0.5, 2.0, 4)
 
 
-def test_a_loop_that_takes_its_own_batches_has_one_time_and_no_phases(clock: Clock) -> None:
+def test_a_loop_without_epoch_batches_has_an_epoch_time_without_phases(clock: Clock) -> None:
     epoch = begin(clock)
     for _, labels in slow(clock, 0.5):
         clock.now += 2.0
@@ -413,7 +415,7 @@ def test_a_loop_that_takes_its_own_batches_has_one_time_and_no_phases(clock: Clo
     assert record.eval_seconds is None
 
 
-def test_the_epoch_before_training_has_an_evaluation_only(clock: Clock) -> None:
+def test_epoch_0_has_an_evaluation_only(clock: Clock) -> None:
     epoch = begin(clock, 0)
     for _, labels in epoch.eval_batches(slow(clock, 1.0)):
         epoch.track_eval(LOSS, torch.zeros(4, 3), labels)
@@ -423,14 +425,14 @@ def test_the_epoch_before_training_has_an_evaluation_only(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("hands_out", [True, False])
-def test_a_first_batch_is_shown_once_and_showing_it_is_tracking(clock: Clock, hands_out: bool) -> None:
+def test_a_first_batch_is_shown_once_and_its_time_is_tracking(clock: Clock, hands_out: bool) -> None:
     shown = []
 
     def show(batch: object) -> None:
         clock.now += 16.0
         shown.append(batch)
 
-    epoch = begin(clock, when_first_batch=show, is_all_training=not hands_out)
+    epoch = begin(clock, on_first_batch=show, is_all_training=not hands_out)
     batches = slow(clock, 0.5)
     for batch in epoch.batches(batches) if hands_out else batches:
         epoch.show_first_batch(batch)
@@ -441,7 +443,7 @@ def test_a_first_batch_is_shown_once_and_showing_it_is_tracking(clock: Clock, ha
     assert record.tracking_seconds == 16.0 and record.epoch_seconds == 5.0
 
 
-def test_batches_arrive_on_the_runs_device(clock: Clock) -> None:
+def test_batches_are_moved_to_the_runs_device(clock: Clock) -> None:
     timer = PhaseTimer(clock)
     timer.start()
     epoch = Epoch(1, timer=timer, device=torch.device("meta"))
@@ -449,7 +451,7 @@ def test_batches_arrive_on_the_runs_device(clock: Clock) -> None:
     assert all(images.is_meta for images, _ in epoch.eval_batches(slow(clock, 1.0)))
 
 
-def test_steps_are_logged_at_their_number_in_the_run(clock: Clock) -> None:
+def test_logged_steps_are_numbered_within_the_run(clock: Clock) -> None:
     epoch = begin(clock, log_every=3, steps_before=4)
     for number in range(6):
         epoch.track(torch.tensor(float(number)), samples=1)
@@ -458,21 +460,23 @@ def test_steps_are_logged_at_their_number_in_the_run(clock: Clock) -> None:
     assert not begin(clock).close()[1].steps
 
 
-def test_the_samples_that_are_said_are_those_that_count(clock: Clock) -> None:
-    """Fewer than the labels, as sentences of several tokens are; or more."""
-    for said in (2, 3, np.int64(2), 50):
+def test_samples_override_the_number_of_labels(clock: Clock) -> None:
+    """They may be fewer than the labels, as for sentences of several tokens, or more."""
+    for samples in (2, 3, np.int64(2), 50):
         epoch = begin(clock)
         for track in (epoch.track, epoch.track_eval):
             for loss in (1.0, 4.0):
-                track(loss, torch.zeros(20, 3), torch.zeros(20, dtype=torch.int64), samples=said if loss == 1.0 else 1)
+                track(
+                    loss, torch.zeros(20, 3), torch.zeros(20, dtype=torch.int64), samples=samples if loss == 1.0 else 1
+                )
         record, _ = epoch.close()
-        assert record.samples == said + 1
-        assert record.loss == record.val_loss == pytest.approx((said * 1.0 + 4.0) / (said + 1))
+        assert record.samples == samples + 1
+        assert record.loss == record.val_loss == pytest.approx((samples * 1.0 + 4.0) / (samples + 1))
         assert record.accuracy == record.val_accuracy == 1.0
 
 
 @pytest.mark.parametrize("samples", [-3, 2.5, math.nan, True, "4", torch.tensor(4)])
-def test_a_number_of_samples_that_is_none_is_refused(clock: Clock, samples: Any) -> None:
+def test_an_invalid_number_of_samples_is_refused(clock: Clock, samples: Any) -> None:
     epoch = begin(clock)
     predictions, labels = torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64)
     for call in (
@@ -495,7 +499,7 @@ def test_a_number_of_samples_that_is_none_is_refused(clock: Clock, samples: Any)
         (np.zeros((4, 3)), torch.zeros(4, dtype=torch.int64)),
     ],
 )
-def test_what_is_no_tensor_is_refused(clock: Clock, predictions: Any, labels: Any) -> None:
+def test_predictions_that_are_not_tensors_are_refused(clock: Clock, predictions: Any, labels: Any) -> None:
     epoch = begin(clock)
     for call in (
         lambda: epoch.track(LOSS, predictions, labels),
@@ -506,9 +510,9 @@ def test_what_is_no_tensor_is_refused(clock: Clock, predictions: Any, labels: An
             call()
 
 
-def test_what_cannot_be_counted_is_refused(clock: Clock) -> None:
+def test_a_step_without_samples_or_labels_is_refused(clock: Clock) -> None:
     epoch = begin(clock)
-    with pytest.raises(UsageError, match="how many samples"):
+    with pytest.raises(UsageError, match="come with its number of samples"):
         epoch.track(LOSS)
     with pytest.raises(UsageError, match="must come with their labels"):
         epoch.track(LOSS, torch.zeros(4, 3), samples=4)

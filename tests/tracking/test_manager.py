@@ -1,4 +1,4 @@
-"""The library's own loop, as in the design's example, and what becomes of a run however its body ends."""
+"""`RunManager` with a custom loop: the documented example, and the record of a run for every way its body can end."""
 
 import argparse
 import csv
@@ -35,16 +35,15 @@ from runmanager.records.storage.reader import StoredRun
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.record import read_sweep_record
-from runmanager.results.load import loader as reading
-from runmanager.results.load import summary_cache as keeping
+from runmanager.results.load import loader as results_loader
+from runmanager.results.load import summary_cache
 from runmanager.tracking import manager as manager_module
-from runmanager.tracking.early_stop import EarlyStopOptions
-from runmanager.tracking.options import RunOptions, TensorBoardOptions
+from runmanager.tracking.options import EarlyStopOptions, RunOptions, TensorBoardOptions
 from runmanager.tracking.sinks import ConsoleSink, LogSink, MemorySink
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
 from runmanager.tracking.timing.timer import HostClock
 
-from .conftest import Body, Noticing, event_files, images, stored_runs
+from .conftest import Body, Stateful, event_files, images, stored_runs
 
 EPOCH_COLUMNS = [
     *("run", "epoch", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "wall_seconds", "run_seconds"),
@@ -58,14 +57,14 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 
-def test_the_designs_example(
+def test_documented_example(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_gpu: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     manager = RunManager("outputs/mine")
     for params in expand_grid(lr=[0.1, 0.01], batch_size=[10, 25], device=["cpu", "cuda"]):
         torch.manual_seed(0)
-        network = Noticing()
+        network = Stateful()
         loader = DataLoader(images(), batch_size=params.batch_size, shuffle=True)
         optimizer = torch.optim.SGD(network.parameters(), lr=params.lr)
         with manager.run(params, network, loader) as run:
@@ -114,7 +113,7 @@ def test_the_designs_example(
 
 def weights_after(folder: Path, train: Body, *, num_workers: int = 0, one_shot: bool = False, **options: Any) -> Any:
     torch.manual_seed(3)
-    network = Noticing()
+    network = Stateful()
     loader: Any = DataLoader(images(), batch_size=20, shuffle=True, num_workers=num_workers)
     if one_shot:
         loader = [batch for _ in range(2) for batch in loader]
@@ -127,7 +126,7 @@ def weights_after(folder: Path, train: Body, *, num_workers: int = 0, one_shot: 
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_watching_changes_no_result(tmp_path: Path, train: Body, num_workers: int) -> None:
+def test_tracking_changes_no_result(tmp_path: Path, train: Body, num_workers: int) -> None:
     everything = TensorBoardOptions(histograms=True)
     sinks = [MemorySink(), LogSink(), ConsoleSink(), TensorBoardSink(everything)]
     watched = weights_after(tmp_path / "on", train, num_workers=num_workers, sinks=sinks)
@@ -135,9 +134,9 @@ def test_watching_changes_no_result(tmp_path: Path, train: Body, num_workers: in
     assert all(torch.equal(value, unwatched[name]) for name, value in watched.items())
     assert len(sinks[0].epochs) == 2  # type: ignore[attr-defined]
 
-    # And neither differs from the same loop with no manager at all.
+    # Neither differs from the same loop without a manager.
     torch.manual_seed(3)
-    network = Noticing()
+    network = Stateful()
     loader = DataLoader(images(), batch_size=20, shuffle=True, num_workers=num_workers)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
     for _ in range(2):
@@ -148,21 +147,21 @@ def test_watching_changes_no_result(tmp_path: Path, train: Body, num_workers: in
     assert all(torch.equal(value, watched[name]) for name, value in network.state_dict().items())
 
 
-def test_a_one_shot_loader_gives_all_its_batches_to_the_training(tmp_path: Path, train: Body) -> None:
+def test_all_batches_of_a_one_shot_loader_are_trained_on(tmp_path: Path, train: Body) -> None:
     watched = weights_after(tmp_path / "on", train, one_shot=True, console=False)
     unwatched = weights_after(tmp_path / "off", train, one_shot=True, sinks=[])
     assert all(torch.equal(value, unwatched[name]) for name, value in watched.items())
     (run,) = stored_runs(tmp_path / "on")
     assert run.epochs[0].samples == 100
     (file,) = event_files(run.paths)
-    assert b"images" in file.read_bytes(), "the first batch was shown when it came"
+    assert b"images" in file.read_bytes(), "the first batch is shown when it arrives"
 
 
 def quiet(folder: Path, **options: Any) -> RunManager:
     return RunManager(folder, sinks=[], **options)
 
 
-def test_the_values_are_those_of_the_loop(tmp_path: Path, network: nn.Module, loader: Any) -> None:
+def test_recorded_values_equal_the_loops(tmp_path: Path, network: nn.Module, loader: Any) -> None:
     seen: list[tuple[float, int]] = []
     with quiet(tmp_path / "sweep").run({}, network, loader) as run:
         network.eval()
@@ -187,7 +186,7 @@ def test_the_values_are_those_of_the_loop(tmp_path: Path, network: nn.Module, lo
     assert record.environment.device_name and record.environment.outside_cpu_share is not None
 
 
-def test_the_phases_of_a_real_epoch_add_up_to_its_wall_time(tmp_path: Path, network: nn.Module, train: Body) -> None:
+def test_phases_of_a_real_epoch_sum_up_to_its_wall_time(tmp_path: Path, network: nn.Module, train: Body) -> None:
     loader = DataLoader(images(6000), batch_size=100)  # long enough: tenths of a second
     with RunManager(tmp_path / "sweep", console=False).run({}, network, loader) as run:
         train(run, network, loader, validation=DataLoader(images(2000), batch_size=100))
@@ -197,7 +196,7 @@ def test_the_phases_of_a_real_epoch_add_up_to_its_wall_time(tmp_path: Path, netw
             *(epoch.eval_seconds, epoch.tracking_seconds),
         ]
         assert all(seconds is not None and seconds > 0 for seconds in phases)
-        # But for what lies between the two loops and after them, which is in none.
+        # The time between the two loops and after them is in no phase.
         assert sum(phases) == pytest.approx(epoch.wall_seconds, rel=0.01)  # type: ignore[arg-type]
         assert sum(phases) <= epoch.wall_seconds * (1 + 1e-9)  # type: ignore[operator]
         assert sum(phases[:3]) == pytest.approx(epoch.epoch_seconds, rel=1e-9)  # type: ignore[arg-type]
@@ -206,7 +205,7 @@ def test_the_phases_of_a_real_epoch_add_up_to_its_wall_time(tmp_path: Path, netw
 
 
 @pytest.mark.parametrize("marks", [True, False])
-def test_what_a_loop_does_after_its_last_step_is_no_training(
+def test_time_after_the_last_step_is_not_training(
     tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch, only_run: Callable[[], StoredRun], marks: bool
 ) -> None:
     now = [0]
@@ -222,12 +221,12 @@ def test_what_a_loop_does_after_its_last_step_is_no_training(
     for record in run.epochs:
         assert record.epoch_seconds == pytest.approx(0.015) and record.samples_per_second == pytest.approx(800)
         assert record.eval_seconds == (pytest.approx(1.0) if marks else None)
-    said = [note for note in run.record.notes if "wall_seconds" in note]
-    assert len(said) == (0 if marks else 1)
-    assert marks or "`with epoch.evaluating():`" in said[0]
+    notes = [note for note in run.record.notes if "wall_seconds" in note]
+    assert len(notes) == (0 if marks else 1)
+    assert marks or "`with epoch.evaluating():`" in notes[0]
 
 
-def test_every_epoch_is_in_its_file_before_the_next_begins(
+def test_every_epoch_is_stored_before_the_next_begins(
     tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
 ) -> None:
     with quiet(tmp_path / "sweep").run({}, network, loader) as run:
@@ -251,7 +250,7 @@ def test_every_epoch_is_in_its_file_before_the_next_begins(
         (KeyboardInterrupt(), ("killed", "interrupted", "interrupted")),
     ],
 )
-def test_what_leaves_the_body_is_the_runs_end_and_is_raised(
+def test_an_exception_in_the_body_ends_the_run_and_is_raised(
     tmp_path: Path,
     network: nn.Module,
     loader: Any,
@@ -265,7 +264,7 @@ def test_what_leaves_the_body_is_the_runs_end_and_is_raised(
         for epoch in run.epochs(3):
             epoch.track(torch.tensor(1.0), samples=1)
             if epoch.number == 2:
-                run.note(str(error))  # as of what could not be done on the way
+                run.note(str(error))  # as for something that could not be done
                 raise error
     assert raised.value is error
     stored = only_run()
@@ -278,7 +277,7 @@ def test_what_leaves_the_body_is_the_runs_end_and_is_raised(
     assert f",{outcome[0]},{outcome[1]}," in (tmp_path / "sweep" / "results.csv").read_text()
 
 
-def test_what_goes_wrong_in_building_is_the_runs_own_failure(
+def test_an_error_while_building_the_network_fails_the_run(
     tmp_path: Path, only_run: Callable[[], StoredRun], loader: Any
 ) -> None:
     with pytest.raises(ZeroDivisionError), RunManager(tmp_path / "sweep", console=False).run({}) as run:
@@ -309,7 +308,7 @@ def test_a_sink_that_cannot_begin_fails_the_run(
     assert len(memory.ends) == 1, "a sink that has begun is ended"
 
 
-def test_a_record_stays_small_however_much_an_error_quotes(
+def test_a_record_stays_small_when_an_error_quotes_much(
     tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
 ) -> None:
     with RunManager(tmp_path / "quiet", sinks=[]).run({}, network, loader) as quiet:
@@ -317,15 +316,15 @@ def test_a_record_stays_small_however_much_an_error_quotes(
     run = RunManager(tmp_path / "sweep", sinks=[]).run({}, network, loader)
     with pytest.raises(ValueError, match="zzz"), run:
         run.note("x" * 10_000_000)
-        run.deviates("y" * 10_000_000)
+        run.note_deviation("y" * 10_000_000)
         raise ValueError("z" * 10_000_000)
     paths = only_run().paths
-    without = quiet.folder.paths.record.stat().st_size
+    without = quiet.paths.record.stat().st_size
     assert paths.record.stat().st_size < without + 5_000 < 10_000_000 < paths.error.stat().st_size
     assert all(each in paths.record.read_text() for each in ("xxx… (cut: ", "yyy… (cut: ", "zzz… (cut: "))
 
 
-def test_the_end_is_in_the_record_whatever_becomes_of_the_traceback_and_the_sinks(
+def test_the_end_is_recorded_even_if_the_traceback_and_the_sinks_fail(
     tmp_path: Path,
     network: nn.Module,
     loader: Any,
@@ -338,8 +337,8 @@ def test_the_end_is_in_the_record_whatever_becomes_of_the_traceback_and_the_sink
 
     run = RunManager(tmp_path / "sweep", sinks=[Broken()]).run({})
     with pytest.raises(OSError, match="disk full"), run:
-        run.begin(network, iter(loader))  # which shows no batch yet, so sinks wait for it
-        run.folder.paths.error.mkdir()  # so that no error.txt can be written
+        run.begin(network, iter(loader))  # no batch can be taken from it yet, so the sinks begin later
+        run.paths.error.mkdir()  # so that no error.txt can be written
         raise ValueError("that the run is about")
     assert (only_run().record.status, only_run().record.message) == ("failed", "ValueError: that the run is about")
     assert "error.txt could not be written" in caplog.text
@@ -347,7 +346,7 @@ def test_the_end_is_in_the_record_whatever_becomes_of_the_traceback_and_the_sink
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("where", ["loss", "val_loss"])
-def test_a_loss_that_is_no_number_ends_the_run(
+def test_a_nan_loss_ends_the_run(
     tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun], value: float, where: str
 ) -> None:
     numbers = []
@@ -364,7 +363,7 @@ def test_a_loss_that_is_no_number_ends_the_run(
     assert len(stored.epochs) == 2
 
 
-def test_a_loop_that_is_left_is_stopped_early(
+def test_leaving_the_loop_is_early_stopping(
     tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
 ) -> None:
     with quiet(tmp_path / "sweep").run({}, network, loader) as run:
@@ -378,7 +377,7 @@ def test_a_loop_that_is_left_is_stopped_early(
 
 
 @pytest.mark.parametrize("status", [Status.KILLED, Status.CRASHED, Status.FAILED])
-def test_a_host_without_the_device_throws_nothing_away(
+def test_a_host_without_the_device_discards_nothing(
     tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun], status: Status
 ) -> None:
     settings = {"device": "meta"}  # never available
@@ -393,7 +392,7 @@ def test_a_host_without_the_device_throws_nothing_away(
     assert {path: path.read_bytes() for path in paths.root.iterdir()} == before
 
 
-def test_a_run_that_was_dropped_can_be_begun_again_by_the_same_process(
+def test_a_dropped_run_can_be_restarted_by_the_same_process(
     tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
 ) -> None:
     run = RunManager(tmp_path / "sweep", sinks=[]).run({}, network, loader)
@@ -401,7 +400,7 @@ def test_a_run_that_was_dropped_can_be_begun_again_by_the_same_process(
         quiet(tmp_path / "sweep").run({}, network, loader)
     del run
     gc.collect()
-    for thread in threading.enumerate():  # collected by its own thread, that has yet to end
+    for thread in threading.enumerate():  # collected by its thread, which has yet to end
         if thread.name == "runmanager-heartbeat":
             thread.join(60)
             assert not thread.is_alive()
@@ -411,8 +410,8 @@ def test_a_run_that_was_dropped_can_be_begun_again_by_the_same_process(
     assert (only_run().record.status, only_run().record.attempt) == ("finished", 2)
 
 
-def test_every_name_is_a_setting_of_a_loop_of_ones_own(tmp_path: Path, network: nn.Module, loader: Any) -> None:
-    """The built-in job has settings of these names that say where and how a run is kept."""
+def test_a_custom_loop_may_use_any_setting_name(tmp_path: Path, network: nn.Module, loader: Any) -> None:
+    """In the built-in job, settings of these names control where and how a run is stored."""
     for name, resume in (("a", True), ("b", True), ("b", False)):
         settings = {"name": name, "resume": resume, "checkpoint": "last.pt", "lr": 0.1}
         with quiet(tmp_path / "sweep").run(settings, network, loader) as run:
@@ -424,14 +423,14 @@ def test_every_name_is_a_setting_of_a_loop_of_ones_own(tmp_path: Path, network: 
     assert plan is not None and plan.axes == {"name": ["a", "b"], "resume": [True, False]}
     rows = list(csv.DictReader((tmp_path / "sweep" / "results.csv").read_text().splitlines()))
     assert sorted((row["name"], row["resume"]) for row in rows) == [("a", "True"), ("b", "False"), ("b", "True")]
-    # What was stored before, without such settings, is found as ever.
+    # Runs stored earlier, without such settings, are still found.
     assert signature({"lr": 0.1, "seed": 1}, unsigned=()) == signature({"lr": 0.1, "seed": 1})
 
 
 def test_a_run_left_before_its_first_epoch_ended_is_not_finished(
     tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
 ) -> None:
-    for attempt in (1, 2):  # nothing is kept: the second begins anew
+    for attempt in (1, 2):  # nothing is kept, so the second attempt starts from the beginning
         with quiet(tmp_path / "sweep").run({}, network, loader) as run:
             for _ in run.epochs(5):
                 break
@@ -439,18 +438,18 @@ def test_a_run_left_before_its_first_epoch_ended_is_not_finished(
         assert (record.status, record.reason, record.attempt) == ("killed", "interrupted", attempt)
 
 
-def test_a_kept_run_says_so_where_other_epochs_are_asked_for(
+def test_a_kept_run_prints_a_line_if_another_number_of_epochs_is_requested(
     tmp_path: Path, network: nn.Module, loader: Any, train: Body, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for num_epochs in (1, 3):
         with RunManager(tmp_path / "sweep").run({"lr": 1}, network, loader) as run:
             network.to(run.device)
             train(run, network, loader, epochs=num_epochs)
-    assert "kept with 1 epoch, now asked for 3" in capsys.readouterr().out
+    assert "kept with 1 epoch, but 3 were requested" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("left_after", "recorded"), [("all batches", 2), ("one batch", 1)])
-def test_an_epoch_whose_batches_were_all_taken_is_not_lost(
+def test_an_epoch_whose_batches_were_all_taken_is_recorded_when_the_loop_is_left(
     tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun], left_after: str, recorded: int
 ) -> None:
     with quiet(tmp_path / "sweep").run({}, network, loader) as run:
@@ -465,7 +464,7 @@ def test_an_epoch_whose_batches_were_all_taken_is_not_lost(
     assert only_run().record.reason == "early_stopped"
 
 
-def test_an_exception_after_all_batches_loses_no_epoch(
+def test_an_epoch_is_recorded_if_the_loop_raises_after_all_its_batches(
     tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
 ) -> None:
     with pytest.raises(ValueError), quiet(tmp_path / "sweep").run({}, network, loader) as run:
@@ -478,7 +477,7 @@ def test_an_exception_after_all_batches_loses_no_epoch(
 
 
 @pytest.mark.parametrize("num_epochs", [4, 9])
-def test_early_stopping_as_configured(
+def test_early_stopping(
     tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun], num_epochs: int
 ) -> None:
     options = RunOptions(early_stop=EarlyStopOptions(metric="val_loss", patience=2))
@@ -495,7 +494,7 @@ def test_early_stopping_as_configured(
         assert record.message == "val_loss was best in epoch 2 (2)"
 
 
-def test_stopping_and_interrupting_let_the_epoch_end(tmp_path: Path, network: nn.Module, loader: Any) -> None:
+def test_stop_early_and_interrupt_let_the_epoch_end(tmp_path: Path, network: nn.Module, loader: Any) -> None:
     for number, stop in enumerate(("stop_early", "interrupt")):
         with quiet(tmp_path / "sweep").run({"number": number}, network, loader) as run:
             for epoch in run.epochs(5):
@@ -507,7 +506,7 @@ def test_stopping_and_interrupting_let_the_epoch_end(tmp_path: Path, network: nn
     assert all(len(run.epochs) == 1 for run in stored_runs(tmp_path / "sweep"))
 
 
-def test_a_finished_run_is_kept_and_an_overwritten_one_put_aside(
+def test_a_finished_run_is_kept_and_an_overwritten_one_moved_to_attempts(
     tmp_path: Path, network: nn.Module, loader: Any, train: Body, only_run: Callable[[], StoredRun]
 ) -> None:
     def again(**options: Any) -> Any:
@@ -532,7 +531,7 @@ def test_a_finished_run_is_kept_and_an_overwritten_one_put_aside(
     assert len(event_files(second.paths)) == 1
 
 
-def test_an_unfinished_run_begins_anew(
+def test_an_unfinished_run_restarts(
     tmp_path: Path, network: nn.Module, loader: Any, train: Body, only_run: Callable[[], StoredRun]
 ) -> None:
     for attempt in (1, 2):
@@ -554,7 +553,7 @@ def test_an_unfinished_run_begins_anew(
         assert (aside / "error.txt").exists()
 
 
-def test_a_skipped_run_is_tried_again_and_leaves_nothing_aside(
+def test_a_skipped_run_is_tried_again_without_an_entry_in_attempts(
     tmp_path: Path, network: nn.Module, loader: Any, train: Body, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from runmanager.tracking import manager as module
@@ -573,9 +572,9 @@ def test_a_skipped_run_is_tried_again_and_leaves_nothing_aside(
     assert stored.record.status == "finished" and not stored.paths.attempts.exists()
 
 
-def test_a_run_that_is_not_to_be_run_takes_every_call(tmp_path: Path, no_gpu: None, loader: Any) -> None:
+def test_an_inactive_run_accepts_every_call(tmp_path: Path, no_gpu: None, loader: Any) -> None:
     with quiet(tmp_path / "sweep").run({"device": "cuda"}) as run:
-        network = Noticing()
+        network = Stateful()
         run.begin(network, loader)
         assert list(run.evaluation_before_training()) == []
         for _ in run.epochs(3):
@@ -585,7 +584,7 @@ def test_a_run_that_is_not_to_be_run_takes_every_call(tmp_path: Path, no_gpu: No
     assert stored_runs(tmp_path / "sweep")[0].record.reason == "device_unavailable"
 
 
-def test_a_running_run_belongs_to_its_process(tmp_path: Path, network: nn.Module, loader: Any) -> None:
+def test_a_running_run_is_refused_to_others(tmp_path: Path, network: nn.Module, loader: Any) -> None:
     manager = quiet(tmp_path / "sweep")
     with manager.run({"lr": 1}, network, loader), pytest.raises(RunBusyError, match="is being run by process"):
         quiet(tmp_path / "sweep").run({"lr": 1}, network, loader)
@@ -597,10 +596,10 @@ class Params:
     batch_size: int
 
 
-def test_a_run_that_was_taken_over_meanwhile_writes_nothing_more(
+def test_a_run_that_was_taken_over_writes_nothing_more(
     tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
 ) -> None:
-    """Its host was cut off for long, and another one has gone on with it."""
+    """Its host was disconnected for long, and another host has resumed the run."""
     other = ProcessIdentity(pid=7, start_ticks=1, boot_id="other", host="elsewhere")
     with (
         pytest.raises(RunBusyError, match="was taken over by another process"),
@@ -610,24 +609,24 @@ def test_a_run_that_was_taken_over_meanwhile_writes_nothing_more(
             epoch.track(torch.tensor(1.0), samples=5)
             if epoch.number == 2:
                 taken = msgspec.structs.replace(run.record, owner=other, attempt=2)
-                replace_file(run.folder.paths.record, encode_record(taken))
+                replace_file(run.paths.record, encode_record(taken))
     stored = only_run()
     assert (stored.record, [epoch.epoch for epoch in stored.epochs]) == (taken, [1])
     assert not stored.paths.error.exists() and stored.paths.heartbeat.exists()
 
 
-def test_to_look_whether_the_run_was_taken_over_is_on_no_epochs_clock(
+def test_checking_for_a_takeover_is_not_timed(
     tmp_path: Path, network: nn.Module, loader: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = itertools.count()  # a second passes with each mark
 
-    def looks(folder: RunFolder) -> bool:
+    def is_lost(folder: RunFolder) -> bool:
         for _ in range(1000):
             next(clock)
         return False
 
     monkeypatch.setattr(HostClock, "mark", lambda self: next(clock) * 10**9)
-    monkeypatch.setattr(RunFolder, "is_lost", looks)
+    monkeypatch.setattr(RunFolder, "is_lost", is_lost)
     with quiet(tmp_path / "sweep").run({"lr": 1}, network, loader) as run:
         by_hand = run.begin_epoch()
         run.end_epoch(by_hand)
@@ -639,7 +638,7 @@ def test_to_look_whether_the_run_was_taken_over_is_on_no_epochs_clock(
     assert (record.epoch_seconds, record.eval_seconds) == (2.0, 1.0)
 
 
-def test_a_run_of_another_host_is_watched_before_it_is_run_here(
+def test_a_run_of_another_host_is_watched_before_it_is_taken_over(
     tmp_path: Path,
     network: nn.Module,
     loader: Any,
@@ -660,12 +659,12 @@ def test_a_run_of_another_host_is_watched_before_it_is_run_here(
         train(run, network, loader)
     assert sum(waits) == 30.0
     assert only_run().record.status is Status.FINISHED
-    assert "says running on elsewhere; taken over if it shows no sign of life for 30 s" in capsys.readouterr().out
+    assert "is running on elsewhere; taken over if it shows no sign of life for 30 s" in capsys.readouterr().out
     with pytest.raises(UsageError, match="`heartbeat_timeout` must be a number of seconds of at least 10, got 1"):
         RunManager(tmp_path / "sweep", heartbeat_timeout=1)
 
 
-def test_settings_come_as_mappings_tuples_and_dataclasses(tmp_path: Path, network: nn.Module, loader: Any) -> None:
+def test_settings_may_be_mappings_tuples_and_dataclasses(tmp_path: Path, network: nn.Module, loader: Any) -> None:
     given = {"lr": 1.0, "batch_size": 2}
     for params in (given, namedtuple("Run", "lr batch_size")(1.0, 2), Params(1.0, 2), argparse.Namespace(**given)):
         with quiet(tmp_path / "sweep", overwrite=True).run(params, network, loader):
@@ -678,10 +677,10 @@ def test_settings_come_as_mappings_tuples_and_dataclasses(tmp_path: Path, networ
         quiet(tmp_path / "sweep").run(3)
 
 
-def test_a_process_for_each_cell_makes_the_sweep_of_one_process(
+def test_one_process_per_cell_makes_the_same_sweep_as_one_process(
     tmp_path: Path, network: nn.Module, loader: Any, train: Body
 ) -> None:
-    """As `for lr in …; do python train.py --lr $lr; done` does: no manager knows of the others' cells."""
+    """As in `for lr in …; do python train.py --lr $lr; done`, no manager knows the cells of the others."""
     fixed = {f"setting_{number:02}": number for number in range(30)}
     given = [argparse.Namespace(**fixed, lr=lr, data="/data/" + 60 * "x") for lr in (0.1, 0.2, 0.3)]
     for params in (*given, given[0]):  # the last one is kept
@@ -692,19 +691,19 @@ def test_a_process_for_each_cell_makes_the_sweep_of_one_process(
     runs = stored_runs(tmp_path / "sweep")
     assert [run.record.config["lr"] for run in runs] == [0.1, 0.2, 0.3] and {run.record.attempt for run in runs} == {1}
     assert [cell.run for cell in plan.planned] == [run.paths.name for run in runs] == [run.name for run in runs]
-    assert ",lr=0.2-" in runs[1].name and ",lr=0.3-" in runs[2].name, "what tells them apart is in their names"
+    assert ",lr=0.2-" in runs[1].name and ",lr=0.3-" in runs[2].name, "their names hold the settings that differ"
 
 
-def test_many_runs_at_once_in_threads(
+def test_concurrent_runs_in_threads(
     tmp_path: Path, train: Body, capsys: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
 ) -> None:
-    """What is drawn of a network is drawn in silence, for which something of the whole process has to give way."""
+    """Drawing a network silences its output, which replaces streams and filters of the whole process."""
     stdout, filters = sys.stdout, [*warnings.filters]
     one, start = RunManager(tmp_path / "sweep"), threading.Barrier(6, timeout=60)
     raised: list[BaseException] = []
 
     def carry_out(number: int) -> None:
-        network, loader = Noticing(), DataLoader(images(), batch_size=20)
+        network, loader = Stateful(), DataLoader(images(), batch_size=20)
         manager = one if number % 2 else RunManager(tmp_path / "sweep")
         try:
             start.wait()
@@ -732,25 +731,25 @@ def test_many_runs_at_once_in_threads(
     assert len(rows) == 18 and {row["status"] for row in rows} == {"finished"}
 
 
-def test_one_cell_in_two_threads_is_refused_to_one(tmp_path: Path) -> None:
-    start, said = threading.Barrier(2, timeout=60), []
+def test_one_of_two_threads_with_the_same_cell_is_refused(tmp_path: Path) -> None:
+    start, results = threading.Barrier(2, timeout=60), []
 
     def begin() -> None:
         start.wait()
         try:
-            said.append(RunManager(tmp_path / "sweep", sinks=[]).run({"lr": 1}))
+            results.append(RunManager(tmp_path / "sweep", sinks=[]).run({"lr": 1}))
         except RunBusyError as error:
-            said.append(error)
+            results.append(error)
 
     threads = [threading.Thread(target=begin) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert sorted(type(each).__name__ for each in said) == ["ActiveRun", "RunBusyError"]
+    assert sorted(type(each).__name__ for each in results) == ["ActiveRun", "RunBusyError"]
 
 
-def test_lists_may_vary(tmp_path: Path, network: nn.Module, loader: Any) -> None:
+def test_settings_may_be_lists(tmp_path: Path, network: nn.Module, loader: Any) -> None:
     manager = quiet(tmp_path / "sweep")
     for betas in ([0.9, 0.999], [0.8, 0.9], [0.9, 0.999]):
         with manager.run({"betas": betas}, network, loader):
@@ -759,7 +758,7 @@ def test_lists_may_vary(tmp_path: Path, network: nn.Module, loader: Any) -> None
     assert plan is not None and plan.axes == {"betas": [[0.9, 0.999], [0.8, 0.9]]}
 
 
-def test_without_a_folder_a_fresh_one_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_folder_a_new_one_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     one, other = RunManager(), RunManager()
     assert one.paths.root != other.paths.root
@@ -782,7 +781,7 @@ def test_lazy_and_frozen_models(tmp_path: Path, loader: Any, train: Body, only_r
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_compiled_models_and_dict_outputs_do_not_end_a_run(tmp_path: Path, loader: Any) -> None:
+def test_compiled_models_and_dict_outputs_do_not_fail_a_run(tmp_path: Path, loader: Any) -> None:
     class Scores(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -801,18 +800,18 @@ def test_compiled_models_and_dict_outputs_do_not_end_a_run(tmp_path: Path, loade
     assert b"layer" in event_files(stored_runs(tmp_path / "sweep")[0].paths)[0].read_bytes()
 
 
-def test_the_tables_of_many_runs_read_each_of_them_once(
+def test_writing_the_tables_reads_each_run_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loader: Any, train: Body
 ) -> None:
-    monkeypatch.setattr(keeping, "_SETTLED_NS", 0)  # nobody changes these runs, however young they are
+    monkeypatch.setattr(summary_cache, "_SETTLED_NS", 0)  # these runs do not change any more, although they are recent
     read: list[str] = []
-    read_run = reading.read_tolerantly
+    read_run = results_loader.read_tolerantly
 
-    def told(run: RunPaths, *given: Any, **options: Any) -> StoredRun | None:
+    def counted_read(run: RunPaths, *given: Any, **options: Any) -> StoredRun | None:
         read.append(run.name)
         return read_run(run, *given, **options)
 
-    monkeypatch.setattr(reading, "read_tolerantly", told)
+    monkeypatch.setattr(results_loader, "read_tolerantly", counted_read)
     manager = RunManager(tmp_path / "sweep", console=False, tensorboard=TensorBoardOptions(enabled=False))
     for number in range(1, 6):
         network = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
@@ -824,12 +823,12 @@ def test_the_tables_of_many_runs_read_each_of_them_once(
     assert sorted(read) == sorted(path.name for path in (tmp_path / "sweep" / "runs").iterdir())
 
 
-def test_save_lists_what_this_manager_has_begun(tmp_path: Path, network: nn.Module, loader: Any, train: Body) -> None:
+def test_save_lists_the_runs_of_this_manager(tmp_path: Path, network: nn.Module, loader: Any, train: Body) -> None:
     for lr in (0.1, 0.2):
         with quiet(tmp_path / "sweep").run({"lr": lr}, network, loader) as run:
             train(run, network, loader, epochs=1)
     manager = quiet(tmp_path / "sweep")
-    with manager.run({"lr": 0.2}, network, loader) as run:  # kept: its epochs are in the table all the same
+    with manager.run({"lr": 0.2}, network, loader) as run:  # kept: its epochs are in the table too
         train(run, network, loader, epochs=1)
     manager.save(tmp_path / "table.v1")
     with (tmp_path / "table.v1.csv").open(newline="") as file:

@@ -1,4 +1,4 @@
-"""One contract over every sink, and what each of them leaves."""
+"""Sinks: one contract for all of them, and the output of each."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,10 +12,10 @@ from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.tracking.metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.options import TensorBoardOptions
-from runmanager.tracking.sinks import ConsoleSink, EpochDetails, LogSink, MemorySink, RunStart, Sink, epoch_line
+from runmanager.tracking.sinks import ConsoleSink, EpochDetails, LogSink, MemorySink, RunStart, Sink, format_epoch
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
 
-from .conftest import Noticing, event_files
+from .conftest import Stateful, event_files
 
 SINKS: list[Callable[[], Sink]] = [
     MemorySink,
@@ -47,11 +47,11 @@ def paths(tmp_path: Path) -> RunPaths:
 
 @pytest.mark.parametrize("make", SINKS)
 @pytest.mark.parametrize("batch", [None, (torch.rand(4, 1, 8, 8), torch.zeros(4)), {"strange": 1}])
-def test_every_sink_takes_a_run_from_begin_to_end(make: Callable[[], Sink], batch: Any, paths: RunPaths) -> None:
+def test_every_sink_handles_a_whole_run(make: Callable[[], Sink], batch: Any, paths: RunPaths) -> None:
     sink = make()
-    network = Noticing()
+    network = Stateful()
     details = EpochDetails(network, learning_rate=0.1, step_losses=LoggedLosses([3], [0.25]))
-    for attempt in (1, 2):  # and a second run after the first, as a manager's own sinks have
+    for attempt in (1, 2):  # a second run after the first, as for sinks passed to a manager
         notes = [*sink.begin(RunStart(record(attempt=attempt), paths, network, CPU, batch))]
         notes += sink.epoch(epoch_record(0, loss=None, accuracy=None, epoch_seconds=None, samples=0), details)
         notes += sink.epoch(epoch_record(1), details)
@@ -64,13 +64,13 @@ def test_every_sink_takes_a_run_from_begin_to_end(make: Callable[[], Sink], batc
 @pytest.mark.parametrize("make", SINKS)
 def test_a_run_may_end_before_its_first_epoch(make: Callable[[], Sink], paths: RunPaths) -> None:
     sink = make()
-    sink.begin(RunStart(record(), paths, Noticing(), CPU))
+    sink.begin(RunStart(record(), paths, Stateful(), CPU))
     sink.end(record().ended(Outcome(Status.FAILED, Reason.EXCEPTION, "ValueError: no"), at="now"))
 
 
-def test_memory_keeps_what_it_is_told(paths: RunPaths) -> None:
+def test_memory_sink_keeps_everything(paths: RunPaths) -> None:
     sink = MemorySink()
-    start, details = RunStart(record(), paths, Noticing(), CPU), EpochDetails(Noticing())
+    start, details = RunStart(record(), paths, Stateful(), CPU), EpochDetails(Stateful())
     sink.begin(start)
     sink.epoch(epoch_record(), details)
     sink.end(record())
@@ -79,15 +79,15 @@ def test_memory_keeps_what_it_is_told(paths: RunPaths) -> None:
 
 def test_the_log_holds_a_line_for_the_start_each_epoch_each_note_and_the_end(paths: RunPaths) -> None:
     sink = LogSink()
-    sink.begin(RunStart(record(attempt=2, epochs_planned=5), paths, Noticing(), CPU))
-    sink.epoch(epoch_record(3, val_loss=0.625), EpochDetails(Noticing()))
-    assert len(paths.log.read_text().splitlines()) == 2, "a line is there as soon as it is written"
+    sink.begin(RunStart(record(attempt=2, epochs_planned=5), paths, Stateful(), CPU))
+    sink.epoch(epoch_record(3, val_loss=0.625), EpochDetails(Stateful()))
+    assert len(paths.log.read_text().splitlines()) == 2, "each line is written immediately"
     sink.end(
         record(notes=("no graph: a note",)).ended(Outcome(Status.FAILED, Reason.EXIT, "sys.exit(3)"), at="the end")
     )
     began, *lines = paths.log.read_text().splitlines()
-    time, words = began.split("  ")
-    assert words == "begins on cpu, attempt 2"
+    time, text = began.split("  ")
+    assert text == "begins on cpu, attempt 2"
     assert time > "2026-11-01T10:00:00", "the time of this attempt, not the first one's"
     assert lines == [
         "epoch 3/5  loss 0.5000  accuracy 0.7500  val_loss 0.6250  2 s  5 samples/s",
@@ -96,10 +96,10 @@ def test_the_log_holds_a_line_for_the_start_each_epoch_each_note_and_the_end(pat
     ]
 
 
-def test_the_console_says_the_same(paths: RunPaths, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_console_prints_the_same_lines(paths: RunPaths, capsys: pytest.CaptureFixture[str]) -> None:
     sink = ConsoleSink()
-    sink.begin(RunStart(record(), paths, Noticing(), CPU))
-    sink.epoch(epoch_record(1, warmup=True), EpochDetails(Noticing()))
+    sink.begin(RunStart(record(), paths, Stateful(), CPU))
+    sink.epoch(epoch_record(1, warmup=True), EpochDetails(Stateful()))
     sink.end(record().ended(Outcome(Status.FINISHED), at=None))
     assert capsys.readouterr().out.splitlines() == [
         "lr=0.1-12345678: on cpu",
@@ -108,11 +108,11 @@ def test_the_console_says_the_same(paths: RunPaths, capsys: pytest.CaptureFixtur
     ]
 
 
-def test_a_line_leaves_out_what_was_not_measured() -> None:
-    assert epoch_line(EpochRecord(epoch=0, val_accuracy=0.1), 5) == "epoch 0/5  val_accuracy 0.1000"
+def test_an_epochs_line_omits_missing_values() -> None:
+    assert format_epoch(EpochRecord(epoch=0, val_accuracy=0.1), 5) == "epoch 0/5  val_accuracy 0.1000"
 
 
-def test_a_sink_of_ones_own_needs_three_methods(
+def test_a_custom_sink_needs_three_methods(
     tmp_path: Path, network: torch.nn.Module, loader: Any, train: Callable[..., None]
 ) -> None:
     from runmanager import RunManager

@@ -1,4 +1,4 @@
-"""What a real run's record says of its bottleneck, where the dataset is slow."""
+"""The bottleneck found from a real run's record, with a slow dataset."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from runmanager.results.findings.bottleneck import find_bottleneck
 
 
 class Slow(Dataset):
-    """Takes a minute for each of 40 samples: far longer than any step of a small network."""
+    """40 samples that take a minute each, far longer than a step of a small network."""
 
     def __init__(self, wait):
         self.wait = wait
@@ -29,4 +29,4 @@ def test_a_slow_dataset_bounds_its_run(tmp_path, network, train, only_run, let_p
     found = find_bottleneck(only_run())
     assert found.kind == "input"
     assert found.at_most == pytest.approx(1 / (1 - found.share))
-    assert found.cure == ""  # a loop of one's own: no setting of ours loads it otherwise
+    assert found.cure == ""  # a custom loop: none of the package's settings changes how it loads

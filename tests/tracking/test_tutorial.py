@@ -1,4 +1,4 @@
-"""The tutorial's main loop, written as in its course, with nothing but the imports changed."""
+"""The tutorial's main loop as in its course, with only the imports changed."""
 
 import csv
 import json
@@ -90,7 +90,7 @@ def test_the_main_loop(tmp_path: Path, device: dict[str, list[str]], capsys: pyt
         assert run.record.status == "finished" and run.record.notes == ()
         assert [epoch.epoch for epoch in run.epochs] == [1, 2]
         for epoch in run.epochs:
-            # What these calls cannot see stays empty.
+            # Phases that these calls cannot see stay empty.
             assert (epoch.data_seconds, epoch.transfer_seconds, epoch.compute_seconds) == (None, None, None)
             assert (epoch.eval_seconds, epoch.val_loss) == (None, None)
             assert epoch.epoch_seconds and epoch.samples == 50
@@ -102,13 +102,13 @@ def test_the_main_loop(tmp_path: Path, device: dict[str, list[str]], capsys: pyt
     assert out.count("finished") == 4
 
 
-def test_the_numbers_are_those_of_the_loop_without_a_manager() -> None:
+def test_recorded_values_equal_those_of_the_loop_without_a_manager() -> None:
     class Silent:
         def __getattr__(self, name: str) -> Any:
             return lambda *_: None
 
     class Keeping(Silent):
-        """Keeps the losses, weighted by the samples of their batches."""
+        """Collects the losses, weighted by the samples of their batches."""
 
         def __init__(self) -> None:
             self.sums = [0.0]
@@ -165,7 +165,7 @@ def test_calls_out_of_order_are_refused() -> None:
     assert run.record.status == "finished" and len(run.epochs) == 1
 
 
-def test_predictions_may_be_of_any_task() -> None:
+def test_predictions_may_belong_to_any_task() -> None:
     begin(m := RunManager("outputs/sweep", console=False))
     m.begin_epoch()
     m.track_loss(torch.tensor(1.0), (torch.zeros(4, 1), torch.zeros(4)))
@@ -192,7 +192,7 @@ def whole_epoch(m: RunManager) -> None:
     m.end_epoch()
 
 
-def test_a_finished_run_is_not_overwritten_unless_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_run_is_overwritten_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     begin(m := RunManager("outputs/sweep", console=False))
     m.begin_epoch()
     m.end_epoch()
@@ -207,14 +207,14 @@ def test_a_finished_run_is_not_overwritten_unless_told(capsys: pytest.CaptureFix
     assert {path: path.read_bytes() for path in Path("outputs/sweep/runs").rglob("*") if path.is_file()} == before
     m.save("again")
     with Path("again.csv").open(newline="") as file:
-        assert [row["epoch"] for row in csv.DictReader(file)] == ["1"], "what is kept is in the table"
+        assert [row["epoch"] for row in csv.DictReader(file)] == ["1"], "the kept run is in the table"
     begin(m := RunManager("outputs/sweep", console=False, overwrite=True))
     m.end_run()
     (run,) = stored_runs(Path("outputs/sweep"))
     assert run.record.attempt == 2 and (run.paths.attempts / "1" / "run.json").exists()
 
 
-def test_a_missing_device_is_a_record_and_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_device_is_recorded_as_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     m = RunManager("outputs/sweep", console=False)
     begin(m, device="cuda")
@@ -222,11 +222,11 @@ def test_a_missing_device_is_a_record_and_nothing_more(monkeypatch: pytest.Monke
     m.end_run()
     (run,) = stored_runs(Path("outputs/sweep"))
     assert run.record.status == "skipped" and "'cuda' was asked for" in run.record.message and run.epochs == []
-    begin(m, device="cpu")  # and the next run can begin
+    begin(m, device="cpu")  # the next run can begin
     m.end_run()
 
 
-def test_a_network_that_is_none_fails_its_run() -> None:
+def test_an_invalid_network_fails_its_run() -> None:
     m = RunManager("outputs/sweep", console=False)
     with pytest.raises(UsageError, match=r"torch\.nn\.Module"):
         begin(m, network=lambda t: t)  # type: ignore[arg-type]
@@ -236,7 +236,7 @@ def test_a_network_that_is_none_fails_its_run() -> None:
     m.end_run()
 
 
-def test_a_loss_that_is_no_number_is_said_at_the_end() -> None:
+def test_a_nan_loss_is_recorded_at_the_end() -> None:
     begin(m := RunManager("outputs/sweep", console=False))
     m.begin_epoch()
     m.track_loss(torch.tensor(float("nan")), (torch.zeros(2, 1), torch.zeros(2)))

@@ -8,9 +8,8 @@ from runmanager.records.run.attempts import session_of_epoch, sessions_of
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.run.turn_record import Grant
 from runmanager.records.storage.reader import read_run
-from runmanager.tracking.early_stop import EarlyStopOptions
 from runmanager.tracking.manager import RunManager
-from runmanager.tracking.options import TensorBoardOptions
+from runmanager.tracking.options import EarlyStopOptions, TensorBoardOptions
 from runmanager.training.job import train_run
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (

@@ -16,8 +16,8 @@ from runmanager.records.storage.reader import read_run, read_sweep
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.results.tables.results_table import result_rows
-from runmanager.tracking.early_stop import EarlyStopOptions
 from runmanager.tracking.manager import RunManager
+from runmanager.tracking.options import EarlyStopOptions
 from runmanager.tracking.sinks import LogSink, MemorySink
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
 from runmanager.training.job import train_run
@@ -491,7 +491,7 @@ def test_a_model_that_does_not_fit_is_explained_and_recorded(job, own_module):
 
 def test_whoever_claims_is_told_before_anything_is_built(job):
     def refuse(run):
-        assert run.record.status == "running" and run.folder.paths.record.exists()
+        assert run.record.status == "running" and run.paths.record.exists()
         raise RuntimeError("told")
 
     with pytest.raises(RuntimeError, match="told"):

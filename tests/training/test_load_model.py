@@ -313,7 +313,7 @@ def test_a_run_of_somebody_s_own_loop_is_refused(tmp_path):
         for epoch in run.epochs(1):
             epoch.track(0.5, samples=3)
     with pytest.raises(UsageError, match="must have been made by `python -m runmanager`"):
-        load_model(run.folder.paths.root)
+        load_model(run.paths.root)
 
 
 def test_a_run_without_a_checkpoint_is_refused(train):

@@ -39,10 +39,10 @@ class CountingClock:
     def seconds(self, earlier: int, later: int) -> float:
         return float(later - earlier)
 
-    def on_host(self, mark: int) -> float:
+    def host_seconds(self, mark: int) -> float:
         return float(mark)
 
-    def let_go(self, mark: int) -> None:
+    def release(self, mark: int) -> None:
         pass
 
 

@@ -1,1 +1,1 @@
-"""Devices: their names and memory, moving batches and models to them, and random states."""
+"""Devices: names, memory, transfer and prefetching of batches, and random states."""

@@ -1,4 +1,4 @@
-"""Devices by name: which are there, what they are called, how to wait for them, what memory they used."""
+"""Devices: resolve names, check availability, wait for them, and read their memory and properties."""
 
 import resource
 import sys
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def default_device() -> torch.device:
-    """The accelerator if this host has one (cuda, mps, xpu, …), else the CPU."""
+    """Return the accelerator if this host has one (cuda, mps, xpu, …), else the CPU."""
     if torch.accelerator.is_available():
         found = torch.accelerator.current_accelerator()
         if found is not None:
@@ -33,17 +33,17 @@ def default_device() -> torch.device:
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device that `name` asks for: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`, `xpu`.
+    """Return the device for `name`: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`, `xpu`.
 
     Raises `DeviceUnavailableError` if PyTorch sees no such device: there is no silent fallback. Raises `UsageError`
-    for a name that is no device's.
+    for an invalid name.
     """
     if name == "auto":
         return default_device()
     try:
         device = torch.device(name)
     except RuntimeError:
-        # No host has such a device, so this is a slip, and not to be recorded as a missing one.
+        # No host has such a device, so this is a typo, not a missing device.
         raise UsageError(
             f"`device` must be auto, cpu or an accelerator that PyTorch knows, got '{name}'; use `device=auto`."
         ) from None
@@ -56,7 +56,7 @@ def resolve_device(name: str) -> torch.device:
 
 
 def is_available(device: torch.device) -> bool:
-    """Whether PyTorch can run on `device` here."""
+    """Return whether PyTorch can use `device` on this host."""
     if device.type == "cpu":
         return True
     try:
@@ -68,13 +68,13 @@ def is_available(device: torch.device) -> bool:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until `device` has done all that was asked of it; the CPU has."""
+    """Wait until `device` has finished all queued work; does nothing for the CPU."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Begin a new count of the device's peak memory."""
+    """Reset the device's peak memory statistics."""
     if device.type != "cpu":
         module: Any = torch.get_device_module(device)
         if hasattr(module, "reset_peak_memory_stats"):
@@ -82,31 +82,31 @@ def reset_peak_memory(device: torch.device) -> None:
 
 
 def peak_memory_bytes(device: torch.device) -> int | None:
-    """Most memory held at once: allocated on an accelerator, resident in this process on CPU.
+    """Return the peak memory: allocated on an accelerator, resident in this process for the CPU.
 
-    None where the backend keeps no such count.
+    None if the backend has no such statistic.
     """
     return peak_host_bytes() if device.type == "cpu" else _peak(device, "max_memory_allocated")
 
 
 def peak_reserved_bytes(device: torch.device) -> int | None:
-    """Most memory that PyTorch held of an accelerator at once, given out or not; None where nobody counts it."""
+    """Return the peak memory that PyTorch reserved on an accelerator; None if the backend has no such statistic."""
     return None if device.type == "cpu" else _peak(device, "max_memory_reserved")
 
 
-def _peak(device: torch.device, count: str) -> int | None:
+def _peak(device: torch.device, statistic: str) -> int | None:
     module: Any = torch.get_device_module(device)
-    return int(getattr(module, count)(device)) if hasattr(module, count) else None
+    return int(getattr(module, statistic)(device)) if hasattr(module, statistic) else None
 
 
 def peak_host_bytes() -> int:
-    """Most memory of the host that was resident in this process at once since it began."""
+    """Return the peak resident memory of this process since it began."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 def device_facts(device: torch.device, *, cpu_model: str | None) -> dict[str, Any]:
-    """The fields of `Environment` that belong to the device."""
+    """Return the fields of `Environment` that describe the device."""
     facts: dict[str, Any] = {
         "device_name": cpu_model or "cpu",
         "cuda": torch.version.cuda,
@@ -123,16 +123,16 @@ def device_facts(device: torch.device, *, cpu_model: str | None) -> dict[str, An
         facts["driver"] = _nvidia_driver()
     elif device.type != "cpu":
         module: Any = torch.get_device_module(device)
-        named = getattr(module, "get_device_name", None)
-        facts["device_name"] = named(device) if named is not None else device.type
+        get_name = getattr(module, "get_device_name", None)
+        facts["device_name"] = get_name(device) if get_name is not None else device.type
     assert set(facts) <= set(Environment.__struct_fields__)
     return facts
 
 
 def _tf32(backend: Any) -> bool | None:
-    """Whether a backend may use TF32, by PyTorch's newer word for it, else by the older one; None: it will not say.
+    """Return whether a backend may use TF32, by PyTorch's newer setting, else by the older one; None if unknown.
 
-    A program that used the newer one makes the older one raise.
+    The older one raises in a program that has used the newer one.
     """
     precision = getattr(getattr(backend, "conv", backend), "fp32_precision", None)
     if precision in ("tf32", "ieee"):

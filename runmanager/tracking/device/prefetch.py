@@ -1,13 +1,12 @@
-"""Batches that are sent to the device ahead, on a stream of their own, while it computes the step before.
+"""Prefetching: copy the next batch to the device on a side stream while the device computes the current step.
 
 ```
-device's own stream    … step 1          | step 2          | step 3 …
-second stream             batch 2 arrives   batch 3 arrives
+main stream    … step 1          | step 2          | step 3 …
+side stream      copy of batch 2   copy of batch 3
 ```
 
-A batch may take the place in memory of one whose step is over, so its way begins when the step before the one that it
-flies beside has ended; the step that uses it begins when it has arrived. Both are said by events in the streams: the
-host waits for nothing.
+A batch may reuse the memory of one whose step is over, so the copy of batch 3 begins only when step 1 has ended; step 3
+begins when the copy has ended. Events in the streams order both: the host does not wait.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,54 +17,54 @@ import torch
 
 from runmanager.tracking.device.transfer import Packed, to_device
 
-__all__ = ["Lane", "SecondStream", "Sent", "arrived", "sent_ahead"]
+__all__ = ["BatchCopier", "PendingBatch", "SideStream", "batch_on_device", "prefetch"]
 
 
-class Lane(Protocol):
-    """A way to a device beside what it computes."""
+class BatchCopier(Protocol):
+    """Copies batches to a device while it computes."""
 
-    def send(self, batch: Any) -> "Sent":
-        """Begin to send a batch; nothing waits for it."""
+    def send(self, batch: Any) -> "PendingBatch":
+        """Begin to copy a batch, without waiting."""
 
-    def arrive(self, sent: "Sent") -> None:
-        """Let what the device computes from now on wait until the batch is there."""
+    def arrive(self, sent: "PendingBatch") -> None:
+        """Let all later work of the device wait until the batch has arrived."""
 
 
 @dataclass(frozen=True, eq=False)
-class Sent:
-    """A batch on its way over `lane`: `batch` has its tensors on the device, which hold garbage before they arrive."""
+class PendingBatch:
+    """A batch that `copier` is copying: the tensors of `batch` are on the device, and hold garbage until then."""
 
     batch: Any
     event: Any
-    lane: Lane
+    copier: BatchCopier
 
-    def __getitem__(self, place: int) -> Any:
-        return self.batch[place]
+    def __getitem__(self, index: int) -> Any:
+        return self.batch[index]
 
     def arrived(self) -> Any:
-        """The batch, for work that is asked of the device from now on."""
-        self.lane.arrive(self)
+        """Return the batch, for use by later work of the device."""
+        self.copier.arrive(self)
         return self.batch
 
 
-class SecondStream:
-    """A second stream of a CUDA or XPU device."""
+class SideStream:
+    """A batch copier on a second stream of a CUDA or XPU device."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._module: Any = torch.get_device_module(device)
         self._stream = self._module.Stream(device)
 
-    def send(self, batch: Any) -> Sent:
-        # The memory is the computing stream's, which gives it out again in its own order: so the copy begins only when
-        # all that this stream was asked for by now has ended, and a few batches are there at most.
-        places = _empty_like(batch, self._device)
+    def send(self, batch: Any) -> PendingBatch:
+        # The memory belongs to the main stream, which reuses it in its own order. So the copy begins only after all
+        # work queued there so far, and only a few batches exist at a time.
+        target = _empty_like(batch, self._device)
         self._stream.wait_stream(self._module.current_stream(self._device))
         with self._module.stream(self._stream):
-            _fill(places, batch)
-        return Sent(places, self._stream.record_event(), self)
+            _fill(target, batch)
+        return PendingBatch(target, self._stream.record_event(), self)
 
-    def arrive(self, sent: Sent) -> None:
+    def arrive(self, sent: PendingBatch) -> None:
         self._module.current_stream(self._device).wait_event(sent.event)
 
 
@@ -77,23 +76,23 @@ def _empty_like(batch: Any, device: torch.device) -> Any:
     return tuple(_empty_like(part, device) for part in batch)
 
 
-def _fill(places: Any, batch: Any) -> None:
+def _fill(target: Any, batch: Any) -> None:
     if isinstance(batch, torch.Tensor):
-        places.copy_(batch, non_blocking=True)
+        target.copy_(batch, non_blocking=True)
     elif isinstance(batch, Packed):
-        _fill(places.stored, batch.stored)
+        _fill(target.stored, batch.stored)
     else:
-        for place, part in zip(places, batch, strict=True):
-            _fill(place, part)
+        for slot, part in zip(target, batch, strict=True):
+            _fill(slot, part)
 
 
-def sent_ahead(batches: Iterable[Any], lane: Lane) -> Iterator[Sent]:
-    """Each batch (images, labels), tensors or `Packed` ones in pinned memory, on its way since the one before it."""
-    ahead: Sent | None = None
-    last: Sent | None = None
+def prefetch(batches: Iterable[Any], copier: BatchCopier) -> Iterator[PendingBatch]:
+    """Yield batches (images, labels) of pinned tensors, `Packed` or not, each copied from one step earlier on."""
+    ahead: PendingBatch | None = None
+    last: PendingBatch | None = None
     try:
         for batch in batches:
-            last = lane.send(batch)
+            last = copier.send(batch)
             if ahead is not None:
                 yield ahead
             ahead = last
@@ -102,9 +101,9 @@ def sent_ahead(batches: Iterable[Any], lane: Lane) -> Iterator[Sent]:
             yield ahead
     finally:
         if last is not None:
-            lane.arrive(last)  # if nobody wants it, its memory still is not to be given out before it is there
+            copier.arrive(last)  # the batch is unused, but its memory must not be reused before the copy has ended
 
 
-def arrived(batch: Any, device: torch.device) -> Any:
-    """A loader's batch on `device`, whether it is on its way already or not."""
-    return to_device(batch.arrived() if isinstance(batch, Sent) else batch, device)
+def batch_on_device(batch: Any, device: torch.device) -> Any:
+    """Return a loader's batch on `device`, whether it was prefetched or not."""
+    return to_device(batch.arrived() if isinstance(batch, PendingBatch) else batch, device)

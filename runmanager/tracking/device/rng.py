@@ -1,4 +1,4 @@
-"""Random states: seeding a run, and leaving every generator as it was found."""
+"""Random number generators: seed them, and save and restore their states."""
 
 import random
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ def seed_everything(seed: int) -> None:
 
 
 def random_states(device: torch.device | None = None) -> dict[str, Any]:
-    """The state of the global generators, in types that `torch.load(weights_only=True)` takes.
+    """Return the states of the global generators, in types that `torch.load(weights_only=True)` accepts.
 
-    On an accelerator that of `device` alone, so that a run can go on where there are fewer; None keeps all of them.
+    Of accelerators only that of `device`, so that a run can resume on a host with fewer devices; None includes all.
     """
     kind, keys, position, has_gauss, cached = np.random.get_state()
     states: dict[str, Any] = {
@@ -46,7 +46,7 @@ def _get_state(device: torch.device) -> torch.Tensor:
 
 
 def restore_random_states(states: dict[str, Any], device: torch.device | None = None) -> None:
-    """Put back what `random_states` returned, on an accelerator that of the same `device`, or of all."""
+    """Restore the states that `random_states` returned, called with the same `device`."""
     random.setstate(_as_tuples(states["python"]))
     kind, keys, position, has_gauss, cached = states["numpy"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, cached))
@@ -67,7 +67,7 @@ def _as_tuples(state: Any) -> Any:
 
 
 def _accelerator_in_use() -> str | None:
-    """The accelerator's type if its generators exist; to ask first whether an idle one is there would start it up."""
+    """Return the initialised accelerator's type; calling `is_available` first could initialise an idle one."""
     for name in ("cuda", "xpu"):
         module: Any = getattr(torch, name)
         if module.is_initialized() and module.is_available():
@@ -77,7 +77,7 @@ def _accelerator_in_use() -> str | None:
 
 @contextmanager
 def preserve_random_states() -> Iterator[None]:
-    """Let the body draw random numbers without anybody noticing afterwards."""
+    """Restore all random states after the body of the `with` block."""
     states = random_states()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Moving batches and models to a device: nested containers, and a loader that moves what it yields."""
+"""Transfer of batches and models to a device: nested containers, and a loader that moves its batches."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,33 +11,33 @@ from runmanager.tracking.device.devices import default_device
 __all__ = ["PINNING_DEVICES", "DeviceDataLoader", "Packed", "get_default_device", "to_device"]
 
 PINNING_DEVICES = ("cuda", "xpu")
-"""To which pinned memory is sent without waiting; mps shares its memory with the CPU, and refuses."""
+"""Devices to which pinned memory is copied asynchronously; mps shares the CPU's memory, and refuses."""
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A tensor that is sent as it is stored, and made into what the batch holds by `unpack` where it has arrived."""
+    """A tensor that is transferred as `stored`, and converted by `unpack` on the device."""
 
     stored: torch.Tensor
     unpack: Callable[[torch.Tensor], torch.Tensor]
 
 
 def get_default_device() -> torch.device:
-    """The accelerator if this host has one, else the CPU."""
+    """Return the accelerator if this host has one, else the CPU."""
     return default_device()
 
 
 def to_device(data: Any, device: torch.device | str) -> Any:
-    """`data` on `device`: a tensor, a module, or lists, tuples, named tuples and mappings of them at any depth.
+    """Move `data` to `device`: a tensor, a module, or nested lists, tuples, named tuples and mappings of them.
 
-    A tensor in pinned memory is sent to CUDA or XPU without waiting; any other is waited for, since what is read before
-    it has arrived, or changed before it has left, would be garbage. What is `Packed` is unpacked there. Other values
-    come back as they are. A module is moved in place and returned.
+    A tensor in pinned memory is copied to CUDA or XPU asynchronously. Any other copy is waited for: its data could
+    otherwise be read before it arrives, or changed before it is sent. `Packed` tensors are unpacked on the device.
+    Other values are returned unchanged. A module is moved in place and returned.
     """
     if isinstance(data, torch.Tensor):
         if type(data) is torch.Tensor and data.device == device:
-            return data  # as its `to` would, after asking more: a batch that lies there already costs next to nothing
-        return data.to(device, non_blocking=_may_run_ahead(data, torch.device(device)))
+            return data  # as `to` would, but faster: a batch that is there already costs next to nothing
+        return data.to(device, non_blocking=_is_async_copy(data, torch.device(device)))
     if isinstance(data, Packed):
         return data.unpack(to_device(data.stored, device))
     if isinstance(data, torch.nn.Module):
@@ -51,13 +51,13 @@ def to_device(data: Any, device: torch.device | str) -> Any:
     return data
 
 
-def _may_run_ahead(tensor: torch.Tensor, device: torch.device) -> bool:
-    # The target is asked first: is_pinned() would start CUDA up in a run that has nothing to do with it.
+def _is_async_copy(tensor: torch.Tensor, device: torch.device) -> bool:
+    # The target is checked first: is_pinned() would initialise CUDA in a run that does not use it.
     return device.type in PINNING_DEVICES and tensor.device.type == "cpu" and tensor.is_pinned()
 
 
 class DeviceDataLoader:
-    """Wraps a loader and moves each batch to a device when it is taken."""
+    """Wraps a loader and moves each batch to a device as it is taken."""
 
     def __init__(self, dl: Iterable[Any], device: torch.device | str) -> None:
         self.dl = dl
@@ -68,5 +68,5 @@ class DeviceDataLoader:
             yield to_device(batch, self.device)
 
     def __len__(self) -> int:
-        """The number of batches. Raises TypeError where the wrapped loader has no length."""
-        return len(self.dl)  # type: ignore[arg-type]  # its own TypeError says it best
+        """Return the number of batches. Raises TypeError if the wrapped loader has no length."""
+        return len(self.dl)  # type: ignore[arg-type]  # its TypeError is clear enough

@@ -11,8 +11,8 @@ from runmanager.records.files.paths import device_peaks_file
 from runmanager.records.host.device_peaks import DevicePeaks, find_device_peaks
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.record import Environment
+from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.device.devices import device_facts
-from runmanager.tracking.device.processor import cpu_model
 from runmanager.tracking.environment.provenance import command_line, commit_of, library_versions
 
 __all__ = ["capture_environment", "known_ceilings", "load_average"]

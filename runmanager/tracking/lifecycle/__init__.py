@@ -1,1 +1,1 @@
-"""The stations of a run: opened, measured, stopped, and its outcome recorded."""
+"""The life cycle of a run: opening its folder, its epochs and measurements, stopping, and its outcome."""

@@ -1,4 +1,4 @@
-"""A run that is not to be run, to those who would run it: it has every part of an active one, and records nothing."""
+"""Stand-in for a skipped or finished run: it has the interface of an active run, and records nothing."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import torch
 
+from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.run_folder import RunFolder
@@ -14,13 +15,13 @@ from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.options import Checkpointer
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 
-__all__ = ["IdleEpoch", "InactiveRun"]
+__all__ = ["InactiveEpoch", "InactiveRun"]
 
 _CPU = torch.device("cpu")
 
 
-class IdleEpoch(Epoch):
-    """An epoch that is recorded nowhere: it hands out no batches, and what is tracked in it is forgotten."""
+class InactiveEpoch(Epoch):
+    """An epoch that is never recorded: it yields no batches and discards what is tracked."""
 
     def __init__(self, number: int) -> None:
         timer = PhaseTimer(clock_for(_CPU))
@@ -28,36 +29,40 @@ class IdleEpoch(Epoch):
         super().__init__(number, timer=timer, device=_CPU)
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
-        """Nothing."""
+        """Yield nothing."""
         return iter(())
 
     def eval_batches(self, loader: Iterable[Any]) -> Iterator[Any]:
-        """Nothing."""
+        """Yield nothing."""
         return iter(())
 
 
 class InactiveRun:
-    """A run that is not to be run: its device is missing, or it was finished earlier. It yields no epochs.
+    """A run whose device is missing, or that was finished earlier: it yields no epochs.
 
-    `history` is what is stored of it. `device` is the CPU, where a network that is built all the same does no harm.
-    `say` shows a line to the user. Every call of an active run may be made, and changes nothing that is stored.
+    `history` holds the stored epochs. `device` is the CPU, so that a network can be built without harm. `show` prints a
+    line for the user. Every call of an active run is allowed, and changes nothing that is stored.
     """
 
-    turns = None
     is_resumed = False
     num_steps = 0
 
-    def __init__(self, folder: RunFolder, history: Sequence[EpochRecord], *, say: Callable[[str], None]) -> None:
-        self.folder = folder
+    def __init__(self, folder: RunFolder, history: Sequence[EpochRecord], *, show: Callable[[str], None]) -> None:
         self.device = _CPU
         self.history = list(history)
-        self._say = say
+        self._folder = folder
+        self._show = show
         self._last_number = 0
 
     @property
     def record(self) -> RunRecord:
-        """The run's record as it is stored."""
-        return self.folder.record
+        """The stored record of the run."""
+        return self._folder.record
+
+    @property
+    def paths(self) -> RunPaths:
+        """The paths of the run's files."""
+        return self._folder.paths
 
     def begin(
         self,
@@ -67,54 +72,60 @@ class InactiveRun:
         optimizer: torch.optim.Optimizer | None = None,
         checkpointer: Checkpointer | None = None,
     ) -> None:
-        """Nothing: the network stays where it is."""
+        """Do nothing: the network stays on its device."""
 
     def epochs(self, num_epochs: int) -> Iterator[Epoch]:
-        """Nothing; where the run was finished with another number of epochs, it is said that they are not run."""
+        """Yield nothing; print a line if the run was finished with another number of epochs."""
         planned = self.record.epochs_planned
         if self.record.status is Status.FINISHED and planned is not None and planned != num_epochs:
-            self._say(f"{self.record.name}: kept with {pluralize(planned, 'epoch')}, now asked for {num_epochs}")
+            self._show(f"{self.record.name}: kept with {pluralize(planned, 'epoch')}, but {num_epochs} were requested")
         return iter(())
 
     def evaluation_before_training(self) -> Iterator[Epoch]:
-        """Nothing."""
+        """Yield nothing."""
         return iter(())
 
     def evaluation_again(self) -> Iterator[Epoch]:
-        """Nothing."""
+        """Yield nothing."""
         return iter(())
 
     def unrecorded_epoch(self) -> Epoch:
-        """An epoch without batches."""
-        return IdleEpoch(self._last_number + 1)
+        """Return an epoch without batches."""
+        return InactiveEpoch(self._last_number + 1)
+
+    def measured_batches(
+        self, batches: Iterator[Any], *, num_steps: int | None, most_steps: int, leads_in: bool
+    ) -> Iterator[Any]:
+        """Yield nothing."""
+        return iter(())
 
     def begin_epoch(self, number: int | None = None, *, is_all_training: bool = False) -> Epoch:
-        """An epoch without batches: the next one, counted from 1, or epoch `number`."""
+        """Return an epoch without batches: the next one, counted from 1, or epoch `number`."""
         self._last_number = self._last_number + 1 if number is None else number
-        return IdleEpoch(self._last_number)
+        return InactiveEpoch(self._last_number)
 
     def end_epoch(self, epoch: Epoch) -> EpochRecord:
-        """What is stored of the epoch of this number; an empty record where nothing is."""
+        """Return the stored record of the epoch with this number, or an empty one."""
         stored = (each for each in self.history if each.epoch == epoch.number)
         return next(stored, EpochRecord(epoch.number))
 
-    def learn(self, **facts: Any) -> None:
-        """Nothing."""
+    def add_measurements(self, **measurements: Any) -> None:
+        """Do nothing."""
 
     def note(self, line: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
-    def deviates(self, line: str) -> None:
-        """Nothing."""
+    def note_deviation(self, line: str) -> None:
+        """Do nothing."""
 
     def stop_early(self, message: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def interrupt(self, message: str = "interrupted") -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def end(self, error: BaseException | None = None) -> RunRecord:
-        """Nothing; returns the record."""
+        """Return the stored record."""
         return self.record
 
     def __enter__(self) -> Self:

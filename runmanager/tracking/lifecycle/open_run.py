@@ -1,4 +1,4 @@
-"""Taking a run folder into hand: new, gone on with from its checkpoint, or begun anew with its old files put aside."""
+"""Open a run folder: a new one, one to resume from its checkpoint, or one to restart with its old files put aside."""
 
 import os
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _RESUMABLE = (Status.KILLED, Status.CRASHED)
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """A run folder and what is to be done with it."""
+    """A claimed run folder: kept as it is, resumed from its checkpoint, or (neither) begun from the start."""
 
     folder: RunFolder
     is_kept: bool = False
@@ -34,26 +34,26 @@ def open_run(
     *,
     can_resume: bool,
     overwrite: bool,
-    again: bool = False,
+    reopens_finished: bool = False,
     observer: HeartbeatObserver | None = None,
 ) -> OpenedRun:
-    """Claim the folder for `record`, watching one that says `running` on another host by `observer` (see `claim_run`).
+    """Claim the folder for `record`; `observer` watches a run that is `running` on another host (see `claim_run`).
 
-    A finished run is kept as it is, unless `overwrite`; a killed or crashed one with a checkpoint, and with `again` a
-    finished one, is to be gone on with where the caller can; any other is begun anew, its old files in attempts/.
-    Raises `RunBusyError` when a living process owns it.
+    A finished run is kept, unless `overwrite` is set. With `can_resume` a killed or crashed run that has a checkpoint
+    is resumed, and with `reopens_finished` a finished one too. Any other run is restarted, its old files in attempts/.
+    Raises `RunBusyError` if a living process owns the folder.
     """
     folder = claim_run(paths, record, observer=observer)
     stored = folder.record
     if stored is record:
         return OpenedRun(folder)
     status = stored.observed().status if stored.owner != record.owner else stored.status
-    goes_on = can_resume and not overwrite and paths.checkpoint.exists()
-    if status is Status.FINISHED and not overwrite and not (again and goes_on):
+    is_resumable = can_resume and not overwrite and paths.checkpoint.exists()
+    if status is Status.FINISHED and not overwrite and not (reopens_finished and is_resumable):
         folder.give_back()
         folder.record = read_record(paths)
         return OpenedRun(folder, is_kept=True)
-    if goes_on and (status is Status.FINISHED or _was_broken_off(status)):
+    if is_resumable and (status is Status.FINISHED or _has_broken_off(status)):
         _put_error_aside(paths, stored.attempt - 1)
         assert record.started_at is not None
         folder.write(
@@ -66,7 +66,7 @@ def open_run(
             earlier=(*stored.earlier, _attempt_of(paths, stored, now=record.started_at)),
         )
         return OpenedRun(folder, is_resumed=True)
-    if status is Status.SKIPPED:  # nothing was done that could be kept
+    if status is Status.SKIPPED:  # it left nothing to keep
         folder.record = record
         folder.write(attempt=stored.attempt)
     else:
@@ -75,11 +75,11 @@ def open_run(
 
 
 def _attempt_of(paths: RunPaths, stored: RunRecord, *, now: str) -> Attempt:
-    """The attempt that is to be gone on from; what the checkpoint lacks of its epochs is cut later."""
+    """Return the attempt that is being resumed; its epochs after the checkpoint are cut later."""
     try:
         epochs = read_epochs(paths)
     except RecordError:
-        epochs = []  # said when they are to be gone on with
+        epochs = []  # the error is raised when they are restored
     return Attempt(
         started_at=stored.resumed_at or stored.started_at or now,
         ended_at=stored.ended_at or last_moment(paths, stored) or now,
@@ -90,13 +90,13 @@ def _attempt_of(paths: RunPaths, stored: RunRecord, *, now: str) -> Attempt:
 
 
 def _put_error_aside(paths: RunPaths, attempt: int) -> None:
-    """Let error.txt be that of the attempt that it ended, and not of one that goes well."""
+    """Move error.txt to the attempt that it belongs to, as the resumed one may succeed."""
     if paths.error.exists():
         aside = paths.attempts / str(attempt)
         aside.mkdir(parents=True, exist_ok=True)
         os.replace(paths.error, aside / paths.error.name)
 
 
-def _was_broken_off(status: Status) -> bool:
+def _has_broken_off(status: Status) -> bool:
     # `running` was found without a living owner: claim_run would have refused it otherwise.
     return status in _RESUMABLE or status is Status.RUNNING

@@ -1,4 +1,4 @@
-"""What a run came to: from its epochs, or from the exception that ended it, to the outcome that says so."""
+"""Outcomes of runs: from their epochs, or from the exception that ended them."""
 
 import errno
 import logging
@@ -13,7 +13,7 @@ from runmanager.records.run.record import EpochRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.text import encodable, error_line, first_line
 
-__all__ = ["divergence", "is_out_of_memory", "keep_traceback", "outcome_of", "outcome_of_epochs"]
+__all__ = ["divergence_of", "is_out_of_memory", "outcome_of", "outcome_of_epochs", "write_traceback"]
 
 _log = logging.getLogger(__name__)
 
@@ -25,8 +25,8 @@ _OUT_OF_MEMORY_SIGNS = (
 )
 
 
-def divergence(record: EpochRecord) -> Outcome | None:
-    """The failure that an epoch with a NaN or infinite loss is; None for any other."""
+def divergence_of(record: EpochRecord) -> Outcome | None:
+    """Return the failure of an epoch with a NaN or infinite loss; None for any other epoch."""
     for name, loss in (("loss", record.loss), ("val_loss", record.val_loss)):
         if loss is not None and not math.isfinite(loss):
             message = f"{name} is {loss} in epoch {record.epoch}; try a smaller lr"
@@ -35,21 +35,21 @@ def divergence(record: EpochRecord) -> Outcome | None:
 
 
 def outcome_of_epochs(done: int, *, planned: int | None, stop: Outcome | None) -> Outcome:
-    """What a run came to that ended without an exception after `done` epochs; `stop` is what it was to stop with."""
+    """Return the outcome of a run that ended without an exception after `done` epochs; `stop` is a requested one."""
     if done == 0 and stop is None:
-        # Nothing that could be kept: another time it is begun anew.
+        # Nothing to keep: a rerun restarts it.
         return Outcome(Status.KILLED, Reason.INTERRUPTED, "left before its first epoch had ended")
     if stop is not None and (done != planned or stop.status is Status.FAILED):
-        return stop  # asked to stop after what was the last epoch anyway, it has run them all
+        return stop  # a stop requested in the last epoch has no effect, as all epochs were run
     if planned is not None and done < planned:
         return Outcome(Status.FINISHED, Reason.EARLY_STOPPED, f"the loop was left after {done} of {planned} epochs")
     return Outcome(Status.FINISHED)
 
 
 def outcome_of(error: BaseException, *, batch_size: object = None, memory_bytes: int | None = None) -> Outcome:
-    """What an exception that left the run's body makes of the run.
+    """Return the outcome of a run whose body raised `error`.
 
-    Out of memory is a result: the message says at which `batch_size` and how much memory was in use.
+    Out of memory is a result: its message names the `batch_size` and the memory in use.
     """
     if isinstance(error, KeyboardInterrupt):
         return Outcome(Status.KILLED, Reason.INTERRUPTED, "interrupted")
@@ -68,18 +68,18 @@ def outcome_of(error: BaseException, *, batch_size: object = None, memory_bytes:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the host's memory or a device's did not suffice."""
+    """Return whether `error` means that the host or a device is out of memory."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    # PyTorch's allocators for the CPU and for Apple's GPUs, and CUDA's libraries, have no exception of their own.
+    # PyTorch's allocators for the CPU and for Apple's GPUs, and CUDA's libraries, raise no specific exception.
     text = str(error).lower()
     return isinstance(error, RuntimeError) and any(sign in text for sign in _OUT_OF_MEMORY_SIGNS)
 
 
-def keep_traceback(error: BaseException, path: Path) -> None:
-    """Write the whole traceback into error.txt, after the record, which has its first line: the disk may be full."""
+def write_traceback(error: BaseException, path: Path) -> None:
+    """Write the traceback to error.txt; after the record, which has its first line, as the disk may be full."""
     try:
         replace_file(path, encodable("".join(traceback.format_exception(error))))
     except OSError as fault:

@@ -1,4 +1,4 @@
-"""What is measured of a run beside its epochs' times, gathered on its way and put into its record."""
+"""Measurements of a run other than its epochs' times: work, memory, energy and outside load."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -24,26 +24,27 @@ from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.first_batch import inputs_of
 from runmanager.tracking.introspect.step_cost import step_work
 
-__all__ = ["Measuring", "num_parameters", "precision_of"]
+__all__ = ["RunMeasurements", "num_parameters", "precision_of"]
 
 _PRECISIONS = {torch.float32: "fp32", torch.float64: "fp64", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _CONVOLUTIONS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
 
 
-class Measuring:
-    """The measurements of one run; it holds no part of the run, so that a thread may hold it.
+class RunMeasurements:
+    """The measurements of one run. Holds no reference to the run, so that a thread may hold this object.
 
     ```
-    begin            the ceilings that are known, the weights' precision; peaks of memory begin anew
-    count_work       the work of a step, on a first batch
-    memory_begins    peaks of memory once more, when the run has been drawn: a graph may take a copy of the model
-    epoch_begins     the accelerator's energy; looks at its meters begin
-    epoch_ends       energy, steps, time to the first batch
+    begin              known ceilings, precision of the weights; resets the peak memory
+    count_work         the work of a step, from a first batch
+    reset_peak_memory  again after the sinks have begun, as drawing the graph may copy the model
+    epoch_begins       reads the accelerator's energy; sampling of its meters begins
+    epoch_ends         energy, steps, time to the first batch
     ```
 
-    `warmup` are the epochs of this process that do not count. In a process that trains no epoch, as it only takes its
-    measured turns once more, all stays as it was known. Nothing of it is on an epoch's clock. What the process `family`
-    and its children do is no outside load (None: what this process does). `is_built_in` as in `RunOptions`.
+    `warmup` holds the numbers of this process's warm-up epochs, which do not count. A process that trains no epoch, but
+    only repeats the measured turns, leaves the measurements as they were. Nothing here runs on an epoch's clock.
+    The load of process `family` and its children is not outside load (None: that of this process). `is_built_in` is as
+    in `RunOptions`.
     """
 
     def __init__(self, device: torch.device, *, family: int | None = None, is_built_in: bool = False) -> None:
@@ -56,12 +57,12 @@ class Measuring:
         self._joules: dict[int, float] = {}
         self.warmup: Sequence[int] = ()
         self.has_trained = False
-        self.look = self._sampler.look
+        self.sample = self._sampler.look
 
     def begin(self, network: torch.nn.Module, record: RunRecord, *, precision: str | None = None) -> None:
-        """The run's network is on its device; what an earlier attempt has measured stands in the record.
+        """Begin with a network on its device, from the measurements that an earlier attempt left in `record`.
 
-        `precision` is what its products are computed in, where that is not to be seen from its weights.
+        `precision` is the type that its products are computed in, if its weights do not show it.
         """
         environment = record.environment
         self._known = msgspec.structs.replace(
@@ -69,40 +70,40 @@ class Measuring:
             precision=precision or precision_of(network, self._device, environment),
             ceilings=known_ceilings(self._device, environment),
         )
-        self.memory_begins()
+        self.reset_peak_memory()
 
-    def memory_begins(self) -> None:
-        """Forget the device's peaks of memory so far: what follows is training."""
+    def reset_peak_memory(self) -> None:
+        """Reset the device's peak memory: training follows."""
         reset_peak_memory(self._device)
 
     def count_work(
         self, network: torch.nn.Module, batch: Any, *, optimizer: torch.optim.Optimizer | None, batch_size: int | None
     ) -> Sequence[str]:
-        """Count the work of a step on `batch_size` samples like those of `batch`; return notes on what cannot be."""
+        """Count the work of a step on `batch_size` samples like those of `batch`; return notes if it is unknown."""
         inputs = inputs_of(batch)
         if inputs is None or batch_size is None:
             return [f"{UNKNOWN_WORK}: the loader does not show what a full batch is"]
         full = torch.empty((batch_size, *inputs.shape[1:]), dtype=inputs.dtype, device="meta")
         try:
             work = step_work(network, full, optimizer=optimizer)
-        except Exception as error:  # any model may be impossible to follow, in any way; the run must not
+        except Exception as error:  # a model may fail here in any way; the run must not
             return [f"{UNKNOWN_WORK}: it cannot be followed without data ({error_line(error)})"]
         self._known = msgspec.structs.replace(
             self._known, flop_per_step=work.flop, operations_per_step=work.operations, bytes_per_step=work.bytes
         )
         return []
 
-    def learn(self, **facts: Any) -> None:
-        """Keep facts that somebody else has measured, by the names that `Measurements` has for them."""
-        self._known = msgspec.structs.replace(self._known, **facts)
+    def add(self, **measurements: Any) -> None:
+        """Add values measured elsewhere, by the field names of `Measurements`."""
+        self._known = msgspec.structs.replace(self._known, **measurements)
 
     def epoch_begins(self) -> None:
-        """The epoch's clock is about to start."""
+        """Prepare for an epoch whose clock is about to start."""
         self._energy_before = None if self._meter is None else self._meter.energy_joules()
         self._sampler.is_training = True
 
     def epoch_ends(self, epoch: Epoch, record: EpochRecord, *, num_steps: int) -> None:
-        """The epoch's clock has stopped, after so many steps in it."""
+        """Measure an epoch of `num_steps` steps whose clock has stopped."""
         self._sampler.is_training = False
         self.has_trained = True
         after = None if self._meter is None else self._meter.energy_joules()
@@ -114,8 +115,8 @@ class Measuring:
             )
 
     def measurements(self) -> Measurements:
-        """What is known by now."""
-        if not self.has_trained and self._known.peak_host_bytes is not None:  # which every attempt has left
+        """Return the measurements so far."""
+        if not self.has_trained and self._known.peak_host_bytes is not None:  # which every attempt records
             return self._known
         on_cpu = self._device.type == "cpu"
         gpu = self._sampler.gpu()
@@ -134,28 +135,28 @@ class Measuring:
         )
 
     def peak_memory_bytes(self, record: RunRecord) -> int | None:
-        """That of the training, which a process that trains nothing leaves as it stands in the record."""
+        """Return the peak memory of training; that of `record` in a process that has trained no epoch."""
         known = None if self.has_trained else record.peak_memory_bytes
         return known or peak_memory_bytes(self._device)
 
     def environment_at_end(self, environment: Environment) -> Environment:
-        """The environment, with what the run met in it."""
-        met = self._sampler.load()
+        """Return the environment with the load at the end and code that was loaded later."""
+        load = self._sampler.load()
         return msgspec.structs.replace(
             environment,
             code=self._loaded_later.added_to(environment.code),
             load_at_end=load_average(),
-            outside_cpu_share=met.outside_cpu_share,
-            steal_share=met.steal_share,
-            outside_cpu_share_p90=met.outside_cpu_share_p90,
-            steal_share_p90=met.steal_share_p90,
+            outside_cpu_share=load.outside_cpu_share,
+            steal_share=load.steal_share,
+            outside_cpu_share_p90=load.outside_cpu_share_p90,
+            steal_share_p90=load.steal_share_p90,
         )
 
 
 def precision_of(network: torch.nn.Module, device: torch.device, environment: Environment) -> str | None:
-    """What the network's products are computed in, by the type of its weights; None where these have several.
+    """Return the type that the network's products are computed in; None if its weights have several types.
 
-    On CUDA devices that have TF32 it is `tf32` where any of the network's products may be rounded to it.
+    On CUDA devices with TF32 it is `tf32` if any of the network's products may be rounded to TF32.
     """
     types = {parameter.dtype for parameter in network.parameters() if parameter.is_floating_point()}
     precision = _PRECISIONS.get(types.pop()) if len(types) == 1 else None
@@ -166,7 +167,7 @@ def precision_of(network: torch.nn.Module, device: torch.device, environment: En
 
 
 def num_parameters(network: torch.nn.Module) -> int | None:
-    """How many the network has, frozen ones too; None while a lazy module does not know its shapes."""
+    """Return the number of parameters, frozen ones included; None while a lazy module has unknown shapes."""
     parameters = list(network.parameters())
     if any(torch.nn.parameter.is_lazy(parameter) for parameter in parameters):
         return None

@@ -1,4 +1,4 @@
-"""The readable lines of a run: what could not be done or was chosen, and what is done otherwise than asked."""
+"""The readable notes of a run, and its deviations from the requested settings."""
 
 from collections.abc import Iterable
 
@@ -9,30 +9,30 @@ __all__ = ["RunNotes"]
 
 
 class RunNotes:
-    """Gathers the lines of a run, those of its earlier attempts first, and keeps them in its record."""
+    """Collects the notes of a run, those of earlier attempts first, and stores them in its record."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self._lines = list(folder.record.notes)
 
     def extend(self, lines: Iterable[str]) -> None:
-        """Gather lines that the record gets when it is next written."""
+        """Add notes; they are stored when the record is next written."""
         self._lines.extend(lines)
 
     @property
-    def said(self) -> tuple[str, ...]:
-        """Each line once, and such as a record keeps: some quote an exception."""
-        return tuple(dict.fromkeys(map(_kept, self._lines)))
+    def lines(self) -> tuple[str, ...]:
+        """Each note once, sanitised and truncated for the record, as some quote an exception."""
+        return tuple(dict.fromkeys(map(_bounded, self._lines)))
 
     def note(self, line: str) -> None:
-        """Gather a line and write it down at once."""
+        """Add a note and store it immediately."""
         self._lines.append(line)
-        self._folder.write(notes=self.said)
+        self._folder.write(notes=self.lines)
 
-    def deviates(self, line: str) -> None:
-        """Write down at once what is done otherwise than asked; tables name it."""
-        self._folder.write(deviations=tuple(dict.fromkeys((*self._folder.record.deviations, _kept(line)))))
+    def note_deviation(self, line: str) -> None:
+        """Store a deviation from the requested settings immediately; tables show it."""
+        self._folder.write(deviations=tuple(dict.fromkeys((*self._folder.record.deviations, _bounded(line)))))
 
 
-def _kept(line: str) -> str:
+def _bounded(line: str) -> str:
     return truncated(encodable(line))

@@ -1,36 +1,74 @@
-"""The sinks of one run: begun once, told of each epoch, and of the end where they have begun."""
+"""The sinks of one run, and the last evaluation that some of them draw when the epochs are over."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import torch
 
 from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.lifecycle.run_notes import RunNotes
-from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
+from runmanager.tracking.metrics.evaluation import Evaluation
+from runmanager.tracking.sinks import EpochDetails, RunStart, Sink, score_sinks
+from runmanager.tracking.timing.run_clock import without_wall_times
 
-__all__ = ["ToldSinks"]
+__all__ = ["RunSinks"]
 
 
-class ToldSinks:
-    """Tells `sinks` of a run; what they could not do goes to its `notes`."""
+class RunSinks:
+    """Notifies sinks of a run's events; the notes that they return go to `notes`."""
 
-    def __init__(self, sinks: Sequence[Sink], notes: RunNotes) -> None:
+    def __init__(self, sinks: Sequence[Sink], notes: RunNotes, folder: RunFolder, device: torch.device) -> None:
         self.have_begun = False
+        self._folder = folder
+        self._device = device
         self._sinks = sinks
+        self._score_sinks = score_sinks(sinks)
         self._notes = notes
         self._begun: list[Sink] = []
+        self._last_evaluation: tuple[EpochRecord, Evaluation] | None = None
 
-    def begin(self, start: RunStart) -> None:
-        """The run begins; one that raises is not told of the end, nor are those after it."""
+    @property
+    def need_scores(self) -> bool:
+        """Whether a sink uses the scores of evaluations."""
+        return bool(self._score_sinks)
+
+    def begin(self, network: torch.nn.Module, first_batch: Any | None) -> None:
+        """Begin the sinks. If one raises, neither it nor those after it are notified of the run's end."""
         self.have_begun = True
+        start = RunStart(self._folder.record, self._folder.paths, network, self._device, first_batch)
         for sink in self._sinks:
             self._notes.extend(sink.begin(start))
             self._begun.append(sink)
 
+    def ensure_begun(self, network: torch.nn.Module) -> None:
+        """Begin the sinks without a first batch, unless they have begun."""
+        if not self.have_begun:
+            self.begin(network, None)
+
     def epoch(self, record: EpochRecord, details: EpochDetails) -> None:
-        """An epoch has ended."""
+        """Notify the sinks of a finished epoch, without its wall times, which do not yet include theirs."""
+        self.set_last_evaluation(record, details.evaluation)
+        shown = without_wall_times(record)
         for sink in self._sinks:
-            self._notes.extend(sink.epoch(record, details))
+            self._notes.extend(sink.epoch(shown, details))
+
+    def set_last_evaluation(self, record: EpochRecord, evaluation: Evaluation | None) -> None:
+        """Remember an epoch's evaluation as the last one, if it had one."""
+        if evaluation is not None:
+            self._last_evaluation = (record, evaluation)
+
+    def lack_last_evaluation(self, history: Sequence[EpochRecord]) -> bool:
+        """Whether a sink needs the last epoch's evaluation, but an earlier process made it and has ended since."""
+        is_missing = self.need_scores and self._last_evaluation is None
+        return is_missing and bool(history) and history[-1].val_loss is not None
+
+    def finish(self) -> None:
+        """Pass the last evaluation to the sinks that use it."""
+        if (last := self._last_evaluation) is not None:
+            self._notes.extend([note for sink in self._score_sinks for note in sink.finish(*last)])
 
     def end(self, record: RunRecord) -> None:
-        """The run has ended."""
+        """Notify the sinks that have begun of the run's end."""
         for sink in self._begun:
             sink.end(record)

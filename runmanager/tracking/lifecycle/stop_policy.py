@@ -1,56 +1,77 @@
-"""When a run is to end, and as what: after its last epoch, or before that: diverged, stopped early or interrupted."""
+"""When a run stops before its last planned epoch, and with which outcome: diverged, stopped early or interrupted."""
 
 from collections.abc import Sequence
 
 from runmanager.records.run.record import EpochRecord
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.tracking.early_stop import EarlyStop, EarlyStopOptions
-from runmanager.tracking.lifecycle.outcome import divergence, outcome_of_epochs
+from runmanager.tracking.lifecycle.outcome import divergence_of, outcome_of_epochs
+from runmanager.tracking.options import EarlyStopOptions, is_better
 
-__all__ = ["Ending"]
+__all__ = ["EarlyStopping", "StopPolicy"]
 
 
-class Ending:
-    """Looks at each epoch, hears who wants the run to end, and says what it has come to without an exception."""
+class EarlyStopping:
+    """Detects that a metric has stopped improving; each epoch is passed in once, so later epochs cost no more."""
+
+    def __init__(self, options: EarlyStopOptions) -> None:
+        self._options = options
+        self._best: float | None = None
+        self._best_epoch = 0
+
+    def reason(self, record: EpochRecord) -> str | None:
+        """Return a readable reason to stop after this epoch, or None. Epochs without the metric are skipped."""
+        if self._options.metric is None:
+            return None
+        value = getattr(record, self._options.metric)
+        by = self._options.min_delta
+        if value is not None and record.epoch > 0 and is_better(self._options.metric, value, self._best, by=by):
+            self._best, self._best_epoch = value, record.epoch
+        if self._best is None or record.epoch - self._best_epoch < self._options.patience:
+            return None
+        return f"{self._options.metric} was best in epoch {self._best_epoch} ({self._best:.4g})"
+
+
+class StopPolicy:
+    """Decides whether a run stops after an epoch, and the outcome of a run that ends without an exception."""
 
     def __init__(self, early_stop: EarlyStopOptions) -> None:
-        self._early_stop = EarlyStop(early_stop)
+        self._early_stopping = EarlyStopping(early_stop)
         self._stop: Outcome | None = None
         self._interruption: Outcome | None = None
 
     @property
-    def is_due(self) -> bool:
-        """Whether there is to be no further epoch."""
+    def should_stop(self) -> bool:
+        """Whether no further epoch may begin."""
         return self._stop is not None
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether somebody wants the run to end who may let it go on another time."""
+        """Whether the run was interrupted, so that it can be resumed later."""
         return self._interruption is not None
 
     def restore(self, history: Sequence[EpochRecord]) -> None:
-        """Look at the epochs of before a break: it went on after all but the last, whatever was said then."""
+        """Process the epochs of earlier attempts; only the last may stop the run, which continued after the others."""
         for earlier in history[:-1]:
-            self._early_stop.reason(earlier)
-        self.look_at(history[-1])
+            self._early_stopping.reason(earlier)
+        self.process_epoch(history[-1])
 
-    def look_at(self, record: EpochRecord) -> None:
-        """Let this epoch be the last one, if it diverged or nothing gets better any more."""
-        self._stop = divergence(record) or self._stop
-        if (reason := self._early_stop.reason(record)) is not None:
+    def process_epoch(self, record: EpochRecord) -> None:
+        """Stop after this epoch if it diverged or if the monitored metric no longer improves."""
+        self._stop = divergence_of(record) or self._stop
+        if (reason := self._early_stopping.reason(record)) is not None:
             self.stop_early(reason)
 
     def stop_early(self, message: str) -> None:
-        """Let this epoch be the last; the run is finished."""
+        """Stop after the current epoch; the run is finished."""
         self._stop = self._stop or Outcome(Status.FINISHED, Reason.EARLY_STOPPED, message)
 
     def interrupt(self, message: str) -> None:
-        """Let this epoch be the last; the run reads `killed`, unless it was the last one anyway."""
+        """Stop after the current epoch; the run is recorded as `killed`, unless this is its last epoch anyway."""
         self._interruption = Outcome(Status.KILLED, Reason.INTERRUPTED, message)
         self._stop = self._stop or self._interruption
 
     def outcome(self, history: Sequence[EpochRecord], *, planned: int | None, is_measured: bool) -> Outcome:
-        """What the run has come to, with so many epochs `planned`; one that is not measured yet is not whole."""
+        """Return the outcome of a run with `planned` epochs; an interrupted run is finished only if `is_measured`."""
         if self._interruption is not None and not is_measured:
             return self._interruption
         return outcome_of_epochs(history[-1].epoch if history else 0, planned=planned, stop=self._stop)

@@ -1,1 +1,1 @@
-"""Losses, correct predictions and evaluations, kept on the device until an epoch ends."""
+"""Metrics: losses, correct predictions and evaluations, buffered on the device until an epoch ends."""

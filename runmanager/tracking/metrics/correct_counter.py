@@ -1,36 +1,37 @@
-"""The correct predictions of an epoch: kept or marked on their device in a buffer, counted a buffer at a time."""
+"""Correct predictions of an epoch: buffered on their device, and counted one buffer at a time."""
 
 import torch
 
 from runmanager.tracking.metrics.loss_buffer import zeros
-from runmanager.tracking.metrics.prediction_task import IGNORED, Reading, Task, read
+from runmanager.tracking.metrics.prediction_task import IGNORED, PredictionFormat, Task, resolve_format
 
-__all__ = ["MatchBuffer"]
+__all__ = ["CorrectCounter"]
 
-_ROOM = (1 << 15) - 1
-"""Of marks, a byte each, and of scores, which a core's own cache holds.
+_CAPACITY = (1 << 15) - 1
+"""Of a buffer, in marks of one byte or in scores; these fit into a core's cache.
 
-Of one more PyTorch makes the work of several threads on the CPU: on a busy one these wait for each other several times
-as long as the whole takes.
+With one element more PyTorch divides the work among several CPU threads, which on a busy machine wait for each other
+several times as long as the work takes.
 """
-_MOST_KEPT = 128  # batches of which scores are kept: more save nothing, and their places would take long to make
+_MAX_BATCHES = 128  # whose scores are buffered: more would save nothing, and take long to allocate
 
 
-class MatchBuffer:
-    """Counts predictions that are as labelled. A step costs two operations on the device; only `total` waits for it.
+class CorrectCounter:
+    """Counts predictions that equal their labels.
 
-    The scores of small batches are copied, and compared many steps at a time: a step of training leaves nothing in the
-    caches of what is done between two steps, which then takes several times as long. Room for them is made where a
-    batch is of the same kind as the one before: where batches vary in size, each would want room of its own.
+    A step costs two operations on the device; only `total` waits for it. The scores of small batches are copied, and
+    compared many steps at a time: a training step evicts from the caches what is used between two steps, so comparing
+    then takes several times as long. The buffer for them is made once two successive batches have the same kind, as
+    batches that vary in size would each need another one.
     """
 
     def __init__(self) -> None:
         self.num_samples = 0
-        self.reading = Reading(1, None)  # of the last batch
+        self.prediction_format = PredictionFormat(1, None)  # of the last batch
         self._num_labels = 0
-        self._kind: tuple[object, ...] = ()  # of the last batch, and of those that `_kept` has places for
-        self._kept: _Kept | None = None
-        self._right, self._ignored = _Marks(), _Marks()
+        self._kind: tuple[object, ...] = ()  # of the last batch, and of those in `_batches`
+        self._batches: _BatchBuffer | None = None
+        self._correct, self._ignored = _EqualCounter(), _EqualCounter()
 
     def add(
         self,
@@ -41,85 +42,85 @@ class MatchBuffer:
         ignore_index: int = IGNORED,
         samples: int | None = None,
     ) -> None:
-        """Hold predictions against their labels, as `tasks.read` reads them; it raises where that is not clear.
+        """Count predictions in the format that `resolve_format` finds, which raises if it is ambiguous.
 
-        They count as those of `samples` samples, as many as there are rows of labels unless that is said.
+        They count for `samples` samples, by default the number of rows of labels.
         """
-        said = task, class_dim, ignore_index  # all three are mostly left out
-        kind = (preds.shape, labels.shape, preds.dtype, labels.dtype, preds.device, labels.device, said)
+        options = task, class_dim, ignore_index  # mostly left out
+        kind = (preds.shape, labels.shape, preds.dtype, labels.dtype, preds.device, labels.device, options)
         if kind != self._kind:
-            reading = read(preds, labels, task=task, class_dim=class_dim, ignore_index=ignore_index)
-            self._compare_kept()
-            self._kind, self._kept, self.reading = kind, None, reading
-        elif self._kept is None and 0 < preds.numel() <= _ROOM // 2:
-            self._kept = _Kept(preds, labels)
-        if self._kept is None:
+            found = resolve_format(preds, labels, task=task, class_dim=class_dim, ignore_index=ignore_index)
+            self._compare_buffered()
+            self._kind, self._batches, self.prediction_format = kind, None, found
+        elif self._batches is None and 0 < preds.numel() <= _CAPACITY // 2:
+            self._batches = _BatchBuffer(preds, labels)
+        if self._batches is None:
             self._compare(preds, labels)
-        elif self._kept.add(preds, labels):
-            self._compare_kept()
+        elif self._batches.add(preds, labels):
+            self._compare_buffered()
         self._num_labels += labels.numel()
         self.num_samples += len(labels) if samples is None else samples
 
     def total(self) -> tuple[int, int]:
-        """How many predictions were right, and how many labels count; waits for the device."""
-        self._compare_kept()
-        return self._right.total(), self._num_labels - self._ignored.total()
+        """Return the numbers of correct predictions and of labels that count; waits for the device."""
+        self._compare_buffered()
+        return self._correct.total(), self._num_labels - self._ignored.total()
 
-    def _compare_kept(self) -> None:
-        if self._kept is not None:
-            self._compare(*self._kept.taken())
+    def _compare_buffered(self) -> None:
+        if self._batches is not None:
+            self._compare(*self._batches.take())
 
     def _compare(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
-        """Mark which are right, and which do not count."""
-        class_dim, ignored = self.reading.class_dim, self.reading.ignored
+        """Count which predictions are correct, and which labels are ignored."""
+        class_dim, ignored = self.prediction_format.class_dim, self.prediction_format.ignored
         labels = labels.reshape(-1)
         if class_dim is None:
             chosen, labelled = (preds > 0).reshape(-1), labels > 0.5
         else:
             chosen, labelled = preds.argmax(dim=class_dim).reshape(-1), labels
-        # Of neither can a gradient be taken: nothing holds on to the step's graph.
-        if ignored is None or (ignored < 0 and class_dim is not None):  # no class has such a number
-            self._right.add(chosen, labelled)
+        # Neither has a gradient, so nothing keeps the step's graph alive.
+        if ignored is None or (ignored < 0 and class_dim is not None):  # not the number of a class
+            self._correct.add(chosen, labelled)
         else:
-            self._right.add((chosen == labelled).logical_and_(labels != ignored), True)
+            self._correct.add((chosen == labelled).logical_and_(labels != ignored), True)
         if ignored is not None:
             self._ignored.add(labels, ignored)
 
 
-class _Marks:
-    """Counts where values are equal: marked in a buffer on their device, and summed a buffer at a time."""
+class _EqualCounter:
+    """Counts equal values: marks them in a buffer on their device, and sums up one buffer at a time."""
 
     def __init__(self) -> None:
         self._marks: torch.Tensor | None = None
-        self._room = self._used = 0
+        self._capacity = self._used = 0
         self._sum: torch.Tensor | None = None
 
     def add(self, values: torch.Tensor, others: torch.Tensor | int) -> None:
-        """Mark where these are equal, (values,)."""
-        place = self._place(len(values), values.device)
-        if place.device == values.device:
-            torch.eq(values, others, out=place)
+        """Mark which elements are equal; both have the shape (values,)."""
+        slot = self._slot(len(values), values.device)
+        if slot.device == values.device:
+            torch.eq(values, others, out=slot)
         else:
-            place.copy_(values == others)
+            slot.copy_(values == others)
 
     def total(self) -> int:
-        """How many were; waits for the device."""
+        """Return the number of equal elements; waits for the device."""
         self._empty()
         return 0 if self._sum is None else int(self._sum)
 
-    def _place(self, count: int, device: torch.device) -> torch.Tensor:
-        """Room for `count` marks, on the device of the first ones."""
-        if self._used + count > self._room:
+    def _slot(self, count: int, device: torch.device) -> torch.Tensor:
+        """Return a free slot of the buffer for `count` marks, on the device of the first ones."""
+        if self._used + count > self._capacity:
             self._empty()
-        if self._marks is None or count > self._room:
-            self._room = max(_ROOM, count)
+        if self._marks is None or count > self._capacity:
+            self._capacity = max(_CAPACITY, count)
             device = device if self._marks is None else self._marks.device
-            self._marks = zeros(self._room, dtype=torch.bool, device=device)
+            self._marks = zeros(self._capacity, dtype=torch.bool, device=device)
         self._used += count
         return self._marks[self._used - count : self._used]
 
     def _empty(self) -> None:
-        """Add what is marked to the sum."""
+        """Add the marks to the sum."""
         if self._used:
             assert self._marks is not None
             if self._sum is None:
@@ -128,25 +129,25 @@ class _Marks:
             self._used = 0
 
 
-class _Kept:
-    """Copies of the predictions (batch, …) and labels (batch, …) of some steps, all of one kind."""
+class _BatchBuffer:
+    """Copies of the predictions (batch, …) and labels (batch, …) of several steps of one kind."""
 
     def __init__(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
-        room = min(_MOST_KEPT, _ROOM // preds.numel())
-        self._scores = zeros(room, *preds.shape, dtype=preds.dtype, device=preds.device)
-        self._labels = zeros(room, *labels.shape, dtype=labels.dtype, device=labels.device)
-        self._places = list(zip(self._scores.unbind(), self._labels.unbind(), strict=True))
+        capacity = min(_MAX_BATCHES, _CAPACITY // preds.numel())
+        self._scores = zeros(capacity, *preds.shape, dtype=preds.dtype, device=preds.device)
+        self._labels = zeros(capacity, *labels.shape, dtype=labels.dtype, device=labels.device)
+        self._slots = list(zip(self._scores.unbind(), self._labels.unbind(), strict=True))
         self._used = 0
 
     def add(self, preds: torch.Tensor, labels: torch.Tensor) -> bool:
-        """Take them in, as the caller may write its next ones into the same memory; whether it is full now."""
-        scores_place, labels_place = self._places[self._used]
-        scores_place.copy_(preds.detach())
-        labels_place.copy_(labels)
+        """Copy a batch, as the caller may reuse its memory; return whether the buffer is full."""
+        scores_slot, labels_slot = self._slots[self._used]
+        scores_slot.copy_(preds.detach())
+        labels_slot.copy_(labels)
         self._used += 1
-        return self._used == len(self._places)
+        return self._used == len(self._slots)
 
-    def taken(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """What was taken in since the last time, as of one large batch."""
+    def take(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the buffered batches as one large batch, and empty the buffer."""
         used, self._used = self._used, 0
         return self._scores[:used].flatten(0, 1), self._labels[:used].flatten(0, 1)

@@ -1,10 +1,10 @@
-"""What tracked predictions are: their task, where their classes lie, and which labels count.
+"""The format of tracked predictions: their task, the dimension of their classes, and which labels count.
 
-| task | predictions | labels | right is |
+| task | predictions | labels | correct if |
 | --- | --- | --- | --- |
-| `multiclass` | scores (batch, classes, …) | class numbers (batch, …) | the class of the largest score |
-| `binary` | logits (batch, …), also (batch, 1, …) | 0 or 1, as many | a logit above 0 where the label is 1 |
-| `multilabel` | logits (batch, labels, …) | 0 or 1, of the same shape | the same, for each label by itself |
+| `multiclass` | scores (batch, classes, …) | class numbers (batch, …) | the largest score is the label's |
+| `binary` | logits (batch, …), also (batch, 1, …) | 0 or 1, same count | the logit is above 0 iff the label is 1 |
+| `multilabel` | logits (batch, labels, …) | 0 or 1, same shape | the same, for each label separately |
 """
 
 from dataclasses import dataclass
@@ -14,44 +14,45 @@ import torch
 
 from runmanager.errors import TensorMismatchError, UsageError
 
-__all__ = ["IGNORED", "Reading", "Said", "Task", "read"]
+__all__ = ["IGNORED", "PredictionFormat", "PredictionOptions", "Task", "resolve_format"]
 
 Task = Literal["multiclass", "binary", "multilabel"]
 
 IGNORED = -100
-"""The label that does not count, unless another one is named: as in PyTorch's losses."""
+"""The default label that does not count, as in PyTorch's losses."""
 
 
-class Said(TypedDict, total=False):
-    """What a caller may say of predictions and labels."""
+class PredictionOptions(TypedDict, total=False):
+    """The keyword arguments that describe predictions and labels."""
 
     task: Task | None
     class_dim: int | None
     ignore_index: int
 
 
-_NO_CLASSES = "leave the predictions out and say samples=… where these are no classes"
+_NO_CLASSES = "leave the predictions out and pass samples=… if they are not classes"
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How predictions are held against labels.
+class PredictionFormat:
+    """How predictions are compared with labels.
 
-    `class_dim` has the scores of which the largest is the prediction; None where each score above 0 is a yes.
-    `ignored` is the label that does not count; None where no label of its type can be that.
+    `class_dim` is the dimension of the class scores, the largest of which is the prediction; None if each score is a
+    separate prediction, positive above 0. `ignored` is the label that does not count; None if the labels' type cannot
+    hold it.
     """
 
     class_dim: int | None
     ignored: int | None
 
 
-def read(
+def resolve_format(
     preds: torch.Tensor, labels: torch.Tensor, *, task: Task | None, class_dim: int | None, ignore_index: int
-) -> Reading:
-    """How these are to be read, as their shapes and types say; nothing looks at their values.
+) -> PredictionFormat:
+    """Determine the format from shapes and types, without reading values.
 
-    Without `task` they are multiclass, without `class_dim` the classes lie in dimension 1. Raises `UsageError` where
-    the shapes would allow something else too, and `TensorMismatchError` where they allow nothing.
+    Without `task` predictions are multiclass, without `class_dim` their classes are in dimension 1. Raises `UsageError`
+    if the shapes are ambiguous, and `TensorMismatchError` if they fit no format.
     """
     _check_arguments(task, class_dim, ignore_index)
     _check_devices(preds, labels)
@@ -60,13 +61,13 @@ def read(
             raise UsageError(
                 f"`class_dim` must be left out where each prediction is a yes or a no (task={task!r}), got {class_dim}."
             )
-        _check_yes_or_no(preds.shape, labels.shape, task)
+        _check_binary(preds.shape, labels.shape, task)
         dim = None
     else:
         if task is None:
             _check_is_multiclass(preds, labels)
         dim = _dim_of_classes(preds.shape, labels.shape, class_dim)
-    return Reading(dim, ignore_index if _can_be(labels.dtype, ignore_index) else None)
+    return PredictionFormat(dim, ignore_index if _can_be(labels.dtype, ignore_index) else None)
 
 
 def _check_arguments(task: object, class_dim: object, ignore_index: object) -> None:
@@ -86,7 +87,7 @@ def _check_devices(preds: torch.Tensor, labels: torch.Tensor) -> None:
         )
 
 
-def _check_yes_or_no(preds: torch.Size, labels: torch.Size, task: Task) -> None:
+def _check_binary(preds: torch.Size, labels: torch.Size, task: Task) -> None:
     if task == "multilabel":
         if len(preds) < 2:
             raise UsageError(
@@ -105,10 +106,10 @@ def _check_yes_or_no(preds: torch.Size, labels: torch.Size, task: Task) -> None:
 
 
 def _check_is_multiclass(preds: torch.Tensor, labels: torch.Tensor) -> None:
-    """That nothing else is as likely, where no task was named."""
+    """Refuse shapes and types that may belong to another task, where none is named."""
     if preds.shape == labels.shape and preds.ndim:
         is_one_each = _squeezed(preds.shape) == preds.shape[:1]
-        other = "" if is_one_each else ", labels.argmax(dim=1) as labels for shares of classes that exclude each other"
+        other = "" if is_one_each else ", labels.argmax(dim=1) as labels for probabilities of exclusive classes"
         raise UsageError(
             f"Predictions of the shape of their labels must have a task, {_got(preds.shape, labels.shape)}; pass "
             f"task='{'binary' if is_one_each else 'multilabel'}' for logits of yes or no{other}, or {_NO_CLASSES}."
@@ -131,12 +132,12 @@ def _dim_of_classes(preds: torch.Size, labels: torch.Size, class_dim: int | None
             )
     elif not found:
         raise TensorMismatchError(
-            "Predictions must be scores (batch, classes) beside labels (batch,), or (batch, classes, …) beside "
+            "Predictions must be scores (batch, classes) for labels (batch,), or (batch, classes, …) for labels "
             f"(batch, …), {_got(preds, labels)}."
         )
     elif len(found) > 1 and preds[found[0]] > 1:
         ways = " or ".join(f"class_dim={dim}" for dim in found)
-        raise UsageError(f"It must be said where the classes lie, {_got(preds, labels)}; pass {ways}.")
+        raise UsageError(f"The dimension of the classes must be named, {_got(preds, labels)}; pass {ways}.")
     else:
         dim = found[0]
     if preds[dim] < 2:
@@ -153,12 +154,12 @@ def _dim_of_classes(preds: torch.Size, labels: torch.Size, class_dim: int | None
 
 
 def _squeezed(shape: torch.Size) -> torch.Size:
-    """The shape without dimensions of size 1 besides that of the batch."""
+    """Return the shape without dimensions of size 1, except that of the batch."""
     return torch.Size([*shape[:1], *(size for size in shape[1:] if size != 1)])
 
 
 def _can_be(dtype: torch.dtype, label: int) -> bool:
-    """Whether a label of this type can be that number: to compare bytes with -100 finds 156."""
+    """Return whether the type can hold this label: a comparison of bytes with -100 finds 156."""
     if dtype is torch.bool:
         return label in (0, 1)
     if dtype.is_floating_point or dtype.is_complex:

@@ -1,4 +1,4 @@
-"""What scores say: which class was taken for which, and the samples whose true class was believed in least."""
+"""Predictions from scores: the confusion matrix, and the samples whose true class is least probable."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ import torch
 
 from runmanager.tracking.metrics.evaluation import Scores
 
-__all__ = ["Prediction", "confusion", "least_believed", "num_known_and_right"]
+__all__ = ["Prediction", "confusion_matrix", "count_correct", "least_confident"]
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The sample at `place` in the evaluation: its class, the one that was predicted, and the probability of each."""
+    """The sample at `index` in the evaluation: its true and its predicted class, and the probability of each."""
 
-    place: int
+    index: int
     label: int
     predicted: int
     label_probability: float
@@ -25,10 +25,10 @@ class Prediction:
         return self.label == self.predicted
 
 
-def confusion(scores: Scores) -> torch.Tensor:
-    """How many samples of each class (rows) were taken for which (columns): (classes, classes), int64.
+def confusion_matrix(scores: Scores) -> torch.Tensor:
+    """Count the samples by true class (rows) and predicted class (columns): (classes, classes), int64.
 
-    Samples whose label is the number of no class are left out, as a loss leaves them out.
+    Samples whose label is not a class number are left out, as in a loss.
     """
     num_classes = scores.scores.shape[1]
     known = _known(scores)
@@ -36,26 +36,26 @@ def confusion(scores: Scores) -> torch.Tensor:
     return torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes)
 
 
-def num_known_and_right(scores: Scores) -> tuple[int, int]:
-    """How many samples have the number of a class as their label, and of how many of these that was predicted."""
+def count_correct(scores: Scores) -> tuple[int, int]:
+    """Return the number of samples with a class number as label, and how many of these are predicted correctly."""
     known = _known(scores)
-    right = scores.scores[known].argmax(dim=1) == scores.labels[known]
-    return len(right), int(right.sum())
+    correct = scores.scores[known].argmax(dim=1) == scores.labels[known]
+    return len(correct), int(correct.sum())
 
 
-def least_believed(scores: Scores, count: int) -> Sequence[Prediction]:
-    """The `count` samples whose true class was given the least probability, the least one first."""
-    places = _known(scores).nonzero().flatten()
-    labels, chances = scores.labels[places], probabilities(scores.scores[places])
-    of_labels = chances.gather(1, labels[:, None]).flatten()
+def least_confident(scores: Scores, count: int) -> Sequence[Prediction]:
+    """Return the `count` samples whose true class is least probable, in ascending order of that probability."""
+    indices = _known(scores).nonzero().flatten()
+    labels, of_classes = scores.labels[indices], probabilities(scores.scores[indices])
+    of_labels = of_classes.gather(1, labels[:, None]).flatten()
     lowest = of_labels.argsort(stable=True)[:count]
-    highest, predicted = chances[lowest].max(dim=1)
-    columns = (places[lowest], labels[lowest], predicted, of_labels[lowest], highest)
+    highest, predicted = of_classes[lowest].max(dim=1)
+    columns = (indices[lowest], labels[lowest], predicted, of_labels[lowest], highest)
     return [Prediction(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def probabilities(scores: torch.Tensor) -> torch.Tensor:
-    """The probability of each class, (samples, classes): the softmax, unless the scores are probabilities already."""
+    """Return class probabilities (samples, classes): the softmax, unless the scores are probabilities already."""
     sums = scores.sum(dim=1)
     if len(scores) and bool((scores >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-3):
         return scores

@@ -48,7 +48,7 @@ class TensorBoardSink:
 
     def __init__(self, options: TensorBoardOptions | None = None) -> None:
         self._options = options or TensorBoardOptions()
-        self.looks_at_scores = self._options.predictions or self._options.confusion_matrix
+        self.needs_scores = self._options.predictions or self._options.confusion_matrix
         self._writer: EventWriter | None = None
         self._pictures = EvaluationPictures(self._options)
         self._noted: set[str] = set()

@@ -1,1 +1,1 @@
-"""Where the time of an epoch goes: clocks, phases, warm-up, and turns of runs that are interleaved."""
+"""Timing: clocks, phases of an epoch, warm-up detection, and turns of interleaved runs."""

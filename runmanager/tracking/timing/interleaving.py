@@ -1,4 +1,4 @@
-"""A run's turns, where runs are measured side by side: it waits with its clock stopped, and times blocks of steps."""
+"""Turns of runs that are measured side by side: a run waits with its clock stopped, and times blocks of steps."""
 
 import math
 import time
@@ -10,55 +10,54 @@ from typing import Any
 import msgspec
 
 from runmanager.records.files.atomic_files import LineAppender
-from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.turn_record import Grant, Turn
-from runmanager.tracking.options import RunOptions, TurnTaker
+from runmanager.tracking.options import TurnSource
 from runmanager.tracking.timing.timer import PhaseTimer
 
-__all__ = ["Turns", "turns_of"]
+__all__ = ["RunTurns"]
 
 _BLOCK_SECONDS = 0.1
-"""How long a turn is to take: long beside the millisecond of passing it on, short beside the machine's drift."""
-_LEAD_IN = 0.1  # steps that are not timed, for each that is
+"""Target length of a turn: long against the millisecond of handing it over, short against the machine's drift."""
+_LEAD_IN = 0.1  # untimed steps per timed step
 
 
-class Turns:
-    """What a run does with the turns that `taker` gives it; the measured ones are kept in the file at `path`.
+class RunTurns:
+    """The turns of one run, granted by `source`; measured turns are appended to the file at `path`.
 
-    `is_cancelled` is asked while it waits, and `interrupt` is to make it so where nobody is left to give a turn: what
-    was measured by then was not enough. `waited_seconds` is what it has waited so far, and belongs to no phase.
-    `is_over` says that enough has been measured.
+    `is_cancelled` is polled while the run waits. `interrupt` is called when the granting process is gone, as too little
+    has been measured by then. `waited_seconds` is the time spent waiting so far, which belongs to no phase.
+    `is_over` is set once enough has been measured.
     """
 
     def __init__(
-        self, taker: TurnTaker, path: Path, *, is_cancelled: Callable[[], bool], interrupt: Callable[[str], None]
+        self, source: TurnSource, path: Path, *, is_cancelled: Callable[[], bool], interrupt: Callable[[str], None]
     ) -> None:
-        self.session = taker.session
+        self.session = source.session
         self.waited_seconds = 0.0
         self.is_over = False
-        self._taker = taker
+        self._source = source
         self._path = path
         self._is_cancelled = is_cancelled
         self._interrupt = interrupt
 
     def wait(self) -> None:
-        """Wait for a turn of training, which lasts until the next call; returns at once when the run is cancelled."""
-        self._ask(is_measured=False)
+        """Wait for a training turn, which lasts until the next call; return immediately when the run is cancelled."""
+        self._next_turn(is_measured=False)
 
-    def blocks(
+    def measured_batches(
         self, batches: Iterator[Any], timer: PhaseTimer, *, num_steps: int | None, most_steps: int, leads_in: bool
     ) -> Iterator[Any]:
-        """`batches`, (images, labels) without an end, in measured turns of `num_steps` each until it is enough.
+        """Yield from `batches`, endless pairs (images, labels), in measured turns until enough has been measured.
 
-        Between two turns the device is waited for, the turn written down, and the next one waited for. Without
-        `num_steps` a turn has as many as take a tenth of a second by the fastest turn so far, `most_steps` at most: a
-        machine that was busy during the first turns makes later ones too short only until it rests once.
-        With `leads_in` the first steps of a turn are not timed: they find their data and code out of the caches.
+        A turn has `num_steps` steps. After each, the device is waited for, the turn is recorded, and the next one is
+        awaited. With `num_steps=None` a turn has as many steps as take a tenth of a second at the speed of the fastest
+        turn so far, `most_steps` at most: slow first turns on a busy machine then shorten later ones only until one
+        turn is fast. With `leads_in` the first steps of a turn are not timed, as they find cold caches.
         """
         steps, fastest = num_steps or 1, math.inf
         samples, seconds = 0, 0.0
         with LineAppender(self._path) as lines:
-            while (grant := self._ask(is_measured=True, samples=samples, seconds=seconds)) is not None:
+            while (grant := self._next_turn(is_measured=True, samples=samples, seconds=seconds)) is not None:
                 if leads_in:
                     yield from islice(batches, math.ceil(steps * _LEAD_IN))
                 timer.start()
@@ -67,32 +66,23 @@ class Turns:
                     samples += len(batch[1])
                     yield batch
                 seconds = sum(timer.resolve().values())
-                lines.append(msgspec.json.encode(self._turn(grant, steps, samples, seconds)))
+                lines.append(msgspec.json.encode(self._turn_record(grant, steps, samples, seconds)))
                 fastest = min(fastest, seconds / steps)
                 if num_steps is None:
                     steps = min(most_steps, max(1, round(_BLOCK_SECONDS / max(fastest, 1e-9))))
         self.is_over = not self._is_cancelled()
 
-    def _turn(self, grant: Grant, steps: int, samples: int, seconds: float) -> Turn:
+    def _turn_record(self, grant: Grant, steps: int, samples: int, seconds: float) -> Turn:
         return Turn(self.session, grant.round, grant.place, steps, samples, seconds, grant.warmup)
 
-    def _ask(self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0) -> Grant | None:
+    def _next_turn(self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0) -> Grant | None:
         began = time.perf_counter()
         grant = None
         try:
-            grant = self._taker.ask(
+            grant = self._source.ask(
                 is_measured=is_measured, samples=samples, seconds=seconds, is_cancelled=self._is_cancelled
             )
         except EOFError:
             self._interrupt("its driver is gone")
         self.waited_seconds += time.perf_counter() - began
         return grant
-
-
-def turns_of(
-    options: RunOptions, paths: RunPaths, *, is_cancelled: Callable[[], bool], interrupt: Callable[[str], None]
-) -> Turns | None:
-    """The turns of a run with these options; None where it takes none."""
-    if options.turns is None:
-        return None
-    return Turns(options.turns, paths.turns, is_cancelled=is_cancelled, interrupt=interrupt)

@@ -1,7 +1,7 @@
-"""Whose time it is: an epoch's time divided among its phases by what its loop is handed, tracks, and marks.
+"""Attribution of an epoch's time to phases, from the batches handed out, the steps tracked, and the blocks marked.
 
 The time up to a tracked step is training, unless it is marked as something else. What follows the last step is
-evaluation where evaluated batches are tracked or handed out, or where it is marked. The rest belongs to no phase.
+evaluation if evaluated batches are tracked or handed out, or if it is marked. The rest belongs to no phase.
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
 
-__all__ = ["Division", "Part", "Phases", "Unmarked"]
+__all__ = ["PhaseTimes", "PhaseTracker", "Span", "TimingNotes"]
 
 _TRAINING_PHASES = ("data", "transfer", "compute")
-_WORTH_A_NOTE = 0.01  # of the epochs: the phases add up to their wall time within that
-_LEAST_NOTED_SECONDS = 0.05  # a busy machine takes some hundredths of a second between any two lines of a loop
+_NOTED_SHARE = 0.01  # of the epochs' time: the phases sum up to the wall time within that
+_LEAST_NOTED_SECONDS = 0.05  # on a busy machine any two lines of a loop may lie some hundredths of a second apart
 _UNMARKED = (
     "the time after an epoch's last tracked step is in `wall_seconds` alone where it is neither tracked nor marked; "
     "track the evaluation (`track_eval`), or mark it (`with epoch.evaluating():`)"
@@ -30,38 +30,38 @@ _GUESSED = (
 
 
 class _Unclaimed(NamedTuple):
-    """Time after so many tracked steps: training, if another one follows."""
+    """Time after `num_trained` tracked steps: training if another step follows."""
 
     num_trained: int
 
 
 _EVALUATED_FIRST = object()
-"""Time up to an evaluated batch where no step was tracked before: evaluation, if any step is tracked at all."""
+"""Time up to an evaluated batch before any tracked step: evaluation if any step is tracked later."""
 
 
-class Part:
-    """A part of an epoch whose time goes to `phase`; `is_marked` where it is a `with` block of somebody's."""
+class Span:
+    """A part of an epoch whose time belongs to `phase`; `is_marked` if it is a `with` block of the user."""
 
-    __slots__ = ("_phases", "is_marked", "phase")
+    __slots__ = ("_tracker", "is_marked", "phase")
 
-    def __init__(self, phases: "Phases", phase: str, *, is_marked: bool = False) -> None:
-        self._phases = phases
+    def __init__(self, tracker: "PhaseTracker", phase: str, *, is_marked: bool = False) -> None:
+        self._tracker = tracker
         self.phase = phase
         self.is_marked = is_marked
 
     def __enter__(self) -> None:
-        self._phases.enter(self)
+        self._tracker.enter(self)
 
     def __exit__(self, *_: object) -> None:
-        self._phases.leave(self)
+        self._tracker.leave(self)
 
 
 @dataclass(frozen=True)
-class Division:
-    """The seconds of an epoch by phase; those of training that no single phase is known for are `TRAINING`'s.
+class PhaseTimes:
+    """The seconds of an epoch by phase; training time whose phase is unknown is under `TRAINING`.
 
-    `unclaimed` ones belong to no phase. `is_guessed`: nothing said which part of the epoch was training. `is_repeated`:
-    there were more tracked steps than batches handed out.
+    `unclaimed` seconds belong to no phase. `is_guessed`: nothing showed which part of the epoch was training.
+    `is_repeated`: more steps were tracked than batches handed out.
     """
 
     seconds: Mapping[str, float]
@@ -70,77 +70,77 @@ class Division:
     is_repeated: bool
 
 
-class Unmarked:
-    """Looks at a run's epochs, one after the other, for time that nobody tracked or marked, and steps tracked twice."""
+class TimingNotes:
+    """Finds time in a run's epochs that was neither tracked nor marked, and steps that were tracked twice."""
 
     def __init__(self) -> None:
         self._unclaimed = self._guessed = self._total = 0.0
 
-    def look_at(self, division: Division) -> list[str]:
-        """What is to be said by now; the same again with each further epoch."""
-        self._total += sum(division.seconds.values()) + division.unclaimed
-        self._unclaimed += division.unclaimed
-        self._guessed += division.seconds.get(TRAINING, 0.0) if division.is_guessed else 0.0
-        least = max(_WORTH_A_NOTE * self._total, _LEAST_NOTED_SECONDS)
-        said = ((self._unclaimed, _UNMARKED), (self._guessed, _GUESSED))
-        return [note for seconds, note in said if seconds > least] + [_REPEATED] * division.is_repeated
+    def add(self, times: PhaseTimes) -> list[str]:
+        """Add an epoch; return the notes on all epochs so far, which may repeat those returned before."""
+        self._total += sum(times.seconds.values()) + times.unclaimed
+        self._unclaimed += times.unclaimed
+        self._guessed += times.seconds.get(TRAINING, 0.0) if times.is_guessed else 0.0
+        least = max(_NOTED_SHARE * self._total, _LEAST_NOTED_SECONDS)
+        candidates = ((self._unclaimed, _UNMARKED), (self._guessed, _GUESSED))
+        return [note for seconds, note in candidates if seconds > least] + [_REPEATED] * times.is_repeated
 
 
-class Phases:
-    """Marks on `timer` whose time it is; a mark goes to the innermost part that is open.
+class PhaseTracker:
+    """Marks phases on `timer`; the time belongs to the innermost open span.
 
-    Where none is, it goes to `otherwise`, or without that to what is tracked next. `open` has the innermost part last;
-    one that goes on after others had begun becomes the last. A step is put there as its batch is handed out.
+    If no span is open, it belongs to `default_phase`, or if that is None to what is tracked next. `open` lists the
+    spans, innermost last; a span that resumes moves to the end. A step is appended as its batch is handed out.
     """
 
-    def __init__(self, timer: PhaseTimer, *, otherwise: str | None = None) -> None:
+    def __init__(self, timer: PhaseTimer, *, default_phase: str | None = None) -> None:
         self.is_over = False
         self._timer = timer
-        self._otherwise = otherwise
-        self.open: list[Part] = []
+        self._default_phase = default_phase
+        self.open: list[Span] = []
         self._num_handed_out = self._num_tracked = 0
 
     @property
     def _num_trained(self) -> int:
-        """Grows with each step, tracked or not."""
+        """A number that grows with each step, tracked or not."""
         return self._num_handed_out + self._num_tracked
 
     @property
-    def is_evaluation(self) -> bool:
-        """Whether what is done now was said to be evaluation, whatever it is."""
+    def is_marked_evaluation(self) -> bool:
+        """Whether the user has marked the current time as evaluation."""
         if self.open:
             return self.open[-1].is_marked and self.open[-1].phase == "eval"
-        return self._otherwise == "eval"
+        return self._default_phase == "eval"
 
     @property
     def is_in_evaluation(self) -> bool:
-        """Whether the time goes to evaluation."""
-        return (self.open[-1].phase if self.open else self._otherwise) == "eval"
+        """Whether the current time counts as evaluation."""
+        return (self.open[-1].phase if self.open else self._default_phase) == "eval"
 
-    def marked(self, phase: str) -> Part:
-        """A part that somebody marks; the parts of training that lie within an evaluation are evaluation."""
-        return Part(self, "eval" if self.is_in_evaluation and phase in _TRAINING_PHASES else phase, is_marked=True)
+    def marked(self, phase: str) -> Span:
+        """Return a span for a `with` block of the user; parts of training within an evaluation are evaluation."""
+        return Span(self, "eval" if self.is_in_evaluation and phase in _TRAINING_PHASES else phase, is_marked=True)
 
-    def enter(self, part: Part) -> None:
-        """What follows is time of `part`."""
+    def enter(self, span: Span) -> None:
+        """Open `span`: the time that follows belongs to it."""
         self._mark_up_to_here()
-        self.open.append(part)
+        self.open.append(span)
 
-    def leave(self, part: Part) -> None:
-        """What follows is time of whatever is open besides."""
+    def leave(self, span: Span) -> None:
+        """Close `span`: the time that follows belongs to the innermost span still open."""
         if not self.is_over:  # or the time is another epoch's by now
             self._mark_up_to_here()
-            self.open.remove(part)
+            self.open.remove(span)
 
-    def resume(self, part: Part) -> None:
-        """`part` goes on, whatever has begun and not ended since."""
-        if not self.is_over and self.open[-1] is not part:
+    def resume(self, span: Span) -> None:
+        """Make an open `span` the innermost one, even if others have begun and not ended since."""
+        if not self.is_over and self.open[-1] is not span:
             self._mark_up_to_here()
-            self.open.remove(part)
-            self.open.append(part)
+            self.open.remove(span)
+            self.open.append(span)
 
-    def take_back(self, step: Part) -> None:
-        """A step ends, as the next batch is asked for."""
+    def end_step(self, step: Span) -> None:
+        """End a step, as the loop requests the next batch."""
         if self.is_over:
             return
         if (last := self.open[-1].phase) != TRAINING:
@@ -149,54 +149,54 @@ class Phases:
         self.open.remove(step)
         self._num_handed_out += 1
 
-    def trained(self) -> None:
-        """A step was tracked."""
+    def step_tracked(self) -> None:
+        """Count a tracked training step."""
         if self.open:
-            # Within a step that was handed out its end is marked where an evaluation may follow, which is rare.
+            # The end of a step whose batch was handed out is marked only if an evaluation may follow, which is rare.
             if self._timer.marks_tracked and self.open[-1].phase == TRAINING:
                 self._timer.mark(TRAINING)
-        elif self._otherwise is None and not self.is_over:
+        elif self._default_phase is None and not self.is_over:
             self._timer.mark(TRAINING)
         self._num_tracked += 1
 
-    def evaluated(self) -> None:
-        """An evaluated batch was tracked."""
+    def evaluation_tracked(self) -> None:
+        """Count a tracked batch of an evaluation."""
         if self.open:
             if self.open[-1].phase == TRAINING:
-                self._timer.marks_tracked = True  # from now on: of this step the end is not known
+                self._timer.marks_tracked = True  # from now on: the end of this step is unknown
                 self._timer.mark("eval")
-        elif self._otherwise is None and not self.is_over:
+        elif self._default_phase is None and not self.is_over:
             self._timer.mark("eval" if self._num_trained else _EVALUATED_FIRST)
 
-    def resolve(self) -> Division:
-        """End the last stretch, wait for the device, and divide the time."""
+    def resolve(self) -> PhaseTimes:
+        """End the last interval, wait for the device, and return the times."""
         if self.open and self.open[-1].phase == TRAINING:
-            self._timer.marks_tracked = True  # somebody left the loop and holds on to it: of it the end is not known
+            self._timer.marks_tracked = True  # the loop was left but still exists, so the end of its step is unknown
             self._num_handed_out += 1
             self.open.clear()
         self._mark_up_to_here()
         self.is_over = True
         self.open.clear()
-        return self._divided(self._timer.resolve())
+        return self._phase_times(self._timer.resolve())
 
     def _mark_up_to_here(self) -> None:
         if not self.is_over:
-            self._timer.mark(self.open[-1].phase if self.open else self._otherwise or _Unclaimed(self._num_trained))
+            self._timer.mark(self.open[-1].phase if self.open else self._default_phase or _Unclaimed(self._num_trained))
 
-    def _divided(self, stretches: Mapping[Any, float]) -> Division:
+    def _phase_times(self, intervals: Mapping[Any, float]) -> PhaseTimes:
         seconds: dict[str, float] = {}
         unclaimed = 0.0
-        for name, taken in stretches.items():
+        for name, duration in intervals.items():
             if isinstance(name, _Unclaimed) and self._num_trained == name.num_trained > 0:
-                unclaimed += taken
+                unclaimed += duration
             else:
                 phase = self._phase_of(name)
-                seconds[phase] = seconds.get(phase, 0.0) + taken
-        is_guessed = self._otherwise is None and not self._num_trained
-        return Division(seconds, unclaimed, is_guessed, is_repeated=0 < self._num_handed_out < self._num_tracked)
+                seconds[phase] = seconds.get(phase, 0.0) + duration
+        is_guessed = self._default_phase is None and not self._num_trained
+        return PhaseTimes(seconds, unclaimed, is_guessed, is_repeated=0 < self._num_handed_out < self._num_tracked)
 
-    def _phase_of(self, stretch: Any) -> str:
-        """The phase of a stretch that belongs to one, as it is known in the end."""
-        if stretch is _EVALUATED_FIRST:
+    def _phase_of(self, interval: Any) -> str:
+        """Return the phase of a claimed interval, as known at the epoch's end."""
+        if interval is _EVALUATED_FIRST:
             return "eval" if self._num_trained else TRAINING
-        return TRAINING if isinstance(stretch, _Unclaimed) else str(stretch)
+        return TRAINING if isinstance(interval, _Unclaimed) else str(interval)

@@ -1,8 +1,8 @@
-"""Where an epoch's time goes: marks on the device's own timeline, resolved once at the epoch's end.
+"""The phase timer: marks on the device's own timeline, resolved once at the epoch's end.
 
-On an accelerator the host runs ahead, so host clocks would time the launching, not the work. A mark is therefore an
-event in the device's stream, and the time between two marks belongs to the phase that the second one names. The time
-that the device waits for the loader falls between the end of a step and the arrival of the next batch: it is `data`.
+On an accelerator the host runs ahead, so host clocks would time the kernel launches, not the work. A mark is therefore
+an event in the device's stream, and the time between two marks belongs to the phase of the second one. The time that
+the device waits for the loader lies between the end of a step and the arrival of the next batch: it is `data`.
 """
 
 import time
@@ -17,38 +17,41 @@ from runmanager.tracking.device.devices import synchronize
 __all__ = ["TRAINING", "Clock", "EventClock", "HostClock", "PhaseTimer", "clock_for"]
 
 TRAINING = "training"
-"""The phase of a stretch of training of which it is not known what is done in it."""
+"""The phase of training time that cannot be attributed to data, transfer or compute."""
 
-_FOLD_AT = 4096  # marks kept before those that have passed are summed, so that a long epoch holds few events
+_FOLD_AT = 4096  # marks held before passed ones are summed up, so that a long epoch holds few events
 
 _STEP = ("data", "transfer", "compute", TRAINING)
 
 
 class Clock(Protocol):
-    """A timeline on which moments can be marked without waiting."""
+    """A timeline that can be marked without waiting."""
 
     def synchronize(self) -> None:
         """Wait until every mark has passed."""
         ...
 
     def mark(self) -> Any:
-        """This moment on the timeline."""
+        """Mark the current moment."""
         ...
 
     def has_passed(self, mark: Any) -> bool:
-        """Whether `mark` can be read without waiting."""
+        """Return whether `mark` can be read without waiting."""
         ...
 
     def seconds(self, earlier: Any, later: Any) -> float:
-        """The time between two passed marks."""
+        """Return the seconds between two passed marks."""
         ...
 
-    def on_host(self, mark: Any) -> float:
-        """When `mark`, the newest, has passed, or at the latest now, when all have; on the host's `perf_counter`."""
+    def host_seconds(self, mark: Any) -> float:
+        """Return when `mark`, the newest one, passed, in seconds of the host's `perf_counter`.
+
+        Called after `synchronize`; a clock that does not know returns the current time.
+        """
         ...
 
-    def let_go(self, mark: Any) -> None:
-        """Nobody reads `mark` any more: a later one may take its place."""
+    def release(self, mark: Any) -> None:
+        """Release `mark`, which is not read again, for reuse."""
         ...
 
 
@@ -67,17 +70,17 @@ class HostClock:
     def seconds(self, earlier: int, later: int) -> float:
         return (later - earlier) * 1e-9
 
-    def on_host(self, mark: int) -> float:
+    def host_seconds(self, mark: int) -> float:
         return mark * 1e-9
 
-    def let_go(self, mark: int) -> None:
+    def release(self, mark: int) -> None:
         pass
 
 
 class EventClock:
     """An accelerator's timeline: events in its current stream.
 
-    Each is used again: to make one costs as much as to record it, and a step of small kernels has three.
+    Events are reused: making one costs as much as recording it, and a step of small kernels has three.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -90,7 +93,7 @@ class EventClock:
     def mark(self) -> torch.Event:
         event = self._unused.pop() if self._unused else torch.Event(device=self._device, enable_timing=True)
         if self._device.index is None:
-            event.record()  # in the current device's stream, which is what such a name means
+            event.record()  # in the stream of the current device, as the device has no index
         else:
             event.record(torch.accelerator.current_stream(self._device))
         return event
@@ -101,26 +104,26 @@ class EventClock:
     def seconds(self, earlier: torch.Event, later: torch.Event) -> float:
         return float(earlier.elapsed_time(later)) * 1e-3
 
-    def on_host(self, mark: torch.Event) -> float:
+    def host_seconds(self, mark: torch.Event) -> float:
         return time.perf_counter()
 
-    def let_go(self, mark: torch.Event) -> None:
+    def release(self, mark: torch.Event) -> None:
         self._unused.append(mark)
 
 
 def clock_for(device: torch.device) -> Clock:
-    """The clock that tells the truth about work on `device`."""
+    """Return the clock for work on `device`."""
     return HostClock() if device.type == "cpu" else EventClock(device)
 
 
 class PhaseTimer:
     """Divides the time from `start` to `resolve` among phases.
 
-    `mark(phase)` says that the time since the last mark was spent in `phase`. Nothing waits for the device but
-    `start` and `resolve`. `step_seconds` has the length of each step: what lay of training between two marks of the
-    phase `compute`. `begun_at` and `ended_at` are when the first and the last mark had passed, on the host's
-    `time.perf_counter`: to sum up hundreds of marks takes a part of a short epoch, and is no part of a phase.
-    `marks_tracked` is for those who mark, from one epoch to the next: whether a tracked step's end is marked at once.
+    `mark(phase)` attributes the time since the last mark to `phase`. Only `start` and `resolve` wait for the device.
+    `step_seconds` has the duration of each step: the training time between two marks of the phase `compute`. `begun_at`
+    and `ended_at` are the times of the first and the last mark by the host's `time.perf_counter`; they exclude the
+    summing of marks, which takes a noticeable part of a short epoch and belongs to no phase. `marks_tracked` carries a
+    decision of `PhaseTracker` from one epoch to the next: whether the end of each tracked step is marked.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -130,36 +133,36 @@ class PhaseTimer:
         self._seconds: dict[Hashable, float] = {}
         self._step = 0.0
         self._fold_at = _FOLD_AT
-        self.step_seconds = array("d")  # eight bytes a step, which may be millions
+        self.step_seconds = array("d")  # 8 bytes per step, as there may be millions
         self.begun_at = self.ended_at = 0.0
         self.marks_tracked = False
 
     def start(self) -> None:
-        """Begin anew, once the device has nothing left to do."""
+        """Wait for the device, and begin at zero."""
         self._clock.synchronize()
         if self._last is not None:
-            self._clock.let_go(self._last)
+            self._clock.release(self._last)
         self._pending.clear()
         self._seconds.clear()
         self.step_seconds = array("d")
         self._step = 0.0
         self._fold_at = _FOLD_AT
         self._last = self._clock.mark()
-        self.begun_at = self._clock.on_host(self._last)
+        self.begun_at = self._clock.host_seconds(self._last)
 
     def mark(self, phase: Hashable) -> None:
-        """End a stretch of `phase` here."""
+        """Attribute the time since the last mark to `phase`."""
         self._pending.append((phase, self._clock.mark()))
         if len(self._pending) >= self._fold_at:
             self._fold()
-            # Where the device lags far behind, asking again at every mark would cost more than it saves.
+            # If the device lags far behind, a query at every mark would cost more than it saves.
             self._fold_at = len(self._pending) + _FOLD_AT
 
     def resolve(self) -> dict[Hashable, float]:
-        """Seconds a phase since `start`, after waiting for the device once; phases never marked are not in it."""
+        """Wait for the device once; return the seconds per phase since `start`, for the marked phases."""
         self._clock.synchronize()
-        self.ended_at = self._clock.on_host(self._pending[-1][1] if self._pending else self._last)
-        self._take(self._pending)
+        self.ended_at = self._clock.host_seconds(self._pending[-1][1] if self._pending else self._last)
+        self._sum_up(self._pending)
         self._pending.clear()
         return dict(self._seconds)
 
@@ -167,14 +170,14 @@ class PhaseTimer:
         passed = 0
         while passed < len(self._pending) and self._clock.has_passed(self._pending[passed][1]):
             passed += 1
-        self._take(self._pending[:passed])
+        self._sum_up(self._pending[:passed])
         del self._pending[:passed]
 
-    def _take(self, marks: Iterable[tuple[Hashable, Any]]) -> None:
+    def _sum_up(self, marks: Iterable[tuple[Hashable, Any]]) -> None:
         for phase, moment in marks:
             seconds = self._clock.seconds(self._last, moment)
             self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
-            self._clock.let_go(self._last)
+            self._clock.release(self._last)
             self._last = moment
             if phase in _STEP:
                 self._step += seconds

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from runmanager.tracking.device.prefetch import Lane, SecondStream, sent_ahead
+from runmanager.tracking.device.prefetch import BatchCopier, SideStream, prefetch
 from runmanager.tracking.options import STREAMING_DEVICES
 from runmanager.training.loading.loaders import EpochLoader, Loaders
 from runmanager.training.options.groups import DataLoaderOptions
@@ -23,14 +23,14 @@ def with_prefetch(options: Any, loaders: Loaders, *, device: torch.device) -> Lo
         or device.type not in STREAMING_DEVICES
     ):
         return loaders
-    lane = SecondStream(device)
+    lane = SideStream(device)
     return Loaders(PrefetchingLoader(loaders.train, lane), PrefetchingLoader(loaders.validation, lane))
 
 
 class PrefetchingLoader:
     """The batches of `loader`, an `EpochLoader` in pinned memory, each sent over `lane` while a step is computed."""
 
-    def __init__(self, loader: EpochLoader, lane: Lane) -> None:
+    def __init__(self, loader: EpochLoader, lane: BatchCopier) -> None:
         self._loader = loader
         self._lane = lane
         self.num_samples = loader.num_samples
@@ -40,7 +40,7 @@ class PrefetchingLoader:
         return len(self._loader)
 
     def __iter__(self) -> Iterator[Any]:
-        return sent_ahead(self._loader, self._lane)
+        return prefetch(self._loader, self._lane)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of epoch number `epoch`."""

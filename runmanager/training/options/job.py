@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from runmanager.tracking.early_stop import METRICS, EarlyStopOptions
-from runmanager.tracking.options import TensorBoardOptions
+from runmanager.tracking.options import METRICS, EarlyStopOptions, TensorBoardOptions
 from runmanager.training.options.choice import Options
 from runmanager.training.options.measure import MeasureOptions, PairedOptions
 from runmanager.training.options.step import Precision, fixed_step_faults, step_faults

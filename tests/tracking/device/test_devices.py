@@ -1,4 +1,4 @@
-"""Devices by name: found, or refused in words; never another one in their place."""
+"""Devices by name: resolved or refused with a clear error, never replaced by another one."""
 
 from types import SimpleNamespace
 
@@ -16,7 +16,7 @@ from runmanager.tracking.device.devices import (
 )
 
 
-def test_auto_takes_the_accelerator_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_the_accelerator_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     assert resolve_device("auto") == torch.device("cpu")
     assert resolve_device("cpu") == torch.device("cpu")
@@ -34,12 +34,12 @@ def test_a_missing_device_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:x", "tpu9"])
-def test_a_word_that_is_no_device_is_refused(name: str) -> None:
+def test_an_invalid_device_name_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"got '{name}'"):
         resolve_device(name)
 
 
-def test_the_cpus_facts() -> None:
+def test_device_facts_of_the_cpu() -> None:
     facts = device_facts(torch.device("cpu"), cpu_model="a processor")
     assert facts["device_name"] == "a processor"
     assert {"cuda", "cudnn_benchmark", "tf32_matmul"} <= set(facts)
@@ -49,17 +49,17 @@ def test_the_cpus_facts() -> None:
     assert peak_reserved_bytes(torch.device("cpu")) is None
 
 
-def test_an_accelerators_memory_is_what_its_backend_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+def test_an_accelerators_memory_comes_from_its_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
     counts = SimpleNamespace(
         max_memory_allocated=lambda device: 3,
         max_memory_reserved=lambda device: 4,
-        reset_peak_memory_stats=asked.append,
+        reset_peak_memory_stats=calls.append,
     )
     monkeypatch.setattr(torch, "get_device_module", lambda device: counts)
     device = torch.device("cuda:1")
     assert (peak_memory_bytes(device), peak_reserved_bytes(device)) == (3, 4)
     reset_peak_memory(device)
-    assert asked == [device]
+    assert calls == [device]
     monkeypatch.setattr(torch, "get_device_module", lambda device: SimpleNamespace())
     assert (peak_memory_bytes(device), peak_reserved_bytes(device)) == (None, None)

@@ -1,7 +1,7 @@
-"""Batches sent ahead: right in whatever order a device does its streams' work, and timed as what they are.
+"""Prefetched batches: correct in any order of the streams' work, and timed as transfer.
 
-The stand-in is a device that does nothing by itself: what is asked of its streams lies there until the test lets it be
-done, one stream as far ahead of the other as their events allow.
+The fake device does nothing by itself: work is queued in its streams until the test runs it, with one stream as far
+ahead of the other as their events allow.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from runmanager.tracking.device.prefetch import SecondStream, Sent, sent_ahead
+from runmanager.tracking.device.prefetch import PendingBatch, SideStream, prefetch
 from runmanager.tracking.device.transfer import Packed
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.timing.timer import PhaseTimer
@@ -42,7 +42,7 @@ class FakeStream:
         self.wait_event(other.record_event())
 
     def do_one(self) -> bool:
-        """Do what comes next; False where there is nothing, or it waits."""
+        """Do the next piece of work; return False if there is none, or if it waits."""
         if not self.work or (isinstance(self.work[0], FakeEvent) and not self.work[0].has_passed):
             return False
         work = self.work.popleft()
@@ -52,7 +52,7 @@ class FakeStream:
 
 
 class FakeModule:
-    """What `torch.cuda` is for a CUDA device."""
+    """Stands for `torch.cuda` of a CUDA device."""
 
     Stream = FakeStream
 
@@ -70,14 +70,14 @@ class FakeModule:
 
 
 class Device:
-    """Two streams, and memory for two batches, which is given out again as soon as the host has gone on."""
+    """Two streams, and memory for two batches, which is reused as soon as the host has continued."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.log: list[str] = []
         self.module = FakeModule()
         monkeypatch.setattr(torch, "get_device_module", lambda device: self.module)
-        self.lane = SecondStream(HOST)
-        self.side = self.lane._stream
+        self.copier = SideStream(HOST)
+        self.side = self.copier._stream
         memory = {torch.uint8: deque(torch.zeros(2, 2, 3).byte()), torch.int64: deque(torch.zeros(2, 2).long())}
         real = torch.Tensor.copy_
 
@@ -94,17 +94,17 @@ class Device:
         monkeypatch.setattr(torch.Tensor, "copy_", copy_later)
 
     def step(self, images: torch.Tensor, labels: torch.Tensor, seen: list[Any]) -> None:
-        """Ask for a step that looks at the batch when its time comes."""
+        """Queue a step that reads the batch when it runs."""
         self.module.main.work.append(
             lambda: (self.log.append(f"step {int(labels.max())}"), seen.append((images.tolist(), labels.tolist())))[0]
         )
 
     def run(self, *, first: FakeStream) -> None:
-        """Do all that was asked for, what `first` was asked for as early as may be."""
+        """Do all queued work, that of stream `first` as early as possible."""
         other = self.side if first is self.module.main else self.module.main
         while first.do_one() or other.do_one():
             pass
-        assert not first.work and not other.work, "each waits for the other"
+        assert not first.work and not other.work, "the streams wait for each other"
 
 
 @pytest.fixture
@@ -118,24 +118,24 @@ def batches(count: int = NUM_BATCHES) -> list[tuple[torch.Tensor, torch.Tensor]]
 
 @pytest.mark.parametrize("ahead", ["main", "side"])
 @pytest.mark.parametrize("count", [0, 1, 2, NUM_BATCHES])
-def test_a_step_sees_its_batch_however_far_a_stream_is_ahead(device: Device, ahead: str, count: int) -> None:
+def test_a_step_sees_its_batch_whichever_stream_is_ahead(device: Device, ahead: str, count: int) -> None:
     seen: list[Any] = []
-    for sent in sent_ahead(batches(count), device.lane):
+    for sent in prefetch(batches(count), device.copier):
         device.step(*sent.arrived(), seen)
     device.run(first=device.side if ahead == "side" else device.module.main)
     assert seen == [(images.tolist(), labels.tolist()) for images, labels in batches(count)]
 
 
-def test_a_batch_is_sent_while_the_step_before_is_computed(device: Device) -> None:
-    for sent in sent_ahead(batches(), device.lane):
+def test_a_batch_is_copied_during_the_step_before(device: Device) -> None:
+    for sent in prefetch(batches(), device.copier):
         device.step(*sent.arrived(), [])
     device.run(first=device.side)
     for number in range(2, NUM_BATCHES + 1):
         assert device.log.index(f"copy {number}") < device.log.index(f"step {number - 1}")
 
 
-def test_a_loop_that_is_left_lets_no_batch_arrive_in_memory_that_others_have(device: Device) -> None:
-    ahead = sent_ahead(batches(), device.lane)
+def test_leaving_the_loop_waits_for_the_copy_before_its_memory_is_reused(device: Device) -> None:
+    ahead = prefetch(batches(), device.copier)
     next(ahead)
     ahead.close()
     device.module.main.work.append(lambda: device.log.append("others"))
@@ -143,16 +143,16 @@ def test_a_loop_that_is_left_lets_no_batch_arrive_in_memory_that_others_have(dev
     assert device.log.index("copy 2") < device.log.index("others")
 
 
-class LaneThatTakesTime:
-    """Sends at once; a batch arrives a second after it is waited for."""
+class SlowCopier:
+    """Sends immediately; a batch arrives a second after it is waited for."""
 
     def __init__(self) -> None:
         self.now = 0.0
 
-    def send(self, batch: Any) -> Sent:
-        return Sent(batch, None, self)
+    def send(self, batch: Any) -> PendingBatch:
+        return PendingBatch(batch, None, self)
 
-    def arrive(self, sent: Sent) -> None:
+    def arrive(self, sent: PendingBatch) -> None:
         self.now += 1.0
 
     def synchronize(self) -> None:
@@ -167,29 +167,29 @@ class LaneThatTakesTime:
     def seconds(self, earlier: float, later: float) -> float:
         return later - earlier
 
-    def on_host(self, mark: float) -> float:
+    def host_seconds(self, mark: float) -> float:
         return mark
 
-    def let_go(self, mark: float) -> None:
+    def release(self, mark: float) -> None:
         pass
 
 
-def test_waiting_for_a_batch_on_its_way_is_transfer() -> None:
-    lane = LaneThatTakesTime()
-    timer = PhaseTimer(lane)
+def test_waiting_for_a_prefetched_batch_is_transfer() -> None:
+    copier = SlowCopier()
+    timer = PhaseTimer(copier)
     timer.start()
     epoch = Epoch(1, timer=timer, device=HOST)
-    for images, labels in epoch.batches(sent_ahead(batches(3), lane)):
-        lane.now += 0.25
+    for images, labels in epoch.batches(prefetch(batches(3), copier)):
+        copier.now += 0.25
         epoch.track(images.sum().float(), samples=len(labels))
-    for _, _labels in epoch.eval_batches(sent_ahead(batches(1), lane)):
+    for _, _labels in epoch.eval_batches(prefetch(batches(1), copier)):
         pass
     record, _ = epoch.close()
     assert (record.transfer_seconds, record.compute_seconds, record.data_seconds) == (3.0, 0.75, 0.0)
     assert record.samples == 6
 
 
-def test_what_is_packed_is_sent_as_it_is_stored_and_unpacked_where_it_has_arrived(device: Device) -> None:
+def test_packed_tensors_are_unpacked_on_the_device(device: Device) -> None:
     unpacked: list[torch.Tensor] = []
 
     def unpack(stored: torch.Tensor) -> torch.Tensor:
@@ -197,9 +197,10 @@ def test_what_is_packed_is_sent_as_it_is_stored_and_unpacked_where_it_has_arrive
         return stored
 
     (images, labels) = batches(1)[0]
-    epoch = Epoch(1, timer=PhaseTimer(LaneThatTakesTime()), device=HOST)
-    epoch.timer.start()
-    loader = sent_ahead([(Packed(images, unpack), labels)], device.lane)
+    timer = PhaseTimer(SlowCopier())
+    timer.start()
+    epoch = Epoch(1, timer=timer, device=HOST)
+    loader = prefetch([(Packed(images, unpack), labels)], device.copier)
     taken = epoch.batches(loader)
     arrived, _ = next(taken)
     assert unpacked == [arrived] and arrived is not images

@@ -1,4 +1,4 @@
-"""Random states: there and back again, through a checkpoint that loads nothing but weights."""
+"""Random states: saved and restored, also through a checkpoint loaded with `weights_only`."""
 
 import random
 from pathlib import Path
@@ -21,17 +21,17 @@ def draw() -> tuple[float, ...]:
     )
 
 
-def test_the_same_seed_draws_the_same() -> None:
+def test_equal_seeds_draw_equal_numbers() -> None:
     seed_everything(7)
     first = draw()
     seed_everything(7)
     assert draw() == first
     seed_everything(8)
     assert draw() != first
-    seed_everything(2**63 - 1)  # NumPy takes 32 bits only
+    seed_everything(2**63 - 1)  # NumPy accepts 32 bits only
 
 
-def test_states_survive_a_file_of_weights_only(tmp_path: Path) -> None:
+def test_states_can_be_loaded_with_weights_only(tmp_path: Path) -> None:
     seed_everything(3)
     draw()  # an odd number of Gaussians leaves one cached in Python and in NumPy
     torch.save(random_states(), tmp_path / "states.pt")
@@ -41,7 +41,7 @@ def test_states_survive_a_file_of_weights_only(tmp_path: Path) -> None:
     assert [draw() for _ in range(700)] == expected
 
 
-def test_a_body_may_draw_unnoticed() -> None:
+def test_preserve_random_states() -> None:
     seed_everything(5)
     expected = draw()
     seed_everything(5)
@@ -55,7 +55,7 @@ def test_a_body_may_draw_unnoticed() -> None:
     assert draw() == expected
 
 
-def test_an_idle_accelerator_is_not_started_to_ask_for_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_states_does_not_initialize_an_idle_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     def start() -> bool:
         raise AssertionError("CUDA was started")
 

@@ -1,4 +1,4 @@
-"""Moving to a device: whatever is nested in whatever, and a loader that moves what it yields."""
+"""Transfer to a device: nested containers, and a loader that moves its batches."""
 
 from collections import OrderedDict, namedtuple
 
@@ -15,7 +15,7 @@ from ..conftest import images
 Pair = namedtuple("Pair", "images labels")
 
 
-def test_tensors_move_at_any_depth_and_containers_stay_what_they_are() -> None:
+def test_nested_tensors_are_moved_and_containers_keep_their_types() -> None:
     tensor = torch.zeros(2)
     moved = to_device({"a": [tensor, (tensor, "word")], "b": Pair(tensor, None), "c": OrderedDict(d=tensor)}, "meta")
     assert list(moved) == ["a", "b", "c"]
@@ -26,13 +26,13 @@ def test_tensors_move_at_any_depth_and_containers_stay_what_they_are() -> None:
     assert not tensor.is_meta
 
 
-def test_what_holds_no_tensor_comes_back() -> None:
+def test_values_without_tensors_are_returned_unchanged() -> None:
     thing = object()
     assert to_device(thing, "cpu") is thing
     assert to_device("text", "cpu") == "text" and to_device([], "cpu") == []
 
 
-def test_what_is_packed_is_sent_as_it_is_stored_and_unpacked_where_it_arrives() -> None:
+def test_packed_tensors_are_unpacked_on_the_device() -> None:
     arrived = []
 
     def unpack(stored: torch.Tensor) -> torch.Tensor:
@@ -44,7 +44,7 @@ def test_what_is_packed_is_sent_as_it_is_stored_and_unpacked_where_it_arrives() 
     assert images.is_meta and images.dtype == torch.float32 and labels.is_meta
 
 
-def test_a_module_moves_in_place() -> None:
+def test_a_module_is_moved_in_place() -> None:
     module = nn.Linear(2, 2)
     assert to_device(module, torch.device("meta")) is module
     assert all(parameter.is_meta for parameter in module.parameters())
@@ -54,17 +54,17 @@ def test_a_module_moves_in_place() -> None:
     ("target", "pinned", "runs_ahead"),
     [("cuda", True, True), ("cuda:1", True, True), ("xpu", True, True), ("cuda", False, False), ("mps", True, False)],
 )
-def test_only_pinned_memory_is_sent_without_waiting(
+def test_only_pinned_memory_is_copied_asynchronously(
     monkeypatch: pytest.MonkeyPatch, target: str, pinned: bool, runs_ahead: bool
 ) -> None:
-    asked = []
-    monkeypatch.setattr(torch.Tensor, "to", lambda self, *args, **options: asked.append((args, options)) or self)
+    calls = []
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, *args, **options: calls.append((args, options)) or self)
     monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: pinned)
     to_device([torch.zeros(1)], target)
-    assert asked == [((target,), {"non_blocking": runs_ahead})]
+    assert calls == [((target,), {"non_blocking": runs_ahead})]
 
 
-def test_a_run_on_cpu_asks_nothing_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moving_to_the_cpu_does_not_use_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     def started_cuda(self: torch.Tensor) -> bool:
         raise AssertionError("is_pinned() starts CUDA up")
 
@@ -72,7 +72,7 @@ def test_a_run_on_cpu_asks_nothing_of_cuda(monkeypatch: pytest.MonkeyPatch) -> N
     assert torch.equal(to_device(torch.ones(2), "cpu"), torch.ones(2))
 
 
-def test_a_device_loader_has_the_length_and_the_batches_of_what_it_wraps() -> None:
+def test_a_device_loader_has_the_length_and_batches_of_its_loader() -> None:
     plain = DataLoader(images(), batch_size=20)
     wrapped = DeviceDataLoader(plain, "meta")
     assert len(wrapped) == 3 and wrapped.dl is plain and wrapped.device == torch.device("meta")

@@ -30,10 +30,10 @@ class Clock:
     def seconds(self, earlier: float, later: float) -> float:
         return later - earlier
 
-    def on_host(self, mark: float) -> float:
+    def host_seconds(self, mark: float) -> float:
         return mark
 
-    def let_go(self, mark: float) -> None:
+    def release(self, mark: float) -> None:
         pass
 
 

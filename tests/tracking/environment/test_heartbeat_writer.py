@@ -97,7 +97,7 @@ def test_a_run_advances_with_every_batch_and_epoch(tmp_path: Path) -> None:
     counts = []
     with manager.run({"lr": 0.1}, network, batches) as run:
         heartbeat = run._heartbeat
-        path = run.folder.paths.heartbeat
+        path = run.paths.heartbeat
         assert read_beat(path) is not None
         for epoch in run.epochs(2):
             for images, labels in epoch.batches(batches):

@@ -24,7 +24,7 @@ from runmanager.tracking.introspect.model_copy import SharedError, isolated, wit
 from runmanager.tracking.introspect.step_cost import StepWork, step_work
 from runmanager.tracking.tensorboard.graph import draw_graph
 
-from ..conftest import Body, Noticing
+from ..conftest import Body, Stateful
 
 IMAGES = torch.rand(4, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 
@@ -66,7 +66,7 @@ def on_everything(diary: Diary) -> Iterator[None]:
 
 
 def test_hooks_are_called_by_the_loop_alone(loader: DataLoader[Any], tmp_path: Path, train: Body) -> None:
-    network, diary, seen = Noticing(), Diary(), []
+    network, diary, seen = Stateful(), Diary(), []
     network[0].register_forward_hook(lambda module, inputs, output: seen.append(output))
     network[0].register_forward_pre_hook(lambda *_: diary.note("begins"))
     network[5].register_full_backward_hook(lambda *_: diary.note("backward"))

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from runmanager.tracking.introspect.model_copy import SharedError
 from runmanager.tracking.introspect.step_cost import StepWork, step_work
 
-from ..conftest import Knowing, Noticing
+from ..conftest import SelfReferencing, Stateful
 
 IMAGES = torch.rand(20, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 
@@ -75,7 +75,7 @@ class Counting(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("make", [Noticing, lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.GELU())])
+@pytest.mark.parametrize("make", [Stateful, lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.GELU())])
 def test_operations_are_those_of_a_real_step(make: Callable[[], nn.Module]) -> None:
     network = make().train()
     with Counting() as counting:
@@ -96,7 +96,7 @@ def test_operations_are_those_of_a_real_step(make: Callable[[], nn.Module]) -> N
     ],
 )
 def test_the_optimisers_second_step_is_counted(kind: type[torch.optim.Optimizer], options: dict[str, Any]) -> None:
-    network = Noticing()
+    network = Stateful()
     optimizer = kind(network.parameters(), **options)
     network(IMAGES).sum().backward()
     optimizer.step()
@@ -120,7 +120,7 @@ def test_the_bytes_of_a_step_that_takes_all_parameters_at_once(options: dict[str
 
 
 def test_an_optimiser_that_cannot_be_followed_is_left_out() -> None:
-    network = Noticing()
+    network = Stateful()
     optimizer = torch.optim.LBFGS(network.parameters())  # its step wants a closure
     assert step_work(network, IMAGES, optimizer=optimizer) == step_work(network, IMAGES)
     fused = torch.optim.SGD(network.parameters(), fused=True)  # its kernel has no shapes on `meta`
@@ -129,7 +129,7 @@ def test_an_optimiser_that_cannot_be_followed_is_left_out() -> None:
 
 def test_nothing_of_the_run_changes() -> None:
     torch.manual_seed(0)
-    network = Noticing().train()
+    network = Stateful().train()
     network[1].eval()  # a frozen BatchNorm in a training network
     optimizer = torch.optim.Adam(network.parameters())
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
@@ -227,7 +227,7 @@ def test_a_model_that_looks_at_its_values_raises_and_is_left_as_it_was() -> None
 
 
 def test_a_model_whose_copy_would_change_it_raises() -> None:
-    network = Knowing()
+    network = SelfReferencing()
     with pytest.raises(SharedError, match="a copy of it calls its own BatchNorm2d"):
         step_work(network, IMAGES)
     assert network.norm.num_batches_tracked == 0

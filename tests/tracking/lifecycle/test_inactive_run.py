@@ -1,4 +1,4 @@
-"""A run that is not to be run can do all that an active one can, and changes nothing that is stored."""
+"""An inactive run has the interface of an active one, and changes nothing that is stored."""
 
 import inspect
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from ..conftest import Body, stored_runs
 
 
 def surface(thing: object) -> dict[str, Any]:
-    """The public names of an object, with the parameters of those that are called."""
+    """Return the public names of an object, with the parameters of its methods."""
     names = [name for name in dir(thing) if not name.startswith("_") or name in ("__enter__", "__exit__")]
     return {name: parameters(value) if callable(value := getattr(thing, name)) else None for name in names}
 
@@ -29,7 +29,7 @@ def parameters(call: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
 
 
 def by_hand(run: ActiveRun | InactiveRun, network: nn.Module, loader: Any) -> list[EpochRecord]:
-    """A loop of one's own, with a callback's calls."""
+    """Train in a custom loop that makes every call."""
     ended = []
     for _ in range(2):
         epoch = run.begin_epoch()
@@ -41,8 +41,8 @@ def by_hand(run: ActiveRun | InactiveRun, network: nn.Module, loader: Any) -> li
             epoch.track_eval(torch.tensor(1.0), samples=1)
         ended.append(run.end_epoch(epoch))
         run.note(f"epoch {epoch.number}: {ended[-1].loss}")
-    run.deviates("in something")
-    run.learn(compile_seconds=1.0)
+    run.note_deviation("in something")
+    run.add_measurements(compile_seconds=1.0)
     run.interrupt()
     run.stop_early("enough")
     run.end()
@@ -50,7 +50,7 @@ def by_hand(run: ActiveRun | InactiveRun, network: nn.Module, loader: Any) -> li
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_loop_by_hand_takes_a_kept_or_skipped_cell_as_any_other(
+def test_a_loop_may_use_a_kept_or_skipped_run_like_any_other(
     tmp_path: Path, network: nn.Module, loader: Any, train: Body, monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -58,7 +58,7 @@ def test_a_loop_by_hand_takes_a_kept_or_skipped_cell_as_any_other(
     with RunManager(tmp_path / "sweep", console=False).run(settings, network, loader) as first:
         train(first, network, loader)
     run = RunManager(tmp_path / "sweep", console=False).run(settings, network, loader)
-    before = {path: path.read_bytes() for path in run.folder.paths.root.rglob("*") if path.is_file()}
+    before = {path: path.read_bytes() for path in run.paths.root.rglob("*") if path.is_file()}
     (stored,) = stored_runs(tmp_path / "sweep")
     assert isinstance(run, InactiveRun) and run.history == stored.epochs
     assert len(run.history) == (2 if device == "cpu" else 0)
@@ -67,27 +67,27 @@ def test_a_loop_by_hand_takes_a_kept_or_skipped_cell_as_any_other(
     assert by_hand_records == (stored.epochs if device == "cpu" else [EpochRecord(1), EpochRecord(2)])
     assert list(run.epochs(5)) == list(run.evaluation_before_training()) == list(run.evaluation_again()) == []
     assert run.record == stored.record
-    assert {path: path.read_bytes() for path in run.folder.paths.root.rglob("*") if path.is_file()} == before
+    assert {path: path.read_bytes() for path in run.paths.root.rglob("*") if path.is_file()} == before
 
 
-def test_an_idle_run_has_all_that_an_active_one_has(tmp_path: Path, network: nn.Module, loader: Any) -> None:
+def test_an_inactive_run_has_the_interface_of_an_active_one(tmp_path: Path, network: nn.Module, loader: Any) -> None:
     active = RunManager(tmp_path / "sweep", sinks=[]).run({"lr": 1}, network, loader)
     with active:
         epoch = active.begin_epoch()
         active.end_epoch(epoch)
-    idle = RunManager(tmp_path / "sweep", sinks=[]).run({"lr": 1}, network, loader)
-    assert isinstance(active, ActiveRun) and isinstance(idle, InactiveRun)
-    assert surface(idle) == surface(active)
-    assert surface(idle.begin_epoch()) == surface(epoch)
-    assert surface(idle.unrecorded_epoch()) == surface(epoch)
+    inactive = RunManager(tmp_path / "sweep", sinks=[]).run({"lr": 1}, network, loader)
+    assert isinstance(active, ActiveRun) and isinstance(inactive, InactiveRun)
+    assert surface(inactive) == surface(active)
+    assert surface(inactive.begin_epoch()) == surface(epoch)
+    assert surface(inactive.unrecorded_epoch()) == surface(epoch)
 
 
-def test_a_kept_run_whose_epochs_are_damaged_is_kept_and_said(
+def test_a_kept_run_with_damaged_epochs_stays_kept_and_prints_a_line(
     tmp_path: Path, network: nn.Module, loader: Any, train: Body, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(2):
         with RunManager(tmp_path / "sweep").run({"lr": 1}, network, loader) as run:
             train(run, network, loader)
-        run.folder.paths.epochs.write_text("{}\n")
+        run.paths.epochs.write_text("{}\n")
     assert isinstance(run, InactiveRun) and run.history == []
     assert "epochs.jsonl is damaged" in capsys.readouterr().out

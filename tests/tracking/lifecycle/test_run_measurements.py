@@ -1,4 +1,4 @@
-"""What is measured of a run stands in its record, whoever wrote the loop."""
+"""Measurements of a run, recorded for custom loops too."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +22,8 @@ from runmanager.tracking.environment.environment import capture_environment
 from runmanager.tracking.environment.gpu_meter import GpuLook
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.step_cost import step_work
-from runmanager.tracking.lifecycle import run_measurements as measuring
-from runmanager.tracking.lifecycle.run_measurements import Measuring, precision_of
+from runmanager.tracking.lifecycle import run_measurements
+from runmanager.tracking.lifecycle.run_measurements import RunMeasurements, precision_of
 from runmanager.tracking.sinks import EpochDetails, MemorySink, RunStart
 
 from ..conftest import Body, images
@@ -41,7 +41,7 @@ def train_once(folder: Path, network: nn.Module, loader: Any, train: Body, **opt
         train(run, network, loader)
 
 
-def test_a_run_of_ones_own_loop(
+def test_measurements_of_a_custom_loop(
     tmp_path: Path, network: nn.Module, loader: DataLoader[Any], train: Body, only_run: Callable[[], StoredRun]
 ) -> None:
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
@@ -62,14 +62,14 @@ def test_a_run_of_ones_own_loop(
     assert run.record.notes == ()
 
 
-def test_a_full_batch_is_counted_though_only_some_samples_are_looked_at(
+def test_the_work_of_a_full_batch_is_counted_from_a_few_samples(
     tmp_path: Path, network: nn.Module, train: Body, only_run: Callable[[], StoredRun]
 ) -> None:
     train_once(tmp_path / "sweep", network, DataLoader(images(200), batch_size=100), train)
     assert only_run().record.measurements.flop_per_step == step_work(network, torch.rand(100, 1, 8, 8)).flop
 
 
-def test_a_loader_that_gives_its_batches_once_is_measured_in_the_warm_up(
+def test_the_work_with_a_one_shot_loader_is_counted_in_the_first_epoch(
     tmp_path: Path, network: nn.Module, train: Body, only_run: Callable[[], StoredRun]
 ) -> None:
     class Stream(IterableDataset[Any]):
@@ -82,7 +82,7 @@ def test_a_loader_that_gives_its_batches_once_is_measured_in_the_warm_up(
     assert run.epochs[0].warmup and (run.epochs[0].tracking_seconds or 0) > 0
 
 
-def test_the_tutorials_calls_are_measured_too(tmp_path: Path, only_run: Callable[[], StoredRun]) -> None:
+def test_measurements_of_the_tutorials_calls(tmp_path: Path, only_run: Callable[[], StoredRun]) -> None:
     (run,) = RunBuilder.get_runs(OrderedDict(lr=[0.1]))
     network = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
     loader = DataLoader(images(), batch_size=20)
@@ -97,20 +97,20 @@ def test_the_tutorials_calls_are_measured_too(tmp_path: Path, only_run: Callable
     manager.end_run()
     found = only_run().record.measurements
     assert found.flop_per_step == 2 * 2 * 20 * 64 * 3 and found.steps_per_epoch == 3
-    assert found.first_batch_seconds is None, "they take their batches by hand"
+    assert found.first_batch_seconds is None, "they do not use epoch.batches"
 
 
-class Looking(nn.Linear):
-    """Looks at the values of its inputs."""
+class ValueDependent(nn.Linear):
+    """A layer whose work depends on the values of its inputs."""
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return super().forward(inputs.flatten(1)) if float(inputs.sum()) > 0 else inputs
 
 
-def test_a_model_that_cannot_be_followed_has_a_note_and_trains(
+def test_a_model_whose_work_cannot_be_counted_trains_with_a_note(
     tmp_path: Path, train: Body, only_run: Callable[[], StoredRun]
 ) -> None:
-    train_once(tmp_path / "sweep", Looking(64, 3), DataLoader(images(), batch_size=20), train)
+    train_once(tmp_path / "sweep", ValueDependent(64, 3), DataLoader(images(), batch_size=20), train)
     record = only_run().record
     assert record.status == "finished" and record.measurements.flop_per_step is None
     assert record.measurements.steps_per_epoch == 3
@@ -118,7 +118,7 @@ def test_a_model_that_cannot_be_followed_has_a_note_and_trains(
     assert note.startswith("the work of a step is not known: it cannot be followed without data (")
 
 
-def test_batches_of_unknown_size_have_a_note(
+def test_batches_of_unknown_size_are_noted(
     tmp_path: Path, network: nn.Module, train: Body, only_run: Callable[[], StoredRun]
 ) -> None:
     sampler = [[0, 1, 2], [3, 4]]
@@ -126,7 +126,9 @@ def test_batches_of_unknown_size_have_a_note(
     assert "the work of a step is not known: the loader does not show what a full batch is" in only_run().record.notes
 
 
-def test_a_killed_run_keeps_what_was_known_of_it(tmp_path: Path, network: nn.Module, loader: DataLoader[Any]) -> None:
+def test_measurements_are_recorded_before_the_runs_end(
+    tmp_path: Path, network: nn.Module, loader: DataLoader[Any]
+) -> None:
     manager = RunManager(tmp_path / "sweep", console=False)
     run = manager.run({}, network, loader)
     run.__enter__()
@@ -139,7 +141,7 @@ def test_a_killed_run_keeps_what_was_known_of_it(tmp_path: Path, network: nn.Mod
     run.end()
 
 
-def test_known_ceilings_of_the_device_are_kept_with_the_run(
+def test_known_ceilings_of_the_device_are_recorded(
     tmp_path: Path, network: nn.Module, loader: DataLoader[Any], train: Body, only_run: Callable[[], StoredRun]
 ) -> None:
     path = device_peaks_file()
@@ -172,12 +174,12 @@ def test_precision(network: nn.Module, facts: dict[str, Any], expected: str | No
     assert precision_of(network, torch.device("cuda"), environment) == expected
 
 
-def test_on_cpu_there_is_no_tf32() -> None:
+def test_the_cpu_has_no_tf32() -> None:
     assert precision_of(nn.Linear(2, 2), CPU, Environment(tf32_matmul=True)) == "fp32"
 
 
 class Meter:
-    """A GPU that uses 100 J more each time it is asked."""
+    """A GPU whose power rises at each reading."""
 
     def __init__(self) -> None:
         self.joules = 0.0
@@ -193,17 +195,17 @@ class Meter:
 def test_a_gpus_meters_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = SimpleNamespace(max_memory_allocated=lambda device: 3, max_memory_reserved=lambda device: 4)
     monkeypatch.setattr(torch, "get_device_module", lambda device: counts)
-    monkeypatch.setattr(measuring, "open_meter", lambda device, *, is_shared: Meter())
-    at = Measuring(torch.device("cuda"))
+    monkeypatch.setattr(run_measurements, "open_meter", lambda device, *, is_shared: Meter())
+    measurements = RunMeasurements(torch.device("cuda"))
     for number in range(1, 5):
-        at.epoch_begins()
-        at.look(lambda: float("inf"))
-        epoch = Epoch(number, timer=None, device=CPU)  # type: ignore[arg-type]  # it is not asked for its time
-        at.epoch_ends(epoch, EpochRecord(number), num_steps=10)
-        at.look(lambda: float("inf"))
-    at.warmup = range(1, 2)
-    found = at.measurements()
-    # The meter says 1, 4, 9, … hundred: the epochs took 3 (warm-up), 7, 11 and 15 of these.
+        measurements.epoch_begins()
+        measurements.sample(lambda: float("inf"))
+        epoch = Epoch(number, timer=None, device=CPU)  # type: ignore[arg-type]  # its times are not used
+        measurements.epoch_ends(epoch, EpochRecord(number), num_steps=10)
+        measurements.sample(lambda: float("inf"))
+    measurements.warmup = range(1, 2)
+    found = measurements.measurements()
+    # The meter shows 100 J times 1, 4, 9, …: the epochs used 3 (warm-up), 7, 11 and 15 of these.
     assert found.gpu_energy_joules_per_epoch == 1100.0
     assert found.gpu_utilization == 0.5 and found.gpu_power_watts == 300.0 and found.gpu_clock_hertz == 1.5e9
     assert found.gpu_throttled_share == 0.0 and found.gpu_others_share == 1.0
@@ -211,34 +213,34 @@ def test_a_gpus_meters_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.steps_per_epoch == 10
 
 
-def test_what_drawing_the_model_takes_is_no_memory_of_its_training(
+def test_memory_used_for_drawing_the_model_is_excluded_from_training(
     tmp_path: Path, network: nn.Module, loader: DataLoader[Any], train: Body, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    events: list[str] = []
 
-    class Telling(MemorySink):
+    class RecordingSink(MemorySink):
         def begin(self, start: RunStart) -> Sequence[str]:
-            told.append("drawn")
+            events.append("drawn")
             return ()
 
         def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
-            told.append("epoch")
+            events.append("epoch")
             return ()
 
-    monkeypatch.setattr(measuring, "reset_peak_memory", lambda device: told.append("peaks begin"))
-    with RunManager(tmp_path / "sweep", console=False, sinks=[Telling()]).run({}, network, loader) as run:
+    monkeypatch.setattr(run_measurements, "reset_peak_memory", lambda device: events.append("peak reset"))
+    with RunManager(tmp_path / "sweep", console=False, sinks=[RecordingSink()]).run({}, network, loader) as run:
         train(run, network, loader)
-    assert told[:4] == ["peaks begin", "drawn", "peaks begin", "epoch"]
+    assert events[:4] == ["peak reset", "drawn", "peak reset", "epoch"]
 
 
-def test_a_resumed_run_keeps_what_its_first_attempt_measured(network: nn.Module) -> None:
+def test_a_resumed_run_keeps_the_measurements_of_its_first_attempt(network: nn.Module) -> None:
     measured = Measurements(first_batch_seconds=0.25, steps_per_epoch=7, flop_per_step=5)
     record = RunRecord(name="a", signature="b", status=Status.RUNNING, config={}, measurements=measured)
-    at = Measuring(CPU)
-    at.begin(network, record)
-    epoch = Epoch(3, timer=None, device=CPU)  # type: ignore[arg-type]  # it is not asked for its time
-    at.epoch_begins()
-    at.epoch_ends(epoch, EpochRecord(3), num_steps=9)
-    found = at.measurements()
+    measurements = RunMeasurements(CPU)
+    measurements.begin(network, record)
+    epoch = Epoch(3, timer=None, device=CPU)  # type: ignore[arg-type]  # its times are not used
+    measurements.epoch_begins()
+    measurements.epoch_ends(epoch, EpochRecord(3), num_steps=9)
+    found = measurements.measurements()
     assert (found.first_batch_seconds, found.steps_per_epoch, found.flop_per_step) == (0.25, 7, 5)
     assert found.precision == "fp32" and found.peak_host_bytes

@@ -1,4 +1,4 @@
-"""The meter: means over samples, counted without a transfer, and words for what does not belong together."""
+"""The epoch meter: means over samples without transfers, and errors for mismatched tensors."""
 
 import math
 import weakref
@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from runmanager.errors import TensorMismatchError
-from runmanager.tracking.metrics import correct_counter as matches
+from runmanager.tracking.metrics import correct_counter
 from runmanager.tracking.metrics.epoch_meter import Averages, EpochMeter
 
 
@@ -17,7 +17,7 @@ def scores(*classes: int) -> torch.Tensor:
     return torch.nn.functional.one_hot(torch.tensor(classes), 3).float()
 
 
-def test_a_smaller_last_batch_weighs_less() -> None:
+def test_batches_are_weighted_by_their_size() -> None:
     meter = EpochMeter()
     meter.add_loss(torch.tensor(1.0), 4)
     meter.add_loss(torch.tensor(4.0), 2)
@@ -31,7 +31,7 @@ def test_sums_are_kept_in_double_precision() -> None:
     meter = EpochMeter()
     meter.add_loss(torch.tensor(1.0), 2**24)
     for _ in range(64):
-        meter.add_loss(torch.tensor(1.0), 1)  # each would be lost beside 2**24 in single precision
+        meter.add_loss(torch.tensor(1.0), 1)  # in single precision, adding 1 to 2**24 changes nothing
     assert meter.averages().loss == 1.0
     half = EpochMeter()
     half.add_loss(torch.tensor(2.0, dtype=torch.float16), 60_000)  # the product overflows half precision
@@ -41,8 +41,8 @@ def test_sums_are_kept_in_double_precision() -> None:
     assert number.averages().loss == 0.1
 
 
-def test_nothing_is_brought_home_before_the_end() -> None:
-    """Tensors on `meta` have no values: whatever asks for one raises."""
+def test_nothing_is_transferred_before_the_end() -> None:
+    """Tensors on `meta` have no values, so reading one raises."""
     meter = EpochMeter()
     for _ in range(1000):
         meter.add_loss(torch.zeros((), device="meta"), 2)
@@ -52,7 +52,7 @@ def test_nothing_is_brought_home_before_the_end() -> None:
         meter.averages()
 
 
-def test_what_was_never_tracked_is_none() -> None:
+def test_untracked_metrics_are_none() -> None:
     assert EpochMeter().averages() == Averages(0, None, None)
     only_loss = EpochMeter()
     only_loss.add_loss(torch.tensor([0.5]), 3)
@@ -62,7 +62,7 @@ def test_what_was_never_tracked_is_none() -> None:
     assert only_predictions.averages() == Averages(2, None, 0.5)
 
 
-def test_the_graph_of_a_step_is_let_go() -> None:
+def test_the_graph_of_a_step_is_released() -> None:
     loss = torch.tensor(2.0, requires_grad=True) * 1
     step = weakref.ref(loss)
     meter = EpochMeter()
@@ -72,7 +72,7 @@ def test_the_graph_of_a_step_is_let_go() -> None:
     assert step() is None and meter.averages().loss == 2.0
 
 
-def test_a_prediction_a_pixel_counts_pixels_for_the_accuracy_and_images_for_the_throughput() -> None:
+def test_per_pixel_predictions_count_pixels_for_accuracy_and_images_for_throughput() -> None:
     preds = torch.zeros(2, 3, 4, 4)
     preds[:, 1] = 1.0
     labels = torch.ones(2, 4, 4, dtype=torch.int64)
@@ -83,10 +83,10 @@ def test_a_prediction_a_pixel_counts_pixels_for_the_accuracy_and_images_for_the_
     assert meter.averages() == Averages(2, 1.0, 0.5)
 
 
-def test_predictions_are_counted_over_many_steps_and_in_large_ones() -> None:
+def test_predictions_are_counted_over_many_steps_and_in_large_batches() -> None:
     meter, correct, count = EpochMeter(), 0, 0
     generator = torch.Generator().manual_seed(0)
-    for size in (1, 30_000, 30_000, 7, 30_000, 200_000, 3, 70_000):  # within, beyond, and far beyond the room there is
+    for size in (1, 30_000, 30_000, 7, 30_000, 200_000, 3, 70_000):  # below, above, and far above the capacity
         preds = torch.rand(size, 3, generator=generator)
         labels = torch.randint(3, (size,), generator=generator)
         meter.add_predictions(preds, labels)
@@ -94,7 +94,7 @@ def test_predictions_are_counted_over_many_steps_and_in_large_ones() -> None:
         assert meter.averages() == Averages(count, None, correct / count)
 
 
-def test_predictions_may_be_written_anew_into_the_same_memory() -> None:
+def test_predictions_may_reuse_the_same_memory() -> None:
     meter, preds, labels = EpochMeter(), torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64)
     for chosen, labelled in ((0, 0), (1, 0), (2, 2)):
         preds.zero_()[:, chosen] = 1.0
@@ -103,7 +103,7 @@ def test_predictions_may_be_written_anew_into_the_same_memory() -> None:
     assert meter.averages() == Averages(12, None, 8 / 12)
 
 
-def test_predictions_of_another_kind_are_counted_beside_the_ones_before() -> None:
+def test_predictions_of_several_kinds_are_counted_together() -> None:
     meter = EpochMeter()
     for dtype, labels_dtype, classes in (
         (torch.float32, torch.int64, 3),
@@ -118,8 +118,8 @@ def test_predictions_of_another_kind_are_counted_beside_the_ones_before() -> Non
 
 
 @pytest.mark.parametrize("shape", [(8, 10), (100, 10), (128, 128), (1000, 10), (1638, 10)])
-def test_many_small_batches_are_one_threads_work(shape: tuple[int, int]) -> None:
-    """Of 32,768 numbers PyTorch's operators on the CPU make the work of several threads."""
+def test_many_small_batches_are_counted_by_one_thread(shape: tuple[int, int]) -> None:
+    """From 32,768 numbers on, PyTorch's CPU operators use several threads."""
     sizes: list[int] = []
 
     class Sizes(TorchDispatchMode):
@@ -137,7 +137,7 @@ def test_many_small_batches_are_one_threads_work(shape: tuple[int, int]) -> None
     assert sizes and max(sizes) < 1 << 15
 
 
-def test_small_batches_that_are_each_of_another_size_cost_no_room_of_their_own() -> None:
+def test_small_batches_of_changing_sizes_allocate_no_buffers() -> None:
     made: list[int] = []
 
     class Allocations(TorchDispatchMode):
@@ -152,10 +152,10 @@ def test_small_batches_that_are_each_of_another_size_cost_no_room_of_their_own()
         for size in sizes:
             meter.add_predictions(preds[:size], labels[:size])
     assert meter.averages() == Averages(sum(sizes), None, 1.0)
-    assert len(made) == 2  # where the right and the ignored ones are marked, and no more a step
+    assert len(made) == 2  # for the marks of correct and of ignored predictions; none per step
 
 
-def test_predictions_of_an_evaluation_and_after_it_are_counted_together() -> None:
+def test_predictions_within_and_after_inference_mode_are_counted_together() -> None:
     meter, preds, labels = EpochMeter(), torch.eye(3), torch.tensor([0, 1, 0])
     for is_inference in (True, True, False, False):
         with torch.inference_mode(is_inference):
@@ -163,27 +163,28 @@ def test_predictions_of_an_evaluation_and_after_it_are_counted_together() -> Non
     assert meter.averages() == Averages(12, None, 8 / 12)
 
 
-def test_predictions_of_no_sample_have_no_accuracy() -> None:
+def test_without_samples_there_is_no_accuracy() -> None:
     meter = EpochMeter()
     meter.add_predictions(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64))
     assert meter.averages().accuracy is None
 
 
-def test_a_loss_that_is_no_single_number_is_refused() -> None:
+def test_a_loss_of_several_numbers_is_refused() -> None:
     with pytest.raises(TensorMismatchError, match=r"one number a step, got shape \(4,\); take its mean"):
         EpochMeter().add_loss(torch.zeros(4), 4)
 
 
-def test_room_is_made_for_batches_of_one_size_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where each batch is of another size, as of graphs or boxes, a step would else make hundreds of tensors."""
+def test_batches_are_buffered_only_if_they_have_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With batches of changing sizes, as of graphs or boxes, each step would create hundreds of tensors."""
     made = []
-    keep = matches._Kept.__init__
-    monkeypatch.setattr(matches._Kept, "__init__", lambda self, *batch: (made.append(self), keep(self, *batch))[1])
+    buffer = correct_counter._BatchBuffer
+    init = buffer.__init__
+    monkeypatch.setattr(buffer, "__init__", lambda self, *batch: (made.append(self), init(self, *batch))[1])
     meter = EpochMeter()
     for count in (1, 2, 1, 2, 3):
         meter.add_predictions(scores(*[1] * count), torch.tensor([1] * count))
     assert made == []
     for _ in range(1000):
         meter.add_predictions(scores(1), torch.tensor([0]))
-    assert len(made) == 1 and len(made[0]._places) <= 128
+    assert len(made) == 1 and len(made[0]._slots) <= 128
     assert meter.averages().accuracy == 9 / 1009

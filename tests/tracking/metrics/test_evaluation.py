@@ -1,4 +1,4 @@
-"""What is kept of an evaluation: the first scores in their order, within a bound."""
+"""Scores kept of an evaluation: the first ones in order, up to the limit."""
 
 from typing import Any
 
@@ -7,14 +7,13 @@ import torch
 
 from runmanager.tracking.metrics import evaluation as module
 from runmanager.tracking.metrics.evaluation import Evaluation
-from runmanager.tracking.metrics.prediction_task import read
-from runmanager.tracking.metrics.predictions import confusion
+from runmanager.tracking.metrics.prediction_task import resolve_format
+from runmanager.tracking.metrics.predictions import confusion_matrix
 
 
-def add(evaluation: Evaluation, preds: torch.Tensor, labels: torch.Tensor, **said: Any) -> None:
-    evaluation.add(
-        preds, labels, read(preds, labels, **({"task": None, "class_dim": None, "ignore_index": -100} | said))
-    )
+def add(evaluation: Evaluation, preds: torch.Tensor, labels: torch.Tensor, **options: Any) -> None:
+    options = {"task": None, "class_dim": None, "ignore_index": -100} | options
+    evaluation.add(preds, labels, resolve_format(preds, labels, **options))
 
 
 def batches(count: int, size: int, classes: int = 3) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -25,7 +24,7 @@ def batches(count: int, size: int, classes: int = 3) -> list[tuple[torch.Tensor,
     ]
 
 
-def test_all_that_is_evaluated_is_kept_in_its_order() -> None:
+def test_all_scores_are_kept_in_order() -> None:
     evaluation = Evaluation()
     given = batches(3, 4)
     for preds, labels in given:
@@ -41,7 +40,7 @@ def test_all_that_is_evaluated_is_kept_in_its_order() -> None:
     assert evaluation.scores() is kept
 
 
-def test_batches_of_any_sizes_are_kept_in_their_order() -> None:
+def test_batches_of_any_sizes_are_kept_in_order() -> None:
     evaluation = Evaluation()
     given = [*batches(70, 3), *batches(1, 2), *batches(2, 3), *batches(1, 5), *batches(1, 0), *batches(2, 5)]
     for place, (preds, labels) in enumerate(given):
@@ -53,7 +52,7 @@ def test_batches_of_any_sizes_are_kept_in_their_order() -> None:
     assert torch.equal(kept.labels, torch.cat([labels for _, labels in given]))
 
 
-def test_no_more_is_kept_than_the_bound_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_are_kept_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_SCORES", 31)
     evaluation = Evaluation()
     for preds, labels in batches(4, 4):
@@ -64,17 +63,17 @@ def test_no_more_is_kept_than_the_bound_says(monkeypatch: pytest.MonkeyPatch) ->
     assert len(kept.labels) == 10
 
 
-def test_samples_whose_scores_cannot_be_kept_have_no_class() -> None:
+def test_samples_whose_scores_cannot_be_kept_have_label_minus_1() -> None:
     evaluation = Evaluation()
     add(evaluation, torch.ones(2, 3), torch.tensor([1, 2]))
-    add(evaluation, torch.ones(2, 4), torch.tensor([0, 0]))  # scores of other classes
+    add(evaluation, torch.ones(2, 4), torch.tensor([0, 0]))  # another number of classes
     add(evaluation, torch.ones(1, 3), torch.tensor([0]))
     kept = evaluation.scores()
     assert kept is not None and kept.labels.tolist() == [1, 2, -1, -1, 0] and kept.num_evaluated == 5
 
 
 @pytest.mark.parametrize("task", ["binary", "multilabel"])
-def test_what_answers_yes_or_no_is_not_kept(task: str) -> None:
+def test_binary_and_multilabel_predictions_are_not_kept(task: str) -> None:
     answers, labels = torch.ones(3, 3), torch.ones(3, 3, dtype=torch.int64)
     evaluation = Evaluation()
     add(evaluation, answers, labels, task=task)
@@ -82,14 +81,14 @@ def test_what_answers_yes_or_no_is_not_kept(task: str) -> None:
     evaluation = Evaluation()
     for _ in range(2):
         add(evaluation, torch.eye(3), torch.tensor([0, 1, 2]))
-    add(evaluation, answers, labels, task=task)  # of the shape of the scores before
+    add(evaluation, answers, labels, task=task)  # in the shape of earlier scores
     kept = evaluation.scores()
     assert kept is not None and kept.labels.tolist() == [0, 1, 2, 0, 1, 2, -1, -1, -1]
 
 
-def test_labels_that_do_not_count_are_of_no_class() -> None:
+def test_ignored_labels_become_minus_1() -> None:
     evaluation, labels = Evaluation(), torch.tensor([0, 1, 2])
-    reading = read(torch.eye(3), labels, task=None, class_dim=None, ignore_index=1)
+    reading = resolve_format(torch.eye(3), labels, task=None, class_dim=None, ignore_index=1)
     for _ in range(3):
         evaluation.add(torch.eye(3), labels, reading)
     kept = evaluation.scores()
@@ -106,14 +105,14 @@ def test_bfloat16_within_inference_mode_is_kept_as_float32() -> None:
     assert kept is not None and kept.scores.dtype == torch.float32 and kept.labels.tolist() == [0, 1, 0, 1, 2]
 
 
-def test_a_prediction_for_each_pixel_is_not_kept() -> None:
+def test_per_pixel_predictions_are_not_kept() -> None:
     evaluation = Evaluation()
     add(evaluation, torch.ones(2, 3, 4, 4), torch.zeros(2, 4, 4, dtype=torch.int64))
     assert evaluation.scores() is None
     assert Evaluation().scores() is None
 
 
-def test_samples_of_other_scores_than_the_first_batch_are_of_no_class() -> None:
+def test_samples_with_another_shape_than_the_first_batch_have_label_minus_1() -> None:
     evaluation = Evaluation()
     add(evaluation, torch.eye(3), torch.tensor([0, 1, 2]))
     add(evaluation, torch.eye(4)[:2], torch.tensor([1, 1]))
@@ -122,13 +121,13 @@ def test_samples_of_other_scores_than_the_first_batch_are_of_no_class() -> None:
     kept = evaluation.scores()
     assert kept is not None and kept.num_evaluated == 8
     assert kept.labels.tolist() == [0, 1, 2, -1, -1, -1, -1, 0]
-    assert torch.equal(confusion(kept), torch.diag(torch.tensor([2, 1, 1])))
+    assert torch.equal(confusion_matrix(kept), torch.diag(torch.tensor([2, 1, 1])))
 
 
-def test_the_loader_is_known_where_there_is_one() -> None:
+def test_the_loader_is_known_if_there_is_only_one() -> None:
     evaluation = Evaluation()
     assert evaluation.loader is None
-    evaluation.takes_from([1])
+    evaluation.add_loader([1])
     assert evaluation.loader == [1]
-    evaluation.takes_from([2])
+    evaluation.add_loader([2])
     assert evaluation.loader is None

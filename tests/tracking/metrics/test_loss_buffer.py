@@ -1,4 +1,4 @@
-"""The buffer of losses: their sum, and those to be logged, however long the epoch and whatever becomes of the loss."""
+"""The loss buffer: sums and logged losses, in epochs of any length, with loss tensors that may be reused."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from runmanager.tracking.metrics.loss_buffer import LossBuffer
 def filled(
     count: int, *, log_every: int = 0, steps_before: int = 0, samples: int = 2, device: str = "cpu"
 ) -> LossBuffer:
-    """Losses 1, 2, … of `samples` samples each."""
+    """Return a buffer with losses 1, 2, … of `samples` samples each."""
     losses = LossBuffer(log_every=log_every, steps_before=steps_before)
     for number in range(1, count + 1):
         losses.add(torch.tensor(float(number), device=device), samples)
@@ -17,11 +17,11 @@ def filled(
 
 
 @pytest.mark.parametrize("count", [1, 127, 128, 129, 1000])
-def test_the_sum_is_that_of_all_losses_by_their_samples(count: int) -> None:
+def test_the_sum_weights_losses_by_their_samples(count: int) -> None:
     assert filled(count).total() == count * (count + 1)
 
 
-def test_batches_of_changing_sizes_each_count_by_their_own() -> None:
+def test_batches_of_changing_sizes_are_weighted_separately() -> None:
     losses = LossBuffer()
     for number in range(300):
         losses.add(torch.tensor(float(number)), number % 3)
@@ -36,7 +36,7 @@ def test_every_nth_step_of_the_run_is_logged_across_buffers(count: int, log_ever
     assert list(logged.values) == [step - steps_before for step in steps]
 
 
-def test_asking_in_between_changes_nothing() -> None:
+def test_reading_in_between_changes_nothing() -> None:
     losses = LossBuffer(log_every=2)
     for number in range(1, 401):
         losses.add(float(number), 1)
@@ -46,7 +46,7 @@ def test_asking_in_between_changes_nothing() -> None:
     assert list(losses.logged().steps) == list(losses.logged().values) == list(range(2, 401, 2))
 
 
-def test_numbers_and_tensors_may_take_turns() -> None:
+def test_numbers_and_tensors_may_alternate() -> None:
     losses = LossBuffer(log_every=1)
     for number in range(300):
         losses.add(float(number) if number % 3 else torch.tensor([float(number)]), 1)
@@ -54,16 +54,16 @@ def test_numbers_and_tensors_may_take_turns() -> None:
     assert list(losses.logged().values) == list(range(300))
 
 
-def test_a_loss_that_is_written_anew_into_the_same_tensor_was_taken_in_before() -> None:
+def test_a_loss_is_copied_before_its_tensor_is_reused() -> None:
     losses, static = LossBuffer(log_every=1), torch.zeros(())
     for number in (1.0, 2.0, 3.0):
-        static.fill_(number)  # as a replayed CUDA graph does
+        static.fill_(number)  # like a replayed CUDA graph
         losses.add(static, 1)
     assert losses.total() == 6.0 and list(losses.logged().values) == [1.0, 2.0, 3.0]
 
 
 def test_a_long_epoch_holds_one_buffer_on_the_device() -> None:
-    """A million steps would leave a million tensors behind if each loss were kept."""
+    """If each loss were kept, a million steps would leave a million tensors."""
     created: list[torch.Size] = []
 
     class Counting(torch.overrides.TorchFunctionMode):

@@ -1,4 +1,4 @@
-"""What predictions are: each task's accuracy as counted by hand, and a clear refusal where shapes leave it open."""
+"""Tasks of predictions: each task's accuracy as counted by hand, and clear errors for ambiguous shapes."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ import torch.nn.functional as F
 from runmanager.errors import TensorMismatchError, UsageError
 from runmanager.tracking.metrics.epoch_meter import Averages, EpochMeter
 
-LOGITS = torch.tensor([2.0, -1.0, 0.0, 3.0])  # yes, no, no, yes
+LOGITS = torch.tensor([2.0, -1.0, 0.0, 3.0])  # 1, 0, 0, 1
 TOKENS = F.one_hot(torch.tensor([[1, 2, 0], [2, 2, 2]]), 3).float()  # (batch, time, classes), as many times as classes
 
 
-def accuracy(preds: torch.Tensor, labels: torch.Tensor, **said: Any) -> float | None:
+def accuracy(preds: torch.Tensor, labels: torch.Tensor, **options: Any) -> float | None:
     meter = EpochMeter()
-    meter.add_predictions(preds, labels, **said)
+    meter.add_predictions(preds, labels, **options)
     return meter.averages().accuracy
 
 
@@ -24,7 +24,7 @@ def ints(*values: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("preds", "labels", "said", "expected"),
+    ("preds", "labels", "options", "expected"),
     [
         (LOGITS, ints(1, 0, 1, 0), {"task": "binary"}, 2 / 4),
         (LOGITS[:, None], ints(1, 0, 1, 0), {"task": "binary"}, 2 / 4),
@@ -40,25 +40,25 @@ def ints(*values: Any) -> torch.Tensor:
         (torch.eye(3), ints(0, 1, 1), {}, 2 / 3),
         (torch.eye(3), ints(0, -100, 1), {}, 1 / 2),
         (torch.eye(3), ints(0, 255, 1).to(torch.uint8), {"ignore_index": 255}, 1 / 2),
-        (torch.eye(3), ints(0, 0, 2), {"ignore_index": 0}, 1 / 1),  # one is taken for the class that does not count
+        (torch.eye(3), ints(0, 0, 2), {"ignore_index": 0}, 1 / 1),  # one prediction is the ignored class
         (torch.eye(3), ints(0, 0, 2).int(), {"task": "multiclass"}, 2 / 3),
         (torch.eye(3), ints(0.0, 0.0, 2.0), {"task": "multiclass"}, 2 / 3),
         (torch.eye(200)[[156, 7]], ints(156, 7).to(torch.uint8), {}, 2 / 2),  # 156 is -100 in eight bits
         (torch.eye(2), ints(0, 1).bool(), {}, 2 / 2),
         (TOKENS, ints([1, 2, 0], [2, 2, 0]), {"class_dim": -1}, 5 / 6),
         (TOKENS, ints([1, 2, 0], [2, 2, 0]), {"class_dim": 2}, 5 / 6),
-        (TOKENS[:1], ints([[2, 0, 0]])[0], {"class_dim": 1}, 2 / 3),  # of which time each class has most
+        (TOKENS[:1], ints([[2, 0, 0]])[0], {"class_dim": 1}, 2 / 3),  # the time at which each class scores most
         (TOKENS, ints([1, 0, -100], [2, -100, -100]), {"class_dim": -1}, 2 / 3),
         (TOKENS[:, :2], ints([1, 2], [2, 0]), {"class_dim": -1, "task": "multiclass"}, 3 / 4),
         (TOKENS[:, :2].transpose(1, 2), ints([1, 2], [2, 0]), {}, 3 / 4),
     ],
 )
-def test_each_tasks_accuracy_is_the_share_of_the_labels_that_count(
-    preds: torch.Tensor, labels: torch.Tensor, said: dict[str, Any], expected: float
+def test_accuracy_is_the_share_of_correct_labels_among_those_that_count(
+    preds: torch.Tensor, labels: torch.Tensor, options: dict[str, Any], expected: float
 ) -> None:
     meter = EpochMeter()
-    for _ in range(300):  # at once, kept for later, and more than is kept
-        meter.add_predictions(preds, labels, **said)
+    for _ in range(300):  # counted directly, buffered, and beyond the buffer
+        meter.add_predictions(preds, labels, **options)
     assert meter.averages() == Averages(300 * len(labels), None, expected)
 
 
@@ -83,14 +83,14 @@ def test_batches_of_many_kinds_are_counted_together() -> None:
 
 
 @pytest.mark.parametrize("task", ["multiclass", "binary", "multilabel"])
-def test_where_no_label_counts_no_accuracy_is_known(task: Any) -> None:
+def test_without_labels_that_count_there_is_no_accuracy(task: Any) -> None:
     labels = torch.full((4, 2) if task == "multilabel" else (4,), -100)
     preds = torch.zeros(4, 1 if task == "binary" else 2)
     assert accuracy(preds, labels, task=task) is None
 
 
 @pytest.mark.parametrize(
-    ("preds", "labels", "said", "words"),
+    ("preds", "labels", "options", "message"),
     [
         ((4, 1), (4,), {}, r"\(4, 1\) and labels \(4,\).*task='binary'"),
         ((4, 1), (4, 1), {}, r"\(4, 1\) and labels \(4, 1\).*task='binary'"),
@@ -117,21 +117,21 @@ def test_where_no_label_counts_no_accuracy_is_known(task: Any) -> None:
         ((4, 3), (4,), {"ignore_index": None}, r"`ignore_index` must be a whole number, got None"),
     ],
 )
-def test_what_shapes_leave_open_is_refused_with_the_way_out(
-    preds: tuple[int, ...], labels: tuple[int, ...], said: dict[str, Any], words: str
+def test_ambiguous_shapes_are_refused_with_a_remedy(
+    preds: tuple[int, ...], labels: tuple[int, ...], options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(UsageError, match=words):
-        accuracy(torch.zeros(preds), torch.zeros(labels, dtype=torch.int64), **said)
+    with pytest.raises(UsageError, match=message):
+        accuracy(torch.zeros(preds), torch.zeros(labels, dtype=torch.int64), **options)
 
 
 @pytest.mark.parametrize("labels", [torch.zeros(4), torch.zeros(4, 3)])
-def test_labels_that_are_no_class_numbers_need_a_task(labels: torch.Tensor) -> None:
+def test_labels_that_are_not_class_numbers_need_a_task(labels: torch.Tensor) -> None:
     with pytest.raises(UsageError, match=r"task.*samples="):
         accuracy(torch.zeros(4, 3), labels)
 
 
 @pytest.mark.parametrize(
-    ("preds", "labels", "words"),
+    ("preds", "labels", "message"),
     [
         (torch.zeros(4), torch.zeros(5), r"\(4,\) and labels \(5,\)"),
         (torch.zeros(4, 3), torch.zeros(5), r"scores \(batch, classes\).*\(4, 3\) and labels \(5,\)"),
@@ -140,6 +140,6 @@ def test_labels_that_are_no_class_numbers_need_a_task(labels: torch.Tensor) -> N
         (torch.zeros(4, 3), torch.zeros(4, device="meta"), r"preds on cpu and labels on meta.*labels\.to\('cpu'\)"),
     ],
 )
-def test_what_does_not_belong_together_is_refused(preds: torch.Tensor, labels: torch.Tensor, words: str) -> None:
-    with pytest.raises(TensorMismatchError, match=words):
+def test_mismatched_predictions_and_labels_are_refused(preds: torch.Tensor, labels: torch.Tensor, message: str) -> None:
+    with pytest.raises(TensorMismatchError, match=message):
         accuracy(preds, labels.long())

@@ -20,7 +20,7 @@ from runmanager.tracking.introspect.example_call import call_of
 from runmanager.tracking.tensorboard import graph
 from runmanager.tracking.tensorboard.graph import DrawnGraph, draw_graph
 
-from ..conftest import Knowing, Noticing
+from ..conftest import SelfReferencing, Stateful
 
 BATCH = (torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0)), torch.zeros(2, dtype=torch.int64))
 
@@ -71,7 +71,7 @@ def shape(node: NodeDef) -> list[int]:
 
 def test_statistics_modes_gradients_and_random_states_stay() -> None:
     torch.manual_seed(0)
-    network = Noticing().train()
+    network = Stateful().train()
     network[1].eval()  # a frozen BatchNorm in a training network
     network[1].requires_grad_(False)
     before = copy.deepcopy(network.state_dict())
@@ -180,8 +180,8 @@ def test_the_second_of_several_outputs_is_told_apart() -> None:
 
 
 def test_wrappers_are_taken_off_wherever_they_are() -> None:
-    plain = nn.Sequential(Noticing(), nn.ReLU())
-    wrapped = nn.Sequential(nn.DataParallel(Noticing()), torch.compile(nn.ReLU()))
+    plain = nn.Sequential(Stateful(), nn.ReLU())
+    wrapped = nn.Sequential(nn.DataParallel(Stateful()), torch.compile(nn.ReLU()))
     assert list(nodes(wrapped)) == list(nodes(plain))
     assert list(nodes(torch.compile(nn.DataParallel(plain)))) == list(nodes(plain))  # nothing is compiled for it
 
@@ -213,15 +213,15 @@ def test_a_huge_model_is_drawn_without_a_copy_of_its_weights(monkeypatch: pytest
 
 def test_a_long_model_is_drawn_as_far_as_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph, "MAX_OPERATIONS", 4)
-    whole = drawn(Noticing())
+    whole = drawn(Stateful())
     assert len(GraphDef.FromString(whole.graph).node) == 4
     assert whole.notes == ("graph: of the model's first 4 operations only",)
 
 
 def test_a_batch_without_tensors_calls_nothing() -> None:
-    assert call_of(Noticing(), (["words"], torch.zeros(1))) is None
-    assert call_of(Noticing(), (torch.zeros(0, 1, 8, 8), torch.zeros(0))) is None
-    assert call_of(Noticing(), []) is None
+    assert call_of(Stateful(), (["words"], torch.zeros(1))) is None
+    assert call_of(Stateful(), (torch.zeros(0, 1, 8, 8), torch.zeros(0))) is None
+    assert call_of(Stateful(), []) is None
 
 
 def test_what_cannot_be_called_raises_and_leaves_the_random_states() -> None:
@@ -270,15 +270,15 @@ def test_the_bound_on_operations_is_not_for_the_model_to_catch(monkeypatch: pyte
     assert not calls
 
 
-class Single(Knowing):
+class Single(SelfReferencing):
     """There is one of it only."""
 
     def __deepcopy__(self, _memo: Any) -> "Single":
         return self
 
 
-@pytest.mark.parametrize("kind", [Knowing, Single])
-def test_a_model_whose_copy_would_change_it_is_left_alone(kind: type[Knowing]):
+@pytest.mark.parametrize("kind", [SelfReferencing, Single])
+def test_a_model_whose_copy_would_change_it_is_left_alone(kind: type[SelfReferencing]):
     network = kind()
     before = copy.deepcopy(network.state_dict())
     with pytest.raises(Exception, match="a copy of it"):

@@ -22,7 +22,7 @@ from runmanager.records.storage.reader import StoredRun
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.tracking.tensorboard.event_writer import EventWriter, cut_events
 
-from ..conftest import Body, Noticing, event_files, images, stored_runs
+from ..conftest import Body, Stateful, event_files, images, stored_runs
 
 SETTINGS = {
     "lr": 0.05,
@@ -40,7 +40,7 @@ PARAMETERS = {"0.weight", "0.bias", "1.weight", "1.bias", "5.weight", "5.bias"}
 
 def one_run(folder: Path, train: Body, *, settings: dict[str, Any], **options: bool) -> StoredRun:
     torch.manual_seed(0)
-    network = Noticing()
+    network = Stateful()
     loader = DataLoader(images(100), batch_size=20, shuffle=True)
     manager = RunManager(folder, console=False, tensorboard=TensorBoardOptions(**options))
     optimizer = torch.optim.SGD(network.parameters(), lr=0.25)

@@ -1,4 +1,4 @@
-"""The phase timer: sums that are right on any clock, and no waiting between its start and its end."""
+"""The phase timer: correct sums on any clock, without waiting between start and end."""
 
 import time
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from runmanager.tracking.timing.timer import EventClock, HostClock, PhaseTimer, 
 
 
 class FakeClock:
-    """A timeline that the test moves on; the device may lag behind what was marked."""
+    """A timeline that the test advances; the device may lag behind the marks."""
 
     def __init__(self, *, lag: int = 0) -> None:
         self.now = 0.0
         self.synchronisations = 0
         self.marks: list[float] = []
-        self.asked_at: set[int] = set()
+        self.queried_at: set[int] = set()
         self._lag = lag
         self._has_waited = False
 
@@ -31,26 +31,26 @@ class FakeClock:
         return len(self.marks) - 1
 
     def has_passed(self, mark: int) -> bool:
-        self.asked_at.add(len(self.marks))
+        self.queried_at.add(len(self.marks))
         return self._is_past(mark)
 
     def _is_past(self, mark: int) -> bool:
         return mark < len(self.marks) - self._lag
 
     def seconds(self, earlier: int, later: int) -> float:
-        # What has not passed cannot be read: the rule of an accelerator's events.
+        # Marks that have not passed cannot be read, like the events of an accelerator.
         assert self._has_waited or (self._is_past(earlier) and self._is_past(later))
         return self.marks[later] - self.marks[earlier]
 
-    def on_host(self, mark: int) -> float:
+    def host_seconds(self, mark: int) -> float:
         return time.perf_counter()
 
-    def let_go(self, mark: int) -> None:
+    def release(self, mark: int) -> None:
         pass
 
 
-def play(timer: PhaseTimer, clock: FakeClock, stretches: list[tuple[str, float]]) -> None:
-    for phase, seconds in stretches:
+def play(timer: PhaseTimer, clock: FakeClock, intervals: list[tuple[str, float]]) -> None:
+    for phase, seconds in intervals:
         clock.now += seconds
         timer.mark(phase)
 
@@ -58,7 +58,7 @@ def play(timer: PhaseTimer, clock: FakeClock, stretches: list[tuple[str, float]]
 STEP = [("data", 0.25), ("transfer", 0.125), ("compute", 1.0)]
 
 
-def test_each_stretch_belongs_to_the_phase_that_ends_it() -> None:
+def test_each_interval_belongs_to_the_phase_of_its_end() -> None:
     clock = FakeClock()
     timer = PhaseTimer(clock)
     clock.now = 7.0
@@ -68,7 +68,7 @@ def test_each_stretch_belongs_to_the_phase_that_ends_it() -> None:
     assert list(timer.step_seconds) == [1.375, 1.375]
 
 
-def test_a_new_start_begins_from_nothing() -> None:
+def test_start_resets_the_timer() -> None:
     clock = FakeClock()
     timer = PhaseTimer(clock)
     timer.start()
@@ -82,20 +82,20 @@ def test_a_new_start_begins_from_nothing() -> None:
 
 
 @pytest.mark.parametrize("lag", [0, 3, 10_000])
-def test_many_marks_are_folded_to_the_same_sums_without_waiting(lag: int) -> None:
+def test_many_marks_are_summed_up_without_waiting(lag: int) -> None:
     clock = FakeClock(lag=lag)
     timer = PhaseTimer(clock)
     timer.start()
     assert clock.synchronisations == 1
     play(timer, clock, STEP * 5000)
     assert clock.synchronisations == 1, "nothing may wait for the device between start and resolve"
-    assert len(clock.asked_at) < 5, "a lagging device must not be asked at every mark"
+    assert len(clock.queried_at) < 5, "a lagging device must not be queried at every mark"
     assert timer.resolve() == {"data": 1250.0, "transfer": 625.0, "compute": 5000.0}
     assert clock.synchronisations == 2
     assert list(timer.step_seconds) == [1.375] * 5000
 
 
-def test_folding_lets_go_of_the_marks_that_have_passed() -> None:
+def test_folding_releases_passed_marks() -> None:
     held: set[int] = set()
 
     class Event:
@@ -125,7 +125,7 @@ def test_folding_lets_go_of_the_marks_that_have_passed() -> None:
     assert timer.resolve() == {"compute": 20_000.0}
 
 
-def test_what_summing_up_takes_comes_after_the_last_phase() -> None:
+def test_the_time_of_summing_up_comes_after_the_last_phase() -> None:
     class Clock(FakeClock):
         asked_first_at: float | None = None
 
@@ -143,7 +143,7 @@ def test_what_summing_up_takes_comes_after_the_last_phase() -> None:
     assert last_mark_at <= timer.ended_at <= clock.asked_first_at
 
 
-def test_the_clock_of_the_cpu_is_the_hosts() -> None:
+def test_the_cpus_clock_is_the_hosts() -> None:
     clock = clock_for(torch.device("cpu"))
     assert isinstance(clock, HostClock)
     clock.synchronize()
@@ -154,7 +154,7 @@ def test_the_clock_of_the_cpu_is_the_hosts() -> None:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What was asked of events and of the device, where there is none."""
+    """Calls to events and to the device, which are faked."""
     calls: list[Any] = []
 
     class Event:
@@ -177,17 +177,17 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return calls
 
 
-def test_an_accelerators_clock_records_events_and_waits_for_its_device(calls: list[Any]) -> None:
+def test_an_accelerators_clock_records_events_and_synchronizes_its_device(calls: list[Any]) -> None:
     clock = clock_for(torch.device("cuda:1"))
     assert isinstance(clock, EventClock)
     earlier, later = clock.mark(), clock.mark()
-    assert calls == [("event", "cuda", True), "recorded in the stream of cuda:1"] * 2, "not the current device's"
+    assert calls == [("event", "cuda", True), "recorded in the stream of cuda:1"] * 2, "not that of the current device"
     assert not clock.has_passed(later) and clock.seconds(earlier, later) == 0.25
     clock.synchronize()
     assert calls[-1] == ("wait", "cuda")
 
 
-def test_events_are_used_again_once_they_were_read(calls: list[Any]) -> None:
+def test_events_are_reused_once_they_were_read(calls: list[Any]) -> None:
     timer = PhaseTimer(clock_for(torch.device("cuda")))
     for _ in range(3):
         timer.start()
@@ -195,4 +195,4 @@ def test_events_are_used_again_once_they_were_read(calls: list[Any]) -> None:
             timer.mark("compute")
         assert timer.resolve() == {"compute": 50 * 0.25}
         assert calls.count(("event", "cuda", True)) == 51
-    assert calls.count("recorded in the current stream") == 3 * 51, "as `cuda` means the current device's"
+    assert calls.count("recorded in the current stream") == 3 * 51, "as `cuda` means the current device"

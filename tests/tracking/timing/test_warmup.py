@@ -1,4 +1,4 @@
-"""Warm-up: the first epochs, and those after them that were slower than where the run has settled."""
+"""Warm-up detection: the first epochs, and those after them that were slower than the settled run."""
 
 import csv
 from collections.abc import Callable, Sequence
@@ -25,70 +25,70 @@ GETTING_FASTER = [2.0] * 20 + [1.0] * 20
     [
         (STEADY, True),
         (GETTING_FASTER, False),
-        ([1.0] * 20 + [2.0] * 20, True),  # slower is no warm-up
+        ([1.0] * 20 + [2.0] * 20, True),  # steps that get slower are not warm-up
         ([1.25] * 20 + [1.0] * 20, True),
         ([1.26] * 20 + [1.0] * 20, False),
-        ([9.0] * 9 + [1.0] * 31, True),  # medians: a few slow steps are no trend
-        ([2.0] * 9 + [1.0] * 10, True),  # too few to tell
+        ([9.0] * 9 + [1.0] * 31, True),  # medians: a few slow steps do not make a trend
+        ([2.0] * 9 + [1.0] * 10, True),  # too few steps
         ([], True),
     ],
 )
-def test_steps_settle(steps: list[float], settled: bool) -> None:
+def test_has_settled(steps: list[float], settled: bool) -> None:
     assert has_settled(steps) is settled
 
 
-def taken_for_warmup(levels: Sequence[float], *, least: int = 1, first_half: float = 1.0) -> list[int]:
-    """How many epochs were warm-up after each one, where they take so long for a step."""
+def num_warmup_epochs(levels: Sequence[float], *, least: int = 1, first_half: float = 1.0) -> list[int]:
+    """Return the number of warm-up epochs after each epoch, given the seconds per step of each."""
     warmup, counts = Warmup(least), []
     for number, level in enumerate(levels, start=1):
-        warmup.look_at(EpochRecord(number, samples=40), [first_half * level] * 20 + [level] * 20)
+        warmup.judge(EpochRecord(number, samples=40), [first_half * level] * 20 + [level] * 20)
         counts.append(len(warmup.epochs))
     return counts
 
 
-def test_a_slow_start_is_seen_when_it_is_over() -> None:
-    # While nothing else is known, the second epoch is as real as any. Three settled ones tell.
-    assert taken_for_warmup([2.0] * 3 + [1.0] * 5) == [1, 1, 1, 1, 1, 3, 3, 3]
-    assert taken_for_warmup([3.0, 2.0, 1.4, *[1.0] * 7])[-1] == 3
+def test_a_slow_start_is_detected_once_it_is_over() -> None:
+    # Without more evidence the second epoch counts; three settled epochs show that it is warm-up.
+    assert num_warmup_epochs([2.0] * 3 + [1.0] * 5) == [1, 1, 1, 1, 1, 3, 3, 3]
+    assert num_warmup_epochs([3.0, 2.0, 1.4, *[1.0] * 7])[-1] == 3
 
 
 @pytest.mark.parametrize("least", [1, 3])
-def test_a_steady_run_keeps_all_epochs_but_the_least(least: int) -> None:
-    assert taken_for_warmup([1.5] + [1.0] * 7, least=least) == [min(number, least) for number in range(1, 9)]
+def test_a_steady_run_has_only_the_least_number_of_warmup_epochs(least: int) -> None:
+    assert num_warmup_epochs([1.5] + [1.0] * 7, least=least) == [min(number, least) for number in range(1, 9)]
 
 
 @pytest.mark.parametrize(
     "levels",
     [
-        [0.9**at for at in range(12)],  # work that shrinks, to the end
-        [1.0] * 4 + [2.0] * 3 + [1.0] * 5,  # others had the machine for a while
+        [0.9**at for at in range(12)],  # work that shrinks until the end
+        [1.0] * 4 + [2.0] * 3 + [1.0] * 5,  # load of others for a while
         [1.0] * 8 + [2.0] * 4,
         [1.1**at for at in range(12)],
-        [1.0] * 40 + [0.5] * 40,  # what comes so late is no warm-up
+        [1.0] * 40 + [0.5] * 40,  # a change so late is not warm-up
     ],
 )
-def test_other_changes_are_no_warmup(levels: Sequence[float]) -> None:
-    assert taken_for_warmup(levels)[-1] == 1
+def test_other_changes_are_not_warmup(levels: Sequence[float]) -> None:
+    assert num_warmup_epochs(levels)[-1] == 1
 
 
-def test_epochs_that_get_faster_in_themselves_are_real_where_that_never_ends() -> None:
-    assert taken_for_warmup([0.9**at for at in range(8)], first_half=1.5) == [1, 2, 3, 4, 5, 1, 1, 1]
-    assert taken_for_warmup([4.0, 2.0, *[1.0] * 6], first_half=1.3)[-1] == 3  # the third told so itself
+def test_epochs_whose_steps_get_faster_count_if_that_never_ends() -> None:
+    assert num_warmup_epochs([0.9**at for at in range(8)], first_half=1.5) == [1, 2, 3, 4, 5, 1, 1, 1]
+    assert num_warmup_epochs([4.0, 2.0, *[1.0] * 6], first_half=1.3)[-1] == 3  # the steps of the third show it
 
 
-def test_longer_epochs_of_the_same_steps_are_no_slower() -> None:
+def test_longer_epochs_of_equal_steps_are_not_slower() -> None:
     warmup = Warmup(1)
     for number in range(1, 9):
-        warmup.look_at(EpochRecord(number, samples=100 * number), [1.0] * (10 * number))
+        warmup.judge(EpochRecord(number, samples=100 * number), [1.0] * (10 * number))
     assert list(warmup.epochs) == [1]
 
 
-def test_epochs_may_have_numbers_that_leave_some_out() -> None:
-    """Which are warm-up is seen from when they were run, not from what they are called."""
+def test_epoch_numbers_need_not_be_consecutive() -> None:
+    """Warm-up depends on the order of epochs, not on their numbers."""
     warmup, history = Warmup(1), []
     for number, level in enumerate([2.0] * 3 + [1.0] * 5):
         record = EpochRecord(10 * number + 1, samples=40)
-        is_warmup = warmup.look_at(record, [level] * 40)
+        is_warmup = warmup.judge(record, [level] * 40)
         warmup.revise(history)
         history.append(msgspec.structs.replace(record, warmup=is_warmup))
     assert [each.epoch for each in history if each.warmup] == [1, 11, 21] == list(warmup.epochs)
@@ -103,10 +103,8 @@ def test_simulated_runs_lose_few_epochs_and_keep_little_warmup(shape: Shape) -> 
     assert kept <= 0.05 and dropped <= 0.05
 
 
-def test_every_reader_sees_the_epochs_as_they_are_judged_in_the_end(
-    tmp_path: Path, let_pass: Callable[[float], None]
-) -> None:
-    """Nothing is written but the record of the run, so no two readers can differ."""
+def test_stored_epochs_have_the_final_marks(tmp_path: Path, let_pass: Callable[[float], None]) -> None:
+    """The marks are stored in the run's files alone, so all readers see the same."""
     manager = RunManager(tmp_path / "sweep", console=False)
     batches = [(torch.zeros(4, 2), torch.zeros(4, dtype=torch.long))] * 5
     seen = []
@@ -115,8 +113,8 @@ def test_every_reader_sees_the_epochs_as_they_are_judged_in_the_end(
             for images, labels in epoch.batches(batches):
                 let_pass(200.0 if epoch.number <= 3 else 100.0)
                 epoch.track(torch.nn.functional.cross_entropy(run_model(images), labels), run_model(images), labels)
-            seen.append([each.warmup for each in read_epochs(run.folder.paths)])
-        seen.append([each.warmup for each in read_epochs(run.folder.paths)])
+            seen.append([each.warmup for each in read_epochs(run.paths)])
+        seen.append([each.warmup for each in read_epochs(run.paths)])
     assert seen[5] == [True] + [False] * 4
     assert seen[6] == [True] * 3 + [False] * 3
     assert seen[-1] == [True] * 3 + [False] * 5
@@ -126,11 +124,11 @@ def test_every_reader_sees_the_epochs_as_they_are_judged_in_the_end(
 
 
 class Killed(KeyboardInterrupt):
-    """As if the process had ended here."""
+    """Stands for a kill of the process."""
 
 
 class KilledAfterSaving:
-    """A checkpointer after which the process ends, in epoch 6."""
+    """A checkpointer that is killed after it has saved epoch 6."""
 
     def observe(self, record: EpochRecord) -> None:
         pass
@@ -148,10 +146,8 @@ class KilledAfterSaving:
         return self.saved
 
 
-def test_who_goes_on_from_a_checkpoint_finds_the_epochs_as_its_last_one_showed_them(
-    tmp_path: Path, let_pass: Callable[[float], None]
-) -> None:
-    """The process that goes on judges its own epochs alone."""
+def test_a_resumed_run_keeps_the_marks_of_its_earlier_epochs(tmp_path: Path, let_pass: Callable[[float], None]) -> None:
+    """The resuming process judges only its own epochs."""
     checkpointer = KilledAfterSaving()
     run = RunManager(tmp_path / "sweep", sinks=[]).run({"lr": 0.1}, can_resume=True)
     run.begin(torch.nn.Linear(2, 2), None, checkpointer=checkpointer)
@@ -160,12 +156,12 @@ def test_who_goes_on_from_a_checkpoint_finds_the_epochs_as_its_last_one_showed_t
             for _ in range(5):
                 let_pass(200.0 if epoch.number <= 3 else 100.0)
                 epoch.track(1.0, samples=4)
-    assert [each.warmup for each in read_epochs(run.folder.paths)] == [True] * 3 + [False] * 2
+    assert [each.warmup for each in read_epochs(run.paths)] == [True] * 3 + [False] * 2
     run.end(Killed())
     resumed = RunManager(tmp_path / "sweep", sinks=[]).run({"lr": 0.1}, can_resume=True)
     resumed.begin(torch.nn.Linear(2, 2), None, checkpointer=checkpointer)
     resumed.end()
-    assert [each.warmup for each in read_epochs(run.folder.paths)] == [True] * 3 + [False] * 3
+    assert [each.warmup for each in read_epochs(run.paths)] == [True] * 3 + [False] * 3
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -183,12 +179,12 @@ SLOWER_FIRST_HALF = [2.0] * 20 + [1.0] * 20
 @pytest.mark.parametrize(
     ("earlier", "expected"),
     [
-        ([4.0] * 20 + [2.0] * 20, True),  # still twice as fast as the epoch before
-        (SLOWER_FIRST_HALF, False),  # the same again: its batches differ, and nothing gets warmer
+        ([4.0] * 20 + [2.0] * 20, True),  # twice as fast as the epoch before
+        (SLOWER_FIRST_HALF, False),  # the same again: its batches differ, but it does not warm up
         ([1.02 * seconds for seconds in SLOWER_FIRST_HALF], False),  # noise
         ([1.0] * 40, False),
-        ([9.0] * 5, True),  # too few steps to hold it against
+        ([9.0] * 5, True),  # too few steps to compare with
     ],
 )
-def test_steps_that_differ_in_every_epoch_alike_are_no_warmup(earlier: list[float], expected: bool) -> None:
+def test_steps_that_differ_alike_in_every_epoch_are_not_warmup(earlier: list[float], expected: bool) -> None:
     assert is_still_warming(SLOWER_FIRST_HALF, earlier=earlier) is expected

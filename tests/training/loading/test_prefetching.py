@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from runmanager.tracking.device.prefetch import Sent
+from runmanager.tracking.device.prefetch import PendingBatch
 from runmanager.tracking.options import STREAMING_DEVICES
 from runmanager.training.data.registry import load_dataset
 from runmanager.training.loading import prefetching
@@ -26,7 +26,7 @@ class Lane:
 
     def send(self, batch):
         self.sent += 1
-        return Sent(batch, None, self)
+        return PendingBatch(batch, None, self)
 
     def arrive(self, sent):
         self.arrived += 1
@@ -41,7 +41,7 @@ def loaders(options=None):
 
 @pytest.fixture
 def ahead(monkeypatch):
-    monkeypatch.setattr(prefetching, "SecondStream", Lane)
+    monkeypatch.setattr(prefetching, "SideStream", Lane)
     options, plain = loaders()
     return plain, with_prefetch(options, plain, device=torch.device("cuda"))
 
@@ -58,7 +58,7 @@ def test_the_batches_are_the_same_and_one_is_always_on_its_way(ahead):
             expected = list(plain)
             sending.set_epoch(number)
             for step, (sent, batch) in enumerate(zip(sending, expected, strict=True), start=1):
-                lane = sent.lane
+                lane = sent.copier
                 assert len(sent[1]) == len(batch[1])
                 assert all(torch.equal(*pair) for pair in zip(sent.arrived(), batch, strict=True))
                 assert lane.sent - lane.arrived == (0 if step == len(plain) else 1)

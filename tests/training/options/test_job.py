@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from runmanager.tracking.early_stop import EarlyStopOptions
+from runmanager.tracking.options import EarlyStopOptions
 from runmanager.training.options.dataset import DigitsOptions, DiscOptions
 from runmanager.training.options.groups import (
     AdamOptions,

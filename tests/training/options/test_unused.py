@@ -4,8 +4,7 @@ import dataclasses
 
 import pytest
 
-from runmanager.tracking.early_stop import EarlyStopOptions
-from runmanager.tracking.options import TensorBoardOptions
+from runmanager.tracking.options import EarlyStopOptions, TensorBoardOptions
 from runmanager.training.options.dataset import DigitsOptions, DiscOptions, FakeOptions, MnistOptions
 from runmanager.training.options.groups import (
     AdamOptions,

@@ -22,7 +22,7 @@ from runmanager.text import error_line, pluralize
 from runmanager.tracking.introspect.first_batch import images_of
 from runmanager.tracking.introspect.loader_samples import class_names, samples_at
 from runmanager.tracking.metrics.evaluation import Evaluation, Scores
-from runmanager.tracking.metrics.predictions import Prediction, confusion, least_believed, num_known_and_right
+from runmanager.tracking.metrics.predictions import Prediction, confusion_matrix, count_correct, least_confident
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.tensorboard.pictures.confusion_picture import MAX_CLASSES, draw_confusion
 from runmanager.tracking.tensorboard.pictures.drawing import as_png
@@ -115,14 +115,14 @@ def _few_classes(scores: Scores, _evaluation: Evaluation) -> None:
 
 
 def _samples_of_first(scores: Scores, evaluation: Evaluation) -> None:
-    _images(evaluation, least_believed(Scores(scores.scores[:_SHOWN], scores.labels[:_SHOWN], _SHOWN), _SHOWN))
+    _images(evaluation, least_confident(Scores(scores.scores[:_SHOWN], scores.labels[:_SHOWN], _SHOWN), _SHOWN))
 
 
 def _images(evaluation: Evaluation, predictions: Sequence[Prediction]) -> torch.Tensor:
     """The images that were evaluated, (samples, 1 or 3, height, width), in the order of the predictions."""
     if evaluation.loader is None:
         raise _CannotBeShownError("the evaluated batches must come from one loader, through epoch.eval_batches")
-    found = samples_at(evaluation.loader, [each.place for each in predictions])
+    found = samples_at(evaluation.loader, [each.index for each in predictions])
     if found is None:
         raise _CannotBeShownError("the evaluation's loader shuffles, or cannot be looked into")
     if found[1].tolist() != [each.label for each in predictions]:
@@ -134,7 +134,7 @@ def _images(evaluation: Evaluation, predictions: Sequence[Prediction]) -> torch.
 
 
 def _predictions(epoch: int, scores: Scores, evaluation: Evaluation) -> Image.Image:
-    chosen = least_believed(scores, _SHOWN)
+    chosen = least_confident(scores, _SHOWN)
     names = class_names(evaluation.loader, scores.scores.shape[1])
     title = [f"Epoch {epoch}: the {len(chosen)} whose class got the least probability", _account(scores)]
     return draw_predictions(_images(evaluation, chosen), chosen, names, title=title)
@@ -143,12 +143,12 @@ def _predictions(epoch: int, scores: Scores, evaluation: Evaluation) -> Image.Im
 def _confusion_matrix(epoch: int, scores: Scores, evaluation: Evaluation) -> Image.Image:
     names = class_names(evaluation.loader, scores.scores.shape[1])
     title = [f"Epoch {epoch}: what each class was taken for, in per cent", _account(scores)]
-    return draw_confusion(confusion(scores), names, title=title)
+    return draw_confusion(confusion_matrix(scores), names, title=title)
 
 
 def _account(scores: Scores) -> str:
     """Of which samples a picture is, and how many were predicted right."""
-    known, right = num_known_and_right(scores)  # not by the matrix, which is huge where there are many classes
+    known, right = count_correct(scores)  # not by the matrix, which is huge where there are many classes
     said = f"{right:,} of {pluralize(known, 'sample')} right"
     left_out = scores.num_evaluated - known
     return f"{said}; {left_out:,} more not looked at" if left_out else said

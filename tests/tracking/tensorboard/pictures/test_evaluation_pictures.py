@@ -19,7 +19,7 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.tracking.metrics.evaluation import Evaluation
-from runmanager.tracking.metrics.prediction_task import Reading
+from runmanager.tracking.metrics.prediction_task import PredictionFormat
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart
 from runmanager.tracking.tensorboard.pictures.drawing import INK, PAPER, WRONG, as_png, in_percent
@@ -208,8 +208,8 @@ def test_samples_that_cannot_be_found_again_are_a_note(tmp_path: Path, train: Bo
 def evaluated(classes: int, loader: Any = None) -> Evaluation:
     evaluation = Evaluation()
     if loader is not None:
-        evaluation.takes_from(loader)
-    evaluation.add(torch.eye(classes), torch.arange(classes), Reading(1, None))
+        evaluation.add_loader(loader)
+    evaluation.add(torch.eye(classes), torch.arange(classes), PredictionFormat(1, None))
     return evaluation
 
 

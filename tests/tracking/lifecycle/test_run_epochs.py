@@ -1,4 +1,4 @@
-"""Calls out of order, by several threads, in forks and after the end: a clear error, and a record that is true."""
+"""Calls out of order, from several threads, in forks and after the end: clear errors, and a correct record."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ def tracked_epoch(run: ActiveRun, samples: int = 4) -> None:
     run.end_epoch(epoch)
 
 
-def test_epochs_are_begun_one_after_the_other_and_ended_once(
+def test_epochs_begin_one_after_the_other_and_end_once(
     run: ActiveRun, only_run: Callable[[], StoredRun], tmp_path: Path, network: nn.Module, loader: Any
 ) -> None:
     first = run.begin_epoch()
@@ -70,7 +70,7 @@ def test_epochs_are_begun_one_after_the_other_and_ended_once(
     assert [(epoch.epoch, epoch.samples) for epoch in stored.epochs] == [(1, 4), (2, 4)]
 
 
-def test_an_epoch_that_is_never_ended_is_said_and_recorded_only_if_it_was_whole(
+def test_an_epoch_that_is_never_ended_fails_the_run(
     run: ActiveRun, only_run: Callable[[], StoredRun], loader: Any
 ) -> None:
     tracked_epoch(run)
@@ -99,7 +99,7 @@ def test_an_open_epoch_whose_batches_were_all_taken_is_recorded_at_the_end(
     assert [each.samples for each in stored.epochs] == [50]
 
 
-def test_a_loop_s_epoch_may_be_ended_within_it(run: ActiveRun, only_run: Callable[[], StoredRun]) -> None:
+def test_an_epoch_may_be_ended_within_its_loop(run: ActiveRun, only_run: Callable[[], StoredRun]) -> None:
     with run:
         for epoch in run.epochs(2):
             epoch.track(torch.tensor(1.0), samples=4)
@@ -107,7 +107,7 @@ def test_a_loop_s_epoch_may_be_ended_within_it(run: ActiveRun, only_run: Callabl
     assert [epoch.epoch for epoch in only_run().epochs] == [1, 2] and run.record.status == "finished"
 
 
-def test_a_loop_that_was_left_may_be_followed_by_another(run: ActiveRun, only_run: Callable[[], StoredRun]) -> None:
+def test_a_second_loop_may_follow_one_that_was_left(run: ActiveRun, only_run: Callable[[], StoredRun]) -> None:
     with run:
         for epoch in run.epochs(2):
             epoch.track(torch.tensor(1.0), samples=1)
@@ -131,7 +131,7 @@ def test_a_run_may_end_within_its_loop(run: ActiveRun, only_run: Callable[[], St
 
 
 def in_thread(call: Callable[[], object]) -> BaseException | None:
-    """What a call raises in another thread."""
+    """Return the exception that a call raises in another thread."""
     raised: list[BaseException] = []
 
     def body() -> None:
@@ -160,14 +160,14 @@ def test_an_epoch_belongs_to_one_thread(run: ActiveRun, only_run: Callable[[], S
         assert "still open" in str(in_thread(run.begin_epoch))
         epoch.track(torch.tensor(1.0), samples=4)
         run.end_epoch(epoch)
-        assert in_thread(lambda: tracked_epoch(run)) is None, "the next one may be another thread's"
+        assert in_thread(lambda: tracked_epoch(run)) is None, "the next epoch may belong to another thread"
     assert [(each.samples, each.loss) for each in only_run().epochs] == [(4, 1.0), (4, 1.0)]
 
 
-def test_a_fork_writes_nothing_of_its_parent_s_run(
+def test_a_fork_cannot_write_to_its_parents_run(
     tmp_path: Path, run: ActiveRun, only_run: Callable[[], StoredRun]
 ) -> None:
-    said = tmp_path / "said"
+    result = tmp_path / "result"
     before: dict[Path, bytes] = {}
 
     def in_fork(epoch: Any) -> None:
@@ -185,7 +185,7 @@ def test_a_fork_writes_nothing_of_its_parent_s_run(
                 call()
             except UsageError as error:
                 refused += "got its fork" in str(error)
-        said.write_text(str(refused))
+        result.write_text(str(refused))
 
     with run:
         for epoch in run.epochs(2):
@@ -204,18 +204,18 @@ def test_a_fork_writes_nothing_of_its_parent_s_run(
                     finally:
                         os._exit(0)
                 os.waitpid(child, 0)
-                assert said.read_text() == "7" and files(run) == before
+                assert result.read_text() == "7" and files(run) == before
     stored = only_run()
     assert stored.record.status == "finished" and [each.samples for each in stored.epochs] == [4, 4]
 
 
 def fork() -> int:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn about forks in processes with threads
         return os.fork()
 
 
 def files(run: ActiveRun) -> dict[Path, bytes]:
-    """What is stored of a run; the heartbeat's content changes by itself."""
-    found = [path for path in run.folder.paths.root.rglob("*") if path.is_file()]
-    return {path: b"" if path == run.folder.paths.heartbeat else path.read_bytes() for path in found}
+    """Return the run's files and contents, except the heartbeat's, which changes by itself."""
+    found = [path for path in run.paths.root.rglob("*") if path.is_file()]
+    return {path: b"" if path == run.paths.heartbeat else path.read_bytes() for path in found}

@@ -1,9 +1,10 @@
-"""Early stopping: the best epoch is long enough ago."""
+"""Early stopping: a run stops when its best epoch is `patience` epochs ago."""
 
 import pytest
 
 from runmanager.records.run.record import EpochRecord
-from runmanager.tracking.early_stop import EarlyStop, EarlyStopOptions
+from runmanager.tracking.lifecycle.stop_policy import EarlyStopping
+from runmanager.tracking.options import EarlyStopOptions
 
 
 def history(*values: float | None, metric: str = "val_loss", first: int = 1) -> list[EpochRecord]:
@@ -11,12 +12,12 @@ def history(*values: float | None, metric: str = "val_loss", first: int = 1) -> 
 
 
 def reason_to_stop(epochs: list[EpochRecord], options: EarlyStopOptions) -> str | None:
-    """What is said after the last of the epochs."""
-    watching = EarlyStop(options)
-    return [watching.reason(record) for record in epochs][-1]
+    """Return the reason to stop after the last epoch, None to continue."""
+    early_stopping = EarlyStopping(options)
+    return [early_stopping.reason(record) for record in epochs][-1]
 
 
-def test_without_a_metric_nothing_stops() -> None:
+def test_without_a_metric_a_run_never_stops_early() -> None:
     assert reason_to_stop(history(1.0, 2.0, 3.0, 4.0, 5.0), EarlyStopOptions()) is None
 
 
@@ -33,12 +34,12 @@ def test_without_a_metric_nothing_stops() -> None:
         ((1.0, None, None), True),
     ],
 )
-def test_a_loss_stops_after_patience(values: tuple[float | None, ...], stops: bool) -> None:
+def test_a_loss_that_does_not_fall_stops_after_patience(values: tuple[float | None, ...], stops: bool) -> None:
     reason = reason_to_stop(history(*values), EarlyStopOptions(metric="val_loss", patience=2))
     assert (reason is not None) is stops
 
 
-def test_an_accuracy_goes_up_and_small_steps_do_not_count() -> None:
+def test_an_accuracy_must_rise_by_more_than_min_delta() -> None:
     options = EarlyStopOptions(metric="accuracy", patience=2, min_delta=0.1)
     assert reason_to_stop(history(0.5, 0.7, 0.9, metric="accuracy"), options) is None
     assert reason_to_stop(history(0.5, 0.55, 0.59, metric="accuracy"), options) == "accuracy was best in epoch 1 (0.5)"

@@ -1,4 +1,4 @@
-"""What this machine's processor is called. Loads no torch."""
+"""The model name of this machine's CPU. Loads no torch."""
 
 import platform
 from functools import cache
@@ -9,7 +9,7 @@ __all__ = ["cpu_model"]
 
 @cache
 def cpu_model() -> str | None:
-    """What the processor calls itself, None where it has no name."""
+    """Return the CPU's model name, None if it is unknown."""
     path = Path("/proc/cpuinfo")
     if path.exists():
         for line in path.read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Runs and managers that somebody still holds when the process ends, or drops before."""
+"""Runs and managers that still exist when the process ends, or that are dropped before."""
 
 import gc
 import os
@@ -62,7 +62,7 @@ sys.modules.update(others)
 
 
 @pytest.mark.parametrize(
-    ("ending", "status", "message"),
+    ("script", "status", "message"),
     [
         (LEFT_RUNNING, "killed", "begun and never ended"),
         (IN_A_CHILD, "finished", ""),
@@ -71,11 +71,11 @@ sys.modules.update(others)
     ],
     ids=["raised", "in a child", "with a fork", "in the middle of an import"],
 )
-def test_what_is_held_when_the_process_ends_is_written(
-    tmp_path: Path, only_run: Callable[[], StoredRun], ending: str, status: str, message: str
+def test_runs_and_tables_are_written_when_the_process_ends(
+    tmp_path: Path, only_run: Callable[[], StoredRun], script: str, status: str, message: str
 ) -> None:
     subprocess.run(
-        [sys.executable, "-c", TRAINS + ending],
+        [sys.executable, "-c", TRAINS + script],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "OMP_NUM_THREADS": "1"},
         timeout=240,
@@ -89,7 +89,7 @@ def test_what_is_held_when_the_process_ends_is_written(
     assert f",{status}," in (tmp_path / "sweep" / "results.csv").read_text()
 
 
-def test_a_run_that_is_dropped_reads_so_at_once(
+def test_a_dropped_run_is_recorded_as_killed(
     tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
 ) -> None:
     manager = RunManager(tmp_path / "sweep", sinks=[])
@@ -101,7 +101,7 @@ def test_a_run_that_is_dropped_reads_so_at_once(
     assert (record.status, record.reason, record.message) == ("killed", "interrupted", "begun and never ended")
 
 
-def test_an_end_that_finds_no_room_is_no_interruption(
+def test_an_end_that_cannot_be_written_is_recorded_as_failed(
     tmp_path: Path, network: nn.Module, loader: Any, only_run: Callable[[], StoredRun]
 ) -> None:
     run = RunManager(tmp_path / "sweep", sinks=[]).run({}, network, loader)

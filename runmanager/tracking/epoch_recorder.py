@@ -1,0 +1,155 @@
+"""The epoch recorder: makes a run's epochs and records each one when it has ended."""
+
+from typing import Any
+
+import msgspec
+import torch
+
+from runmanager.errors import RunBusyError
+from runmanager.records.run.record import EpochRecord
+from runmanager.records.storage.run_folder import RunFolder
+from runmanager.tracking.environment.heartbeat_writer import Heartbeat
+from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.introspect.first_batch import inputs_of
+from runmanager.tracking.lifecycle.run_epochs import EpochHistory
+from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
+from runmanager.tracking.lifecycle.run_notes import RunNotes
+from runmanager.tracking.lifecycle.run_sinks import RunSinks
+from runmanager.tracking.metrics.loss_buffer import LoggedLosses
+from runmanager.tracking.options import Checkpointer, Progress, RunOptions
+from runmanager.tracking.sinks import EpochDetails
+from runmanager.tracking.tensorboard.event_writer import cut_events
+from runmanager.tracking.timing.phases import TimingNotes
+from runmanager.tracking.timing.run_clock import RunClock
+from runmanager.tracking.timing.timer import PhaseTimer
+
+__all__ = ["EpochRecorder"]
+
+
+class EpochRecorder:
+    """Makes the epochs of a run, and records each one when it has ended.
+
+    Recording an epoch notifies the sinks, then saves the checkpoint, then appends to epochs.jsonl. `num_steps` counts
+    the optimizer steps in the recorded epochs.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        device: torch.device,
+        options: RunOptions,
+        *,
+        timer: PhaseTimer,
+        clock: RunClock,
+        sinks: RunSinks,
+        notes: RunNotes,
+        measurements: RunMeasurements,
+        heartbeat: Heartbeat,
+    ) -> None:
+        self.history = EpochHistory(folder, warmup_epochs=options.warmup_epochs)
+        self.timer = timer
+        self.network: torch.nn.Module | None = None
+        self.num_steps = 0
+        self._clock = clock
+        self._folder = folder
+        self._device = device
+        self._options = options
+        self._sinks = sinks
+        self._notes = notes
+        self._measurements = measurements
+        self._heartbeat = heartbeat
+        self._timing_notes = TimingNotes()
+        self._optimizer: torch.optim.Optimizer | None = None
+        self._checkpointer: Checkpointer | None = None
+        self._learning_rate: float | None = None
+
+    def set_network(
+        self,
+        network: torch.nn.Module,
+        optimizer: torch.optim.Optimizer | None,
+        checkpointer: Checkpointer | None,
+    ) -> None:
+        """Move the network to the run's device, and use it in the epochs that follow."""
+        self.network, self._optimizer, self._checkpointer = network.to(self._device), optimizer, checkpointer
+        self._measurements.begin(self.network, self._folder.record, precision=self._options.precision)
+
+    def restore(self) -> None:
+        """Restore the state and epochs of the checkpoint; epochs and events recorded after it are cut."""
+        assert self._checkpointer is not None
+        progress = self._checkpointer.load(self._folder.paths.checkpoint)
+        self.history.restore(progress.record)
+        self.num_steps = progress.num_steps
+        self._clock.earlier_seconds = progress.record.run_seconds or 0.0
+        if (events := self._folder.paths.events) is not None:
+            cut_events(events, progress.events_length)
+
+    def begin_with_batch(self, batch: Any, batch_size: int | None) -> None:
+        """Count the work of a step on `batch_size` samples like those of `batch`, and begin the sinks with `batch`."""
+        assert self.network is not None
+        count_work = self._measurements.count_work
+        self._notes.extend(count_work(self.network, batch, optimizer=self._optimizer, batch_size=batch_size))
+        self._sinks.begin(self.network, batch)
+        self._measurements.reset_peak_memory()
+
+    def _begin_with_whole_batch(self, batch: Any) -> None:
+        inputs = inputs_of(batch)
+        self.begin_with_batch(batch, None if inputs is None else len(inputs))
+
+    def make(self, number: int, *, is_all_training: bool) -> Epoch:
+        """Start the clock of epoch `number`."""
+        self._measurements.epoch_begins()
+        self.timer.start()
+        if self._optimizer is not None:
+            self._learning_rate = float(self._optimizer.param_groups[0]["lr"])
+        return Epoch(
+            number,
+            timer=self.timer,
+            device=self._device,
+            log_every=self._options.log_every,
+            steps_before=self.num_steps,
+            heartbeat=self._heartbeat,
+            on_first_batch=None if self._sinks.have_begun else self._begin_with_whole_batch,
+            keep_scores=self._sinks.need_scores,
+            is_all_training=is_all_training,
+        )
+
+    def make_unrecorded(self, number: int, *, timer: PhaseTimer, keep_scores: bool = False) -> Epoch:
+        """Return an epoch that is never recorded."""
+        return Epoch(number, timer=timer, device=self._device, heartbeat=self._heartbeat, keep_scores=keep_scores)
+
+    def record(self, epoch: Epoch, record: EpochRecord, step_losses: LoggedLosses) -> EpochRecord:
+        """Record a closed epoch; return its complete record.
+
+        Raises `RunBusyError` and writes nothing if another process has taken the run over.
+        """
+        assert epoch.phase_times is not None and self.network is not None
+        self._notes.extend(self._timing_notes.add(epoch.phase_times))
+        if self._folder.is_lost():  # reads a file, so only after the clock has stopped
+            name = self._folder.record.name
+            raise RunBusyError(
+                f"Run {name} was taken over by another process, which saw no sign of life from this one."
+            )
+        warmup = self.history.judge_warmup(record, self.timer.step_seconds)
+        record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._clock.seconds())
+        self._measurements.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)
+        self.num_steps = epoch.num_steps
+        self._sinks.ensure_begun(self.network)
+        self._sinks.epoch(record, EpochDetails(self.network, self._learning_rate, step_losses, epoch.evaluation))
+        self.history.revise_warmup()  # before the checkpoint: a resumed run does not judge these epochs again
+        self._save_checkpoint(record)
+        record = self._clock.with_wall_times(record)
+        self.history.append(record)
+        self._measurements.warmup = self.history.warmup_epochs
+        if self.history.num_trained == 1:
+            self._folder.write(measurements=self._measurements.measurements())  # so that a kill does not lose them all
+        self._heartbeat.progress += 1
+        return record
+
+    def _save_checkpoint(self, record: EpochRecord) -> None:
+        if self._checkpointer is None:
+            return
+        self._checkpointer.observe(record)
+        if self._checkpointer.is_due(record.epoch):
+            so_far, events = self._clock.with_wall_times(record), self._folder.paths.events
+            progress = Progress(so_far, events.stat().st_size if events else 0, self.num_steps)
+            self._checkpointer.save(self._folder.paths.checkpoint, progress)

@@ -1,0 +1,66 @@
+"""Finalizers: record the end of a dropped run, and write the tables of a dropped manager."""
+
+import contextlib
+import datetime
+from collections.abc import Callable, Sequence
+from multiprocessing.util import Finalize
+from typing import Any
+
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.storage.run_folder import RunFolder
+from runmanager.tracking.environment.heartbeat_writer import Heartbeat
+
+__all__ = ["end_run_when_dropped", "write_tables_if_begun", "write_tables_when_dropped"]
+
+_RUNS_FIRST, _OTHERS = 20, 10
+_NEVER_ENDED = Outcome(Status.KILLED, Reason.INTERRUPTED, "begun and never ended")
+
+
+def _when_dropped(
+    owner: object | None, act: Callable[..., object], *arguments: Any, priority: int = _OTHERS
+) -> Finalize:
+    """Call `act` once: when `owner` is garbage, or at this process's end (only then for None); never in a fork.
+
+    Processes of `multiprocessing` end without running Python's own finalizers, so this uses that module's.
+    """
+    return Finalize(owner, act, args=arguments, exitpriority=priority)
+
+
+def end_run_when_dropped(
+    run: object, folder: RunFolder, heartbeat: Heartbeat, outcome: Outcome = _NEVER_ENDED
+) -> Finalize:
+    """Record `outcome` when a run is dropped without an end, for example by a notebook cell that raises."""
+    return _when_dropped(run, _end_run, folder, heartbeat, outcome, priority=_RUNS_FIRST)
+
+
+def _end_run(folder: RunFolder, heartbeat: Heartbeat, outcome: Outcome) -> None:
+    is_lost = folder.is_lost()
+    heartbeat.stop(keeps_file=is_lost)
+    if is_lost or not folder.is_ours:
+        return
+    now = datetime.datetime.now(datetime.UTC).isoformat()
+    with contextlib.suppress(OSError):  # the folder may be gone
+        folder.write(status=outcome.status, reason=outcome.reason, message=outcome.message, ended_at=now)
+    folder.leave()
+
+
+def write_tables_if_begun(paths: SweepPaths, begun: Sequence[RunPaths]) -> None:
+    """Write a sweep's tables and report if any run has begun and its folder still exists."""
+    if begun and paths.root.exists():
+        from runmanager.results.writer import write_tables
+
+        write_tables(paths)
+
+
+def write_tables_when_dropped(manager: object, paths: SweepPaths, begun: Sequence[RunPaths]) -> None:
+    """Write the tables and report once, when the manager is dropped."""
+    _when_dropped(manager, _write_tables_now_or_at_exit, paths, begun)
+
+
+def _write_tables_now_or_at_exit(paths: SweepPaths, begun: Sequence[RunPaths]) -> None:
+    """Write the tables, or retry at the process's end: garbage may be collected in the middle of an import."""
+    try:
+        write_tables_if_begun(paths, begun)
+    except Exception:
+        _when_dropped(None, write_tables_if_begun, paths, begun)
