@@ -8,26 +8,20 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.nn.modules import module as modules
-from torch.optim import optimizer as optimizers
+
+from runmanager.tracking.torch_internals import (
+    CALL_HOOK_TABLES,
+    GLOBAL_HOOK_TABLES,
+    STATE_DICT_HOOK_TABLES,
+    module_hooks,
+)
 
 __all__ = ["has_hooks", "held_back", "left_out"]
-
-_CALLED = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
-_OF_STATES = ("_state_dict_pre_hooks", "_state_dict_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks")
-_ON_ALL: tuple[dict[int, Any], ...] = (
-    modules._global_forward_pre_hooks,
-    modules._global_forward_hooks,
-    modules._global_backward_pre_hooks,
-    modules._global_backward_hooks,
-    optimizers._global_optimizer_pre_hooks,
-    optimizers._global_optimizer_post_hooks,
-)
 
 
 def has_hooks(module: torch.nn.Module) -> bool:
     """Whether a call of the module, or its backward pass, calls hooks of its own."""
-    return any(vars(module).get(table) for table in _CALLED)
+    return any(module_hooks(module, table) for table in CALL_HOOK_TABLES)
 
 
 @contextmanager
@@ -39,7 +33,10 @@ def left_out(network: torch.nn.Module, memo: dict[int, Any]) -> Iterator[None]:
     """
     parts = set(network.modules())
     found = [
-        (part, table, hooks) for part in parts for table in (*_CALLED, *_OF_STATES) if (hooks := vars(part).get(table))
+        (part, table, hooks)
+        for part in parts
+        for table in (*CALL_HOOK_TABLES, *STATE_DICT_HOOK_TABLES)
+        if (hooks := module_hooks(part, table))
     ]
     for _, _, hooks in found:
         memo[id(hooks)] = type(hooks)()
@@ -47,7 +44,7 @@ def left_out(network: torch.nn.Module, memo: dict[int, Any]) -> Iterator[None]:
     for part, table, hooks in found:  # now that the copies are there whose methods some are
         of_copy = memo[id(hooks)]
         # Nobody asks a copy for its state; and a wrapper has no copy of its own.
-        if table in _CALLED and vars(memo.get(id(part), part)).get(table) is of_copy:
+        if table in CALL_HOOK_TABLES and module_hooks(memo.get(id(part), part), table) is of_copy:
             of_copy.update(copy.deepcopy({key: each for key, each in hooks.items() if _is_needed(each, parts)}, memo))
 
 
@@ -65,7 +62,7 @@ def _is_needed(hook: Any, parts: Set[torch.nn.Module]) -> bool:
 def held_back() -> Iterator[None]:
     """Meanwhile this thread calls no hook that was hung on all modules, or on all optimisers, before."""
     thread = threading.get_ident()
-    found = [(table, key, hook) for table in _ON_ALL for key, hook in table.items()]
+    found = [(table, key, hook) for table in GLOBAL_HOOK_TABLES for key, hook in table.items()]
     for table, key, hook in found:
         table[key] = _for_others_than(thread, hook)
     try:

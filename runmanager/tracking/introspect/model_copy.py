@@ -24,6 +24,7 @@ from runmanager.tracking.device.rng import preserve_random_states
 from runmanager.tracking.introspect.hook_isolation import has_hooks, held_back, left_out
 from runmanager.tracking.introspect.op_recorder import parts_of
 from runmanager.tracking.introspect.quiet_thread import one_thread_quiet
+from runmanager.tracking.torch_internals import compiled_module
 
 __all__ = ["SharedError", "isolated", "unwrapped", "with_data", "without_data"]
 
@@ -38,9 +39,8 @@ class SharedError(Exception):
 
 def unwrapped(network: torch.nn.Module) -> torch.nn.Module:
     """What `torch.compile` or a data-parallel wrapper holds; any other network is what it is."""
-    inner = network.module if isinstance(network, _WRAPPERS) else getattr(network, "_orig_mod", network)
-    assert isinstance(inner, torch.nn.Module)
-    return inner if inner is network else unwrapped(inner)
+    inner = network.module if isinstance(network, _WRAPPERS) else compiled_module(network)
+    return network if inner is None else unwrapped(inner)
 
 
 @contextlib.contextmanager

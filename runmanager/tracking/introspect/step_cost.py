@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from runmanager.tracking.introspect.model_copy import isolated, unwrapped, without_data
+from runmanager.tracking.torch_internals import (
+    TorchDispatchMode,
+    tree_leaves,
+    written_arguments,
+)
 
 __all__ = ["StepWork", "step_work"]
 
@@ -93,7 +96,6 @@ def _fuse(optimizer: torch.optim.Optimizer, groups: Sequence[dict[str, Any]]) ->
             state = optimizer.state[parameter]
             if "step" in state:
                 state["step"] = torch.empty((), device=_META)
-    optimizer._need_device_dtype_check_for_fused = False  # type: ignore[attr-defined]  # SGD's: it would refuse `meta`
 
 
 class _Counter(TorchDispatchMode):
@@ -121,12 +123,7 @@ def _changed(func: Any, args: Any) -> Iterator[torch.Tensor]:
 
     Gradients are declared so, but change only where a scaler's factor is taken out of them.
     """
-    given = zip(func._schema.arguments, args, strict=False)
-    return _tensors([value for said, value in given if _is_written(said)])
-
-
-def _is_written(argument: Any) -> bool:
-    return argument.alias_info is not None and argument.alias_info.is_write and argument.name != "grads"
+    return _tensors([value for name, value in written_arguments(func, args) if name != "grads"])
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:

@@ -9,11 +9,11 @@ from tensorboard.compat.proto.graph_pb2 import GraphDef
 from tensorboard.compat.proto.node_def_pb2 import NodeDef
 from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboard.compat.proto.versions_pb2 import VersionDef
-from torch.utils._pytree import tree_map_only
 
 from runmanager.tracking.introspect.example_call import NetworkCall
 from runmanager.tracking.introspect.model_copy import isolated, unwrapped, with_data, without_data
 from runmanager.tracking.introspect.op_recorder import Operation, Recording, record_pass, tensors_in
+from runmanager.tracking.torch_internals import tree_map_only
 
 __all__ = ["MAX_OPERATIONS", "DrawnGraph", "draw_graph"]
 
