@@ -31,7 +31,7 @@ from runmanager.tracking.lifecycle.run_sinks import ToldSinks
 from runmanager.tracking.lifecycle.stop_policy import Ending
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
-from runmanager.tracking.tensorboard.event_writer import cut_events
+from runmanager.tracking.tensorboard.event_writer import truncate_events
 from runmanager.tracking.timing.interleaving import turns_of
 from runmanager.tracking.timing.phases import Unmarked
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
@@ -145,7 +145,7 @@ class ActiveRun:
         self.num_steps = progress.num_steps
         self._clock.before = progress.record.run_seconds or 0.0
         if (events := self.folder.paths.events) is not None:
-            cut_events(events, progress.events_length)
+            truncate_events(events, progress.events_length)
         self._ending.restore(self.history)
 
     def _begin_with_whole_batch(self, batch: Any) -> None:

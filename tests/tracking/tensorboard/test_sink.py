@@ -1,6 +1,5 @@
 """The event file, read back by two readers that are not ours."""
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,6 @@ import runmanager.tracking.tensorboard.sink as module
 from runmanager import RunManager
 from runmanager.records.storage.reader import StoredRun
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
-from runmanager.tracking.tensorboard.event_writer import EventWriter, cut_events
 
 from ..conftest import Body, Noticing, event_files, images, stored_runs
 
@@ -244,30 +242,3 @@ def test_weights_that_are_no_numbers_are_a_note(tmp_path: Path, network: Any, lo
         train(run, network, loader, epochs=1, lr=float("nan"))
     assert run.record.status == "finished" or run.record.reason == "diverged"
     assert "no histogram of weights/0.weight in epoch 1: it holds NaN or infinity" in run.record.notes
-
-
-def test_a_cut_leaves_whole_events(tmp_path: Path) -> None:
-    def write(count: int, existing: Path | None = None) -> Path:
-        writer = EventWriter(tmp_path, existing)
-        for step in range(count):
-            writer.scalars({"a": 1.0}, step)
-        writer.close()
-        return min(tmp_path.glob("events*"))
-
-    path = write(3)
-    whole = path.stat().st_size
-    path = write(4, existing=path)
-    assert path.stat().st_size > whole
-    cut_events(path, whole)
-    assert path.stat().st_size == whole
-    assert [event.step for event in events(path)] == [0, 0, 1, 2]
-    cut_events(path, whole + 1000)  # the file's end was lost: what is there stays, and nothing is made up
-    assert path.stat().st_size == whole
-    os.truncate(path, whole - 5)  # in the middle of an event
-    cut_events(path, whole)
-    path = write(1, existing=path)
-    assert [event.step for event in events(path)] == [0, 0, 1, 0]
-    os.truncate(path, 3)
-    cut_events(path, whole)
-    assert path.stat().st_size == 0
-    assert [event.file_version for event in events(write(1, existing=path))] == ["brain.Event:2", ""]
