@@ -32,11 +32,11 @@ from runmanager.tracking.metrics.evaluation import Evaluation
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart
 from runmanager.tracking.tensorboard.chart_layout import scalar_layout
+from runmanager.tracking.tensorboard.evaluation_pictures import EvaluationPictures
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.graph import draw_graph
 from runmanager.tracking.tensorboard.histograms import Histogram, histograms_of, left_out
 from runmanager.tracking.tensorboard.hparams import session_end, session_start
-from runmanager.tracking.tensorboard.pictures.evaluation_pictures import EvaluationPictures
 
 __all__ = ["TensorBoardSink"]
 

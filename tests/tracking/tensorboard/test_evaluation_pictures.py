@@ -22,11 +22,11 @@ from runmanager.tracking.metrics.evaluation import Evaluation
 from runmanager.tracking.metrics.prediction_task import Reading
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart
-from runmanager.tracking.tensorboard.pictures.drawing import INK, PAPER, WRONG, as_png, in_percent
-from runmanager.tracking.tensorboard.pictures.evaluation_pictures import EvaluationPictures
+from runmanager.tracking.tensorboard.evaluation_pictures import EvaluationPictures
+from runmanager.tracking.tensorboard.picture_drawing import BLACK, VERMILION, WHITE, as_png, format_percent
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
 
-from ...conftest import Body, images, stored_runs
+from ..conftest import Body, images, stored_runs
 
 CLASSES = 3
 TAGS = ["predictions", "confusion_matrix"]
@@ -87,17 +87,17 @@ def test_the_last_evaluation_is_shown_once(tmp_path: Path, train: Body) -> None:
     for tag in TAGS:
         ((step, picture),) = found[tag]
         assert step == 3 and picture.width == 350 and 150 < picture.height < 1000, tag
-        assert colours(picture)[PAPER] > 1000 and colours(picture)[INK] > 20
+        assert colours(picture)[WHITE] > 1000 and colours(picture)[BLACK] > 20
     ((_, grid),) = found["predictions"]
     # Eight of fifteen are wrong, every fifth of forty: a frame of four pixels and a badge each, with a white cross.
     frame = 4 * (IMAGE - 4) * 4
-    assert 8 * frame < colours(grid)[WRONG] < 8 * (frame + 19 * 19)
+    assert 8 * frame < colours(grid)[VERMILION] < 8 * (frame + 19 * 19)
     badge = np.asarray(grid)[
         TOP + 1 : TOP + 18, LEFT + IMAGE - 18 : LEFT + IMAGE - 1
     ]  # of the first sample, which is wrong
-    assert (badge == WRONG).all(axis=2).any() and (badge == PAPER).all(axis=2).sum() > 30
+    assert (badge == VERMILION).all(axis=2).any() and (badge == WHITE).all(axis=2).sum() > 30
     last = np.asarray(grid)[TOP + 4 * TILE[1] :, LEFT + 2 * TILE[0] :]  # which is right: no vermilion at all
-    assert not (last == WRONG).all(axis=2).any() and (last == INK).all(axis=2).any()
+    assert not (last == VERMILION).all(axis=2).any() and (last == BLACK).all(axis=2).any()
 
 
 @pytest.mark.parametrize("task", ["binary", "multilabel", "multiclass"])
@@ -116,8 +116,8 @@ def test_an_evaluation_of_other_than_one_class_a_sample_has_notes_in_place_of_pi
     for record in stored.epochs:
         assert (record.samples, record.loss) == (4, 0.5)
         assert record.accuracy == record.val_accuracy == 1 / 2  # one of three labels does not count
-    assert [note for note in stored.record.notes if "no scores (batch, classes)" in note] == [
-        f"no {tag}: the evaluation's predictions are no scores (batch, classes)" for tag in TAGS
+    assert [note for note in stored.record.notes if "not scores (batch, classes)" in note] == [
+        f"no {tag}: the evaluation's predictions are not scores (batch, classes)" for tag in TAGS
     ]
     assert shown(stored.paths) == {}
 
@@ -135,7 +135,7 @@ def test_pictures_are_in_the_file_when_the_run_reads_as_finished(
         end(sink, record)
 
     monkeypatch.setattr(TensorBoardSink, "end", look_before)
-    small = "runmanager.tracking.tensorboard.pictures.evaluation_pictures.as_png"
+    small = "runmanager.tracking.tensorboard.evaluation_pictures.as_png"
     monkeypatch.setattr(small, lambda picture: as_png(picture.resize((1, 1))))
     carried_out(tmp_path / "sweep", train, DataLoader(told(40), batch_size=16))
     assert seen == [(Status.FINISHED, sorted(TAGS))]
@@ -189,11 +189,11 @@ class Forgetful(torch.utils.data.TensorDataset):
     [
         (
             DataLoader(told(40), batch_size=16, shuffle=True),
-            "the evaluation's loader shuffles, or cannot be looked into",
+            "the evaluation's loader shuffles, or its samples cannot be read again",
         ),
         (
             DataLoader(Forgetful(*told(40).tensors), batch_size=16),
-            "the evaluation's loader does not give the samples again that it gave before",
+            "the evaluation's loader gives other samples when it is read again",
         ),
     ],
     ids=["shuffled", "never the same"],
@@ -222,13 +222,13 @@ def test_what_has_no_picture_is_said_once() -> None:
     pictures = EvaluationPictures(TensorBoardOptions())
     summary, notes = pictures.epoch(epoch(1, 100.0), evaluated(101, points))
     assert not summary.value and list(notes) == [
-        "no predictions: the evaluated samples are no images (channels, height, width)",
+        "no predictions: the evaluated samples are not images (channels, height, width)",
         "no confusion_matrix: 101 classes are more than the 100 that a picture has room for",
     ]
     assert not pictures.epoch(epoch(2, 100.0), evaluated(101, points))[1]
     assert not pictures.last(epoch(3, 1.0), evaluated(101, points))[0].value
     _, notes = EvaluationPictures(TensorBoardOptions(predictions=False)).epoch(epoch(1, 1.0), Evaluation())
-    assert list(notes) == ["no confusion_matrix: the evaluation's predictions are no scores (batch, classes)"]
+    assert list(notes) == ["no confusion_matrix: the evaluation's predictions are not scores (batch, classes)"]
 
 
 def test_long_epochs_are_shown_at_powers_of_two_and_the_last_one_at_the_end() -> None:
@@ -262,7 +262,7 @@ def test_what_cannot_be_drawn_at_the_end_is_a_note(tmp_path: Path) -> None:
     assert not sink.epoch(epoch(1, 1.0), EpochDetails(network, evaluation=evaluation))
     loader.clear()  # somebody's data are gone
     (note,) = sink.finish(epoch(1, 1.0), evaluation)
-    assert note == "no predictions of epoch 1: the evaluation's loader shuffles, or cannot be looked into"
+    assert note == "no predictions of epoch 1: the evaluation's loader shuffles, or its samples cannot be read again"
     sink.end(msgspec.structs.replace(record, status=Status.FINISHED))
     assert list(shown(paths)) == ["confusion_matrix"]
 
@@ -272,4 +272,4 @@ def test_what_cannot_be_drawn_at_the_end_is_a_note(tmp_path: Path) -> None:
     [(0.0, "0"), (0.001, "<1"), (0.005, "<1"), (0.014, "1"), (0.5, "50"), (0.99, "99"), (0.994, ">99"), (1.0, "100")],
 )
 def test_shares_never_read_as_nothing_or_all_where_they_are_not(share: float, said: str) -> None:
-    assert in_percent(share) == said
+    assert format_percent(share) == said
