@@ -18,7 +18,7 @@ from runmanager.signals import sigchld_ignored
 from runmanager.tracking.device.devices import peak_memory_bytes
 from runmanager.tracking.environment.heartbeat_writer import Heartbeat
 from runmanager.tracking.epoch import Epoch, without_walls
-from runmanager.tracking.introspect.first_batch import batch_size_of, inputs_of, peek
+from runmanager.tracking.introspect.first_batch import batch_inputs, full_batch_size, peek_batch
 from runmanager.tracking.lifecycle.abandoned import end_run_when_dropped
 from runmanager.tracking.lifecycle.inactive_run import InactiveRun
 from runmanager.tracking.lifecycle.last_evaluation import LastEvaluation
@@ -129,9 +129,9 @@ class ActiveRun:
         self._measuring.begin(self._network, self.record, precision=self._options.precision)
         if self.is_resumed:
             self._restore()
-        batch = peek(loader)
+        batch = peek_batch(loader)
         if batch is not None:
-            self._begin_with_batch(batch, batch_size_of(loader))
+            self._begin_with_batch(batch, full_batch_size(loader))
         elif self.is_resumed:
             self._begin_sinks(None)
         measured, session = self._measuring.measurements(), self.turns and self.turns.session
@@ -149,7 +149,7 @@ class ActiveRun:
         self._ending.restore(self.history)
 
     def _begin_with_whole_batch(self, batch: Any) -> None:
-        inputs = inputs_of(batch)
+        inputs = batch_inputs(batch)
         self._begin_with_batch(batch, None if inputs is None else len(inputs))
 
     def _begin_with_batch(self, batch: Any, batch_size: int | None) -> None:

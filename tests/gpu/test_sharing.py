@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from runmanager.tracking.environment.gpu_meter import open_meter
+from runmanager.tracking.environment.gpu_meter import open_gpu_meter
 
 from .where import DEVICE, needs_cuda, needs_device
 
@@ -58,7 +58,7 @@ def test_a_process_a_run_keeps_memory_apart(tmp_path: Path) -> None:
 @needs_cuda
 def test_the_gpu_has_meters() -> None:
     pytest.importorskip("pynvml")
-    meter = open_meter(DEVICE)
+    meter = open_gpu_meter(DEVICE)
     assert meter is not None
     look = meter.look({os.getpid()})
     assert look.utilization is not None and 0 <= look.utilization <= 1

@@ -14,9 +14,9 @@ from types import ModuleType
 from typing import Any
 
 from runmanager.records.settings.target_paths import targets_in
-from runmanager.tracking.environment.import_walk import ImportWalk, is_below, is_installed
+from runmanager.tracking.environment.import_scanner import ImportScanner, is_below, is_installed
 
-__all__ = ["CurrentCode", "LoadedLater", "current_code", "own_code"]
+__all__ = ["CodeRehasher", "LateImports", "hash_user_code", "rehash_code"]
 
 _DIGITS = 16
 
@@ -24,7 +24,7 @@ _at_loading: dict[str, str] = {}
 """The digests of files as they were when this process first met them: a module that is loaded stays what it was."""
 
 
-def own_code(settings: Mapping[str, Any], *, is_built_in: bool) -> dict[str, str] | None:
+def hash_user_code(settings: Mapping[str, Any], *, is_built_in: bool) -> dict[str, str] | None:
     """The digest of each file of code that a run with these settings is made with, as the files are now.
 
     These are the modules of its targets and what they import; unless it `is_built_in`, the process's main script with
@@ -35,7 +35,7 @@ def own_code(settings: Mapping[str, Any], *, is_built_in: bool) -> dict[str, str
     folder = _folder_of_run(is_built_in=is_built_in)
     if folder is None:
         return None
-    walk = ImportWalk(dict.fromkeys((folder, str(Path.cwd()))))
+    walk = ImportScanner(dict.fromkeys((folder, str(Path.cwd()))))
     if not is_built_in:
         _take_program(walk, sys.modules["__main__"])
         if not walk.files:
@@ -45,7 +45,7 @@ def own_code(settings: Mapping[str, Any], *, is_built_in: bool) -> dict[str, str
     return _digests(walk.files, folder)
 
 
-class LoadedLater:
+class LateImports:
     """The own files that this process loads from now on: those too that a run imports in ways that no reading finds."""
 
     def __init__(self, *, is_built_in: bool) -> None:
@@ -54,14 +54,14 @@ class LoadedLater:
         self._since = time.time()
 
     def added_to(self, code: Mapping[str, str] | None) -> dict[str, str] | None:
-        """`code`, as `own_code` gave it, with them.
+        """`code`, as `hash_user_code` gave it, with them.
 
         None where it is not known: nor is the text of a file that was written meanwhile, before it was loaded or after.
         """
         if code is None or self._folder is None:
             return None
         outside = (str(Path(name).parent) for name in code if Path(name).is_absolute())
-        walk = ImportWalk(dict.fromkeys((self._folder, str(Path.cwd()), *outside)))
+        walk = ImportScanner(dict.fromkeys((self._folder, str(Path.cwd()), *outside)))
         for file in set(_loaded_files()) - self._before:
             walk.take_file(file)
         later = _digests(walk.files, self._folder)
@@ -93,7 +93,7 @@ def _folder_of_program() -> str | None:
     return str(Path.cwd() if is_elsewhere else Path(script).resolve().parent)
 
 
-def _take_program(walk: ImportWalk, main: ModuleType) -> None:
+def _take_program(walk: ImportScanner, main: ModuleType) -> None:
     package = getattr(main.__spec__, "parent", None) or ""
     walk.take_script(str(main.__file__), package)
     for file in _loaded_files():
@@ -126,7 +126,7 @@ def _digest_of(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()[:_DIGITS]
 
 
-class CurrentCode:
+class CodeRehasher:
     """What the files of runs hold today, below a folder; each is read once, however many runs were made with it."""
 
     def __init__(self, folder: Path) -> None:
@@ -152,8 +152,8 @@ class CurrentCode:
         return self._digests[name]
 
 
-def current_code(code: Mapping[str, str] | None, command: Sequence[str]) -> dict[str, str] | None:
+def rehash_code(code: Mapping[str, str] | None, command: Sequence[str]) -> dict[str, str] | None:
     """The same for one run: in the folder of the script that its command names, else in the current one."""
     scripts = [Path(word).resolve().parent for word in command[:1] if word.endswith(".py")]
-    found = (CurrentCode(folder).of(code) for folder in (*scripts, Path.cwd()))
+    found = (CodeRehasher(folder).of(code) for folder in (*scripts, Path.cwd()))
     return next((today for today in found if today is not None), None)

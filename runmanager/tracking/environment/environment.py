@@ -13,14 +13,14 @@ from runmanager.records.host.process import usable_cores
 from runmanager.records.run.record import Environment
 from runmanager.tracking.device.devices import device_facts
 from runmanager.tracking.device.processor import cpu_model
-from runmanager.tracking.environment.provenance import command_line, commit_of, library_versions
+from runmanager.tracking.environment.provenance import command_line, git_commit, library_versions
 
-__all__ = ["capture_environment", "known_ceilings", "load_average"]
+__all__ = ["capture_environment", "find_peaks", "load_average"]
 
 
 def capture_environment(device: torch.device, *, code: dict[str, str] | None = None) -> Environment:
     """All that can be known at a run's start; `load_at_end` and the shares come at its end. `code` is known already."""
-    commit, clean = commit_of(Path.cwd())
+    commit, clean = git_commit(Path.cwd())
     return Environment(
         host=socket.gethostname(),
         cpu_model=cpu_model(),
@@ -37,7 +37,7 @@ def capture_environment(device: torch.device, *, code: dict[str, str] | None = N
     )
 
 
-def known_ceilings(device: torch.device, environment: Environment) -> DevicePeaks | None:
+def find_peaks(device: torch.device, environment: Environment) -> DevicePeaks | None:
     """What was measured of this device, with these threads, by `runmanager doctor --calibrate`; None if nothing was."""
     return find_device_peaks(
         device_peaks_file(),

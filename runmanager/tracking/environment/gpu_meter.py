@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-__all__ = ["GpuLook", "GpuMeter", "NvmlMeter", "open_meter"]
+__all__ = ["GpuMeter", "GpuReading", "NvmlMeter", "open_gpu_meter"]
 
 # Clocks lower than they would be: by the power cap, by heat, by the power supply. Idling and a clock that somebody has
 # set are no throttling.
@@ -18,7 +18,7 @@ _THROTTLED = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
 
 
 @dataclass(frozen=True)
-class GpuLook:
+class GpuReading:
     """One look at a GPU; None is what it does not tell. Utilisation is the share of time in which it computed."""
 
     utilization: float | None = None
@@ -31,7 +31,7 @@ class GpuLook:
 class GpuMeter(Protocol):
     """The meters of one GPU."""
 
-    def look(self, own: Set[int]) -> GpuLook:
+    def look(self, own: Set[int]) -> GpuReading:
         """How the GPU stands now; `own` are the ids of the processes that belong to the run."""
         ...
 
@@ -40,7 +40,7 @@ class GpuMeter(Protocol):
         ...
 
 
-def open_meter(device: torch.device, *, is_shared: bool = False) -> GpuMeter | None:
+def open_gpu_meter(device: torch.device, *, is_shared: bool = False) -> GpuMeter | None:
     """The meter of a CUDA device; None without one, without nvidia-ml-py, or where the driver gives no access.
 
     `is_shared` where other processes of the run's family may be on it.
@@ -73,7 +73,7 @@ class NvmlMeter:
         self._handle = handle
         self._is_shared = is_shared
 
-    def look(self, own: Set[int]) -> GpuLook:
+    def look(self, own: Set[int]) -> GpuReading:
         """How the GPU stands now."""
         nvml = self._nvml
         rates = self._ask(nvml.nvmlDeviceGetUtilizationRates)
@@ -82,7 +82,7 @@ class NvmlMeter:
         # Its older name; the newer one is missing from older drivers.
         reasons = self._ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
         processes = self._ask(nvml.nvmlDeviceGetComputeRunningProcesses)
-        return GpuLook(
+        return GpuReading(
             utilization=None if rates is None else rates.gpu / 100,
             power_watts=None if milliwatts is None else milliwatts / 1000,
             clock_hertz=None if megahertz is None else megahertz * 1e6,

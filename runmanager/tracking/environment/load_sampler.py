@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import psutil
 
-from runmanager.tracking.environment.gpu_meter import GpuLook, GpuMeter
-from runmanager.tracking.environment.system_load import Load, LoadSample
+from runmanager.tracking.environment.gpu_meter import GpuMeter, GpuReading
+from runmanager.tracking.environment.system_load import CpuShares, CpuTimes
 
-__all__ = ["GpuMeans", "MetLoad", "Sampler"]
+__all__ = ["CpuContention", "GpuMeans", "ResourceSampler"]
 
 _LEAST_SECONDS = 1.0  # the kernel counts CPU time in hundredths of a second: over a shorter stretch it is too coarse
 _COST_SHARE = 1e-3  # of the run's time, for looking; finding the run's own processes takes milliseconds
@@ -18,7 +18,7 @@ _HIGH = 0.9
 
 
 @dataclass(frozen=True)
-class MetLoad:
+class CpuContention:
     """Shares of all the cores, taken by others and by the hypervisor.
 
     The means are over the whole run. `_p90` was exceeded during a tenth of it, None for a run that was too short: it
@@ -42,7 +42,7 @@ class GpuMeans:
     others_share: float | None = None
 
 
-class Sampler:
+class ResourceSampler:
     """Looks at the machine, and while `is_training` at the GPU; `look` may be called from any thread.
 
     It keeps sums and counts, so a run of a week takes no more memory than one of a minute. A look that takes long is
@@ -64,7 +64,7 @@ class Sampler:
         self._outside, self._steal = _Shares(), _Shares()
         self._gpu = _GpuSums()
         self._wait_seconds = _LEAST_SECONDS
-        self._start = self._last = LoadSample.now(of=self._family)
+        self._start = self._last = CpuTimes.now(of=self._family)
 
     def look(self, now: Callable[[], float] = time.monotonic) -> None:
         """Look once more, unless the last look was a moment ago."""
@@ -73,21 +73,21 @@ class Sampler:
                 return
             began = self._spent()
             try:
-                self._take(LoadSample.now(of=self._family))
+                self._take(CpuTimes.now(of=self._family))
             except (psutil.Error, OSError):
                 return  # the next look may succeed
             if self._meter is not None and self.is_training:
                 self._gpu.add(self._meter.look(self._last.own_processes))
             self._wait_seconds = max(_LEAST_SECONDS, (self._spent() - began) / _COST_SHARE)
 
-    def load(self) -> MetLoad:
+    def load(self) -> CpuContention:
         """What was met from the beginning until now."""
         with self._lock:
-            end = LoadSample.now(of=self._family)
+            end = CpuTimes.now(of=self._family)
             if end.at - self._last.at >= _LEAST_SECONDS:
                 self._take(end)
-            mean = Load.between(self._start, end)
-        return MetLoad(
+            mean = CpuShares.between(self._start, end)
+        return CpuContention(
             mean.outside_cpu_share, mean.steal_share, self._outside.quantile(_HIGH), self._steal.quantile(_HIGH)
         )
 
@@ -96,8 +96,8 @@ class Sampler:
         with self._lock:
             return self._gpu.means()
 
-    def _take(self, sample: LoadSample) -> None:
-        met = Load.between(self._last, sample)
+    def _take(self, sample: CpuTimes) -> None:
+        met = CpuShares.between(self._last, sample)
         self._outside.add(met.outside_cpu_share, sample.at - self._last.at)
         self._steal.add(met.steal_share, sample.at - self._last.at)
         self._last = sample
@@ -128,7 +128,7 @@ class _GpuSums:
     def __init__(self) -> None:
         self._sums: dict[str, tuple[float, int]] = {}
 
-    def add(self, look: GpuLook) -> None:
+    def add(self, look: GpuReading) -> None:
         for name in ("utilization", "power_watts", "clock_hertz", "is_throttled", "has_others"):
             value = getattr(look, name)
             if value is not None:

@@ -15,9 +15,9 @@ __all__ = [
     "COMMIT_VARIABLE",
     "DRIVEN_VARIABLE",
     "command_line",
-    "commit_of",
+    "git_commit",
     "library_versions",
-    "said_to_children",
+    "provenance_for_children",
 ]
 
 COMMIT_VARIABLE = "RUNMANAGER_COMMIT"
@@ -40,9 +40,9 @@ def command_line() -> tuple[str, ...]:
 
 
 @contextmanager
-def said_to_children(command: Sequence[str]) -> Iterator[None]:
+def provenance_for_children(command: Sequence[str]) -> Iterator[None]:
     """Keep command and commit in the environment meanwhile, so that no run of this sweep has to ask again."""
-    commit, clean = commit_of(Path.cwd())
+    commit, clean = git_commit(Path.cwd())
     said = {COMMAND_VARIABLE: shlex.join(command)}
     said[COMMIT_VARIABLE] = (commit or "") + ("-dirty" if clean is False else "")
     earlier = {name: os.environ.get(name) for name in (*said, DRIVEN_VARIABLE)}
@@ -57,7 +57,7 @@ def said_to_children(command: Sequence[str]) -> Iterator[None]:
 
 
 @cache
-def commit_of(folder: Path) -> tuple[str | None, bool | None]:
+def git_commit(folder: Path) -> tuple[str | None, bool | None]:
     """The git commit of `folder` and whether its tracked files are as committed; None where there is none.
 
     Asked once a process: a sweep's driver asks, and hands the answer to its runs in `RUNMANAGER_COMMIT`.

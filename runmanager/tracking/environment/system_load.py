@@ -7,11 +7,11 @@ from typing import Self
 
 import psutil
 
-__all__ = ["Load", "LoadSample"]
+__all__ = ["CpuShares", "CpuTimes"]
 
 
 @dataclass(frozen=True)
-class LoadSample:
+class CpuTimes:
     """CPU seconds since boot (`busy`, `steal`: the whole machine; `own`: a process and its children).
 
     `own_processes` are the ids of those that are alive.
@@ -37,14 +37,14 @@ class LoadSample:
 
 
 @dataclass(frozen=True)
-class Load:
+class CpuShares:
     """Shares of all the machine's cores between two samples: taken by others, and taken by the hypervisor."""
 
     outside_cpu_share: float
     steal_share: float
 
     @classmethod
-    def between(cls, start: LoadSample, end: LoadSample) -> Self:
+    def between(cls, start: CpuTimes, end: CpuTimes) -> Self:
         capacity = max(end.at - start.at, 1e-9) * (os.cpu_count() or 1)
         outside = (end.busy - start.busy) - (end.own - start.own)
         return cls(_share(outside, capacity), _share(end.steal - start.steal, capacity))

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from runmanager.tracking.introspect.model_copy import unwrapped
+from runmanager.tracking.introspect.model_copy import unwrap
 
-__all__ = ["NetworkCall", "call_of"]
+__all__ = ["NetworkCall", "example_call"]
 
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -23,14 +23,14 @@ class NetworkCall:
     names: tuple[str, ...] = ()
 
 
-def call_of(network: torch.nn.Module, batch: Any) -> NetworkCall | None:
+def example_call(network: torch.nn.Module, batch: Any) -> NetworkCall | None:
     """The call that a training loop would make of a batch; None where the batch holds no tensors for it.
 
     A batch's first part goes in, as in (images, labels). Of a `forward` that must be given several arguments they are
     the parts of that first part, or else the batch's first parts, as in (left, right, labels). A mapping is given by
     name: what of it `forward` takes.
     """
-    must, names = _parameters(unwrapped(network))
+    must, names = _parameters(unwrap(network))
     args, kwargs = _arguments(batch, must, names)
     sample = NetworkCall(_first(args), _first(kwargs), (*names, *("input" for _ in args))[: len(args)])
     return sample if _has_samples([*sample.args, *sample.kwargs.values()]) else None

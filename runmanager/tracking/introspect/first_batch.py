@@ -10,13 +10,13 @@ from torch.utils.data import DataLoader, IterableDataset
 from runmanager.tracking.device.rng import preserve_random_states
 from runmanager.tracking.device.transfer import DeviceDataLoader
 
-__all__ = ["batch_size_of", "images_of", "inputs_of", "peek"]
+__all__ = ["batch_images", "batch_inputs", "full_batch_size", "peek_batch"]
 
 _PEEKED_SAMPLES = 64
 _MAX_PIXELS = 64  # on a side: a grid of photographs would else take seconds to write, and megabytes
 
 
-def peek(loader: Any) -> Any | None:
+def peek_batch(loader: Any) -> Any | None:
     """Up to 64 samples as a batch, None where taking them could be noticed.
 
     A `DataLoader` is not iterated, which would draw random numbers and start workers: its dataset's first samples are
@@ -25,7 +25,7 @@ def peek(loader: Any) -> Any | None:
     """
     with preserve_random_states():
         if isinstance(loader, DeviceDataLoader):
-            return peek(loader.dl)
+            return peek_batch(loader.dl)
         if hasattr(loader, "first_samples"):
             return loader.first_samples(_PEEKED_SAMPLES)
         if isinstance(loader, DataLoader):
@@ -52,32 +52,32 @@ def _from_dataset(loader: DataLoader[Any]) -> Any | None:
     return loader.collate_fn([dataset[index] for index in range(count)])
 
 
-def batch_size_of(loader: Any) -> int | None:
+def full_batch_size(loader: Any) -> int | None:
     """How many samples a full batch of a loader has that can be peeked into; None where it does not say."""
     if isinstance(loader, DeviceDataLoader):
-        return batch_size_of(loader.dl)
+        return full_batch_size(loader.dl)
     if isinstance(loader, DataLoader) and loader.batch_sampler is not None:
         size = getattr(loader.batch_sampler, "batch_size", None)
-        return min(size, len(loader.dataset)) if isinstance(size, int) else None  # type: ignore[arg-type]  # `peek` has measured it
+        return min(size, len(loader.dataset)) if isinstance(size, int) else None  # type: ignore[arg-type]  # `peek_batch` has measured it
     if hasattr(loader, "first_samples"):
         size, count = getattr(loader, "batch_size", None), getattr(loader, "num_samples", None)
         return min(size, count) if isinstance(size, int) and isinstance(count, int) else None
-    inputs = inputs_of(peek(loader))  # whole batches are what it is made of
+    inputs = batch_inputs(peek_batch(loader))  # whole batches are what it is made of
     return None if inputs is None else len(inputs)
 
 
-def inputs_of(batch: Any) -> torch.Tensor | None:
+def batch_inputs(batch: Any) -> torch.Tensor | None:
     """A batch's first part, (batch, …), None where that is no tensor."""
     first = batch[0] if isinstance(batch, Sequence) and len(batch) else batch
     return first if isinstance(first, torch.Tensor) and first.ndim > 0 else None
 
 
-def images_of(batch: Any, count: int) -> torch.Tensor | None:
+def batch_images(batch: Any, count: int) -> torch.Tensor | None:
     """The first images of a batch, (count, 1 or 3, height, width), None where it holds none.
 
     They are uint8, or float32 in [0, 1]; large ones are made smaller, to 64 pixels on the longer side.
     """
-    inputs = inputs_of(batch)
+    inputs = batch_inputs(batch)
     if inputs is None or inputs.ndim != 4 or inputs.shape[1] not in (1, 3):
         return None
     images = inputs[:count].detach().cpu()

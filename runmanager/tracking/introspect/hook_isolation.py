@@ -16,7 +16,7 @@ from runmanager.tracking.torch_internals import (
     module_hooks,
 )
 
-__all__ = ["has_hooks", "held_back", "left_out"]
+__all__ = ["global_hooks_disabled", "has_hooks", "left_out"]
 
 
 def has_hooks(module: torch.nn.Module) -> bool:
@@ -59,7 +59,7 @@ def _is_needed(hook: Any, parts: Set[torch.nn.Module]) -> bool:
 
 
 @contextmanager
-def held_back() -> Iterator[None]:
+def global_hooks_disabled() -> Iterator[None]:
     """Meanwhile this thread calls no hook that was hung on all modules, or on all optimisers, before."""
     thread = threading.get_ident()
     found = [(table, key, hook) for table in GLOBAL_HOOK_TABLES for key, hook in table.items()]

@@ -9,10 +9,10 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Sequenti
 from runmanager.tracking.device.rng import preserve_random_states
 from runmanager.tracking.device.transfer import DeviceDataLoader
 
-__all__ = ["class_names", "samples_at"]
+__all__ = ["class_names", "read_samples"]
 
 
-def samples_at(loader: Any, places: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor] | None:
+def read_samples(loader: Any, places: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor] | None:
     """The samples that came at these places of an epoch, as a batch (images, labels); None where that is not known.
 
     Known are our own loaders', which have `samples`, a list's of batches, and those of a `DataLoader` that does not
@@ -20,7 +20,7 @@ def samples_at(loader: Any, places: Sequence[int]) -> tuple[torch.Tensor, torch.
     labels. Raises whatever the dataset raises.
     """
     if isinstance(loader, DeviceDataLoader):
-        return samples_at(loader.dl, places)
+        return read_samples(loader.dl, places)
     with preserve_random_states():
         if hasattr(loader, "samples"):
             return _pair(loader.samples(places))

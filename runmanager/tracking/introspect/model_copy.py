@@ -21,26 +21,26 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from runmanager.tracking.device.rng import preserve_random_states
-from runmanager.tracking.introspect.hook_isolation import has_hooks, held_back, left_out
-from runmanager.tracking.introspect.op_recorder import parts_of
-from runmanager.tracking.introspect.quiet_thread import one_thread_quiet
+from runmanager.tracking.introspect.hook_isolation import global_hooks_disabled, has_hooks, left_out
+from runmanager.tracking.introspect.op_recorder import iter_parts
+from runmanager.tracking.introspect.quiet_thread import quiet_thread
 from runmanager.tracking.torch_internals import compiled_module
 
-__all__ = ["SharedError", "isolated", "unwrapped", "with_data", "without_data"]
+__all__ = ["SharedModuleError", "copy_to_meta", "copy_with_data", "isolated", "unwrap"]
 
 _ON_META: dict[str, Any] = {"device": torch.device("meta")}  # an argument that torch's types for lazy buffers leave out
 _ATOMS = frozenset({str, bytes, int, float, bool, type(None)})
 _WRAPPERS = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 
 
-class SharedError(Exception):
+class SharedModuleError(Exception):
     """A copy of a model is not one throughout."""
 
 
-def unwrapped(network: torch.nn.Module) -> torch.nn.Module:
+def unwrap(network: torch.nn.Module) -> torch.nn.Module:
     """What `torch.compile` or a data-parallel wrapper holds; any other network is what it is."""
     inner = network.module if isinstance(network, _WRAPPERS) else compiled_module(network)
-    return network if inner is None else unwrapped(inner)
+    return network if inner is None else unwrap(inner)
 
 
 @contextlib.contextmanager
@@ -48,7 +48,7 @@ def isolated(network: torch.nn.Module) -> Iterator[None]:
     """The body may copy `network` and call the copies, and nobody learns of it; threads take turns.
 
     Random states, warnings and lines of output are kept back, and the hooks that somebody hung on all modules. Raises
-    `SharedError` where this thread calls a module of `network` itself that keeps something, as BatchNorm does, or has
+    `SharedModuleError` where this thread calls a module of `network` itself that keeps something, as BatchNorm does, or has
     hooks: a copy can do that by a function that knows the network, as `lambda x: self.norm(x)`, or as one that was put
     in the place of `self.norm.forward`.
     """
@@ -57,9 +57,11 @@ def isolated(network: torch.nn.Module) -> Iterator[None]:
 
     def refuse(module: torch.nn.Module, _args: object) -> None:
         if (module in noticing or _is_called_by_a_function(module)) and threading.get_ident() == thread:
-            raise SharedError(f"a copy of it calls its own {type(module).__name__}, which would keep or tell something")
+            raise SharedModuleError(
+                f"a copy of it calls its own {type(module).__name__}, which would keep or tell something"
+            )
 
-    with one_thread_quiet(), preserve_random_states(), held_back(), _modes():
+    with quiet_thread(), preserve_random_states(), global_hooks_disabled(), _modes():
         handle = register_module_forward_pre_hook(refuse)
         try:
             yield
@@ -87,10 +89,10 @@ def _is_called_by_a_function(module: torch.nn.Module) -> bool:
     return isinstance(vars(module).get("forward"), FunctionType) and _keeps_something(module)
 
 
-def with_data(network: torch.nn.Module) -> torch.nn.Module:
+def copy_with_data(network: torch.nn.Module) -> torch.nn.Module:
     """A deep copy on the same device, all wrappers within it taken off, without the hooks of others.
 
-    Raises `SharedError` where a module says of itself how it is copied, and is not.
+    Raises `SharedModuleError` where a module says of itself how it is copied, and is not.
     """
     memo = _memo(network, in_place_of_computed=lambda tensor: tensor.detach().clone())
     twin: torch.nn.Module
@@ -98,10 +100,10 @@ def with_data(network: torch.nn.Module) -> torch.nn.Module:
     return twin
 
 
-def without_data(
+def copy_to_meta(
     network: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None
 ) -> tuple[torch.nn.Module, torch.optim.Optimizer | None]:
-    """Copies as by `with_data`, but on the `meta` device: parameters and buffers hold no data.
+    """Copies as by `copy_with_data`, but on the `meta` device: parameters and buffers hold no data.
 
     The optimiser has the copy's parameters, and no hooks either.
     """
@@ -122,7 +124,7 @@ def _copied(network: torch.nn.Module, what: tuple[Any, ...], memo: dict[int, Any
         _take_off_wrappers(network, memo)
         twins = copy.deepcopy(what, memo)
     if shared := set(twins[0].modules()).intersection(network.modules()):
-        raise SharedError(f"a copy of it has the same {type(next(iter(shared))).__name__}")
+        raise SharedModuleError(f"a copy of it has the same {type(next(iter(shared))).__name__}")
     return twins
 
 
@@ -148,7 +150,7 @@ def _memo(network: torch.nn.Module, *, in_place_of_computed: Callable[[torch.Ten
         else:
             copied = _copied_at_once(value)
             if copied is None:
-                left.extend(parts_of(value))
+                left.extend(iter_parts(value))
         if copied is not None:
             memo[id(value)] = copied
             held.append(value)
@@ -174,7 +176,7 @@ def _is_atom(value: Any) -> bool:
 def _take_off_wrappers(network: torch.nn.Module, memo: dict[int, Any]) -> None:
     """Let what is copied hold, in a wrapper's place, a copy of what that wraps: compiled code cannot be followed."""
     for module in network.modules():
-        if (inner := unwrapped(module)) is not module:
+        if (inner := unwrap(module)) is not module:
             memo[id(module)] = copy.deepcopy(inner, memo)
 
 

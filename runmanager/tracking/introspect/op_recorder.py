@@ -9,7 +9,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["Operation", "Recording", "parts_of", "record_pass", "tensors_in"]
+__all__ = ["Operation", "Recording", "iter_parts", "iter_tensors", "record_operations"]
 
 _MAX_DEPTH = 8  # of containers in containers: objects may hold themselves
 
@@ -40,7 +40,7 @@ class Recording:
     is_whole: bool
 
 
-def record_pass(
+def record_operations(
     network: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], *, names: Sequence[str], limit: int
 ) -> Recording:
     """Run the network on its inputs, whose `names` are those of the tensors in them, and write down what it does.
@@ -56,11 +56,11 @@ def record_pass(
         register_module_forward_hook(recorder.leave, always_call=True),  # by an error too, which others may catch
     ]
     try:
-        for name, tensor in zip(names, tensors_in((args, kwargs)), strict=True):
+        for name, tensor in zip(names, iter_tensors((args, kwargs)), strict=True):
             recorder.add(name, "input", [], [tensor])
         with recorder:
             outputs = network(*args, **kwargs)
-        recorder.add("output", "output", tensors_in(outputs), [])
+        recorder.add("output", "output", iter_tensors(outputs), [])
     except _LimitError:
         return Recording(recorder.operations, is_whole=False)
     finally:
@@ -93,10 +93,10 @@ class _Recorder(TorchFunctionMode):
         kwargs = kwargs or {}
         outputs = func(*args, **kwargs)
         kind = _kind_of(func)
-        made = list(tensors_in(args[0] if kind == "setitem" else outputs))
+        made = list(iter_tensors(args[0] if kind == "setitem" else outputs))
         if made:
             place = f"{self._scopes[self._stack[-1]]}/" if self._stack else ""
-            self.add(place + kind, kind, tensors_in((args, kwargs)), made)
+            self.add(place + kind, kind, iter_tensors((args, kwargs)), made)
         return outputs
 
     def enter(self, module: torch.nn.Module, _args: Any) -> None:
@@ -109,10 +109,10 @@ class _Recorder(TorchFunctionMode):
         if module not in self._scopes:
             return
         self._stack.pop()
-        unseen = [tensor for tensor in tensors_in(outputs) if not self._is_known(tensor)]
+        unseen = [tensor for tensor in iter_tensors(outputs) if not self._is_known(tensor)]
         if unseen:
             kind = type(module).__name__
-            self.add(f"{self._scopes[module]}/{kind}", kind, tensors_in(args), unseen)
+            self.add(f"{self._scopes[module]}/{kind}", kind, iter_tensors(args), unseen)
 
     def _is_known(self, tensor: torch.Tensor) -> bool:
         return id(tensor) in self._made or id(tensor) in self._parameters
@@ -156,16 +156,16 @@ def _kind_of(func: Callable[..., Any]) -> str:
     return name.strip("_") if name.startswith("__") else name
 
 
-def tensors_in(value: Any, depth: int = _MAX_DEPTH) -> Iterator[torch.Tensor]:
+def iter_tensors(value: Any, depth: int = _MAX_DEPTH) -> Iterator[torch.Tensor]:
     """The tensors in a value: in sequences, mappings and the attributes of plain objects, at any depth that is sane."""
     if isinstance(value, torch.Tensor):
         yield value
     elif depth:
-        for part in parts_of(value):
-            yield from tensors_in(part, depth - 1)
+        for part in iter_parts(value):
+            yield from iter_tensors(part, depth - 1)
 
 
-def parts_of(value: Any) -> Iterable[Any]:
+def iter_parts(value: Any) -> Iterable[Any]:
     """What a sequence, a mapping or a plain object holds."""
     if isinstance(value, Mapping):
         return value.values()

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-__all__ = ["one_thread_quiet"]
+__all__ = ["quiet_thread"]
 
 _lock = threading.RLock()
 
@@ -22,7 +22,7 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 @contextlib.contextmanager
-def one_thread_quiet() -> Iterator[None]:
+def quiet_thread() -> Iterator[None]:
     """Meanwhile this thread prints nothing to `sys.stdout` and shows no warning.
 
     Threads take turns: what the body changes for the whole process and puts back, no two of them change at once.

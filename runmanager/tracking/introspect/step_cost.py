@@ -8,21 +8,21 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from runmanager.tracking.introspect.model_copy import isolated, unwrapped, without_data
+from runmanager.tracking.introspect.model_copy import copy_to_meta, isolated, unwrap
 from runmanager.tracking.torch_internals import (
     TorchDispatchMode,
     tree_leaves,
     written_arguments,
 )
 
-__all__ = ["StepWork", "step_work"]
+__all__ = ["StepCost", "count_step_cost"]
 
 _META = torch.device("meta")
 _FILLING = frozenset({"zero_", "fill_", "zeros_like", "ones_like", "full_like"})  # they read nothing of their argument
 
 
 @dataclass(frozen=True)
-class StepWork:
+class StepCost:
     """What `Measurements` says of a step; None is what cannot be said of this model."""
 
     flop: int | None = None
@@ -30,9 +30,9 @@ class StepWork:
     bytes: int | None = None
 
 
-def step_work(
+def count_step_cost(
     network: torch.nn.Module, inputs: torch.Tensor, *, optimizer: torch.optim.Optimizer | None = None
-) -> StepWork:
+) -> StepCost:
     """The work of a step with `inputs`, of which only shape (batch, …) and type are looked at.
 
     A deep copy of network and optimiser is made on the `meta` device, whose tensors have shapes but no data: a full
@@ -45,9 +45,9 @@ def step_work(
     its tensors, or names a device itself, cannot be followed; `SharedError` where a copy shares with the model what a
     call would change.
     """
-    network = unwrapped(network)
+    network = unwrap(network)
     with isolated(network):
-        twin, twin_optimizer = without_data(network, optimizer)
+        twin, twin_optimizer = copy_to_meta(network, optimizer)
         twin.train()
         empty = torch.empty(inputs.shape, dtype=inputs.dtype, device=_META)
         if any(map(torch.nn.parameter.is_lazy, twin.parameters())):
@@ -59,10 +59,10 @@ def step_work(
             if roots:
                 torch.autograd.backward(roots, [torch.empty_like(root) for root in roots])
         if any(isinstance(module, torch.nn.RNNBase) for module in twin.modules()):
-            return StepWork(flop.get_total_flops())
+            return StepCost(flop.get_total_flops())
         if twin_optimizer is not None:
             _count_step(twin_optimizer, counter, network)
-    return StepWork(flop.get_total_flops(), counter.operations, counter.bytes)
+    return StepCost(flop.get_total_flops(), counter.operations, counter.bytes)
 
 
 def _has_gradient(value: Any) -> bool:

@@ -19,8 +19,8 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 
 from runmanager.records.run.record import EpochRecord
 from runmanager.text import error_line, pluralize
-from runmanager.tracking.introspect.first_batch import images_of
-from runmanager.tracking.introspect.loader_samples import class_names, samples_at
+from runmanager.tracking.introspect.first_batch import batch_images
+from runmanager.tracking.introspect.loader_samples import class_names, read_samples
 from runmanager.tracking.metrics.evaluation import Evaluation, Scores
 from runmanager.tracking.metrics.predictions import Prediction, confusion, least_believed, num_known_and_right
 from runmanager.tracking.options import TensorBoardOptions
@@ -121,12 +121,12 @@ def _find_images(evaluation: Evaluation, predictions: Sequence[Prediction]) -> t
     """Return the evaluated images (samples, 1 or 3, height, width) in the order of the predictions."""
     if evaluation.loader is None:
         raise _UnavailableError("the evaluated batches must come from one loader, through epoch.eval_batches")
-    found = samples_at(evaluation.loader, [each.place for each in predictions])
+    found = read_samples(evaluation.loader, [each.place for each in predictions])
     if found is None:
         raise _UnavailableError("the evaluation's loader shuffles, or its samples cannot be read again")
     if found[1].tolist() != [each.label for each in predictions]:
         raise _UnavailableError("the evaluation's loader gives other samples when it is read again")
-    images = images_of(found, len(predictions))
+    images = batch_images(found, len(predictions))
     if images is None:
         raise _UnavailableError("the evaluated samples are not images (channels, height, width)")
     return images

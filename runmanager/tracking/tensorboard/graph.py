@@ -11,8 +11,8 @@ from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboard.compat.proto.versions_pb2 import VersionDef
 
 from runmanager.tracking.introspect.example_call import NetworkCall
-from runmanager.tracking.introspect.model_copy import isolated, unwrapped, with_data, without_data
-from runmanager.tracking.introspect.op_recorder import Operation, Recording, record_pass, tensors_in
+from runmanager.tracking.introspect.model_copy import copy_to_meta, copy_with_data, isolated, unwrap
+from runmanager.tracking.introspect.op_recorder import Operation, Recording, iter_tensors, record_operations
 from runmanager.tracking.torch_internals import tree_map_only
 
 __all__ = ["MAX_OPERATIONS", "DrawnGraph", "draw_graph"]
@@ -41,7 +41,7 @@ def draw_graph(network: torch.nn.Module, call: NetworkCall, *, device: torch.dev
     Raises whatever the model raises, `MemoryError` where a copy with data would take more than 1 GiB, and
     `SharedError` where a copy shares with the model what a call would change.
     """
-    model = unwrapped(network)
+    model = unwrap(network)
     with isolated(model), torch.no_grad():
         recording = _record(model, call, device)
     notes = () if recording.is_whole else (f"graph: of the model's first {MAX_OPERATIONS:,} operations only",)
@@ -51,11 +51,11 @@ def draw_graph(network: torch.nn.Module, call: NetworkCall, *, device: torch.dev
 
 def _record(model: torch.nn.Module, call: NetworkCall, device: torch.device) -> Recording:
     try:
-        return _recorded(without_data(model)[0], call, torch.device("meta"))
+        return _recorded(copy_to_meta(model)[0], call, torch.device("meta"))
     except Exception:  # whatever it is, it may come of what a copy without data cannot do
         if _num_bytes(model) > _MAX_COPIED_BYTES:
             raise MemoryError("it asks for values, and a copy of it would take more than 1 GiB") from None
-        return _recorded(with_data(model), call, device)
+        return _recorded(copy_with_data(model), call, device)
 
 
 def _recorded(twin: torch.nn.Module, call: NetworkCall, device: torch.device) -> Recording:
@@ -64,10 +64,10 @@ def _recorded(twin: torch.nn.Module, call: NetworkCall, device: torch.device) ->
     if any(map(torch.nn.parameter.is_lazy, twin.parameters())):
         twin(*args, **kwargs)  # to make its weights is no part of what it does
     named = [*zip(call.names, args, strict=True), *kwargs.items()]
-    names = [f"input/{name}" for given, value in named for name in _names(given, len(list(tensors_in(value))))]
+    names = [f"input/{name}" for given, value in named for name in _names(given, len(list(iter_tensors(value))))]
     if len(names) == 1:
         names = ["input"]  # a box of its own would hide it
-    return record_pass(twin, args, kwargs, names=names, limit=MAX_OPERATIONS)
+    return record_operations(twin, args, kwargs, names=names, limit=MAX_OPERATIONS)
 
 
 def _names(given: str, count: int) -> Sequence[str]:

@@ -10,7 +10,7 @@ import torch
 from runmanager.text import pluralize
 from runmanager.tracking.metrics.loss_buffer import sum_type
 
-__all__ = ["MAX_PARAMETERS", "MAX_VALUES", "NUM_BINS", "Histogram", "histograms_of", "left_out"]
+__all__ = ["MAX_PARAMETERS", "MAX_VALUES", "NUM_BINS", "Histogram", "compute_histograms", "describe_omissions"]
 
 NUM_BINS = 64
 MAX_VALUES = 1 << 16  # of a tensor: a bin of average height is then known to 3%
@@ -33,7 +33,7 @@ class Histogram:
     counts: Sequence[int]
 
 
-def histograms_of(network: torch.nn.Module) -> Mapping[str, Histogram | None]:
+def compute_histograms(network: torch.nn.Module) -> Mapping[str, Histogram | None]:
     """`weights/<parameter>` and `gradients/<parameter>` of the first `MAX_PARAMETERS` parameters, in their order.
 
     Of a tensor with more than `MAX_VALUES` values so many at most are counted, evenly spread over it. None is one
@@ -52,7 +52,7 @@ def histograms_of(network: torch.nn.Module) -> Mapping[str, Histogram | None]:
     return found
 
 
-def left_out(network: torch.nn.Module) -> Sequence[str]:
+def describe_omissions(network: torch.nn.Module) -> Sequence[str]:
     """In words, what of this network its histograms do not show."""
     parameters = list(network.parameters())
     sizes = [0 if torch.nn.parameter.is_lazy(parameter) else parameter.numel() for parameter in parameters]

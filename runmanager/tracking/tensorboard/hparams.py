@@ -24,7 +24,15 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, Sessi
 from runmanager.records.settings.grid import differing
 from runmanager.records.storage.reader import StoredRun
 
-__all__ = ["METRICS", "Metric", "experiment", "measured", "mixed", "session_end", "session_start"]
+__all__ = [
+    "METRICS",
+    "Metric",
+    "experiment_summary",
+    "mixed_type_settings",
+    "recorded_metrics",
+    "session_end",
+    "session_start",
+]
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,7 @@ def session_end(*, succeeded: bool) -> Summary:
     return _summary("session_end_info", HParamsPluginData(session_end_info=end, version=0))
 
 
-def measured(runs: Iterable[StoredRun]) -> list[Metric]:
+def recorded_metrics(runs: Iterable[StoredRun]) -> list[Metric]:
     """The metrics that some run has that has ended; all where none has. Looks at no more runs than it must."""
     found: set[Metric] = set()
     for run in runs:
@@ -81,7 +89,7 @@ def measured(runs: Iterable[StoredRun]) -> list[Metric]:
     return [each for each in METRICS if each in found] or list(METRICS)
 
 
-def experiment(cells: Sequence[Mapping[str, Any]], metrics: Iterable[Metric] = METRICS) -> Summary:
+def experiment_summary(cells: Sequence[Mapping[str, Any]], metrics: Iterable[Metric] = METRICS) -> Summary:
     """The columns for all runs: the settings in which `cells` differ, or all where none does, and `metrics`.
 
     TensorBoard takes the first experiment that it finds for that of all runs, and shows nothing else: there may be one
@@ -97,10 +105,10 @@ def experiment(cells: Sequence[Mapping[str, Any]], metrics: Iterable[Metric] = M
             for each in metrics
         ],
     )
-    return _summary("experiment", HParamsPluginData(experiment=declared, version=0))
+    return _summary("experiment_summary", HParamsPluginData(experiment=declared, version=0))
 
 
-def mixed(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+def mixed_type_settings(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """The settings that are of several types: TensorBoard cannot sort by them but where all their values are text."""
     names = dict.fromkeys(name for cell in cells for name in cell)
     return [name for name in names if len(_types([cell.get(name) for cell in cells])) > 1]

@@ -13,15 +13,15 @@ from runmanager.records.settings.short_names import short_names
 from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.sweep.record import PlannedCell, SweepRecord, read_sweep_record
 from runmanager.tracking.tensorboard.event_writer import EventWriter
-from runmanager.tracking.tensorboard.hparams import mixed, session_start
+from runmanager.tracking.tensorboard.hparams import mixed_type_settings, session_start
 
-__all__ = ["ServedRuns"]
+__all__ = ["SweepLogdir"]
 
 _BESIDE = "events.out.tfevents.0000000000.beside"
 """A file beside the link to a run's own. It is read first, and of two equal tags TensorBoard keeps the first."""
 
 
-class ServedRuns:
+class SweepLogdir:
     """Links to the event files of a sweep's runs, a folder each, which `refresh` keeps up to date.
 
     The files stay where they are and are followed while they grow; those of earlier attempts are left out.
@@ -62,7 +62,7 @@ class ServedRuns:
         fresh = {run: name for run, name in self._names.items() if name in found.keys() - self._linked.keys()}
         if not fresh:
             return
-        texts = mixed(self.cells)
+        texts = mixed_type_settings(self.cells)
         for run, name in fresh.items():
             self._link(name, found[name], self._beside(run, texts))
 

@@ -26,8 +26,8 @@ from torch.utils.tensorboard import summary as protos
 
 from runmanager.records.run.record import PHASES, EpochRecord, RunRecord
 from runmanager.text import error_line
-from runmanager.tracking.introspect.example_call import call_of
-from runmanager.tracking.introspect.first_batch import images_of
+from runmanager.tracking.introspect.example_call import example_call
+from runmanager.tracking.introspect.first_batch import batch_images
 from runmanager.tracking.metrics.evaluation import Evaluation
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart
@@ -35,7 +35,7 @@ from runmanager.tracking.tensorboard.chart_layout import scalar_layout
 from runmanager.tracking.tensorboard.evaluation_pictures import EvaluationPictures
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.graph import draw_graph
-from runmanager.tracking.tensorboard.histograms import Histogram, histograms_of, left_out
+from runmanager.tracking.tensorboard.histograms import Histogram, compute_histograms, describe_omissions
 from runmanager.tracking.tensorboard.hparams import session_end, session_start
 
 __all__ = ["TensorBoardSink"]
@@ -94,7 +94,7 @@ class TensorBoardSink:
         self._writer = None
 
     def _add_images(self, start: RunStart) -> Sequence[str]:
-        images = None if start.first_batch is None else images_of(start.first_batch, _MAX_IMAGES)
+        images = None if start.first_batch is None else batch_images(start.first_batch, _MAX_IMAGES)
         if images is None:
             return ["no image grid: the loader's batches hold no images (batch, channels, height, width)"]
         assert self._writer is not None
@@ -102,7 +102,7 @@ class TensorBoardSink:
         return ()
 
     def _add_graph(self, start: RunStart) -> Sequence[str]:
-        call = None if start.first_batch is None else call_of(start.network, start.first_batch)
+        call = None if start.first_batch is None else example_call(start.network, start.first_batch)
         if call is None:
             return ["no graph: the loader gave no batch with tensors for the model"]
         assert self._writer is not None
@@ -120,10 +120,10 @@ class TensorBoardSink:
 
     def _add_histograms(self, epoch: int, network: torch.nn.Module) -> Sequence[str]:
         assert self._writer is not None
-        found = histograms_of(network)
+        found = compute_histograms(network)
         values = [Summary.Value(tag=tag, histo=_as_proto(each)) for tag, each in found.items() if each is not None]
         self._writer.summary(Summary(value=values), epoch)
-        notes = {line: line for line in left_out(network)}
+        notes = {line: line for line in describe_omissions(network)}
         notes |= {
             tag: f"no histogram of {tag} in epoch {epoch}: it holds NaN or infinity"
             for tag, each in found.items()

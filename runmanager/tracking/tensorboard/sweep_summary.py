@@ -26,20 +26,20 @@ from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.storage.reader import StoredRun, read_run, read_sweep, run_names
 from runmanager.text import pluralize
 from runmanager.tracking.tensorboard.event_writer import EventWriter
-from runmanager.tracking.tensorboard.hparams import experiment, measured
-from runmanager.tracking.tensorboard.logdir import ServedRuns
+from runmanager.tracking.tensorboard.hparams import experiment_summary, recorded_metrics
+from runmanager.tracking.tensorboard.logdir import SweepLogdir
 
 if TYPE_CHECKING:
     from runmanager.results.report.markdown_summary import MarkdownSummary
 
-__all__ = ["ServedSweep"]
+__all__ = ["SweepSummaryWriter"]
 
 _SHARE = 0.05  # of the time goes into looking and drawing, however many runs there are: others train beside it
 _RGBA = 4  # `colorspace` of an image summary
 _GROUP = "across_runs"  # the first by the alphabet of those that runs have: TensorBoard opens the first three
 
 
-class ServedSweep:
+class SweepSummaryWriter:
     """A folder beside those of the served runs, made anew when a run begins or ends.
 
     TensorBoard keeps the first that it reads under a name: an experiment, a tag that has gone. So the folder's name
@@ -47,7 +47,7 @@ class ServedSweep:
     row of it. Nothing is written into the sweep's own folder.
     """
 
-    def __init__(self, sweep: SweepPaths, runs: ServedRuns, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, sweep: SweepPaths, runs: SweepLogdir, *, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` tells seconds, for the share of the time that may be spent here."""
         self._sweep = sweep
         self._runs = runs
@@ -63,9 +63,9 @@ class ServedSweep:
     def declare(self) -> None:
         """Show HParams' columns alone, which is as fast as reading a few runs: before the server starts."""
         if self._runs.has_begun:
-            metrics = measured(_readable_runs(self._sweep))
+            metrics = recorded_metrics(_readable_runs(self._sweep))
             num_cells = len(self._runs.cells)
-            self._show(_name(num_cells, num_cells), [experiment(self._runs.cells, metrics)])
+            self._show(_name(num_cells, num_cells), [experiment_summary(self._runs.cells, metrics)])
 
     def refresh(self) -> bool:
         """Draw the sweep, if runs began or ended since it was drawn, and no more than a share of the time goes into it.
@@ -100,7 +100,7 @@ class ServedSweep:
         look = SweepSnapshot(self._sweep, observer=self._observer)
         runs = look.read[0].runs
         num_ended = sum(run.record.status.is_ended for run in runs)
-        said = [experiment(self._runs.cells, measured(runs))]
+        said = [experiment_summary(self._runs.cells, recorded_metrics(runs))]
         if num_ended:
             said.append(_as_summary(summarize_in_markdown(look)))
         self._show(_name(num_ended, len(self._runs.cells)), said)

@@ -8,7 +8,7 @@ import torch
 
 from runmanager.text import pluralize
 from runmanager.tracking.device.rng import random_states, restore_random_states
-from runmanager.tracking.introspect.model_copy import isolated, without_data
+from runmanager.tracking.introspect.model_copy import copy_to_meta, isolated
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory
 from runmanager.tracking.torch_internals import InstanceNormBase, NormBase, storage_id
 from runmanager.training.options.step import OutOfMemory
@@ -121,7 +121,7 @@ def fast_size(network: torch.nn.Module, in_shape: tuple[int, ...]) -> int | None
 
     try:
         with isolated(network):
-            twin, _ = without_data(network)
+            twin, _ = copy_to_meta(network)
             with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
                 twin(torch.empty((2, *in_shape), device="meta"))
     except Exception:  # any model may be impossible to follow, in any way

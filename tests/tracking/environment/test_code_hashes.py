@@ -9,7 +9,7 @@ import pytest
 
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep
-from runmanager.tracking.environment.code_hashes import CurrentCode, current_code, own_code
+from runmanager.tracking.environment.code_hashes import CodeRehasher, hash_user_code, rehash_code
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = """
@@ -58,7 +58,7 @@ def test_a_script_s_runs_have_what_it_reaches_and_what_it_has_loaded(project: Pa
     files = {"train.py", "helper.py", "plugin.py", "own_package/__init__.py", "own_package/part.py"}
     assert set(first) == files
     assert first == second  # the process runs what it has loaded, whatever is written over it
-    today = current_code(first, (str(project / "train.py"),))
+    today = rehash_code(first, (str(project / "train.py"),))
     assert today is not None
     assert {name for name in first if today[name] != first[name]} == {"plugin.py"}
 
@@ -119,20 +119,20 @@ def test_a_built_in_run_has_its_targets_alone(tmp_path: Path, monkeypatch: pytes
     Path("own.py").write_text("import part")
     Path("part.py").write_text("")
     model = {"name": "custom", "_target_": "own.Net", "layers": [{"_target_": "other.Layer"}]}
-    assert own_code({"lr": 1, "model": {"name": "cnn"}}, is_built_in=True) == {}
-    assert own_code({"model": model}, is_built_in=True) is None
+    assert hash_user_code({"lr": 1, "model": {"name": "cnn"}}, is_built_in=True) == {}
+    assert hash_user_code({"model": model}, is_built_in=True) is None
     Path("other.py").write_text("")
-    first = own_code({"model": model}, is_built_in=True)
+    first = hash_user_code({"model": model}, is_built_in=True)
     assert first is not None
     assert list(first) == ["other.py", "own.py", "part.py"]
     Path("part.py").write_text("changed = True")
-    second = own_code({"model": model}, is_built_in=True)
+    second = hash_user_code({"model": model}, is_built_in=True)
     assert second is not None
     assert [name for name in first if second[name] != first[name]] == ["part.py"]
 
 
 def test_files_are_looked_at_once_for_all_runs(tmp_path: Path) -> None:
-    today = CurrentCode(tmp_path)
+    today = CodeRehasher(tmp_path)
     (tmp_path / "own.py").write_text("")
     first = today.of({"own.py": "abc", "gone.py": "def"})
     assert first is not None
@@ -140,11 +140,11 @@ def test_files_are_looked_at_once_for_all_runs(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("changed = True")
     (tmp_path / "gone.py").write_text("")
     assert today.of({"own.py": "xyz", "gone.py": "def"}) == first
-    assert CurrentCode(tmp_path).of({"own.py": "abc"}) != {"own.py": first["own.py"]}
+    assert CodeRehasher(tmp_path).of({"own.py": "abc"}) != {"own.py": first["own.py"]}
 
 
 def test_in_another_folder_nothing_is_known(tmp_path: Path) -> None:
-    today = CurrentCode(tmp_path)
+    today = CodeRehasher(tmp_path)
     assert today.of({"own.py": "abc"}) is None
     assert today.of({"/dev/zero": "abc"}) is None  # whose end nobody would see
     assert today.of({}) == {}

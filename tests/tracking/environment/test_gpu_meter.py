@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from runmanager.tracking.environment.gpu_meter import GpuLook, NvmlMeter, open_meter
+from runmanager.tracking.environment.gpu_meter import GpuReading, NvmlMeter, open_gpu_meter
 
 HANDLE = object()
 
@@ -63,18 +63,18 @@ class FakeNvml:
         return self._value("millijoules", handle)
 
 
-def look(own: frozenset[int] = frozenset(), **values: Any) -> GpuLook:
+def look(own: frozenset[int] = frozenset(), **values: Any) -> GpuReading:
     return NvmlMeter(FakeNvml(**values), HANDLE).look(own)
 
 
 def test_units() -> None:
-    assert look() == GpuLook(0.75, 350.5, 1.98e9, False, False)
+    assert look() == GpuReading(0.75, 350.5, 1.98e9, False, False)
     assert NvmlMeter(FakeNvml(millijoules=1500), HANDLE).energy_joules() == 1.5
 
 
 def test_what_a_gpu_does_not_tell_is_none() -> None:
     nothing = dict.fromkeys(("gpu", "milliwatts", "megahertz", "reasons", "pids", "millijoules"))
-    assert look(**nothing) == GpuLook()
+    assert look(**nothing) == GpuReading()
     assert NvmlMeter(FakeNvml(**nothing), HANDLE).energy_joules() is None
 
 
@@ -122,7 +122,7 @@ def test_the_gpu_is_found_by_its_unique_id(
 ) -> None:
     fake = FakeNvml(kind=kind)
     monkeypatch.setitem(sys.modules, "pynvml", fake)
-    meter = open_meter(cuda)
+    meter = open_gpu_meter(cuda)
     assert meter is not None and fake.asked == asked
     assert meter.look(frozenset()).power_watts == 350.5
 
@@ -132,8 +132,8 @@ def test_without_the_library_or_the_driver_there_is_none(
     cuda: torch.device, monkeypatch: pytest.MonkeyPatch, module: Any
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", module)
-    assert open_meter(cuda) is None
+    assert open_gpu_meter(cuda) is None
 
 
 def test_other_devices_have_none() -> None:
-    assert open_meter(torch.device("cpu")) is None and open_meter(torch.device("mps")) is None
+    assert open_gpu_meter(torch.device("cpu")) is None and open_gpu_meter(torch.device("mps")) is None

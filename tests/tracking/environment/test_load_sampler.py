@@ -7,9 +7,9 @@ import psutil
 import pytest
 
 from runmanager.tracking.environment import system_load as load
-from runmanager.tracking.environment.gpu_meter import GpuLook
-from runmanager.tracking.environment.load_sampler import GpuMeans, Sampler
-from runmanager.tracking.environment.system_load import LoadSample
+from runmanager.tracking.environment.gpu_meter import GpuReading
+from runmanager.tracking.environment.load_sampler import GpuMeans, ResourceSampler
+from runmanager.tracking.environment.system_load import CpuTimes
 
 
 @dataclass
@@ -23,10 +23,10 @@ class Machine:
     own_processes: frozenset[int] = frozenset({7})
     fails: bool = False
 
-    def sample(self, *, of: int | None = None) -> LoadSample:
+    def sample(self, *, of: int | None = None) -> CpuTimes:
         if self.fails:
             raise psutil.NoSuchProcess(7)
-        return LoadSample(self.at, self.busy, self.steal, self.own, self.own_processes)
+        return CpuTimes(self.at, self.busy, self.steal, self.own, self.own_processes)
 
     def pass_by(self, seconds: float, *, others: float = 0.0, stolen: float = 0.0) -> None:
         """So many seconds in which others have so many cores to themselves."""
@@ -39,7 +39,7 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine()
-    monkeypatch.setattr(LoadSample, "now", machine.sample)
+    monkeypatch.setattr(CpuTimes, "now", machine.sample)
     monkeypatch.setattr(load.os, "cpu_count", lambda: 4)
     return machine
 
@@ -50,7 +50,7 @@ def spends(seconds: float) -> Callable[[], float]:
     return lambda: next(times)
 
 
-def play(sampler: Sampler, machine: Machine, *stretches: tuple[float, float]) -> None:
+def play(sampler: ResourceSampler, machine: Machine, *stretches: tuple[float, float]) -> None:
     """Looks every two seconds through stretches of (seconds, cores that others have)."""
     for seconds, others in stretches:
         for _ in range(int(seconds / 2)):
@@ -59,14 +59,14 @@ def play(sampler: Sampler, machine: Machine, *stretches: tuple[float, float]) ->
 
 
 def test_a_quiet_run_met_nobody(machine: Machine) -> None:
-    sampler = Sampler(spent=spends(0))
+    sampler = ResourceSampler(spent=spends(0))
     play(sampler, machine, (60, 0))
     met = sampler.load()
     assert (met.outside_cpu_share, met.outside_cpu_share_p90, met.steal_share, met.steal_share_p90) == (0, 0, 0, 0)
 
 
 def test_who_came_for_a_part_is_seen_though_the_mean_hides_it(machine: Machine) -> None:
-    sampler = Sampler(spent=spends(0))
+    sampler = ResourceSampler(spent=spends(0))
     play(sampler, machine, (50, 0), (14, 3), (50, 0))
     met = sampler.load()
     assert met.outside_cpu_share == pytest.approx(14 * 3 / 4 / 114)
@@ -75,13 +75,13 @@ def test_who_came_for_a_part_is_seen_though_the_mean_hides_it(machine: Machine) 
 
 
 def test_who_came_for_less_than_a_tenth_is_not(machine: Machine) -> None:
-    sampler = Sampler(spent=spends(0))
+    sampler = ResourceSampler(spent=spends(0))
     play(sampler, machine, (60, 0), (4, 3), (60, 0))
     assert sampler.load().outside_cpu_share_p90 == 0
 
 
 def test_what_the_hypervisor_took_is_seen_in_the_same_way(machine: Machine) -> None:
-    sampler = Sampler(spent=spends(0))
+    sampler = ResourceSampler(spent=spends(0))
     for stolen in (0, 0, 0, 2):
         machine.pass_by(2, stolen=stolen)
         sampler.look(lambda: machine.at)
@@ -90,7 +90,7 @@ def test_what_the_hypervisor_took_is_seen_in_the_same_way(machine: Machine) -> N
 
 
 def test_the_stretch_after_the_last_look_counts_unless_it_is_too_short_to_measure(machine: Machine) -> None:
-    sampler = Sampler(spent=spends(0))
+    sampler = ResourceSampler(spent=spends(0))
     machine.pass_by(0.5, others=3)
     assert sampler.load().outside_cpu_share_p90 is None
     assert sampler.load().outside_cpu_share == 0.75
@@ -99,7 +99,9 @@ def test_the_stretch_after_the_last_look_counts_unless_it_is_too_short_to_measur
 
 
 def test_looks_that_take_long_are_taken_less_often(machine: Machine) -> None:
-    sampler = Sampler(spent=spends(0.009))  # of the run's time a thousandth may be spent: a look in nine seconds
+    sampler = ResourceSampler(
+        spent=spends(0.009)
+    )  # of the run's time a thousandth may be spent: a look in nine seconds
     looks = 0
     for _ in range(100):
         machine.pass_by(2)
@@ -110,7 +112,7 @@ def test_looks_that_take_long_are_taken_less_often(machine: Machine) -> None:
 
 
 def test_a_look_that_fails_does_no_harm(machine: Machine) -> None:
-    sampler = Sampler(spent=spends(0))
+    sampler = ResourceSampler(spent=spends(0))
     machine.fails = True
     play(sampler, machine, (10, 3))
     machine.fails = False
@@ -121,10 +123,10 @@ def test_a_look_that_fails_does_no_harm(machine: Machine) -> None:
 class Meter:
     """A GPU whose looks the test has written down."""
 
-    looks: list[GpuLook]
+    looks: list[GpuReading]
     own: list[Set[int]] = field(default_factory=list)
 
-    def look(self, own: Set[int]) -> GpuLook:
+    def look(self, own: Set[int]) -> GpuReading:
         self.own.append(own)
         return self.looks.pop(0)
 
@@ -133,8 +135,8 @@ class Meter:
 
 
 def test_the_gpu_is_looked_at_while_the_run_trains(machine: Machine) -> None:
-    meter = Meter([GpuLook(0.5, 100.0, 1e9, True, False), GpuLook(1.0, None, 2e9, False, True)])
-    sampler = Sampler(meter, spent=spends(0))
+    meter = Meter([GpuReading(0.5, 100.0, 1e9, True, False), GpuReading(1.0, None, 2e9, False, True)])
+    sampler = ResourceSampler(meter, spent=spends(0))
     play(sampler, machine, (4, 0))
     assert sampler.gpu() == GpuMeans()
     sampler.is_training = True
@@ -144,6 +146,6 @@ def test_the_gpu_is_looked_at_while_the_run_trains(machine: Machine) -> None:
 
 
 def test_a_real_machine_can_be_looked_at() -> None:
-    sample = LoadSample.now()
+    sample = CpuTimes.now()
     assert psutil.Process().pid in sample.own_processes
     assert 0 < sample.own <= sample.busy

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, TensorDataset
 
 from runmanager import DeviceDataLoader
-from runmanager.tracking.introspect.first_batch import batch_size_of, images_of, peek
+from runmanager.tracking.introspect.first_batch import batch_images, full_batch_size, peek_batch
 
 from ..conftest import images
 
@@ -36,7 +36,7 @@ def test_no_random_state_moves_and_no_worker_starts(num_workers: int, monkeypatc
     generator = torch.Generator().manual_seed(1)
     loader = DataLoader(Augmented(), batch_size=16, shuffle=True, num_workers=num_workers, generator=generator)
     before, own = global_states(), generator.get_state()
-    inputs, labels = peek(loader)
+    inputs, labels = peek_batch(loader)
     assert inputs.shape == (16, 1, 8, 8) and labels.tolist() == [index % 3 for index in range(16)]
     assert global_states() == before
     assert torch.equal(generator.get_state(), own)
@@ -47,44 +47,44 @@ def test_the_shuffle_that_follows_is_the_one_that_would_have_been() -> None:
         torch.manual_seed(5)
         loader = DataLoader(TensorDataset(torch.arange(30)), batch_size=7, shuffle=True)
         if look:
-            peek(loader)
+            peek_batch(loader)
         return [int(value) for (batch,) in loader for value in batch]
 
     assert order(look=True) == order(look=False)
 
 
 def test_at_most_64_samples_are_taken() -> None:
-    inputs, _ = peek(DataLoader(images(300), batch_size=200))
+    inputs, _ = peek_batch(DataLoader(images(300), batch_size=200))
     assert len(inputs) == 64
-    assert len(peek(DataLoader(images(5), batch_size=200))[0]) == 5
+    assert len(peek_batch(DataLoader(images(5), batch_size=200))[0]) == 5
 
 
 def test_a_device_loader_is_looked_into() -> None:
     wrapped = DeviceDataLoader(DataLoader(images(), batch_size=10, shuffle=True), "meta")
-    inputs, _ = peek(wrapped)
+    inputs, _ = peek_batch(wrapped)
     assert inputs.shape[0] == 10 and inputs.device.type == "cpu"
 
 
 def test_lists_give_their_first_batch_and_loaders_of_our_own_their_first_samples() -> None:
     batch = (torch.zeros(2, 3), torch.zeros(2))
-    assert peek([batch, batch]) is batch
-    assert peek([]) is None
+    assert peek_batch([batch, batch]) is batch
+    assert peek_batch([]) is None
 
     class Own:
         def first_samples(self, count: int) -> int:
             return count
 
-    assert peek(Own()) == 64
+    assert peek_batch(Own()) == 64
 
 
 def test_one_shot_loaders_are_not_used_up() -> None:
     batches = iter([1, 2, 3])
-    assert peek(batches) is None
+    assert peek_batch(batches) is None
     assert list(batches) == [1, 2, 3]
     generated = (number for number in range(3))
-    assert peek(DeviceDataLoader(generated, "cpu")) is None
+    assert peek_batch(DeviceDataLoader(generated, "cpu")) is None
     assert list(generated) == [0, 1, 2]
-    assert peek(None) is None
+    assert peek_batch(None) is None
 
 
 class Stream(IterableDataset[Any]):
@@ -108,9 +108,9 @@ class Keys(Sampler[str]):
 
 
 def test_streams_and_datasets_that_have_no_first_samples_are_left_alone() -> None:
-    assert peek(DataLoader(Stream(), batch_size=2)) is None
-    assert peek(DataLoader(TensorDataset(torch.zeros(0, 2)), batch_size=2)) is None
-    assert peek(DataLoader(Keyed(), batch_size=2, sampler=Keys())) is None
+    assert peek_batch(DataLoader(Stream(), batch_size=2)) is None
+    assert peek_batch(DataLoader(TensorDataset(torch.zeros(0, 2)), batch_size=2)) is None
+    assert peek_batch(DataLoader(Keyed(), batch_size=2, sampler=Keys())) is None
 
 
 def test_a_dataset_of_whole_batches_gives_the_first() -> None:
@@ -121,7 +121,7 @@ def test_a_dataset_of_whole_batches_gives_the_first() -> None:
         def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
             return torch.full((6, 1, 8, 8), float(index)), torch.zeros(6)
 
-    inputs, _ = peek(DataLoader(Batches(), batch_size=None))
+    inputs, _ = peek_batch(DataLoader(Batches(), batch_size=None))
     assert inputs.shape == (6, 1, 8, 8)
 
 
@@ -130,34 +130,34 @@ def test_a_batch_sampler_is_not_asked() -> None:
         def __iter__(self) -> Iterator[list[int]]:
             pytest.fail("the sampler must not be asked")
 
-    inputs, _ = peek(DataLoader(images(), batch_sampler=Refusing()))
+    inputs, _ = peek_batch(DataLoader(images(), batch_sampler=Refusing()))
     assert len(inputs) == 50
 
 
 def test_images_of_a_batch() -> None:
     grey, labels = torch.rand(70, 1, 8, 8), torch.zeros(70)
-    assert torch.equal(images_of((grey, labels), 64), grey[:64])
-    assert torch.equal(images_of([grey.expand(-1, 3, -1, -1), labels], 64), grey.expand(-1, 3, -1, -1)[:64])
+    assert torch.equal(batch_images((grey, labels), 64), grey[:64])
+    assert torch.equal(batch_images([grey.expand(-1, 3, -1, -1), labels], 64), grey.expand(-1, 3, -1, -1)[:64])
     whole = torch.randint(0, 256, (2, 1, 8, 8), dtype=torch.uint8)
-    assert torch.equal(images_of(whole, 64), whole)
-    normalised = images_of((torch.randn(4, 3, 8, 8) * 3, labels), 64)
+    assert torch.equal(batch_images(whole, 64), whole)
+    normalised = batch_images((torch.randn(4, 3, 8, 8) * 3, labels), 64)
     assert float(normalised.min()) == 0.0 and float(normalised.max()) == 1.0
 
 
 def test_large_images_are_shown_small() -> None:
     dark_and_light = torch.zeros(70, 3, 512, 384, dtype=torch.uint8)
     dark_and_light[:, :, 256:] = 201
-    shown = images_of(dark_and_light, 64)
+    shown = batch_images(dark_and_light, 64)
     assert shown.shape == (64, 3, 64, 48) and shown.dtype == torch.uint8
     assert set(shown[:, :, :32].unique().tolist()) == {0} and set(shown[:, :, 32:].unique().tolist()) == {201}
-    assert images_of(torch.rand(1, 1, 3, 1000), 64).shape == (1, 1, 1, 64)
+    assert batch_images(torch.rand(1, 1, 3, 1000), 64).shape == (1, 1, 1, 64)
 
 
 @pytest.mark.parametrize(
     "batch", [(), {"images": 1}, torch.tensor(1.0), (torch.rand(4, 8), 1), (torch.rand(4, 5, 8, 8), 1), "word"]
 )
 def test_what_holds_no_images_gives_none(batch: Any) -> None:
-    assert images_of(batch, 64) is None
+    assert batch_images(batch, 64) is None
 
 
 class Whole(Dataset[Any]):
@@ -184,4 +184,4 @@ class Whole(Dataset[Any]):
     ],
 )
 def test_a_full_batch_has_as_many_samples_as_the_loader_says(loader: Any, size: int | None) -> None:
-    assert batch_size_of(loader) == size
+    assert full_batch_size(loader) == size

@@ -19,9 +19,9 @@ from torch.utils.data import DataLoader
 
 from runmanager import RunManager
 from runmanager.tracking.introspect.example_call import NetworkCall
-from runmanager.tracking.introspect.hook_isolation import held_back
-from runmanager.tracking.introspect.model_copy import SharedError, isolated, with_data, without_data
-from runmanager.tracking.introspect.step_cost import StepWork, step_work
+from runmanager.tracking.introspect.hook_isolation import global_hooks_disabled
+from runmanager.tracking.introspect.model_copy import SharedModuleError, copy_to_meta, copy_with_data, isolated
+from runmanager.tracking.introspect.step_cost import StepCost, count_step_cost
 from runmanager.tracking.tensorboard.graph import draw_graph
 
 from ..conftest import Body, Noticing
@@ -90,7 +90,7 @@ def test_hooks_are_called_by_the_loop_alone(loader: DataLoader[Any], tmp_path: P
 def test_hooks_on_all_modules_are_held_back_from_this_thread_alone() -> None:
     network, diary = nn.ReLU(), Diary()
     with on_everything(diary):
-        with held_back():
+        with global_hooks_disabled():
             network(IMAGES)
             assert not diary.calls
             other = threading.Thread(target=network, args=(IMAGES,))
@@ -131,8 +131,8 @@ def test_weights_that_pytorch_computes_before_a_call_are_computed(
     network.zero_grad()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     weight = network[1].weight if "parametriz" not in changed.__module__ else None
-    work = step_work(network, IMAGES)
-    plain = step_work(nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), IMAGES)
+    work = count_step_cost(network, IMAGES)
+    plain = count_step_cost(nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), IMAGES)
     assert (work.operations or 0) > (plain.operations or 0)
     assert computes_by in kinds(network)
     after = network.state_dict()
@@ -164,9 +164,11 @@ def test_a_network_that_hooks_itself_is_followed_and_keeps_what_it_has() -> None
     network = Collecting()
     network(IMAGES)
     said = list(network.said)
-    assert "cat" in kinds(network) and step_work(network, IMAGES).flop
+    assert "cat" in kinds(network) and count_step_cost(network, IMAGES).flop
     assert len(network.said) == 3 and all(one is other for one, other in zip(network.said, said, strict=True))
-    assert step_work(Collecting(), IMAGES) == step_work(network, IMAGES)  # whose lazy layer had no weights yet
+    assert count_step_cost(Collecting(), IMAGES) == count_step_cost(
+        network, IMAGES
+    )  # whose lazy layer had no weights yet
 
 
 def test_a_layer_that_a_copy_calls_in_place_of_its_own_is_refused_where_it_has_hooks() -> None:
@@ -180,10 +182,10 @@ def test_a_layer_that_a_copy_calls_in_place_of_its_own_is_refused_where_it_has_h
             return self.call(inputs)
 
     network, diary = Knowing(), Diary()
-    assert step_work(network, IMAGES) == StepWork(0, 1, 2 * IMAGES.nbytes)
+    assert count_step_cost(network, IMAGES) == StepCost(0, 1, 2 * IMAGES.nbytes)
     network.layer.register_forward_pre_hook(diary)
-    for look in (step_work, kinds):
-        with pytest.raises(SharedError, match="its own ReLU"):
+    for look in (count_step_cost, kinds):
+        with pytest.raises(SharedModuleError, match="its own ReLU"):
             look(network, IMAGES)
     assert not diary.calls
 
@@ -192,13 +194,13 @@ def test_a_layer_whose_forward_somebody_wrapped_keeps_what_it_has() -> None:
     network = nn.Sequential(nn.BatchNorm2d(1), nn.Conv2d(1, 2, 3))
     norm, convolution = network[0].forward, network[1].forward
     network[1].forward = lambda inputs: convolution(inputs)
-    assert step_work(network[:1], IMAGES).operations and "conv2d" in kinds(network)  # that keeps nothing
+    assert count_step_cost(network[:1], IMAGES).operations and "conv2d" in kinds(network)  # that keeps nothing
     network[0].forward = lambda inputs: norm(inputs)
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    with pytest.raises(SharedError, match="its own BatchNorm2d"):
+    with pytest.raises(SharedModuleError, match="its own BatchNorm2d"):
         kinds(network)
-    with pytest.raises(SharedError, match="its own BatchNorm2d"):
-        step_work(network, IMAGES)
+    with pytest.raises(SharedModuleError, match="its own BatchNorm2d"):
+        count_step_cost(network, IMAGES)
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
 
 
@@ -213,11 +215,11 @@ def test_what_a_network_holds_is_looked_at_once_however_it_hangs_together() -> N
     network.nodes = nodes  # type: ignore[assignment]
     nodes[-1].said = weight = network.weight * 2  # type: ignore[attr-defined]
     with isolated(network):
-        twin, _ = without_data(network)
+        twin, _ = copy_to_meta(network)
     assert twin.nodes[0].neighbours[-1].said.is_meta and not weight.is_meta
 
 
-@pytest.mark.parametrize("copied", [with_data, lambda network: without_data(network)[0]])
+@pytest.mark.parametrize("copied", [copy_with_data, lambda network: copy_to_meta(network)[0]])
 def test_a_copy_has_the_hooks_of_nobody_else_in_their_order(copied: Callable[[nn.Module], nn.Module]) -> None:
     network, order = nn.Linear(4, 3), []
     network.register_forward_hook(lambda *_: order.append("mine"))
@@ -241,5 +243,5 @@ def test_what_a_forward_sets_for_the_whole_process_is_put_back() -> None:
 
     network = Setting(4, 2)
     with isolated(network):
-        without_data(network)[0](torch.empty(1, 4, device="meta", dtype=torch.float32))
+        copy_to_meta(network)[0](torch.empty(1, 4, device="meta", dtype=torch.float32))
     assert torch.get_default_dtype() is torch.float32 and torch.is_grad_enabled()

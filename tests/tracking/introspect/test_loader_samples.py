@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
 from runmanager import DeviceDataLoader
-from runmanager.tracking.introspect.loader_samples import class_names, samples_at
+from runmanager.tracking.introspect.loader_samples import class_names, read_samples
 
 from ..conftest import images
 
@@ -38,7 +38,7 @@ class Named(Dataset[Any]):
 )
 def test_the_samples_are_those_that_came_there(loader: Any) -> None:
     whole, labels = images().tensors
-    found = samples_at(loader, PLACES)
+    found = read_samples(loader, PLACES)
     assert found is not None
     assert torch.equal(found[0], whole[PLACES]) and torch.equal(found[1], labels[PLACES])
 
@@ -46,7 +46,7 @@ def test_the_samples_are_those_that_came_there(loader: Any) -> None:
 def test_no_random_state_moves() -> None:
     loader = DataLoader(Named(), batch_size=4)
     before = torch.get_rng_state()
-    found = samples_at(loader, PLACES)
+    found = read_samples(loader, PLACES)
     assert found is not None and found[1].tolist() == [1, 0, 1]
     assert torch.equal(torch.get_rng_state(), before)
 
@@ -69,7 +69,7 @@ class Stream(IterableDataset[Any]):
     ids=["shuffled", "a stream", "unbatched", "a generator", "without labels", "nothing"],
 )
 def test_what_cannot_be_looked_up_is_left_alone(loader: Any) -> None:
-    assert samples_at(loader, [0]) is None
+    assert read_samples(loader, [0]) is None
 
 
 def test_names_are_the_datasets_or_numbers() -> None:

@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from runmanager.tracking.introspect.quiet_thread import one_thread_quiet
+from runmanager.tracking.introspect.quiet_thread import quiet_thread
 
 
 def in_another_thread(do: object) -> None:
@@ -26,7 +26,7 @@ def test_only_this_thread_is_quiet_and_only_meanwhile(capsys: pytest.CaptureFixt
             warnings.warn("of another", stacklevel=1)
 
     before = sys.stdout
-    with one_thread_quiet():
+    with quiet_thread():
         print("kept back")
         sys.stdout.writelines(["kept", " back"])
         warnings.warn("kept back", stacklevel=1)  # an error in these tests, were it seen
@@ -43,7 +43,7 @@ def test_what_overlaps_puts_back_what_is_quiet_no_more(capsys: pytest.CaptureFix
     filters, before = warnings.filters, sys.stdout
     overlapping = contextlib.ExitStack()
     try:
-        with one_thread_quiet():
+        with quiet_thread():
             overlapping.enter_context(contextlib.redirect_stdout(io.StringIO()))
             overlapping.enter_context(warnings.catch_warnings())
         with pytest.raises(UserWarning, match="within"):
@@ -59,7 +59,7 @@ def test_a_fork_of_another_thread_can_be_quiet_too() -> None:
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with one_thread_quiet():
+        with quiet_thread():
             held.set()
             done.wait(60)
 
@@ -73,7 +73,7 @@ def test_a_fork_of_another_thread_can_be_quiet_too() -> None:
         import signal
 
         signal.alarm(60)  # a fork that waits for the lock is killed
-        with one_thread_quiet():
+        with quiet_thread():
             os._exit(7)
     done.set()
     thread.join(60)

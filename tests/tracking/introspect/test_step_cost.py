@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runmanager.tracking.introspect.model_copy import SharedError
-from runmanager.tracking.introspect.step_cost import StepWork, step_work
+from runmanager.tracking.introspect.model_copy import SharedModuleError
+from runmanager.tracking.introspect.step_cost import StepCost, count_step_cost
 
 from ..conftest import Knowing, Noticing
 
@@ -41,22 +41,22 @@ def test_a_linear_layer_by_hand() -> None:
     # Each parameter and its gradient are read, the parameter is written.
     update = 4 * (3 * 12 + 3 * 3)
     flop = 2 * 5 * 4 * 3 * 2
-    assert step_work(layer, torch.rand(5, 4)) == StepWork(flop, 3, passes)
-    assert step_work(layer, torch.rand(5, 4), optimizer=optimizer) == StepWork(flop, 3 + 2, passes + update)
+    assert count_step_cost(layer, torch.rand(5, 4)) == StepCost(flop, 3, passes)
+    assert count_step_cost(layer, torch.rand(5, 4), optimizer=optimizer) == StepCost(flop, 3 + 2, passes + update)
 
 
 def test_the_tutorials_network_has_the_flop_that_are_known_of_it() -> None:
-    work = step_work(TutorialNet(), torch.rand(1000, 1, 28, 28))
+    work = count_step_cost(TutorialNet(), torch.rand(1000, 1, 28, 28))
     assert work.flop == 1000 * 1_221_840
 
 
 def test_a_batch_that_would_not_fit_anywhere_is_counted() -> None:
     vast = torch.empty(10**9, 1, 28, 28, device="meta")  # three terabytes
-    assert step_work(TutorialNet(), vast).flop == 10**9 * 1_221_840
+    assert count_step_cost(TutorialNet(), vast).flop == 10**9 * 1_221_840
 
 
 def test_work_grows_with_the_batch_and_operations_do_not() -> None:
-    one, two = (step_work(TutorialNet(), torch.rand(size, 1, 28, 28)) for size in (64, 128))
+    one, two = (count_step_cost(TutorialNet(), torch.rand(size, 1, 28, 28)) for size in (64, 128))
     assert two.flop == 2 * (one.flop or 0) and two.operations == one.operations
     weights = 4 * sum(parameter.numel() for parameter in TutorialNet().parameters())
     assert 0 < 2 * (one.bytes or 0) - (two.bytes or 0) < 10 * weights  # what does not grow is the weights
@@ -81,7 +81,7 @@ def test_operations_are_those_of_a_real_step(make: Callable[[], nn.Module]) -> N
     with Counting() as counting:
         outputs = network(IMAGES)
         outputs.backward(outputs.detach())
-    assert step_work(network, IMAGES).operations == len(counting.names)
+    assert count_step_cost(network, IMAGES).operations == len(counting.names)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_the_optimisers_second_step_is_counted(kind: type[torch.optim.Optimizer]
     optimizer.step()
     with Counting() as counting:
         optimizer.step()
-    passes, whole = step_work(network, IMAGES), step_work(network, IMAGES, optimizer=optimizer)
+    passes, whole = count_step_cost(network, IMAGES), count_step_cost(network, IMAGES, optimizer=optimizer)
     assert (whole.operations or 0) - (passes.operations or 0) == len(counting.names)
     assert whole.flop == passes.flop and (whole.bytes or 0) > (passes.bytes or 0)
 
@@ -111,7 +111,7 @@ def test_the_optimisers_second_step_is_counted(kind: type[torch.optim.Optimizer]
 def test_the_bytes_of_a_step_that_takes_all_parameters_at_once(options: dict[str, Any]) -> None:
     layer = nn.Linear(4, 3, bias=False)
     optimizer = torch.optim.Adam(layer.parameters(), **options)
-    passes, whole = (step_work(layer, torch.rand(5, 4), optimizer=which) for which in (None, optimizer))
+    passes, whole = (count_step_cost(layer, torch.rand(5, 4), optimizer=which) for which in (None, optimizer))
     # Parameter, gradient and two moments are read, all but the gradient written.
     # The step's number is read twice and written once.
     fused = 4 * 12 * (4 + 3) + 4 * 3
@@ -122,9 +122,9 @@ def test_the_bytes_of_a_step_that_takes_all_parameters_at_once(options: dict[str
 def test_an_optimiser_that_cannot_be_followed_is_left_out() -> None:
     network = Noticing()
     optimizer = torch.optim.LBFGS(network.parameters())  # its step wants a closure
-    assert step_work(network, IMAGES, optimizer=optimizer) == step_work(network, IMAGES)
+    assert count_step_cost(network, IMAGES, optimizer=optimizer) == count_step_cost(network, IMAGES)
     fused = torch.optim.SGD(network.parameters(), fused=True)  # its kernel has no shapes on `meta`
-    assert step_work(network, IMAGES, optimizer=fused) == step_work(network, IMAGES)
+    assert count_step_cost(network, IMAGES, optimizer=fused) == count_step_cost(network, IMAGES)
 
 
 def test_nothing_of_the_run_changes() -> None:
@@ -139,7 +139,7 @@ def test_nothing_of_the_run_changes() -> None:
     gradients = [parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None]
     modes = [module.training for module in network.modules()]
     random = torch.get_rng_state()
-    assert step_work(network, IMAGES, optimizer=optimizer).operations
+    assert count_step_cost(network, IMAGES, optimizer=optimizer).operations
     assert torch.equal(torch.get_rng_state(), random)
     assert [module.training for module in network.modules()] == modes
     after = network.state_dict()
@@ -161,7 +161,7 @@ def test_a_forward_pass_that_counts_itself_and_prints_is_not_noticed(capfd: pyte
             return super().forward(inputs)
 
     network = Talking(4, 3)
-    assert step_work(network, torch.rand(5, 4)).flop == 240
+    assert count_step_cost(network, torch.rand(5, 4)).flop == 240
     assert network.calls == 0 and capfd.readouterr() == ("", "")
 
 
@@ -180,7 +180,7 @@ def test_what_a_forward_pass_notes_in_plain_containers_is_not_noticed() -> None:
             return super().forward(inputs)
 
     network = Noting()
-    assert step_work(network, torch.rand(5, 4)).flop == 240
+    assert count_step_cost(network, torch.rand(5, 4)).flop == 240
     assert (network.words, network.merges, network.sizes, network.seen) == ({"a": 0}, {("a", "b"): 0}, [1], {1})
 
 
@@ -197,7 +197,7 @@ def test_a_recurrent_layer_has_flop_only() -> None:
     # the states' share again for the states but the first; the inputs need none.
     forward = 2 * 5 * 6 * 4 * 3 * (4 + 3)
     backward = forward + 2 * 5 * 6 * 4 * 3 * 3
-    work = step_work(Recurrent(), torch.rand(5, 6, 4))
+    work = count_step_cost(Recurrent(), torch.rand(5, 6, 4))
     assert work.operations is None and work.bytes is None
     assert work.flop is not None and abs(work.flop - forward - backward) <= 2 * 2 * 5 * 4 * 3 * 3  # the ends of time
 
@@ -205,12 +205,12 @@ def test_a_recurrent_layer_has_flop_only() -> None:
 def test_lazy_frozen_and_compiled_models() -> None:
     lazy = nn.Sequential(nn.Flatten(), nn.LazyLinear(3))
     flat = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
-    known = step_work(flat, IMAGES)
-    assert step_work(lazy, IMAGES) == known
+    known = count_step_cost(flat, IMAGES)
+    assert count_step_cost(lazy, IMAGES) == known
     assert nn.parameter.is_lazy(lazy[1].weight)
-    assert step_work(torch.compile(flat), IMAGES) == known  # type: ignore[arg-type]  # nothing is compiled for it
+    assert count_step_cost(torch.compile(flat), IMAGES) == known  # type: ignore[arg-type]  # nothing is compiled for it
     frozen = flat.requires_grad_(False)
-    assert step_work(frozen, IMAGES).flop == 2 * 20 * 64 * 3
+    assert count_step_cost(frozen, IMAGES).flop == 2 * 20 * 64 * 3
 
 
 def test_a_model_that_looks_at_its_values_raises_and_is_left_as_it_was() -> None:
@@ -222,12 +222,12 @@ def test_a_model_that_looks_at_its_values_raises_and_is_left_as_it_was() -> None
     network, inputs = Looking(4, 3), torch.rand(5, 4)
     random = torch.get_rng_state()
     with pytest.raises((RuntimeError, NotImplementedError)):
-        step_work(network, inputs)
+        count_step_cost(network, inputs)
     assert torch.equal(torch.get_rng_state(), random)
 
 
 def test_a_model_whose_copy_would_change_it_raises() -> None:
     network = Knowing()
-    with pytest.raises(SharedError, match="a copy of it calls its own BatchNorm2d"):
-        step_work(network, IMAGES)
+    with pytest.raises(SharedModuleError, match="a copy of it calls its own BatchNorm2d"):
+        count_step_cost(network, IMAGES)
     assert network.norm.num_batches_tracked == 0

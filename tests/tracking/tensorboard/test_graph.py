@@ -16,7 +16,7 @@ from tensorboard.compat.proto.graph_pb2 import GraphDef
 from tensorboard.compat.proto.node_def_pb2 import NodeDef
 from torch import nn
 
-from runmanager.tracking.introspect.example_call import call_of
+from runmanager.tracking.introspect.example_call import example_call
 from runmanager.tracking.tensorboard import graph
 from runmanager.tracking.tensorboard.graph import DrawnGraph, draw_graph
 
@@ -46,7 +46,7 @@ def states() -> tuple[Any, ...]:
 
 
 def drawn(network: nn.Module, batch: Any = BATCH) -> DrawnGraph:
-    call = call_of(network, batch)
+    call = example_call(network, batch)
     assert call is not None
     return draw_graph(network, call, device=torch.device("cpu"))
 
@@ -219,9 +219,9 @@ def test_a_long_model_is_drawn_as_far_as_can_be_looked_at(monkeypatch: pytest.Mo
 
 
 def test_a_batch_without_tensors_calls_nothing() -> None:
-    assert call_of(Noticing(), (["words"], torch.zeros(1))) is None
-    assert call_of(Noticing(), (torch.zeros(0, 1, 8, 8), torch.zeros(0))) is None
-    assert call_of(Noticing(), []) is None
+    assert example_call(Noticing(), (["words"], torch.zeros(1))) is None
+    assert example_call(Noticing(), (torch.zeros(0, 1, 8, 8), torch.zeros(0))) is None
+    assert example_call(Noticing(), []) is None
 
 
 def test_what_cannot_be_called_raises_and_leaves_the_random_states() -> None:

@@ -9,8 +9,8 @@ from runmanager.tracking.tensorboard.histograms import (
     MAX_VALUES,
     NUM_BINS,
     Histogram,
-    histograms_of,
-    left_out,
+    compute_histograms,
+    describe_omissions,
 )
 
 
@@ -23,7 +23,7 @@ class Holding(torch.nn.Module):
 
 
 def only(values: torch.Tensor) -> Histogram:
-    (found,) = histograms_of(Holding(values)).values()
+    (found,) = compute_histograms(Holding(values)).values()
     assert found is not None
     return found
 
@@ -61,20 +61,22 @@ def test_a_large_tensor_is_sampled_evenly(shape: tuple[int, ...]) -> None:
     num = sum(found.counts)
     assert 0.9 * MAX_VALUES / 2 < num <= MAX_VALUES
     assert min(found.counts) > 0.8 * num / NUM_BINS and max(found.counts) < 1.2 * num / NUM_BINS
-    assert "of 1 parameter are of a sample" in left_out(Holding(torch.zeros(shape)))[0]
+    assert "of 1 parameter are of a sample" in describe_omissions(Holding(torch.zeros(shape)))[0]
 
 
 def test_the_parameters_after_the_first_hundred_are_left_out_and_told() -> None:
     network = Holding(*[torch.ones(2)] * (MAX_PARAMETERS + 5))
-    assert len(histograms_of(network)) == MAX_PARAMETERS
-    assert left_out(network) == [f"histograms of the first {MAX_PARAMETERS} of {MAX_PARAMETERS + 5} parameters only"]
-    assert not left_out(Holding(torch.ones(2)))
+    assert len(compute_histograms(network)) == MAX_PARAMETERS
+    assert describe_omissions(network) == [
+        f"histograms of the first {MAX_PARAMETERS} of {MAX_PARAMETERS + 5} parameters only"
+    ]
+    assert not describe_omissions(Holding(torch.ones(2)))
 
 
 def test_what_is_no_number_has_none_and_the_others_have_theirs() -> None:
-    found = histograms_of(Holding(torch.tensor([1.0, torch.nan]), torch.tensor([torch.inf]), torch.ones(3)))
+    found = compute_histograms(Holding(torch.tensor([1.0, torch.nan]), torch.tensor([torch.inf]), torch.ones(3)))
     assert [each is None for each in found.values()] == [True, True, False]
-    assert set(histograms_of(Holding(torch.tensor([torch.nan]))).values()) == {None}
+    assert set(compute_histograms(Holding(torch.tensor([torch.nan]))).values()) == {None}
 
 
 def test_gradients_stand_beside_their_weights_where_there_are_any() -> None:
@@ -83,7 +85,7 @@ def test_gradients_stand_beside_their_weights_where_there_are_any() -> None:
     network[1].weight.grad = torch.full((3, 2), 0.5, dtype=torch.bfloat16)
     network.append(torch.nn.LazyLinear(3))
     network.append(Holding(torch.zeros(0, 3)))
-    found = histograms_of(network)
+    found = compute_histograms(network)
     assert list(found) == [
         "weights/0.weight",
         "gradients/0.weight",
@@ -94,4 +96,4 @@ def test_gradients_stand_beside_their_weights_where_there_are_any() -> None:
     sparse, half = found["gradients/0.weight"], found["gradients/1.weight"]
     assert sparse is not None and (sum(sparse.counts), sparse.total) == (4, 6.0)  # the two rows that were looked up
     assert half is not None and half.low == half.high == 0.5
-    assert histograms_of(torch.nn.ReLU()) == {}
+    assert compute_histograms(torch.nn.ReLU()) == {}

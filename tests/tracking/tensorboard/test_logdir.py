@@ -12,7 +12,7 @@ from runmanager.errors import RecordError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import run_names
 from runmanager.records.sweep.record import plan_cell, write_cells
-from runmanager.tracking.tensorboard.logdir import ServedRuns
+from runmanager.tracking.tensorboard.logdir import SweepLogdir
 
 from ..board import CELLS, LOADER, Board, begin
 from ..conftest import event_files
@@ -24,9 +24,9 @@ def sweep(tmp_path: Path) -> SweepPaths:
 
 
 @pytest.fixture
-def served(sweep: SweepPaths, tmp_path: Path) -> ServedRuns:
+def served(sweep: SweepPaths, tmp_path: Path) -> SweepLogdir:
     (tmp_path / "served").mkdir()
-    return ServedRuns(sweep, tmp_path / "served")
+    return SweepLogdir(sweep, tmp_path / "served")
 
 
 def test_a_plain_tensorboard_on_the_runs_shows_all_settings_and_tags(sweep: SweepPaths) -> None:
@@ -37,7 +37,7 @@ def test_a_plain_tensorboard_on_the_runs_shows_all_settings_and_tags(sweep: Swee
     assert {"train/loss", "val/loss", "time/epoch_seconds", "time/eval_seconds"} <= set(board.metrics())
 
 
-def test_runs_have_short_names_and_no_copy(sweep: SweepPaths, served: ServedRuns) -> None:
+def test_runs_have_short_names_and_no_copy(sweep: SweepPaths, served: SweepLogdir) -> None:
     begin(sweep, {"lr": 0.1, "batch_size": 5}, {"lr": 0.01, "batch_size": 5})
     served.refresh()
     assert Board(served.root).load() == ["lr=0.01", "lr=0.1"]
@@ -47,7 +47,7 @@ def test_runs_have_short_names_and_no_copy(sweep: SweepPaths, served: ServedRuns
     }
 
 
-def test_runs_that_begin_while_it_serves_appear(sweep: SweepPaths, served: ServedRuns) -> None:
+def test_runs_that_begin_while_it_serves_appear(sweep: SweepPaths, served: SweepLogdir) -> None:
     first, second, third = ({"lr": lr} for lr in (0.1, 0.01, 0.001))
     begin(sweep, first, second)
     served.refresh()
@@ -60,7 +60,7 @@ def test_runs_that_begin_while_it_serves_appear(sweep: SweepPaths, served: Serve
     assert board.sorted_by("lr") == [0.001, 0.01, 0.1]  # the experiment was declared before it, and does not hide it
 
 
-def test_a_new_axis_renames_the_runs(sweep: SweepPaths, served: ServedRuns) -> None:
+def test_a_new_axis_renames_the_runs(sweep: SweepPaths, served: SweepLogdir) -> None:
     begin(sweep, {"lr": 0.1, "seed": 0}, {"lr": 0.01, "seed": 0})
     served.refresh()
     board = Board(served.root)
@@ -71,7 +71,7 @@ def test_a_new_axis_renames_the_runs(sweep: SweepPaths, served: ServedRuns) -> N
     assert board.sorted_by("seed") == [0, 0, 1]
 
 
-def test_an_earlier_attempt_is_not_shown(sweep: SweepPaths, served: ServedRuns) -> None:
+def test_an_earlier_attempt_is_not_shown(sweep: SweepPaths, served: SweepLogdir) -> None:
     with (
         pytest.raises(ValueError, match="no"),
         RunManager(sweep.root, console=False).run({"lr": 1, "device": "cpu"}, torch.nn.Linear(1, 1), LOADER),
@@ -88,13 +88,13 @@ def test_an_earlier_attempt_is_not_shown(sweep: SweepPaths, served: ServedRuns) 
     assert [path.resolve() for path in served.root.rglob("events*") if path.is_symlink()] == [again.resolve()]
 
 
-def test_a_sweep_whose_runs_have_not_begun_is_empty(sweep: SweepPaths, served: ServedRuns) -> None:
+def test_a_sweep_whose_runs_have_not_begun_is_empty(sweep: SweepPaths, served: SweepLogdir) -> None:
     write_cells(sweep, [plan_cell("a" * 64, "lr=1-aaaaaaaa", {"lr": 1})], axes={"lr": [1]}, command=["x"])
     served.refresh()
     assert Board(served.root).load() == []
 
 
-def test_a_damaged_plan_leaves_what_is_shown(sweep: SweepPaths, served: ServedRuns) -> None:
+def test_a_damaged_plan_leaves_what_is_shown(sweep: SweepPaths, served: SweepLogdir) -> None:
     begin(sweep, {"lr": 0.1}, {"lr": 0.01})
     served.refresh()
     sweep.record.write_text("{")
@@ -103,7 +103,7 @@ def test_a_damaged_plan_leaves_what_is_shown(sweep: SweepPaths, served: ServedRu
     assert Board(served.root).load() == ["lr=0.01", "lr=0.1"]
 
 
-def test_a_run_whose_folder_is_removed_is_shown_no_more(sweep: SweepPaths, served: ServedRuns) -> None:
+def test_a_run_whose_folder_is_removed_is_shown_no_more(sweep: SweepPaths, served: SweepLogdir) -> None:
     begin(sweep, *CELLS)
     served.refresh()
     before = {folder.name for folder in served.root.iterdir()}

@@ -17,8 +17,8 @@ from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.hparams import METRICS, session_start
-from runmanager.tracking.tensorboard.logdir import ServedRuns
-from runmanager.tracking.tensorboard.sweep_summary import ServedSweep
+from runmanager.tracking.tensorboard.logdir import SweepLogdir
+from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
 
 from ...results.conftest import SweepMaker, timed_epochs
 from ..board import CELLS, Board, begin
@@ -45,8 +45,8 @@ class Served:
         self.paths: SweepPaths = self.maker.paths
         (folder / "served").mkdir()
         self.clock = Clock()
-        self.runs = ServedRuns(self.paths, folder / "served")
-        self.sweep = ServedSweep(self.paths, self.runs, clock=self.clock)
+        self.runs = SweepLogdir(self.paths, folder / "served")
+        self.sweep = SweepSummaryWriter(self.paths, self.runs, clock=self.clock)
         self.root = self.runs.root
 
     def add(self, config: dict[str, Any], seconds: float = 2.0, **fields: Any) -> str:
@@ -194,9 +194,9 @@ def test_columns_are_declared_before_anything_is_drawn(tmp_path: Path) -> None:
     sweep = SweepPaths(tmp_path / "grid")
     begin(sweep, *CELLS)
     (tmp_path / "served").mkdir()
-    runs = ServedRuns(sweep, tmp_path / "served")
+    runs = SweepLogdir(sweep, tmp_path / "served")
     runs.refresh()
-    ServedSweep(sweep, runs).declare()
+    SweepSummaryWriter(sweep, runs).declare()
     board = Board(runs.root)
     assert len(board.load()) == 4
     columns = board.hparams()
@@ -219,8 +219,8 @@ def test_a_value_and_a_metric_that_appear_meanwhile_are_in_the_columns(tmp_path:
     sweep = SweepPaths(tmp_path / "grid")
     begin(sweep, {"lr": 0.1, "loader": "one"}, {"lr": 0.2, "loader": "two"}, validates=False)
     (tmp_path / "served").mkdir()
-    runs = ServedRuns(sweep, tmp_path / "served")
-    shown = ServedSweep(sweep, runs, clock=Clock())
+    runs = SweepLogdir(sweep, tmp_path / "served")
+    shown = SweepSummaryWriter(sweep, runs, clock=Clock())
     runs.refresh()
     shown.declare()
     board = Board(runs.root)

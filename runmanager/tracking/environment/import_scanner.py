@@ -15,7 +15,7 @@ from importlib.util import resolve_name
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["ImportWalk", "is_below", "is_installed"]
+__all__ = ["ImportScanner", "is_below", "is_installed"]
 
 _SUFFIXES = (*EXTENSION_SUFFIXES, ".py")  # in the order in which Python looks for them
 _INSTALLED_IN = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
@@ -35,7 +35,7 @@ class _Module(NamedTuple):
     folders: tuple[str, ...] = ()
 
 
-class ImportWalk:
+class ImportScanner:
     """Gathers `files`, the own ones that modules and scripts lead to; modules are looked for in `folders` first."""
 
     def __init__(self, folders: Iterable[str]) -> None:

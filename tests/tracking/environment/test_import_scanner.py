@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.tracking.environment.import_walk import ImportWalk
+from runmanager.tracking.environment.import_scanner import ImportScanner
 
 
 def write(folder: Path, sources: dict[str, str]) -> None:
@@ -18,7 +18,7 @@ def write(folder: Path, sources: dict[str, str]) -> None:
 
 
 def reached(folder: Path, target: str) -> set[str] | None:
-    walk = ImportWalk([str(folder)])
+    walk = ImportScanner([str(folder)])
     return {Path(file).relative_to(folder).as_posix() for file in walk.files} if walk.take_target(target) else None
 
 
@@ -96,7 +96,7 @@ def test_a_target_elsewhere_is_followed_in_its_own_folder(tmp_path: Path, monkey
     write(tmp_path, {"lib/single.py": "import beside", "lib/beside.py": "", "here/x.py": ""})
     monkeypatch.syspath_prepend(tmp_path / "lib")
     for target, files in (("mine.net.Net", {"__init__", "net", "parts"}), ("single.Net", {"single", "beside"})):
-        walk = ImportWalk([str(tmp_path / "here")])
+        walk = ImportScanner([str(tmp_path / "here")])
         assert walk.take_target(target)
         assert {Path(file).stem for file in walk.files} == files
 
@@ -127,6 +127,6 @@ def test_modules_are_found_where_python_finds_them(tmp_path: Path) -> None:
     truly = subprocess.run(python, capture_output=True, text=True, check=True, timeout=120).stdout.split()
     importlib.invalidate_caches()
     for name, file in zip(names, truly, strict=True):
-        walk = ImportWalk(folders)
+        walk = ImportScanner(folders)
         assert walk.take_target(f"{name}.Net")
         assert file in walk.files
