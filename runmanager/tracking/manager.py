@@ -30,8 +30,7 @@ from runmanager.records.sweep.record import (
 )
 from runmanager.tracking.device.devices import resolve_device
 from runmanager.tracking.environment.code_hashes import hash_user_code
-from runmanager.tracking.environment.environment import capture_environment
-from runmanager.tracking.environment.provenance import command_line
+from runmanager.tracking.environment.environment import capture_environment, command_line
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.lifecycle.abandoned import when_dropped

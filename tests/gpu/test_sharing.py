@@ -60,7 +60,7 @@ def test_the_gpu_has_meters() -> None:
     pytest.importorskip("pynvml")
     meter = open_gpu_meter(DEVICE)
     assert meter is not None
-    look = meter.look({os.getpid()})
+    look = meter.read({os.getpid()})
     assert look.utilization is not None and 0 <= look.utilization <= 1
     assert look.clock_hertz and look.clock_hertz > 1e8
     assert look.power_watts is None or 1 < look.power_watts < 5000  # not every virtual machine tells

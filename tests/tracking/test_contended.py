@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from runmanager import RunManager, Sweep, expand_grid
-from runmanager.tracking.environment.system_load import CpuTimes
+from runmanager.tracking.environment.resource_sampler import CpuTimes
 
 # Ends by itself, should nobody be left to end it.
 BURNER = "import time\nuntil = time.monotonic() + 120\nwhile time.monotonic() < until: pass"

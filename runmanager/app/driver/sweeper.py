@@ -44,7 +44,7 @@ from runmanager.records.storage.reader import SweepContents, read_sweep
 from runmanager.records.sweep.record import fresh_sweep_folder, leave_sweep, read_sweep_record, with_cells, write_cells
 from runmanager.text import pluralize
 from runmanager.tracking.environment.code_hashes import CodeRehasher
-from runmanager.tracking.environment.provenance import DRIVEN_VARIABLE, command_line, git_commit, library_versions
+from runmanager.tracking.environment.environment import DRIVEN_VARIABLE, command_line, git_commit, library_versions
 
 __all__ = ["GridSweeper", "register_sweeper"]
 
@@ -324,7 +324,7 @@ def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedR
         resume=Resume(config.resume),
         rerun_changed=config.rerun_changed,
         now=now,
-        code_of=CodeRehasher(Path.cwd()).of,
+        code_of=CodeRehasher(Path.cwd()).rehash,
         damaged=stored.damaged if stored else (),
     )
 

@@ -19,7 +19,7 @@ from runmanager.tracking.device.devices import (
 from runmanager.tracking.environment.code_hashes import LateImports
 from runmanager.tracking.environment.environment import find_peaks, load_average
 from runmanager.tracking.environment.gpu_meter import open_gpu_meter
-from runmanager.tracking.environment.load_sampler import ResourceSampler
+from runmanager.tracking.environment.resource_sampler import ResourceSampler
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.first_batch import batch_inputs
 from runmanager.tracking.introspect.step_cost import count_step_cost
@@ -56,7 +56,7 @@ class Measuring:
         self._joules: dict[int, float] = {}
         self.warmup: Sequence[int] = ()
         self.has_trained = False
-        self.look = self._sampler.look
+        self.look = self._sampler.sample
 
     def begin(self, network: torch.nn.Module, record: RunRecord, *, precision: str | None = None) -> None:
         """The run's network is on its device; what an earlier attempt has measured stands in the record.
@@ -140,7 +140,7 @@ class Measuring:
 
     def environment_at_end(self, environment: Environment) -> Environment:
         """The environment, with what the run met in it."""
-        met = self._sampler.load()
+        met = self._sampler.cpu()
         return msgspec.structs.replace(
             environment,
             code=self._loaded_later.added_to(environment.code),

@@ -15,7 +15,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.ownership import claim_run
-from runmanager.tracking.environment.provenance import git_commit
+from runmanager.tracking.environment.environment import git_commit
 
 
 @pytest.mark.parametrize(

@@ -134,18 +134,18 @@ def test_a_built_in_run_has_its_targets_alone(tmp_path: Path, monkeypatch: pytes
 def test_files_are_looked_at_once_for_all_runs(tmp_path: Path) -> None:
     today = CodeRehasher(tmp_path)
     (tmp_path / "own.py").write_text("")
-    first = today.of({"own.py": "abc", "gone.py": "def"})
+    first = today.rehash({"own.py": "abc", "gone.py": "def"})
     assert first is not None
     assert (bool(first["own.py"]), first["gone.py"]) == (True, "")
     (tmp_path / "own.py").write_text("changed = True")
     (tmp_path / "gone.py").write_text("")
-    assert today.of({"own.py": "xyz", "gone.py": "def"}) == first
-    assert CodeRehasher(tmp_path).of({"own.py": "abc"}) != {"own.py": first["own.py"]}
+    assert today.rehash({"own.py": "xyz", "gone.py": "def"}) == first
+    assert CodeRehasher(tmp_path).rehash({"own.py": "abc"}) != {"own.py": first["own.py"]}
 
 
 def test_in_another_folder_nothing_is_known(tmp_path: Path) -> None:
     today = CodeRehasher(tmp_path)
-    assert today.of({"own.py": "abc"}) is None
-    assert today.of({"/dev/zero": "abc"}) is None  # whose end nobody would see
-    assert today.of({}) == {}
-    assert today.of(None) is None
+    assert today.rehash({"own.py": "abc"}) is None
+    assert today.rehash({"/dev/zero": "abc"}) is None  # whose end nobody would see
+    assert today.rehash({}) == {}
+    assert today.rehash(None) is None

@@ -64,7 +64,7 @@ class FakeNvml:
 
 
 def look(own: frozenset[int] = frozenset(), **values: Any) -> GpuReading:
-    return NvmlMeter(FakeNvml(**values), HANDLE).look(own)
+    return NvmlMeter(FakeNvml(**values), HANDLE).read(own)
 
 
 def test_units() -> None:
@@ -107,7 +107,7 @@ def test_processes_of_the_run_are_no_others(pids: list[int], others: bool) -> No
 @pytest.mark.parametrize(("pids", "others"), [([1234], False), ([1234, 1235], None), ([os.getpid(), 1235], True)])
 def test_who_takes_turns_in_a_container_cannot_tell_its_own_from_others(pids: list[int], others: bool | None) -> None:
     meter = NvmlMeter(FakeNvml(pids=pids), HANDLE, is_shared=True)
-    assert meter.look(frozenset({7})).has_others is others
+    assert meter.read(frozenset({7})).has_others is others
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_the_gpu_is_found_by_its_unique_id(
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     meter = open_gpu_meter(cuda)
     assert meter is not None and fake.asked == asked
-    assert meter.look(frozenset()).power_watts == 350.5
+    assert meter.read(frozenset()).power_watts == 350.5
 
 
 @pytest.mark.parametrize("module", [None, FakeNvml(broken=True), FakeNvml(kind="none")])

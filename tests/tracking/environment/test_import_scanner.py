@@ -19,7 +19,7 @@ def write(folder: Path, sources: dict[str, str]) -> None:
 
 def reached(folder: Path, target: str) -> set[str] | None:
     walk = ImportScanner([str(folder)])
-    return {Path(file).relative_to(folder).as_posix() for file in walk.files} if walk.take_target(target) else None
+    return {Path(file).relative_to(folder).as_posix() for file in walk.files} if walk.add_target(target) else None
 
 
 EVERY_FORM = '''
@@ -97,7 +97,7 @@ def test_a_target_elsewhere_is_followed_in_its_own_folder(tmp_path: Path, monkey
     monkeypatch.syspath_prepend(tmp_path / "lib")
     for target, files in (("mine.net.Net", {"__init__", "net", "parts"}), ("single.Net", {"single", "beside"})):
         walk = ImportScanner([str(tmp_path / "here")])
-        assert walk.take_target(target)
+        assert walk.add_target(target)
         assert {Path(file).stem for file in walk.files} == files
 
 
@@ -128,5 +128,5 @@ def test_modules_are_found_where_python_finds_them(tmp_path: Path) -> None:
     importlib.invalidate_caches()
     for name, file in zip(names, truly, strict=True):
         walk = ImportScanner(folders)
-        assert walk.take_target(f"{name}.Net")
+        assert walk.add_target(f"{name}.Net")
         assert file in walk.files

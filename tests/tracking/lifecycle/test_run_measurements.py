@@ -182,7 +182,7 @@ class Meter:
     def __init__(self) -> None:
         self.joules = 0.0
 
-    def look(self, own: Any) -> GpuReading:
+    def read(self, own: Any) -> GpuReading:
         return GpuReading(0.5, 300.0, 1.5e9, False, True)
 
     def energy_joules(self) -> float:

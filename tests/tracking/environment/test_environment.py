@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from runmanager.tracking.environment.provenance import COMMAND_VARIABLE, command_line
+from runmanager.tracking.environment.environment import COMMAND_VARIABLE, command_line
 
 
 @pytest.mark.parametrize("is_told", [False, True])

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 import psutil
 import pytest
 
-from runmanager.tracking.environment import system_load as load
+from runmanager.tracking.environment import resource_sampler as module
 from runmanager.tracking.environment.gpu_meter import GpuReading
-from runmanager.tracking.environment.load_sampler import GpuMeans, ResourceSampler
-from runmanager.tracking.environment.system_load import CpuTimes
+from runmanager.tracking.environment.resource_sampler import CpuTimes, GpuMeans, ResourceSampler
 
 
 @dataclass
@@ -40,7 +39,7 @@ class Machine:
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine()
     monkeypatch.setattr(CpuTimes, "now", machine.sample)
-    monkeypatch.setattr(load.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
     return machine
 
 
@@ -55,68 +54,68 @@ def play(sampler: ResourceSampler, machine: Machine, *stretches: tuple[float, fl
     for seconds, others in stretches:
         for _ in range(int(seconds / 2)):
             machine.pass_by(2.0, others=others)
-            sampler.look(lambda: machine.at)
+            sampler.sample(lambda: machine.at)
 
 
 def test_a_quiet_run_met_nobody(machine: Machine) -> None:
-    sampler = ResourceSampler(spent=spends(0))
+    sampler = ResourceSampler(cpu_clock=spends(0))
     play(sampler, machine, (60, 0))
-    met = sampler.load()
+    met = sampler.cpu()
     assert (met.outside_cpu_share, met.outside_cpu_share_p90, met.steal_share, met.steal_share_p90) == (0, 0, 0, 0)
 
 
 def test_who_came_for_a_part_is_seen_though_the_mean_hides_it(machine: Machine) -> None:
-    sampler = ResourceSampler(spent=spends(0))
+    sampler = ResourceSampler(cpu_clock=spends(0))
     play(sampler, machine, (50, 0), (14, 3), (50, 0))
-    met = sampler.load()
+    met = sampler.cpu()
     assert met.outside_cpu_share == pytest.approx(14 * 3 / 4 / 114)
     assert met.outside_cpu_share < 0.10
     assert met.outside_cpu_share_p90 == 0.75
 
 
 def test_who_came_for_less_than_a_tenth_is_not(machine: Machine) -> None:
-    sampler = ResourceSampler(spent=spends(0))
+    sampler = ResourceSampler(cpu_clock=spends(0))
     play(sampler, machine, (60, 0), (4, 3), (60, 0))
-    assert sampler.load().outside_cpu_share_p90 == 0
+    assert sampler.cpu().outside_cpu_share_p90 == 0
 
 
 def test_what_the_hypervisor_took_is_seen_in_the_same_way(machine: Machine) -> None:
-    sampler = ResourceSampler(spent=spends(0))
+    sampler = ResourceSampler(cpu_clock=spends(0))
     for stolen in (0, 0, 0, 2):
         machine.pass_by(2, stolen=stolen)
-        sampler.look(lambda: machine.at)
-    met = sampler.load()
+        sampler.sample(lambda: machine.at)
+    met = sampler.cpu()
     assert met.steal_share == 0.125 and met.steal_share_p90 == 0.5
 
 
 def test_the_stretch_after_the_last_look_counts_unless_it_is_too_short_to_measure(machine: Machine) -> None:
-    sampler = ResourceSampler(spent=spends(0))
+    sampler = ResourceSampler(cpu_clock=spends(0))
     machine.pass_by(0.5, others=3)
-    assert sampler.load().outside_cpu_share_p90 is None
-    assert sampler.load().outside_cpu_share == 0.75
+    assert sampler.cpu().outside_cpu_share_p90 is None
+    assert sampler.cpu().outside_cpu_share == 0.75
     machine.pass_by(1.5, others=3)
-    assert sampler.load().outside_cpu_share_p90 == 0.75
+    assert sampler.cpu().outside_cpu_share_p90 == 0.75
 
 
 def test_looks_that_take_long_are_taken_less_often(machine: Machine) -> None:
     sampler = ResourceSampler(
-        spent=spends(0.009)
+        cpu_clock=spends(0.009)
     )  # of the run's time a thousandth may be spent: a look in nine seconds
     looks = 0
     for _ in range(100):
         machine.pass_by(2)
         before = sampler._last.at
-        sampler.look(lambda: machine.at)
+        sampler.sample(lambda: machine.at)
         looks += sampler._last.at > before
     assert looks == pytest.approx(20, abs=1)
 
 
 def test_a_look_that_fails_does_no_harm(machine: Machine) -> None:
-    sampler = ResourceSampler(spent=spends(0))
+    sampler = ResourceSampler(cpu_clock=spends(0))
     machine.fails = True
     play(sampler, machine, (10, 3))
     machine.fails = False
-    assert sampler.load().outside_cpu_share == 0.75
+    assert sampler.cpu().outside_cpu_share == 0.75
 
 
 @dataclass
@@ -126,7 +125,7 @@ class Meter:
     looks: list[GpuReading]
     own: list[Set[int]] = field(default_factory=list)
 
-    def look(self, own: Set[int]) -> GpuReading:
+    def read(self, own: Set[int]) -> GpuReading:
         self.own.append(own)
         return self.looks.pop(0)
 
@@ -136,7 +135,7 @@ class Meter:
 
 def test_the_gpu_is_looked_at_while_the_run_trains(machine: Machine) -> None:
     meter = Meter([GpuReading(0.5, 100.0, 1e9, True, False), GpuReading(1.0, None, 2e9, False, True)])
-    sampler = ResourceSampler(meter, spent=spends(0))
+    sampler = ResourceSampler(meter, cpu_clock=spends(0))
     play(sampler, machine, (4, 0))
     assert sampler.gpu() == GpuMeans()
     sampler.is_training = True
