@@ -18,7 +18,7 @@ from runmanager.signals import sigchld_ignored
 from runmanager.tracking.device.devices import peak_memory_bytes
 from runmanager.tracking.environment.heartbeat_writer import Heartbeat
 from runmanager.tracking.epoch import Epoch, without_walls
-from runmanager.tracking.introspect.first_batch import batch_inputs, full_batch_size, peek_batch
+from runmanager.tracking.introspect.loader_inspection import batch_inputs, full_batch_size, peek_batch
 from runmanager.tracking.lifecycle.abandoned import end_run_when_dropped
 from runmanager.tracking.lifecycle.inactive_run import InactiveRun
 from runmanager.tracking.lifecycle.last_evaluation import LastEvaluation

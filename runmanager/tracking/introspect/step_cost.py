@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from runmanager.tracking.introspect.model_copy import copy_to_meta, isolated, unwrap
+from runmanager.tracking.introspect.isolation import isolated
+from runmanager.tracking.introspect.model_copy import copy_to_meta, unwrap
 from runmanager.tracking.torch_internals import (
     TorchDispatchMode,
     tree_leaves,

@@ -21,7 +21,7 @@ from runmanager.tracking.environment.environment import find_peaks, load_average
 from runmanager.tracking.environment.gpu_meter import open_gpu_meter
 from runmanager.tracking.environment.resource_sampler import ResourceSampler
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.introspect.first_batch import batch_inputs
+from runmanager.tracking.introspect.loader_inspection import batch_inputs
 from runmanager.tracking.introspect.step_cost import count_step_cost
 
 __all__ = ["Measuring", "num_parameters", "precision_of"]

@@ -19,8 +19,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 
 from runmanager.records.run.record import EpochRecord
 from runmanager.text import error_line, pluralize
-from runmanager.tracking.introspect.first_batch import batch_images
-from runmanager.tracking.introspect.loader_samples import class_names, read_samples
+from runmanager.tracking.introspect.loader_inspection import batch_images, class_names, read_samples
 from runmanager.tracking.metrics.evaluation import Evaluation, Scores
 from runmanager.tracking.metrics.predictions import Prediction, confusion, least_believed, num_known_and_right
 from runmanager.tracking.options import TensorBoardOptions

@@ -11,7 +11,8 @@ from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboard.compat.proto.versions_pb2 import VersionDef
 
 from runmanager.tracking.introspect.example_call import NetworkCall
-from runmanager.tracking.introspect.model_copy import copy_to_meta, copy_with_data, isolated, unwrap
+from runmanager.tracking.introspect.isolation import isolated
+from runmanager.tracking.introspect.model_copy import copy_to_meta, copy_with_data, unwrap
 from runmanager.tracking.introspect.op_recorder import Operation, Recording, iter_tensors, record_operations
 from runmanager.tracking.torch_internals import tree_map_only
 

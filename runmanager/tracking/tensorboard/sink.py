@@ -27,7 +27,7 @@ from torch.utils.tensorboard import summary as protos
 from runmanager.records.run.record import PHASES, EpochRecord, RunRecord
 from runmanager.text import error_line
 from runmanager.tracking.introspect.example_call import example_call
-from runmanager.tracking.introspect.first_batch import batch_images
+from runmanager.tracking.introspect.loader_inspection import batch_images
 from runmanager.tracking.metrics.evaluation import Evaluation
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart

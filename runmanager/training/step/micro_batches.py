@@ -8,7 +8,8 @@ import torch
 
 from runmanager.text import pluralize
 from runmanager.tracking.device.rng import random_states, restore_random_states
-from runmanager.tracking.introspect.model_copy import copy_to_meta, isolated
+from runmanager.tracking.introspect.isolation import isolated
+from runmanager.tracking.introspect.model_copy import copy_to_meta
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory
 from runmanager.tracking.torch_internals import InstanceNormBase, NormBase, storage_id
 from runmanager.training.options.step import OutOfMemory

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runmanager.tracking.introspect.model_copy import SharedModuleError
+from runmanager.tracking.introspect.isolation import SharedModuleError
 from runmanager.tracking.introspect.step_cost import StepCost, count_step_cost
 
 from ..conftest import Knowing, Noticing
@@ -228,6 +228,6 @@ def test_a_model_that_looks_at_its_values_raises_and_is_left_as_it_was() -> None
 
 def test_a_model_whose_copy_would_change_it_raises() -> None:
     network = Knowing()
-    with pytest.raises(SharedModuleError, match="a copy of it calls its own BatchNorm2d"):
+    with pytest.raises(SharedModuleError, match="a copy of the model calls the original's BatchNorm2d"):
         count_step_cost(network, IMAGES)
     assert network.norm.num_batches_tracked == 0

@@ -281,7 +281,7 @@ class Single(Knowing):
 def test_a_model_whose_copy_would_change_it_is_left_alone(kind: type[Knowing]):
     network = kind()
     before = copy.deepcopy(network.state_dict())
-    with pytest.raises(Exception, match="a copy of it"):
+    with pytest.raises(Exception, match="a copy of the model"):
         drawn(network)
     assert network.training
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
