@@ -2,8 +2,8 @@
 
 ```
 with isolated(network):
-    twin, _ = copy_to_meta(network)
-    twin(torch.empty(shape, device="meta"))
+    meta_network, _ = copy_to_meta(network)
+    meta_network(torch.empty(shape, device="meta"))
 ```
 """
 

@@ -39,9 +39,9 @@ def copy_with_data(network: torch.nn.Module) -> torch.nn.Module:
     Raises `SharedModuleError` if a module defines its own copying and shares a part with the original.
     """
     memo = _memo(network, replace_computed=lambda tensor: tensor.detach().clone())
-    twin: torch.nn.Module
-    (twin,) = _deep_copy(network, (network,), memo)
-    return twin
+    copied: torch.nn.Module
+    (copied,) = _deep_copy(network, (network,), memo)
+    return copied
 
 
 def copy_to_meta(
@@ -59,8 +59,8 @@ def copy_to_meta(
         memo[id(buffer)] = UninitializedBuffer(**_ON_META) if is_lazy else torch.empty_like(buffer, **_ON_META)
     if optimizer is not None:
         memo[id(optimizer.state)] = defaultdict(dict)  # moments are as large as the model
-    twin, twin_optimizer = _deep_copy(network, (network, optimizer), memo)
-    return twin, twin_optimizer
+    meta_network, meta_optimizer = _deep_copy(network, (network, optimizer), memo)
+    return meta_network, meta_optimizer
 
 
 def _deep_copy(network: torch.nn.Module, values: tuple[Any, ...], memo: dict[int, Any]) -> tuple[Any, ...]:

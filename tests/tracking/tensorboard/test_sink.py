@@ -225,7 +225,7 @@ def test_what_cannot_be_shown_is_a_note(tmp_path: Path, train: Body) -> None:
         train(run, network, loader)
     assert run.record.status == "finished"
     assert run.record.notes == (
-        "no image grid: the loader's batches hold no images (batch, channels, height, width)",
+        "no image grid: the loader's batches have no images (batch, channels, height, width)",
         "no graph: the model could not be followed (NotImplementedError: cannot be looked at)",
     )
     (stored,) = stored_runs(tmp_path / "sweep")
