@@ -105,7 +105,7 @@ def experiment_summary(cells: Sequence[Mapping[str, Any]], metrics: Iterable[Met
             for each in metrics
         ],
     )
-    return _summary("experiment_summary", HParamsPluginData(experiment=declared, version=0))
+    return _summary("experiment", HParamsPluginData(experiment=declared, version=0))
 
 
 def mixed_type_settings(cells: Sequence[Mapping[str, Any]]) -> list[str]:

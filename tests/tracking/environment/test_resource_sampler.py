@@ -1,4 +1,4 @@
-"""What a run met: others on the machine, also those that came for a part of the run only, and the GPU's meters."""
+"""Sampling of CPU and GPU: load by other processes, also during a part of the run only, and GPU readings."""
 
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from runmanager.tracking.environment.resource_sampler import CpuTimes, GpuMeans,
 
 @dataclass
 class Machine:
-    """A machine of four cores with the run on one of them, whose time the test moves on."""
+    """A machine with four cores and the run on one of them; the test advances its time."""
 
     at: float = 100.0
     busy: float = 50.0
@@ -27,8 +27,8 @@ class Machine:
             raise psutil.NoSuchProcess(7)
         return CpuTimes(self.at, self.busy, self.steal, self.own, self.own_processes)
 
-    def pass_by(self, seconds: float, *, others: float = 0.0, stolen: float = 0.0) -> None:
-        """So many seconds in which others have so many cores to themselves."""
+    def advance(self, seconds: float, *, others: float = 0.0, stolen: float = 0.0) -> None:
+        """Advance by `seconds` in which other processes use `others` cores and the hypervisor `stolen`."""
         self.at += seconds
         self.own += seconds
         self.busy += seconds * (1 + others)
@@ -43,75 +43,73 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return machine
 
 
-def spends(seconds: float) -> Callable[[], float]:
-    """A clock of the thread's own time, of which each look takes so much."""
+def thread_clock(seconds: float) -> Callable[[], float]:
+    """Return a clock of the thread's CPU time that advances by `seconds` per call."""
     times = iter(seconds * at for at in range(10_000))
     return lambda: next(times)
 
 
-def play(sampler: ResourceSampler, machine: Machine, *stretches: tuple[float, float]) -> None:
-    """Looks every two seconds through stretches of (seconds, cores that others have)."""
-    for seconds, others in stretches:
+def play(sampler: ResourceSampler, machine: Machine, *intervals: tuple[float, float]) -> None:
+    """Sample every two seconds through intervals of (seconds, cores that others use)."""
+    for seconds, others in intervals:
         for _ in range(int(seconds / 2)):
-            machine.pass_by(2.0, others=others)
+            machine.advance(2.0, others=others)
             sampler.sample(lambda: machine.at)
 
 
-def test_a_quiet_run_met_nobody(machine: Machine) -> None:
-    sampler = ResourceSampler(cpu_clock=spends(0))
+def test_a_run_alone_has_no_contention(machine: Machine) -> None:
+    sampler = ResourceSampler(cpu_clock=thread_clock(0))
     play(sampler, machine, (60, 0))
-    met = sampler.cpu()
-    assert (met.outside_cpu_share, met.outside_cpu_share_p90, met.steal_share, met.steal_share_p90) == (0, 0, 0, 0)
+    cpu = sampler.cpu()
+    assert (cpu.outside_cpu_share, cpu.outside_cpu_share_p90, cpu.steal_share, cpu.steal_share_p90) == (0, 0, 0, 0)
 
 
-def test_who_came_for_a_part_is_seen_though_the_mean_hides_it(machine: Machine) -> None:
-    sampler = ResourceSampler(cpu_clock=spends(0))
+def test_the_quantile_shows_load_during_a_part_of_the_run(machine: Machine) -> None:
+    sampler = ResourceSampler(cpu_clock=thread_clock(0))
     play(sampler, machine, (50, 0), (14, 3), (50, 0))
-    met = sampler.cpu()
-    assert met.outside_cpu_share == pytest.approx(14 * 3 / 4 / 114)
-    assert met.outside_cpu_share < 0.10
-    assert met.outside_cpu_share_p90 == 0.75
+    cpu = sampler.cpu()
+    assert cpu.outside_cpu_share == pytest.approx(14 * 3 / 4 / 114)
+    assert cpu.outside_cpu_share < 0.10
+    assert cpu.outside_cpu_share_p90 == 0.75
 
 
-def test_who_came_for_less_than_a_tenth_is_not(machine: Machine) -> None:
-    sampler = ResourceSampler(cpu_clock=spends(0))
+def test_the_quantile_ignores_load_during_less_than_a_tenth(machine: Machine) -> None:
+    sampler = ResourceSampler(cpu_clock=thread_clock(0))
     play(sampler, machine, (60, 0), (4, 3), (60, 0))
     assert sampler.cpu().outside_cpu_share_p90 == 0
 
 
-def test_what_the_hypervisor_took_is_seen_in_the_same_way(machine: Machine) -> None:
-    sampler = ResourceSampler(cpu_clock=spends(0))
+def test_steal_is_sampled_in_the_same_way(machine: Machine) -> None:
+    sampler = ResourceSampler(cpu_clock=thread_clock(0))
     for stolen in (0, 0, 0, 2):
-        machine.pass_by(2, stolen=stolen)
+        machine.advance(2, stolen=stolen)
         sampler.sample(lambda: machine.at)
-    met = sampler.cpu()
-    assert met.steal_share == 0.125 and met.steal_share_p90 == 0.5
+    cpu = sampler.cpu()
+    assert cpu.steal_share == 0.125 and cpu.steal_share_p90 == 0.5
 
 
-def test_the_stretch_after_the_last_look_counts_unless_it_is_too_short_to_measure(machine: Machine) -> None:
-    sampler = ResourceSampler(cpu_clock=spends(0))
-    machine.pass_by(0.5, others=3)
+def test_the_time_after_the_last_sample_counts_if_it_is_long_enough(machine: Machine) -> None:
+    sampler = ResourceSampler(cpu_clock=thread_clock(0))
+    machine.advance(0.5, others=3)
     assert sampler.cpu().outside_cpu_share_p90 is None
     assert sampler.cpu().outside_cpu_share == 0.75
-    machine.pass_by(1.5, others=3)
+    machine.advance(1.5, others=3)
     assert sampler.cpu().outside_cpu_share_p90 == 0.75
 
 
-def test_looks_that_take_long_are_taken_less_often(machine: Machine) -> None:
-    sampler = ResourceSampler(
-        cpu_clock=spends(0.009)
-    )  # of the run's time a thousandth may be spent: a look in nine seconds
-    looks = 0
+def test_expensive_samples_are_taken_less_often(machine: Machine) -> None:
+    sampler = ResourceSampler(cpu_clock=thread_clock(0.009))  # a thousandth of the time: a sample in nine seconds
+    num_samples = 0
     for _ in range(100):
-        machine.pass_by(2)
+        machine.advance(2)
         before = sampler._last.at
         sampler.sample(lambda: machine.at)
-        looks += sampler._last.at > before
-    assert looks == pytest.approx(20, abs=1)
+        num_samples += sampler._last.at > before
+    assert num_samples == pytest.approx(20, abs=1)
 
 
-def test_a_look_that_fails_does_no_harm(machine: Machine) -> None:
-    sampler = ResourceSampler(cpu_clock=spends(0))
+def test_a_failed_sample_is_skipped(machine: Machine) -> None:
+    sampler = ResourceSampler(cpu_clock=thread_clock(0))
     machine.fails = True
     play(sampler, machine, (10, 3))
     machine.fails = False
@@ -120,22 +118,22 @@ def test_a_look_that_fails_does_no_harm(machine: Machine) -> None:
 
 @dataclass
 class Meter:
-    """A GPU whose looks the test has written down."""
+    """A GPU with prepared readings."""
 
-    looks: list[GpuReading]
+    readings: list[GpuReading]
     own: list[Set[int]] = field(default_factory=list)
 
     def read(self, own: Set[int]) -> GpuReading:
         self.own.append(own)
-        return self.looks.pop(0)
+        return self.readings.pop(0)
 
     def energy_joules(self) -> float | None:
         return None
 
 
-def test_the_gpu_is_looked_at_while_the_run_trains(machine: Machine) -> None:
+def test_the_gpu_is_read_during_training_only(machine: Machine) -> None:
     meter = Meter([GpuReading(0.5, 100.0, 1e9, True, False), GpuReading(1.0, None, 2e9, False, True)])
-    sampler = ResourceSampler(meter, cpu_clock=spends(0))
+    sampler = ResourceSampler(meter, cpu_clock=thread_clock(0))
     play(sampler, machine, (4, 0))
     assert sampler.gpu() == GpuMeans()
     sampler.is_training = True
@@ -144,7 +142,7 @@ def test_the_gpu_is_looked_at_while_the_run_trains(machine: Machine) -> None:
     assert meter.own == [{7}, {7}]
 
 
-def test_a_real_machine_can_be_looked_at() -> None:
+def test_the_real_machine_can_be_sampled() -> None:
     sample = CpuTimes.now()
     assert psutil.Process().pid in sample.own_processes
     assert 0 < sample.own <= sample.busy
