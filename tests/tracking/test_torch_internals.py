@@ -1,11 +1,15 @@
 """The private names of torch that the package uses: the versions they were checked against, and what each one does."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+import runmanager
 from runmanager.tracking.torch_internals import (
     CALL_HOOK_TABLES,
     CHECKED_VERSIONS,
@@ -30,6 +34,14 @@ def test_the_installed_torch_is_one_that_was_checked() -> None:
     assert installed in CHECKED_VERSIONS, (
         f"torch {installed} was not checked: follow the docstring of runmanager/tracking/torch_internals.py"
     )
+
+
+def test_no_other_module_uses_private_modules_of_torch() -> None:
+    attribute, imported = r"(?<!\")\btorch\.[\w.]*\b_[a-z]\w*", r"^from torch\S* import .*\b_[A-Za-z]"
+    private = re.compile(f"{attribute}|{imported}", re.MULTILINE)
+    sources = {path.name: path.read_text() for path in Path(runmanager.__file__).parent.rglob("*.py")}
+    users = {name for name, source in sources.items() if private.search(source.replace("__version__", ""))}
+    assert users == {"torch_internals.py"}
 
 
 def test_a_dispatch_mode_sees_operators_and_which_arguments_they_write() -> None:
