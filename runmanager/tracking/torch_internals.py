@@ -1,4 +1,4 @@
-"""Everything that the package uses of torch without a public counterpart; no other module may touch a private name.
+"""Adapter for private names of torch: all uses in the package are in this module.
 
 Checked against torch 2.9 and 2.15, the oldest and the newest supported release (`CHECKED_VERSIONS`). After an upgrade
 of torch, look up each name below in its source, run `tests/tracking/test_torch_internals.py` and, on a GPU,
@@ -102,8 +102,8 @@ def scale_tensor(scaler: torch.amp.GradScaler) -> torch.Tensor | None:
 def clean_up_failed_capture(device: torch.device, pool: Any) -> None:
     """Finish what the end of a CUDA graph capture leaves undone when it fails: torch stops at its first error.
 
-    Without this the device's generator refuses every further random number, as it still counts as captured, and the
-    allocator frees nothing of `pool`. May raise anything where a version of torch differs.
+    Without this the device's generator still counts as captured and refuses further random numbers, and the allocator
+    frees nothing of `pool`. May raise any error in other versions of torch.
     """
     index = torch.cuda.current_device() if device.index is None else device.index
     generator = torch.cuda.default_generators[index]

@@ -89,7 +89,7 @@ def global_hooks_disabled() -> Iterator[None]:
         yield
     finally:
         for table, key, hook in found:
-            if key in table:  # it may have been removed meanwhile
+            if key in table:  # the body may have removed it
                 table[key] = hook
 
 
@@ -115,7 +115,7 @@ os.register_at_fork(after_in_child=_renew_lock)
 def quiet_thread() -> Iterator[None]:
     """Suppress what this thread prints to `sys.stdout` and its warnings; other threads print and warn normally.
 
-    One thread at a time: what the body changes in the whole process and restores, no other body changes meanwhile.
+    One thread at a time, so that bodies may change and restore state of the whole process.
     """
     with _quiet_lock, _quiet_output(), _quiet_warnings():
         yield

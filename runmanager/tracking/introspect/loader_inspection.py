@@ -108,8 +108,8 @@ def read_samples(loader: Any, indices: Sequence[int]) -> tuple[torch.Tensor, tor
     """Read the samples at these positions of an epoch again, as a batch (images, labels); None if not possible.
 
     Possible for this package's loaders, which have `samples`, for a list of batches, and for a `DataLoader` that does
-    not shuffle. A dataset with random augmentation may give other samples than before: compare the labels. Raises
-    whatever the dataset raises.
+    not shuffle. A dataset with random augmentation may give other samples than before: compare the labels. Raises what
+    the dataset raises.
     """
     if isinstance(loader, DeviceDataLoader):
         return read_samples(loader.dl, indices)

@@ -89,7 +89,7 @@ def _needed_hooks_only(network: torch.nn.Module, memo: dict[int, Any]) -> Iterat
     for _, _, hooks in found:
         memo[id(hooks)] = type(hooks)()
     yield
-    for module, table, hooks in found:  # only now do the modules exist whose methods some hooks are
+    for module, table, hooks in found:  # after the copying, as some hooks are methods of copied modules
         copied = memo[id(hooks)]
         # The state of a copy is never read, so its state hooks are not needed; and a wrapper has no copy.
         if table in CALL_HOOK_TABLES and module_hooks(memo.get(id(module), module), table) is copied:

@@ -6,7 +6,7 @@
 | `confusion_matrix` | the share of each true class by predicted class, with class names; up to 100 classes |
 
 Drawing takes longer than the tracking of a one-second epoch may. The last evaluation is therefore drawn after the
-epochs, outside every epoch's time, and before the run's status becomes finished: if the process is killed meanwhile,
+epochs, outside every epoch's time, and before the run's status becomes finished: if the process is killed before,
 the run is resumed and draws it then. Of the other evaluations only those of epochs 1, 2, 4, 8, … are drawn, if the
 epoch took ten seconds or more.
 """

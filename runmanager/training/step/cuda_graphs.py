@@ -105,7 +105,7 @@ class CudaGraphs:
                     raise
         except Exception as error:  # to end such a capture may fail too, and says less of why
             if error not in failures:
-                with suppress(Exception):  # where torch differs, the steps are made without this all the same
+                with suppress(Exception):  # without it, steps are still made one by one
                     clean_up_failed_capture(self._device, pool)
             raise (failures or [error])[0] from None
         finally:
