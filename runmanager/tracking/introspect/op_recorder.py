@@ -46,8 +46,8 @@ def record_operations(
     """Call the network and record its operations; `names` are the names of the tensors in its inputs, in order.
 
     Operations are the outermost calls of torch functions and tensor methods. A module with no visible call, such as a
-    scripted one, is an operation as a whole. Recording stops after `limit` operations, and the call with it. Raises what
-    the network raises.
+    scripted one, is an operation as a whole. Recording stops after `limit` operations, and the call with it. Raises
+    what the network raises.
     """
     recorder = _Recorder(network, limit=limit)
     # Hooks for all modules, as scripted modules accept none of their own; the recorder ignores other networks' modules.
