@@ -26,7 +26,7 @@ from benchmarks.tutorial import (
 )
 from runmanager.records.run.record import EpochRecord
 from runmanager.tracking.environment.calibration import best_seconds, probes
-from runmanager.tracking.introspect.step_cost import step_work
+from runmanager.tracking.introspect.step_cost import count_step_cost
 from runmanager.tracking.timing.timer import clock_for
 
 __all__ = ["NUM_EPOCHS_A_RUN", "NUM_SAMPLES", "serve_our_epochs"]
@@ -95,7 +95,7 @@ def _ceiling(_: Path, batch_size: int, device: str, turns: Turns) -> None:
     """The seconds that an epoch's FLOP would take at the rate of the device's best matrix product."""
     steps, rest = divmod(NUM_SAMPLES, batch_size)
     assert rest == 0
-    flop = step_work(TutorialNetwork(), torch.empty(batch_size, 1, 28, 28)).flop
+    flop = count_step_cost(TutorialNetwork(), torch.empty(batch_size, 1, 28, 28)).flop
     assert flop is not None
     where = torch.device(device)
     (probe,) = (probe for probe in probes(where) if probe.name == "fp32")

@@ -25,7 +25,7 @@ from runmanager.records.settings.grid import plain_settings
 from runmanager.records.settings.signature import signature
 from runmanager.records.storage.reader import read_epochs, read_record
 from runmanager.signals import handle_signals
-from runmanager.tracking.environment.provenance import DRIVEN_VARIABLE
+from runmanager.tracking.environment.environment import DRIVEN_VARIABLE
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.sinks import format_run_end

@@ -163,14 +163,14 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
     from runmanager.app.compose.config_groups import groups_without_copies
     from runmanager.app.compose.schema import conf_folder
     from runmanager.app.driver.other_sweepers import OtherSweeper
-    from runmanager.tracking.environment.provenance import said_to_children
+    from runmanager.tracking.environment.environment import environment_for_children
 
     _register()
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # somebody's own parts lie where the command is given
     application = hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(task)
     with (
-        said_to_children(called),
+        environment_for_children(called),
         _arguments(command.for_hydra()),
         groups_without_copies(),
         OtherSweeper(is_single=not command.is_multirun, quiet="--quiet" in command.flags).watched(),

@@ -20,8 +20,8 @@ from runmanager.records.settings.grid import flatten, plain_settings
 from runmanager.records.settings.signature import signature
 from runmanager.text import format_value, full_command
 from runmanager.tracking.device.cpu_model import cpu_model
-from runmanager.tracking.environment.code_hashes import current_code
-from runmanager.tracking.environment.provenance import commit_of, library_versions
+from runmanager.tracking.environment.code_hashes import rehash_code
+from runmanager.tracking.environment.environment import git_commit, library_versions
 from runmanager.training.stored_targets import refuse_foreign_targets
 from runmanager.validation import fault
 
@@ -193,7 +193,7 @@ def _composed(words: Sequence[str]) -> "tuple[DictConfig, dict[str, Any]]":
 
 def current_environment(then: Environment) -> Environment:
     """The environment of a run as it would be here and now; what only a run finds out is as it was `then`."""
-    commit, clean = commit_of(Path.cwd())
+    commit, clean = git_commit(Path.cwd())
     on_cpu = then.device_name in (then.cpu_model, "cpu")
     return msgspec.structs.replace(
         then,
@@ -205,7 +205,7 @@ def current_environment(then: Environment) -> Environment:
         libraries=library_versions(),
         commit=commit,
         commit_clean=clean,
-        code=current_code(then.code, then.command),
+        code=rehash_code(then.code, then.command),
     )
 
 

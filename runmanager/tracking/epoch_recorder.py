@@ -10,7 +10,7 @@ from runmanager.records.run.record import EpochRecord
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.environment.heartbeat_writer import Heartbeat
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.introspect.first_batch import inputs_of
+from runmanager.tracking.introspect.loader_inspection import batch_inputs
 from runmanager.tracking.lifecycle.run_epochs import EpochHistory
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
 from runmanager.tracking.lifecycle.run_notes import RunNotes
@@ -18,7 +18,7 @@ from runmanager.tracking.lifecycle.run_sinks import RunSinks
 from runmanager.tracking.metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.sinks import EpochDetails
-from runmanager.tracking.tensorboard.event_writer import cut_events
+from runmanager.tracking.tensorboard.event_writer import truncate_events
 from runmanager.tracking.timing.phases import TimingNotes
 from runmanager.tracking.timing.run_clock import RunClock
 from runmanager.tracking.timing.timer import PhaseTimer
@@ -81,7 +81,7 @@ class EpochRecorder:
         self.num_steps = progress.num_steps
         self._clock.earlier_seconds = progress.record.run_seconds or 0.0
         if (events := self._folder.paths.events) is not None:
-            cut_events(events, progress.events_length)
+            truncate_events(events, progress.events_length)
 
     def begin_with_batch(self, batch: Any, batch_size: int | None) -> None:
         """Count the work of a step on `batch_size` samples like those of `batch`, and begin the sinks with `batch`."""
@@ -92,7 +92,7 @@ class EpochRecorder:
         self._measurements.reset_peak_memory()
 
     def _begin_with_whole_batch(self, batch: Any) -> None:
-        inputs = inputs_of(batch)
+        inputs = batch_inputs(batch)
         self.begin_with_batch(batch, None if inputs is None else len(inputs))
 
     def make(self, number: int, *, is_all_training: bool) -> Epoch:

@@ -29,9 +29,8 @@ from runmanager.records.sweep.record import (
     write_cells,
 )
 from runmanager.tracking.device.devices import resolve_device
-from runmanager.tracking.environment.code_hashes import own_code
-from runmanager.tracking.environment.environment import capture_environment
-from runmanager.tracking.environment.provenance import command_line
+from runmanager.tracking.environment.code_hashes import hash_user_code
+from runmanager.tracking.environment.environment import capture_environment, command_line
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.lifecycle.finalizers import write_tables_if_begun, write_tables_when_dropped
@@ -137,7 +136,7 @@ class RunManager:
         except DeviceUnavailableError as error:
             return self._skip(paths, record, error)
         options = options or RunOptions()
-        code = own_code(settings, is_built_in=options.is_built_in)
+        code = hash_user_code(settings, is_built_in=options.is_built_in)
         record = msgspec.structs.replace(record, environment=capture_environment(device, code=code))
         self._announce_watching(paths)
         observer = HeartbeatObserver(limit_seconds=self._heartbeat_timeout)

@@ -18,7 +18,7 @@ from runmanager.tracking.device.devices import peak_memory_bytes
 from runmanager.tracking.environment.heartbeat_writer import Heartbeat
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_recorder import EpochRecorder
-from runmanager.tracking.introspect.first_batch import batch_size_of, peek
+from runmanager.tracking.introspect.loader_inspection import full_batch_size, peek_batch
 from runmanager.tracking.lifecycle.finalizers import end_run_when_dropped
 from runmanager.tracking.lifecycle.inactive_run import InactiveRun
 from runmanager.tracking.lifecycle.outcome import outcome_of, write_traceback
@@ -149,9 +149,9 @@ class ActiveRun:
         if self.is_resumed:
             self._epochs.restore()
             self._stop_policy.restore(self.history)
-        batch = peek(loader)
+        batch = peek_batch(loader)
         if batch is not None:
-            self._epochs.begin_with_batch(batch, batch_size_of(loader))
+            self._epochs.begin_with_batch(batch, full_batch_size(loader))
         elif self.is_resumed:
             self._sinks.begin(network, None)
         measured, session = self._measurements.measurements(), self._turns and self._turns.session

@@ -1,4 +1,4 @@
-"""`runmanager tensorboard` in a real browser: each tab shows this project's runs."""
+"""`runmanager tensorboard` in a real browser: each tab shows the sweep's runs."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(chromium: object, sweep: Path) -> Iterator[str]:
-    """Where the command serves the sweep, once all of it is there; the page itself asks only once."""
+    """URL of the served sweep, once it is complete: the page loads it only once."""
     words = ["-c", "from runmanager.cli.main import main; main()", "tensorboard", str(sweep), "--port", "0"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([sys.executable, *words], env=environment, stdout=subprocess.PIPE, text=True)
@@ -76,65 +76,65 @@ def address(chromium: object, sweep: Path) -> Iterator[str]:
         until = time.monotonic() + 2 * LIMIT_SECONDS
         while not is_loaded(found[0]):
             assert time.monotonic() < until
-            time.sleep(0.1)  # between two looks
+            time.sleep(0.1)
         end.cancel()
         yield found[0]
     finally:
         end.cancel()
-        process.terminate()  # then it takes its own folder along
+        process.terminate()  # it deletes its temporary folder
         with suppress(subprocess.TimeoutExpired):
             process.wait(LIMIT_SECONDS)
         discard(process)
 
 
 def is_loaded(address: str) -> bool:
-    curves, texts = asked(address, "scalars"), asked(address, "text")
+    curves, texts = tags_of(address, "scalars"), tags_of(address, "text")
     has_curves = set(curves) == set(RUNS) and all("val/loss" in found for found in curves.values())
     return has_curves and "across_runs/results" in texts.get(SWEEP, ())
 
 
-def asked(address: str, plugin: str) -> dict[str, list[str]]:
-    """The tags of each run that has any of the kind."""
+def tags_of(address: str, plugin: str) -> dict[str, list[str]]:
+    """Query the tags of each run that a plugin shows."""
     with urllib.request.urlopen(f"{address}data/plugin/{plugin}/tags", timeout=LIMIT_SECONDS) as answer:
         tags: dict[str, list[str]] = json.load(answer)
     return tags
 
 
-def opened(page: Page, tab: str, dashboard: str) -> Locator:
+def open_tab(page: Page, tab: str, dashboard: str) -> Locator:
     page.get_by_role("tab").filter(has_text=re.compile(rf"^\s*{tab}\s*$", re.IGNORECASE)).click()
     return page.locator(dashboard)
 
 
 def test_each_tab_shows_the_runs(address: str, visit: Visiting) -> None:
-    seen = visit(address)
-    page = seen.page
+    visited = visit(address)
+    page = visited.page
     expect(page).to_have_title("digits")
 
-    scalars = opened(page, "Scalars", "tf-scalar-dashboard")
+    scalars = open_tab(page, "Scalars", "tf-scalar-dashboard")
     for run in RUNS:
         expect(scalars.get_by_text(run, exact=True).first).to_be_visible()
     for category in ("train", "val", "time", "throughput", "optim"):
         expect(scalars.get_by_text(category, exact=True).first).to_be_visible()
     expect(scalars.locator("vz-line-chart2").first).to_be_visible()
 
-    images = opened(page, "Images", "tf-image-dashboard")
+    images = open_tab(page, "Images", "tf-image-dashboard")
     for run in RUNS:
         expect(images.locator("tf-image-loader").filter(has_text=run).locator("img").first).to_be_visible()
     expect(images.locator("tf-image-loader").filter(has_text=SWEEP).locator("img").first).to_be_visible()
 
-    texts = opened(page, "Text", "tf-text-dashboard")
-    said = texts.locator("tf-text-loader").filter(has_text=SWEEP)
-    expect(said.filter(has_text="across_runs/answers").get_by_text("3 runs: 3 finished.")).to_be_visible()
-    expect(said.filter(has_text="across_runs/results").get_by_role("row")).to_have_count(1 + len(RUNS))
+    texts = open_tab(page, "Text", "tf-text-dashboard")
+    text_cards = texts.locator("tf-text-loader").filter(has_text=SWEEP)
+    expect(text_cards.filter(has_text="across_runs/answers").get_by_text("3 runs: 3 finished.")).to_be_visible()
+    expect(text_cards.filter(has_text="across_runs/results").get_by_role("row")).to_have_count(1 + len(RUNS))
 
-    graphs = opened(page, "Graphs", "tf-graph-dashboard")
+    graphs = open_tab(page, "Graphs", "tf-graph-dashboard")
     expect(graphs.locator("svg#svg")).to_contain_text(re.compile("Sequential|Linear"))
 
-    charts = opened(page, "Custom Scalars", "tf-custom-scalar-dashboard")
+    charts = open_tab(page, "Custom Scalars", "tf-custom-scalar-dashboard")
     for title in ("loss", "accuracy", "samples a second"):
         expect(charts.get_by_text(title, exact=True).first).to_be_visible()
     expect(charts.get_by_text(f"Matches ({2 * len(RUNS)})")).to_have_count(2)  # training and validation of each run
-    assert not [error for error in seen.errors if "Three.js" not in error and "deprecated" not in error]
+    assert not [error for error in visited.errors if "Three.js" not in error and "deprecated" not in error]
 
 
 def test_hparams_sorts_by_number_and_draws_its_columns(address: str, visit: Visiting) -> None:
@@ -144,7 +144,7 @@ def test_hparams_sorts_by_number_and_draws_its_columns(address: str, visit: Visi
         expect(table.get_by_text(column, exact=True).first).to_be_visible()
     expect(table.get_by_text("lr", exact=True)).to_have_count(0)  # the same in all runs
     named = table.get_by_text(re.compile("^batch_size="))
-    expect(named).to_have_text(["batch_size=10", "batch_size=20", "batch_size=4"])  # by name, before anybody sorts
+    expect(named).to_have_text(["batch_size=10", "batch_size=20", "batch_size=4"])  # by name, the default order
     choices = page.locator("tf-hparams-query-pane")
     for menu, choice in (("Sort by", "batch_size"), ("Direction", "Ascending")):
         choices.locator(f'paper-dropdown-menu[label="{menu}"]').click()

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from runmanager import RunManager, Sweep, expand_grid
-from runmanager.tracking.environment.system_load import LoadSample
+from runmanager.tracking.environment.resource_sampler import CpuTimes
 
 # Ends by itself if the test does not end it.
 BURNER = "import time\nuntil = time.monotonic() + 120\nwhile time.monotonic() < until: pass"
@@ -62,11 +62,11 @@ def reasons(folder: Path) -> list[str]:
 
 def test_a_sweep_alone_is_not_contended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The machine that runs the tests is never idle, so its readings are replaced by those of an idle one.
-    def quiet(*, of: int | None = None) -> LoadSample:
+    def quiet(*, of: int | None = None) -> CpuTimes:
         now = time.monotonic()
-        return LoadSample(at=now, busy=now, steal=0.0, own=now)
+        return CpuTimes(at=now, busy=now, steal=0.0, own=now)
 
-    monkeypatch.setattr(LoadSample, "now", quiet)
+    monkeypatch.setattr(CpuTimes, "now", quiet)
     run_sweep(tmp_path / "alone", seconds=0.0)
     assert list(Sweep(tmp_path / "alone").runs["contended"]) == [False, False]
     (reason,) = reasons(tmp_path / "alone")

@@ -169,7 +169,7 @@ def test_training_and_evaluation_are_distinguished(clock: Clock, train: Part, ev
     epoch = begin(clock)
     train(epoch, clock)
     evaluate(epoch, clock)
-    clock.now += 8.0  # a scheduler, a confusion matrix: neither tracked nor marked
+    clock.now += 8.0  # a scheduler, a confusion_matrix matrix: neither tracked nor marked
     record, _ = epoch.close()
     assert (record.epoch_seconds, record.eval_seconds, record.tracking_seconds) == (5.0, 3.0, 0.0)
     assert record.samples_per_second == 8 / 5.0

@@ -27,7 +27,7 @@ from runmanager.records.run.record import RunRecord
 from runmanager.records.settings.grid import differing
 from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.sweep.record import PlannedCell, plan_cell, write_cells
-from runmanager.tracking.environment.provenance import command_line
+from runmanager.tracking.environment.environment import command_line
 
 __all__ = ["OtherSweeper"]
 

@@ -31,7 +31,7 @@ from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.results.write_throttle import WriteThrottle
 from runmanager.text import pluralize
-from runmanager.tracking.environment.provenance import command_line
+from runmanager.tracking.environment.environment import command_line
 
 __all__ = ["SweepWatcher", "command_name", "outcome_of_exit", "write_tables_alone"]
 

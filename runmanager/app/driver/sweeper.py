@@ -43,8 +43,8 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import SweepContents, read_sweep
 from runmanager.records.sweep.record import fresh_sweep_folder, leave_sweep, read_sweep_record, with_cells, write_cells
 from runmanager.text import pluralize
-from runmanager.tracking.environment.code_hashes import CurrentCode
-from runmanager.tracking.environment.provenance import DRIVEN_VARIABLE, command_line, commit_of, library_versions
+from runmanager.tracking.environment.code_hashes import CodeRehasher
+from runmanager.tracking.environment.environment import DRIVEN_VARIABLE, command_line, git_commit, library_versions
 
 __all__ = ["GridSweeper", "register_sweeper"]
 
@@ -311,7 +311,7 @@ class GridSweeper(Sweeper):
 
 
 def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedRun]:
-    commit, clean = commit_of(Path.cwd())
+    commit, clean = git_commit(Path.cwd())
     now = Environment(commit=commit, commit_clean=clean, libraries=library_versions())
     stored = read_sweep(sweep, epochs_of=wants_epochs) if sweep else None
     if config.resume == Resume.MUST and not (stored and stored.runs):
@@ -324,7 +324,7 @@ def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedR
         resume=Resume(config.resume),
         rerun_changed=config.rerun_changed,
         now=now,
-        code_of=CurrentCode(Path.cwd()).of,
+        code_of=CodeRehasher(Path.cwd()).rehash,
         damaged=stored.damaged if stored else (),
     )
 

@@ -21,8 +21,8 @@ from runmanager.records.sweep.lookup import find_sweep
 from runmanager.text import printable
 
 if TYPE_CHECKING:
-    from runmanager.tracking.tensorboard.logdir import ServedRuns
-    from runmanager.tracking.tensorboard.sweep_summary import ServedSweep
+    from runmanager.tracking.tensorboard.logdir import SweepLogdir
+    from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
 
 __all__ = ["tensorboard"]
 
@@ -51,12 +51,12 @@ def tensorboard(
 
 
 def _serve(paths: SweepPaths, folder: Path, *, host: str, port: int | None) -> None:
-    from runmanager.tracking.tensorboard.logdir import ServedRuns
-    from runmanager.tracking.tensorboard.sweep_summary import ServedSweep
+    from runmanager.tracking.tensorboard.logdir import SweepLogdir
+    from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
 
-    runs = ServedRuns(paths, folder)
+    runs = SweepLogdir(paths, folder)
     runs.refresh()
-    sweep = ServedSweep(paths, runs)
+    sweep = SweepSummaryWriter(paths, runs)
     sweep.declare()
     taken = _launch(runs.root, title=paths.name, host=host, port=port)
     print(f"TensorBoard of {paths.root}: {_address(host, taken)} (Ctrl-C ends it)", flush=True)
@@ -66,7 +66,7 @@ def _serve(paths: SweepPaths, folder: Path, *, host: str, port: int | None) -> N
         _keep_up(runs, sweep, faults)
 
 
-def _keep_up(runs: "ServedRuns", sweep: "ServedSweep", faults: set[str]) -> None:
+def _keep_up(runs: "SweepLogdir", sweep: "SweepSummaryWriter", faults: set[str]) -> None:
     """Serve what is new. Whatever goes wrong, the server stays: a fault that is not in `faults` is said and added."""
     try:
         runs.refresh()

@@ -1,4 +1,4 @@
-"""Measures what a device can do at most: matrix products, copies, transfers from the host, operators a second."""
+"""Calibration of a device: its peak rates for matrix products, copies, host transfers and operator dispatch."""
 
 import contextlib
 import datetime
@@ -16,17 +16,17 @@ from runmanager.tracking.timing.timer import Clock, clock_for
 
 __all__ = ["Probe", "best_seconds", "calibrate", "probes", "thread_counts"]
 
-_COPY_BYTES = 256 * 2**20  # more than any cache holds
+_COPY_BYTES = 256 * 2**20  # more than any cache
 _NUM_DISPATCHES = 2000
 _MAX_SIDE = 16384
-_LONG_ENOUGH = 5e-3  # a product that takes so long is no longer bound by its start
+_MIN_PRODUCT_SECONDS = 5e-3  # from here on the launch does not dominate
 _MIN_ROUNDS = 4
-_TYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+_DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One thing to time: `work` does it, once, without waiting for the device; `amount` is how much it is."""
+    """One operation to time: `work` starts it without waiting for the device; `amount` is in FLOP, bytes or calls."""
 
     name: str
     work: Callable[[], object]
@@ -34,19 +34,19 @@ class Probe:
 
 
 def calibrate(device: torch.device, *, seconds: float = 2.0, threads: int | None = None) -> DevicePeaks:
-    """The ceilings of `device`, from about so many seconds of measuring; on CPU with so many `threads`.
+    """Measure the peak rates of `device` for about `seconds`, on CPU with `threads` threads.
 
-    All probes take turns, and the best time of each counts: what disturbs the machine makes a probe slower, never
-    faster. A rate that the device does not have is missing.
+    All probes are timed in rounds, and the best time of each counts: other load on the machine makes a probe slower,
+    never faster. Rates that the device does not support are missing.
     """
     with _num_threads(threads if device.type == "cpu" else None):
-        kinds = probes(device)
-        best = best_seconds(kinds, clock_for(device), seconds=seconds)
-        rates = {probe.name: probe.amount / best[probe.name] for probe in kinds}
+        candidates = probes(device)
+        best = best_seconds(candidates, clock_for(device), seconds=seconds)
+        rates = {probe.name: probe.amount / best[probe.name] for probe in candidates}
         return DevicePeaks(
             device_name=device_facts(device, cpu_model=cpu_model())["device_name"],
             threads=torch.get_num_threads() if device.type == "cpu" else None,
-            flops_per_second={name: rates[name] for name in _TYPES if name in rates},
+            flops_per_second={name: rates[name] for name in _DTYPES if name in rates},
             copy_bytes_per_second=rates.get("copy"),
             transfer_bytes_per_second=rates.get("transfer"),
             dispatch_seconds=1 / rates["dispatch"],
@@ -56,25 +56,25 @@ def calibrate(device: torch.device, *, seconds: float = 2.0, threads: int | None
 
 
 def thread_counts(cores: int) -> list[int]:
-    """The thread counts worth measuring: what one run, two runs at once, four, … have of so many cores."""
+    """List the thread counts to measure: those of one run, two concurrent runs, four, … on `cores` cores."""
     counts = {cores // 2**power for power in range(cores.bit_length())} | {torch.get_num_threads()}
     return sorted(counts, reverse=True)
 
 
 def best_seconds(
-    kinds: list[Probe], clock: Clock, *, seconds: float, now: Callable[[], float] = time.monotonic
+    candidates: list[Probe], clock: Clock, *, seconds: float, now: Callable[[], float] = time.monotonic
 ) -> Mapping[str, float]:
-    """The shortest time of each probe in rounds in which each has its turn, until `seconds` have passed on `now`."""
+    """Return the shortest time of each probe, timed in rounds until `seconds` have passed on the clock `now`."""
     until, rounds = now() + seconds, 0
     best: dict[str, float] = {}
     while rounds < _MIN_ROUNDS or now() < until:
-        for probe in kinds:
-            best[probe.name] = min(best.get(probe.name, float("inf")), _timed(probe.work, clock))
+        for probe in candidates:
+            best[probe.name] = min(best.get(probe.name, float("inf")), _time(probe.work, clock))
         rounds += 1
     return best
 
 
-def _timed(work: Callable[[], object], clock: Clock) -> float:
+def _time(work: Callable[[], object], clock: Clock) -> float:
     clock.synchronize()
     begin = clock.mark()
     work()
@@ -84,28 +84,28 @@ def _timed(work: Callable[[], object], clock: Clock) -> float:
 
 
 def probes(device: torch.device) -> list[Probe]:
-    """What can be timed on `device`."""
+    """Create the probes that `device` supports."""
     names = ["fp32", "bf16"] if device.type == "cpu" else ["fp32", "bf16", "fp16"]
     if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0):
-        names.insert(1, "tf32")  # what came before Ampere computes it as fp32
-    kinds = [_product(name, device) for name in names]
-    return [*kinds, _copy(device), *([] if device.type == "cpu" else [_transfer(device)]), _dispatch(device)]
+        names.insert(1, "tf32")  # earlier GPUs than Ampere compute it as fp32
+    products = [_product(name, device) for name in names]
+    return [*products, _copy(device), *([] if device.type == "cpu" else [_transfer(device)]), _dispatch(device)]
 
 
 def _product(name: str, device: torch.device) -> Probe:
-    """The product of two square matrices, 2 side³ FLOP, as large as takes long enough to measure."""
+    """Create a probe of a square matrix product, 2 side³ FLOP, large enough to be timed."""
     clock, side = clock_for(device), 256
     while True:
-        left = torch.rand(side, side, device=device).to(_TYPES[name])
+        left = torch.rand(side, side, device=device).to(_DTYPES[name])
         right, out = torch.rand_like(left), torch.empty_like(left)
 
         def work(left: torch.Tensor = left, right: torch.Tensor = right, out: torch.Tensor = out) -> None:
-            with _fp32_products(name, device):
+            with _fp32_precision(name, device):
                 torch.mm(left, right, out=out)
 
         probe = Probe(name, work, 2.0 * side**3)
-        # The first one of a size looks for the best kernel, and any one may be disturbed.
-        if side >= _MAX_SIDE or best_seconds([probe], clock, seconds=0)[name] >= _LONG_ENOUGH:
+        # The first product of a size selects a kernel, and any one may be slowed by other load.
+        if side >= _MAX_SIDE or best_seconds([probe], clock, seconds=0)[name] >= _MIN_PRODUCT_SECONDS:
             return probe
         side *= 2
 
@@ -135,8 +135,8 @@ def _dispatch(device: torch.device) -> Probe:
 
 
 @contextlib.contextmanager
-def _fp32_products(name: str, device: torch.device) -> Iterator[None]:
-    """Let CUDA's products of float32 be whole (`fp32`) or rounded to TF32 (`tf32`) meanwhile."""
+def _fp32_precision(name: str, device: torch.device) -> Iterator[None]:
+    """Compute CUDA's float32 products in full precision (`fp32`) or rounded to TF32 (`tf32`) within the body."""
     if device.type != "cuda" or name not in ("fp32", "tf32"):
         yield
         return

@@ -1,7 +1,8 @@
-"""The user's own code that a run is made with: a hash of each of its files. Loads no torch, and runs none of the code.
+"""Hashes of the user's own source files that a run uses. Imports no torch and executes none of the code.
 
-Own is what lies below the program's folder, which is that of the main script, else the current one, and is not
-installed. Installed packages are known by their versions, but for the module of a target, which has none in a record.
+User code is what lies below the program's folder (that of the main script, else the current folder) and is not
+installed. Installed packages are identified by their versions, which records list only for a few: the module of a
+target is therefore hashed even if it is installed.
 """
 
 import hashlib
@@ -14,77 +15,75 @@ from types import ModuleType
 from typing import Any
 
 from runmanager.records.settings.target_paths import targets_in
-from runmanager.tracking.environment.import_walk import ImportWalk, is_below, is_installed
+from runmanager.tracking.environment.import_scanner import ImportScanner, is_below, is_installed
 
-__all__ = ["CurrentCode", "LoadedLater", "current_code", "own_code"]
+__all__ = ["CodeRehasher", "LateImports", "hash_user_code", "rehash_code"]
 
-_DIGITS = 16
+_NUM_DIGITS = 16
 
-_at_loading: dict[str, str] = {}
-"""The digests of files as they were when this process first met them: a module that is loaded stays what it was."""
+_first_digests: dict[str, str] = {}
+"""Digest of each file when this process first read it: a loaded module stays as it was then."""
 
 
-def own_code(settings: Mapping[str, Any], *, is_built_in: bool) -> dict[str, str] | None:
-    """The digest of each file of code that a run with these settings is made with, as the files are now.
+def hash_user_code(settings: Mapping[str, Any], *, is_built_in: bool) -> dict[str, str] | None:
+    """Hash each user file that a run with these settings uses, in its present state.
 
-    These are the modules of its targets and what they import; unless it `is_built_in`, the process's main script with
-    its imports too, and what is loaded already. Names are relative to the program's folder, absolute outside of it.
-    None where the code is not known: a target is not found, a file cannot be read, or there is no script, as in a
-    notebook.
+    These are the modules of its targets with their imports and, unless the job `is_built_in`, the process's main
+    script with its imports and all modules loaded so far. Names are relative to the program's folder, absolute for
+    files outside it. None if the code is unknown: a target does not exist, a file is unreadable, or no script exists,
+    as in a notebook.
     """
-    folder = _folder_of_run(is_built_in=is_built_in)
+    folder = _code_folder(is_built_in=is_built_in)
     if folder is None:
         return None
-    walk = ImportWalk(dict.fromkeys((folder, str(Path.cwd()))))
+    scanner = ImportScanner(dict.fromkeys((folder, str(Path.cwd()))))
     if not is_built_in:
-        _take_program(walk, sys.modules["__main__"])
-        if not walk.files:
+        _add_program(scanner, sys.modules["__main__"])
+        if not scanner.files:
             return None
-    if not all(walk.take_target(str(target)) for _, target in targets_in(settings)):
+    if not all(scanner.add_target(str(target)) for _, target in targets_in(settings)):
         return None
-    return _digests(walk.files, folder)
+    return _hash_files(scanner.files, folder)
 
 
-class LoadedLater:
-    """The own files that this process loads from now on: those too that a run imports in ways that no reading finds."""
+class LateImports:
+    """User files that this process loads from now on, including imports that scanning the source does not find."""
 
     def __init__(self, *, is_built_in: bool) -> None:
-        self._folder = _folder_of_run(is_built_in=is_built_in)
+        self._folder = _code_folder(is_built_in=is_built_in)
         self._before = set(_loaded_files())
         self._since = time.time()
 
     def added_to(self, code: Mapping[str, str] | None) -> dict[str, str] | None:
-        """`code`, as `own_code` gave it, with them.
+        """Return `code`, from `hash_user_code`, with the files loaded since.
 
-        None where it is not known: nor is the text of a file that was written meanwhile, before it was loaded or after.
+        None if unknown: `code` is None, or a late file was written after the start, so that its loaded text may differ.
         """
         if code is None or self._folder is None:
             return None
         outside = (str(Path(name).parent) for name in code if Path(name).is_absolute())
-        walk = ImportWalk(dict.fromkeys((self._folder, str(Path.cwd()), *outside)))
+        scanner = ImportScanner(dict.fromkeys((self._folder, str(Path.cwd()), *outside)))
         for file in set(_loaded_files()) - self._before:
-            walk.take_file(file)
-        later = _digests(walk.files, self._folder)
-        if later is None or any(
-            _is_newer(Path(self._folder, name), self._since) for name in later.keys() - code.keys()
-        ):
+            scanner.add_file(file)
+        late = _hash_files(scanner.files, self._folder)
+        if late is None or any(_is_newer(Path(self._folder, name), self._since) for name in late.keys() - code.keys()):
             return None
-        return dict(sorted({**later, **code}.items()))
+        return dict(sorted({**late, **code}.items()))
 
 
 def _is_newer(file: Path, moment: float) -> bool:
-    """Whether a file was written after a moment (s since 1970), or is gone since."""
+    """Return whether a file was written after a moment (seconds since 1970) or has gone."""
     try:
         return file.stat().st_mtime > moment
     except OSError:
         return True
 
 
-def _folder_of_run(*, is_built_in: bool) -> str | None:
-    return str(Path.cwd()) if is_built_in else _folder_of_program()
+def _code_folder(*, is_built_in: bool) -> str | None:
+    return str(Path.cwd()) if is_built_in else _program_folder()
 
 
-def _folder_of_program() -> str | None:
+def _program_folder() -> str | None:
     main = sys.modules.get("__main__")
     script = getattr(main, "__file__", None)
     if script is None:
@@ -93,11 +92,11 @@ def _folder_of_program() -> str | None:
     return str(Path.cwd() if is_elsewhere else Path(script).resolve().parent)
 
 
-def _take_program(walk: ImportWalk, main: ModuleType) -> None:
+def _add_program(scanner: ImportScanner, main: ModuleType) -> None:
     package = getattr(main.__spec__, "parent", None) or ""
-    walk.take_script(str(main.__file__), package)
+    scanner.add_script(str(main.__file__), package)
     for file in _loaded_files():
-        walk.take_file(file)
+        scanner.add_file(file)
 
 
 def _loaded_files() -> list[str]:
@@ -106,54 +105,54 @@ def _loaded_files() -> list[str]:
     return [os.path.normpath(file) if os.pardir in file else file for file in files]
 
 
-def _digests(files: Collection[str], folder: str) -> dict[str, str] | None:
+def _hash_files(files: Collection[str], folder: str) -> dict[str, str] | None:
     loaded = set(_loaded_files()) if files else set()  # takes a millisecond
     code = {}
     for file in sorted(files):
-        if file not in loaded or file not in _at_loading:
+        if file not in loaded or file not in _first_digests:
             try:
-                _at_loading[file] = _digest_of(Path(file))
+                _first_digests[file] = _hash_file(Path(file))
             except OSError:
                 return None
-        code[str(Path(file).relative_to(folder)) if is_below(file, folder) else file] = _at_loading[file]
+        code[str(Path(file).relative_to(folder)) if is_below(file, folder) else file] = _first_digests[file]
     return code
 
 
-def _digest_of(file: Path) -> str:
-    if not file.is_file():  # a record may name anything, and a device has no end
+def _hash_file(file: Path) -> str:
+    if not file.is_file():  # a record may name a device, whose content never ends
         raise FileNotFoundError(file)
     with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()[:_DIGITS]
+        return hashlib.file_digest(content, "sha256").hexdigest()[:_NUM_DIGITS]
 
 
-class CurrentCode:
-    """What the files of runs hold today, below a folder; each is read once, however many runs were made with it."""
+class CodeRehasher:
+    """Hashes the files of recorded runs in their present state, below a folder; reads each file once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._digests: dict[str, str] = {}
 
-    def of(self, code: Mapping[str, str] | None) -> dict[str, str] | None:
-        """The digest of each of these files now, empty for one that is gone.
+    def rehash(self, code: Mapping[str, str] | None) -> dict[str, str] | None:
+        """Return the present digest of each file in `code`, empty if the file has gone.
 
-        None where they are not known, or none is there: then this is not their folder.
+        None if `code` is None, or if all files are missing: then the folder is not that of the code.
         """
         if code is None:
             return None
-        today = {name: self._digest(name) for name in code}
-        return today if any(today.values()) or not today else None
+        present = {name: self._digest(name) for name in code}
+        return present if any(present.values()) or not present else None
 
     def _digest(self, name: str) -> str:
         if name not in self._digests:
             try:
-                self._digests[name] = _digest_of(self._folder / name)
+                self._digests[name] = _hash_file(self._folder / name)
             except OSError:
                 self._digests[name] = ""
         return self._digests[name]
 
 
-def current_code(code: Mapping[str, str] | None, command: Sequence[str]) -> dict[str, str] | None:
-    """The same for one run: in the folder of the script that its command names, else in the current one."""
+def rehash_code(code: Mapping[str, str] | None, command: Sequence[str]) -> dict[str, str] | None:
+    """Hash a run's files in their present state, below the folder of the script in its command or the current one."""
     scripts = [Path(word).resolve().parent for word in command[:1] if word.endswith(".py")]
-    found = (CurrentCode(folder).of(code) for folder in (*scripts, Path.cwd()))
-    return next((today for today in found if today is not None), None)
+    found = (CodeRehasher(folder).rehash(code) for folder in (*scripts, Path.cwd()))
+    return next((present for present in found if present is not None), None)

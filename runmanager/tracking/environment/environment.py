@@ -1,26 +1,62 @@
-"""Where and with what a run is made: host, processor, versions, commit, load."""
+"""The environment of a run: host, device, library versions, git commit, command line. Torch is imported late."""
 
+import importlib.metadata
 import os
 import platform
+import shlex
 import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from runmanager.records.files.paths import device_peaks_file
 from runmanager.records.host.device_peaks import DevicePeaks, find_device_peaks
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.record import Environment
 from runmanager.tracking.device.cpu_model import cpu_model
-from runmanager.tracking.device.devices import device_facts
-from runmanager.tracking.environment.provenance import command_line, commit_of, library_versions
 
-__all__ = ["capture_environment", "known_ceilings", "load_average"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = [
+    "COMMAND_VARIABLE",
+    "COMMIT_VARIABLE",
+    "DRIVEN_VARIABLE",
+    "capture_environment",
+    "command_line",
+    "environment_for_children",
+    "find_peaks",
+    "git_commit",
+    "library_versions",
+    "load_average",
+]
+
+COMMIT_VARIABLE = "RUNMANAGER_COMMIT"
+"""Environment variable that replaces the call of git: `<sha>` or `<sha>-dirty`, empty for no commit."""
+
+COMMAND_VARIABLE = "RUNMANAGER_COMMAND"
+"""Environment variable with the command line of the sweep's driver."""
+
+DRIVEN_VARIABLE = "RUNMANAGER_DRIVEN"
+"""Environment variable set by a driver that writes sweep.json and the tables itself: its runs write neither."""
+
+_LIBRARIES = ("torch", "torchvision", "numpy", "tensorboard", "hydra-core", "omegaconf", "torch-runmanager")
 
 
-def capture_environment(device: torch.device, *, code: dict[str, str] | None = None) -> Environment:
-    """All that can be known at a run's start; `load_at_end` and the shares come at its end. `code` is known already."""
-    commit, clean = commit_of(Path.cwd())
+def capture_environment(device: "torch.device", *, code: dict[str, str] | None = None) -> Environment:
+    """Collect what is known when a run starts; its end adds the load then and the measured shares.
+
+    `code` has the digest of each of the user's files, from `code_hashes`.
+    """
+    import torch
+
+    from runmanager.tracking.device.devices import device_facts
+
+    commit, clean = git_commit(Path.cwd())
     return Environment(
         host=socket.gethostname(),
         cpu_model=cpu_model(),
@@ -37,8 +73,13 @@ def capture_environment(device: torch.device, *, code: dict[str, str] | None = N
     )
 
 
-def known_ceilings(device: torch.device, environment: Environment) -> DevicePeaks | None:
-    """What was measured of this device, with these threads, by `runmanager doctor --calibrate`; None if nothing was."""
+def find_peaks(device: "torch.device", environment: Environment) -> DevicePeaks | None:
+    """Look up the peak rates that `runmanager doctor --calibrate` measured here; None if not calibrated.
+
+    On CPU they must have been measured with the run's number of threads.
+    """
+    import torch
+
     return find_device_peaks(
         device_peaks_file(),
         device_name=environment.device_name or "",
@@ -48,5 +89,69 @@ def known_ceilings(device: torch.device, environment: Environment) -> DevicePeak
 
 
 def load_average() -> float:
-    """Runnable processes, averaged over the last minute."""
+    """Return the number of runnable processes, averaged over the last minute."""
     return os.getloadavg()[0]
+
+
+def command_line() -> tuple[str, ...]:
+    """Return the words of the command that started this run or its sweep; bytes outside UTF-8 are escaped."""
+    inherited = os.environ.get(COMMAND_VARIABLE)
+    words = shlex.split(inherited) if inherited is not None else sys.argv
+    return tuple(word.encode(errors="backslashreplace").decode() for word in words)
+
+
+@contextmanager
+def environment_for_children(command: Sequence[str]) -> Iterator[None]:
+    """Pass command and commit to child processes through environment variables, so that no run calls git again."""
+    commit, clean = git_commit(Path.cwd())
+    variables = {
+        COMMAND_VARIABLE: shlex.join(command),
+        COMMIT_VARIABLE: (commit or "") + ("-dirty" if clean is False else ""),
+    }
+    before = {name: os.environ.get(name) for name in (*variables, DRIVEN_VARIABLE)}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+@cache
+def git_commit(folder: Path) -> tuple[str | None, bool | None]:
+    """Return the commit of `folder` and whether its tracked files are unchanged; None for what is unknown.
+
+    Calls git once a process, or not if the sweep's driver has set `RUNMANAGER_COMMIT`.
+    """
+    inherited = os.environ.get(COMMIT_VARIABLE)
+    if inherited is not None:
+        return (inherited.removesuffix("-dirty") or None), (not inherited.endswith("-dirty") if inherited else None)
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return None, None
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return commit, None if changes is None else changes == ""
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(  # constant arguments, no shell
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+@cache
+def library_versions() -> dict[str, str]:
+    """Return the installed versions of this package and the libraries that decide its results."""
+    versions = {}
+    for name in _LIBRARIES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions

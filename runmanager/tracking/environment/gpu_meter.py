@@ -1,6 +1,6 @@
-"""NVIDIA's own meters of a GPU, through NVML where the extra `[gpu]` (nvidia-ml-py) is installed: the one file for it.
+"""Readings of a GPU's utilisation, power, clock and processes through NVML, with the extra `[gpu]` (nvidia-ml-py).
 
-Its calls and bits are those of NVIDIA's NVML API Reference Guide, "Device Queries".
+Calls and constants are those of NVIDIA's NVML API Reference Guide, "Device Queries".
 """
 
 import os
@@ -10,16 +10,16 @@ from typing import Any, Protocol
 
 import torch
 
-__all__ = ["GpuLook", "GpuMeter", "NvmlMeter", "open_meter"]
+__all__ = ["GpuMeter", "GpuReading", "NvmlMeter", "open_gpu_meter"]
 
-# Clocks lower than they would be: by the power cap, by heat, by the power supply. Idling and a clock that somebody has
-# set are no throttling.
+# Reasons for a lower clock that count as throttling: the power cap, heat, the power supply. Idling and a clock that an
+# administrator has set do not.
 _THROTTLED = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
 
 
 @dataclass(frozen=True)
-class GpuLook:
-    """One look at a GPU; None is what it does not tell. Utilisation is the share of time in which it computed."""
+class GpuReading:
+    """State of a GPU at one moment; None for what it does not report. Utilisation is the share of busy time."""
 
     utilization: float | None = None
     power_watts: float | None = None
@@ -29,21 +29,21 @@ class GpuLook:
 
 
 class GpuMeter(Protocol):
-    """The meters of one GPU."""
+    """Meter of one GPU."""
 
-    def look(self, own: Set[int]) -> GpuLook:
-        """How the GPU stands now; `own` are the ids of the processes that belong to the run."""
+    def read(self, own: Set[int]) -> GpuReading:
+        """Return the present state; `own` are the ids of the run's processes."""
         ...
 
     def energy_joules(self) -> float | None:
-        """What it has used since some moment in the past."""
+        """Return the energy used since a fixed moment in the past."""
         ...
 
 
-def open_meter(device: torch.device, *, is_shared: bool = False) -> GpuMeter | None:
-    """The meter of a CUDA device; None without one, without nvidia-ml-py, or where the driver gives no access.
+def open_gpu_meter(device: torch.device, *, is_shared: bool = False) -> GpuMeter | None:
+    """Open the meter of a CUDA device; None for other devices, without nvidia-ml-py or without access.
 
-    `is_shared` where other processes of the run's family may be on it.
+    `is_shared` tells that other processes of the same sweep may use the GPU.
     """
     if device.type != "cuda":
         return None
@@ -51,14 +51,14 @@ def open_meter(device: torch.device, *, is_shared: bool = False) -> GpuMeter | N
         import pynvml
 
         pynvml.nvmlInit()
-        handle = _handle(pynvml, str(torch.cuda.get_device_properties(device).uuid))
+        handle = _find_handle(pynvml, str(torch.cuda.get_device_properties(device).uuid))
         return NvmlMeter(pynvml, handle, is_shared=is_shared)
-    except Exception:  # the library, the driver, a MIG slice, AMD's torch: whatever is missing, the run goes on
+    except Exception:  # without the library or the driver, on a MIG slice, with torch for AMD: a run needs no meter
         return None
 
 
-def _handle(nvml: Any, uuid: str) -> Any:
-    """By its unique id: NVML counts all GPUs, CUDA those that CUDA_VISIBLE_DEVICES shows."""
+def _find_handle(nvml: Any, uuid: str) -> Any:
+    """Find the GPU by its unique id: NVML numbers all GPUs, CUDA only those in CUDA_VISIBLE_DEVICES."""
     try:
         return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
     except nvml.NVMLError:
@@ -66,23 +66,23 @@ def _handle(nvml: Any, uuid: str) -> Any:
 
 
 class NvmlMeter:
-    """A GPU's meters by the module `pynvml` and its handle of the GPU."""
+    """Meter that uses the module `pynvml` and its handle of the GPU."""
 
     def __init__(self, nvml: Any, handle: Any, *, is_shared: bool = False) -> None:
         self._nvml = nvml
         self._handle = handle
         self._is_shared = is_shared
 
-    def look(self, own: Set[int]) -> GpuLook:
-        """How the GPU stands now."""
+    def read(self, own: Set[int]) -> GpuReading:
+        """Return the present state; `own` are the ids of the run's processes."""
         nvml = self._nvml
-        rates = self._ask(nvml.nvmlDeviceGetUtilizationRates)
-        milliwatts = self._ask(nvml.nvmlDeviceGetPowerUsage)
-        megahertz = self._ask(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)
-        # Its older name; the newer one is missing from older drivers.
-        reasons = self._ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
-        processes = self._ask(nvml.nvmlDeviceGetComputeRunningProcesses)
-        return GpuLook(
+        rates = self._query(nvml.nvmlDeviceGetUtilizationRates)
+        milliwatts = self._query(nvml.nvmlDeviceGetPowerUsage)
+        megahertz = self._query(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)
+        # The older name: older drivers lack the newer one.
+        reasons = self._query(nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+        processes = self._query(nvml.nvmlDeviceGetComputeRunningProcesses)
+        return GpuReading(
             utilization=None if rates is None else rates.gpu / 100,
             power_watts=None if milliwatts is None else milliwatts / 1000,
             clock_hertz=None if megahertz is None else megahertz * 1e6,
@@ -91,20 +91,20 @@ class NvmlMeter:
         )
 
     def energy_joules(self) -> float | None:
-        """Energy since the driver was loaded; None before Volta."""
-        millijoules = self._ask(self._nvml.nvmlDeviceGetTotalEnergyConsumption)
+        """Return the energy used since the driver was loaded; None before Volta."""
+        millijoules = self._query(self._nvml.nvmlDeviceGetTotalEnergyConsumption)
         return None if millijoules is None else millijoules / 1000
 
     def _has_others(self, listed: list[int], own: Set[int]) -> bool | None:
         others = [pid for pid in listed if pid not in own and pid != os.getpid()]
         if len(others) < len(listed) or len(listed) < 2:
             return len(listed) > 1 and bool(others)
-        # Ours is there under a number of another namespace, as in a container; or it has not begun to compute. Which of
-        # the rest are those with which it takes turns cannot be told.
+        # Ours is missing: it is listed under the id of another namespace, as in a container, or does not compute yet.
+        # The others may then be processes of the same sweep.
         return None if self._is_shared else True
 
-    def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any:
+    def _query(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            return question(self._handle, *arguments)
+            return function(self._handle, *arguments)
         except self._nvml.NVMLError:  # many GPUs lack one meter or another
             return None

@@ -1,4 +1,4 @@
-"""A run's heartbeat: a thread that shows every few seconds that the process lives and how far the run has come."""
+"""Heartbeat of a run: a thread that writes every few seconds that the process is alive, and the run's progress."""
 
 import contextlib
 import os
@@ -13,10 +13,10 @@ __all__ = ["Heartbeat"]
 
 
 class Heartbeat:
-    """Counts what a run does in `progress`, and shows it in a file while it beats.
+    """Writes `progress` to a file at regular intervals, from a thread.
 
-    `progress` is a plain integer that the run adds to: a step costs no more. The thread writes a few bytes, calls
-    `each_beat`, which must not raise, and ends with the run, with its folder, or with the process.
+    `progress` is a plain integer that the run increments, so that a step costs almost nothing. Each beat writes a few
+    bytes and calls `each_beat`, which must not raise. The thread ends with the run, with its folder or the process.
     """
 
     def __init__(
@@ -32,22 +32,22 @@ class Heartbeat:
         self._thread: threading.Thread | None = None
 
     def start(self) -> "Heartbeat":
-        """Beat once, now, and then from a thread."""
+        """Write the first beat now, and start the thread."""
         if self._beat():
             self._thread = threading.Thread(target=self._keep_beating, name="runmanager-heartbeat", daemon=True)
             self._thread.start()
         return self
 
     def stop(self, *, keeps_file: bool = False) -> None:
-        """Beat no more, and take the file away: the run's record tells its end.
+        """Stop the thread and delete the file, as the run's record has the end. Does nothing in a fork.
 
-        `keeps_file` where it is another process's by now. A fork has no part in it.
+        `keeps_file` if the file belongs to another process by now.
         """
         if os.getpid() != self._process:
             return
         self._stopped.set()
         if self._thread is not None and self._path is not None:
-            if self._thread is not threading.current_thread():  # where the garbage of a dropped run was found
+            if self._thread is not threading.current_thread():  # it may have collected a dropped run
                 self._thread.join()
             self._thread = None
             if keeps_file:
@@ -66,7 +66,7 @@ class Heartbeat:
             if self._path is not None:
                 write_beat(self._path, Beat(self._counter, self.progress, int(time.time())))
         except FileNotFoundError:
-            return False  # the folder is gone, and with it whoever could read
+            return False  # the folder is gone, and its readers with it
         except OSError:
-            pass  # a full or failing disk: the next beat may get through, and the run says so itself
+            pass  # a full or failing disk: the next beat may succeed, and the run reports the error itself
         return self._path is not None

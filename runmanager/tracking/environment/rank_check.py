@@ -1,4 +1,4 @@
-"""Refusing to be one of several ranks that share a run, as `torchrun` starts them. Loads no torch."""
+"""Check that this process is not one of several distributed ranks, as `torchrun` starts them. Imports no torch."""
 
 import os
 import sys
@@ -10,10 +10,10 @@ __all__ = ["refuse_several_ranks"]
 
 
 def refuse_several_ranks() -> None:
-    """Raise `UsageError` where this process is one of several ranks of a program, in each of them alike.
+    """Raise `UsageError` in every rank of a program that has several.
 
-    They are known by `WORLD_SIZE`, which torchrun, accelerate and deepspeed set, and by PyTorch's process group. Tasks
-    of Slurm's that know nothing of one another are no ranks.
+    The number of ranks is `WORLD_SIZE`, which torchrun, accelerate and deepspeed set, or the size of torch's process
+    group. Independent Slurm tasks do not count as ranks.
     """
     if (ranks := max(_from_environment(), _from_process_group())) > 1:
         raise UsageError(

@@ -1,1 +1,1 @@
-"""Looking into a model without changing it: copies, recorded operations, the cost of a step."""
+"""Inspection of models and loaders without changing them: copies, recorded operations, the cost of a step."""

@@ -1,4 +1,4 @@
-"""How a network is called with one sample of a loader's batch."""
+"""The call of a network that a training loop would make, with one sample of a batch."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -7,36 +7,36 @@ from typing import Any
 
 import torch
 
-from runmanager.tracking.introspect.model_copy import unwrapped
+from runmanager.tracking.introspect.model_copy import unwrap
 
-__all__ = ["NetworkCall", "call_of"]
+__all__ = ["NetworkCall", "example_call"]
 
-_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True)
 class NetworkCall:
-    """The arguments of a call, each tensor of one sample alone; `names` are those that `forward` has for `args`."""
+    """Arguments of a call with one sample; `names` are the parameters of `forward` that `args` fill."""
 
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     names: tuple[str, ...] = ()
 
 
-def call_of(network: torch.nn.Module, batch: Any) -> NetworkCall | None:
-    """The call that a training loop would make of a batch; None where the batch holds no tensors for it.
+def example_call(network: torch.nn.Module, batch: Any) -> NetworkCall | None:
+    """Guess the call for a batch; None if the batch has no tensors for it.
 
-    A batch's first part goes in, as in (images, labels). Of a `forward` that must be given several arguments they are
-    the parts of that first part, or else the batch's first parts, as in (left, right, labels). A mapping is given by
-    name: what of it `forward` takes.
+    The input is the batch's first part, as in (images, labels). If `forward` requires several arguments, they are the
+    parts of that first part, or else the batch's first parts, as in (left, right, labels). A mapping passes what
+    `forward` accepts by keyword.
     """
-    must, names = _parameters(unwrapped(network))
-    args, kwargs = _arguments(batch, must, names)
-    sample = NetworkCall(_first(args), _first(kwargs), (*names, *("input" for _ in args))[: len(args)])
-    return sample if _has_samples([*sample.args, *sample.kwargs.values()]) else None
+    num_required, names = _parameters(unwrap(network))
+    args, kwargs = _arguments(batch, num_required, names)
+    call = NetworkCall(_first_sample(args), _first_sample(kwargs), (*names, *("input" for _ in args))[: len(args)])
+    return call if _has_samples([*call.args, *call.kwargs.values()]) else None
 
 
-def _arguments(batch: Any, must: int, names: tuple[str, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(batch: Any, num_required: int, names: tuple[str, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(batch, Mapping):
         return (), {name: part for name, part in batch.items() if name in names}
     if not isinstance(batch, Sequence) or not batch:
@@ -44,30 +44,32 @@ def _arguments(batch: Any, must: int, names: tuple[str, ...]) -> tuple[tuple[Any
     first = batch[0]
     if isinstance(first, Mapping) and first and set(first).issubset(names):
         return (), dict(first)
-    if must > 1:
+    if num_required > 1:
         parts = first if isinstance(first, Sequence) else batch
-        return tuple(parts[:must]), {}
+        return tuple(parts[:num_required]), {}
     return (first,), {}
 
 
 def _parameters(network: torch.nn.Module) -> tuple[int, tuple[str, ...]]:
-    """How many arguments `forward` must be given by place, and the names of all that it takes."""
+    """Return the number of required positional parameters of `forward`, and the names of all parameters."""
     try:
-        taken = inspect.signature(network.forward).parameters
-    except (TypeError, ValueError):  # one that was not written in Python
+        parameters = inspect.signature(network.forward).parameters
+    except (TypeError, ValueError):  # not written in Python
         return 1, ()
-    must = [each for each in taken.values() if each.kind in _BY_PLACE and each.default is inspect.Parameter.empty]
-    return len(must), tuple(taken)
+    required = [
+        each for each in parameters.values() if each.kind in _POSITIONAL and each.default is inspect.Parameter.empty
+    ]
+    return len(required), tuple(parameters)
 
 
-def _first(value: Any) -> Any:
-    """The first sample's part of every tensor."""
+def _first_sample(value: Any) -> Any:
+    """Reduce every tensor to its first sample."""
     if isinstance(value, torch.Tensor):
         return value[:1].detach() if value.ndim else value.detach()
     if isinstance(value, Mapping):
-        return {name: _first(part) for name, part in value.items()}
+        return {name: _first_sample(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        parts = [_first(part) for part in value]
+        parts = [_first_sample(part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     return value
 

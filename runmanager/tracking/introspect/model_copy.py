@@ -1,184 +1,165 @@
-"""Deep copies of a network that are called in its place, so that nothing about it changes: with and without data.
+"""Deep copies of a network without user hooks, with data or on the `meta` device; call them within `isolated`."""
 
-```
-with unnoticed(network):
-    twin, _ = without_data(network)
-    twin(torch.empty(shape, device="meta"))
-```
-"""
-
-import contextlib
 import copy
-import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
+from contextlib import contextmanager
+from functools import partial
 from itertools import chain
-from types import FunctionType
 from typing import Any
 
 import torch
-from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
-from runmanager.tracking.device.rng import preserve_random_states
-from runmanager.tracking.introspect.hook_isolation import has_hooks, held_back, left_out
-from runmanager.tracking.introspect.op_recorder import parts_of
-from runmanager.tracking.introspect.quiet_thread import one_thread_quiet
+from runmanager.tracking.introspect.isolation import SharedModuleError
+from runmanager.tracking.introspect.op_recorder import iter_parts
+from runmanager.tracking.torch_internals import (
+    CALL_HOOK_TABLES,
+    STATE_DICT_HOOK_TABLES,
+    compiled_module,
+    module_hooks,
+)
 
-__all__ = ["SharedError", "isolated", "unwrapped", "with_data", "without_data"]
+__all__ = ["copy_to_meta", "copy_with_data", "unwrap"]
 
-_ON_META: dict[str, Any] = {"device": torch.device("meta")}  # an argument that torch's types for lazy buffers leave out
-_ATOMS = frozenset({str, bytes, int, float, bool, type(None)})
+_ON_META: dict[str, Any] = {"device": torch.device("meta")}  # torch's types omit the argument for lazy buffers
+_IMMUTABLE_TYPES = frozenset({str, bytes, int, float, bool, type(None)})
 _WRAPPERS = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 
 
-class SharedError(Exception):
-    """A copy of a model is not one throughout."""
+def unwrap(network: torch.nn.Module) -> torch.nn.Module:
+    """Return the module inside wrappers of `torch.compile` and data parallelism; any other network as it is."""
+    inner = network.module if isinstance(network, _WRAPPERS) else compiled_module(network)
+    return network if inner is None else unwrap(inner)
 
 
-def unwrapped(network: torch.nn.Module) -> torch.nn.Module:
-    """What `torch.compile` or a data-parallel wrapper holds; any other network is what it is."""
-    inner = network.module if isinstance(network, _WRAPPERS) else getattr(network, "_orig_mod", network)
-    assert isinstance(inner, torch.nn.Module)
-    return inner if inner is network else unwrapped(inner)
+def copy_with_data(network: torch.nn.Module) -> torch.nn.Module:
+    """Deep-copy a network on its device, without wrappers or user hooks.
 
-
-@contextlib.contextmanager
-def isolated(network: torch.nn.Module) -> Iterator[None]:
-    """The body may copy `network` and call the copies, and nobody learns of it; threads take turns.
-
-    Random states, warnings and lines of output are kept back, and the hooks that somebody hung on all modules. Raises
-    `SharedError` where this thread calls a module of `network` itself that keeps something, as BatchNorm does, or has
-    hooks: a copy can do that by a function that knows the network, as `lambda x: self.norm(x)`, or as one that was put
-    in the place of `self.norm.forward`.
+    Raises `SharedModuleError` if a module defines its own copying and shares a part with the original.
     """
-    noticing = {module for module in network.modules() if has_hooks(module) or _keeps_something(module)}
-    thread = threading.get_ident()
-
-    def refuse(module: torch.nn.Module, _args: object) -> None:
-        if (module in noticing or _is_called_by_a_function(module)) and threading.get_ident() == thread:
-            raise SharedError(f"a copy of it calls its own {type(module).__name__}, which would keep or tell something")
-
-    with one_thread_quiet(), preserve_random_states(), held_back(), _modes():
-        handle = register_module_forward_pre_hook(refuse)
-        try:
-            yield
-        finally:
-            handle.remove()
+    memo = _memo(network, replace_computed=lambda tensor: tensor.detach().clone())
+    copied: torch.nn.Module
+    (copied,) = _deep_copy(network, (network,), memo)
+    return copied
 
 
-@contextlib.contextmanager
-def _modes() -> Iterator[None]:
-    """Put back what a `forward` may set for the whole process or thread: whether gradients are taken, and the dtype."""
-    takes_gradients, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
-    try:
-        yield
-    finally:
-        torch.set_grad_enabled(takes_gradients)
-        torch.set_default_dtype(dtype)
-
-
-def _keeps_something(module: torch.nn.Module) -> bool:
-    return any(True for _ in module.buffers(recurse=False))
-
-
-def _is_called_by_a_function(module: torch.nn.Module) -> bool:
-    """Whether somebody put a function in the place of its `forward`: it is copied as itself, with whom it calls."""
-    return isinstance(vars(module).get("forward"), FunctionType) and _keeps_something(module)
-
-
-def with_data(network: torch.nn.Module) -> torch.nn.Module:
-    """A deep copy on the same device, all wrappers within it taken off, without the hooks of others.
-
-    Raises `SharedError` where a module says of itself how it is copied, and is not.
-    """
-    memo = _memo(network, in_place_of_computed=lambda tensor: tensor.detach().clone())
-    twin: torch.nn.Module
-    (twin,) = _copied(network, (network,), memo)
-    return twin
-
-
-def without_data(
+def copy_to_meta(
     network: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None
 ) -> tuple[torch.nn.Module, torch.optim.Optimizer | None]:
-    """Copies as by `with_data`, but on the `meta` device: parameters and buffers hold no data.
+    """Copy network and optimiser as `copy_with_data` does, but to `meta`: parameters and buffers hold no data.
 
-    The optimiser has the copy's parameters, and no hooks either.
+    The copied optimiser has the copy's parameters, empty state and no hooks.
     """
-    memo = _memo(network, in_place_of_computed=lambda tensor: torch.empty_like(tensor, **_ON_META))
+    memo = _memo(network, replace_computed=lambda tensor: torch.empty_like(tensor, **_ON_META))
     for parameter in network.parameters():
-        memo[id(parameter)] = _parameter_without_data(parameter)
+        memo[id(parameter)] = _meta_parameter(parameter)
     for buffer in network.buffers():
-        lazy = torch.nn.parameter.is_lazy(buffer)
-        memo[id(buffer)] = UninitializedBuffer(**_ON_META) if lazy else torch.empty_like(buffer, **_ON_META)
+        is_lazy = torch.nn.parameter.is_lazy(buffer)
+        memo[id(buffer)] = UninitializedBuffer(**_ON_META) if is_lazy else torch.empty_like(buffer, **_ON_META)
     if optimizer is not None:
         memo[id(optimizer.state)] = defaultdict(dict)  # moments are as large as the model
-    twin, twin_optimizer = _copied(network, (network, optimizer), memo)
-    return twin, twin_optimizer
+    meta_network, meta_optimizer = _deep_copy(network, (network, optimizer), memo)
+    return meta_network, meta_optimizer
 
 
-def _copied(network: torch.nn.Module, what: tuple[Any, ...], memo: dict[int, Any]) -> tuple[Any, ...]:
-    with left_out(network, memo):
-        _take_off_wrappers(network, memo)
-        twins = copy.deepcopy(what, memo)
-    if shared := set(twins[0].modules()).intersection(network.modules()):
-        raise SharedError(f"a copy of it has the same {type(next(iter(shared))).__name__}")
-    return twins
+def _deep_copy(network: torch.nn.Module, values: tuple[Any, ...], memo: dict[int, Any]) -> tuple[Any, ...]:
+    with _needed_hooks_only(network, memo):
+        _remove_wrappers(network, memo)
+        copies = copy.deepcopy(values, memo)
+    if shared := set(copies[0].modules()).intersection(network.modules()):
+        raise SharedModuleError(f"a copy of the model shares its {type(next(iter(shared))).__name__} with the original")
+    return copies
 
 
-def _memo(network: torch.nn.Module, *, in_place_of_computed: Callable[[torch.Tensor], torch.Tensor]) -> dict[int, Any]:
-    """What a deep copy is to have in the place of some of what modules hold.
+@contextmanager
+def _needed_hooks_only(network: torch.nn.Module, memo: dict[int, Any]) -> Iterator[None]:
+    """Let a deep copy of `network` with `memo`, made in the body, have only the hooks that its results depend on.
 
-    PyTorch does not copy a tensor that was computed of weights: other weights, made by a hook before each call, as
-    `weight_norm` does, or in `forward`; or outputs. And a vocabulary of a million entries is copied at once, not one by
-    one.
+    These are torch's own hooks, such as those of `weight_norm` and lazy layers, and methods of the network's modules,
+    which become methods of the copy. Other hooks may have side effects: a deep copy keeps the same function.
+    """
+    modules = set(network.modules())
+    found = [
+        (module, table, hooks)
+        for module in modules
+        for table in (*CALL_HOOK_TABLES, *STATE_DICT_HOOK_TABLES)
+        if (hooks := module_hooks(module, table))
+    ]
+    for _, _, hooks in found:
+        memo[id(hooks)] = type(hooks)()
+    yield
+    for module, table, hooks in found:  # after the copying, as some hooks are methods of copied modules
+        copied = memo[id(hooks)]
+        # The state of a copy is never read, so its state hooks are not needed; and a wrapper has no copy.
+        if table in CALL_HOOK_TABLES and module_hooks(memo.get(id(module), module), table) is copied:
+            needed = {key: hook for key, hook in hooks.items() if _is_needed(hook, modules)}
+            copied.update(copy.deepcopy(needed, memo))
+
+
+def _is_needed(hook: Any, modules: Set[torch.nn.Module]) -> bool:
+    while isinstance(hook, partial):
+        hook = hook.func
+    owner = getattr(hook, "__self__", hook)
+    if isinstance(owner, torch.nn.Module):
+        return owner in modules
+    code = hook if hasattr(hook, "__name__") else type(hook).__call__
+    return (getattr(code, "__module__", None) or "").partition(".")[0] == "torch"
+
+
+def _memo(network: torch.nn.Module, *, replace_computed: Callable[[torch.Tensor], torch.Tensor]) -> dict[int, Any]:
+    """Prepare the memo of a deep copy: replacements for objects that modules hold.
+
+    PyTorch refuses to copy tensors that were computed from weights: weights that a hook computes before each call, as
+    `weight_norm` does, or outputs that `forward` stored. Containers of immutable values are replaced by shallow copies,
+    as a vocabulary may have a million entries.
     """
     memo: dict[int, Any] = {}
     held: list[Any] = []
-    memo[id(memo)] = held  # as `deepcopy` does, so that nothing else gets the identity of what is in the memo
-    seen: dict[int, Any] = {}
-    left: list[Any] = [vars(module) for module in network.modules()]
-    while left:  # as deep as a copy goes, and each object once: they may hold one another in any number of ways
-        value = left.pop()
-        if _is_atom(value) or id(value) in seen:
+    memo[id(memo)] = held  # as `deepcopy` does, so that the ids in the memo stay unique
+    visited: dict[int, Any] = {}
+    pending: list[Any] = [vars(module) for module in network.modules()]
+    while pending:  # iterative and each object once: references may be deep and cyclic
+        value = pending.pop()
+        if _is_immutable(value) or id(value) in visited:
             continue
-        seen[id(value)] = value
+        visited[id(value)] = value
         if isinstance(value, torch.Tensor):
-            copied = None if value.is_leaf else in_place_of_computed(value)
+            copied = None if value.is_leaf else replace_computed(value)
         else:
-            copied = _copied_at_once(value)
+            copied = _shallow_copy(value)
             if copied is None:
-                left.extend(parts_of(value))
+                pending.extend(iter_parts(value))
         if copied is not None:
             memo[id(value)] = copied
             held.append(value)
     return memo
 
 
-def _copied_at_once(value: Any) -> Any:
-    """A copy of a container that holds nothing that would have to be copied itself; None of any other object."""
+def _shallow_copy(value: Any) -> Any:
+    """Copy a container of immutable values; None for any other object."""
     if type(value) is dict:
-        inside: Iterable[Any] = chain(value, value.values())
+        parts: Iterable[Any] = chain(value, value.values())
     elif type(value) in (list, set):
-        inside = value
+        parts = value
     else:
         return None
-    return value.copy() if all(map(_is_atom, inside)) else None
+    return value.copy() if all(map(_is_immutable, parts)) else None
 
 
-def _is_atom(value: Any) -> bool:
-    """Whether a deep copy of it is itself."""
-    return type(value) in _ATOMS or (type(value) is tuple and all(map(_is_atom, value)))
+def _is_immutable(value: Any) -> bool:
+    """Return whether a deep copy of the value is the value itself."""
+    return type(value) in _IMMUTABLE_TYPES or (type(value) is tuple and all(map(_is_immutable, value)))
 
 
-def _take_off_wrappers(network: torch.nn.Module, memo: dict[int, Any]) -> None:
-    """Let what is copied hold, in a wrapper's place, a copy of what that wraps: compiled code cannot be followed."""
+def _remove_wrappers(network: torch.nn.Module, memo: dict[int, Any]) -> None:
+    """Replace wrappers within the network by a copy of what they wrap: compiled code cannot be followed."""
     for module in network.modules():
-        if (inner := unwrapped(module)) is not module:
+        if (inner := unwrap(module)) is not module:
             memo[id(module)] = copy.deepcopy(inner, memo)
 
 
-def _parameter_without_data(parameter: torch.nn.Parameter) -> torch.nn.Parameter:
+def _meta_parameter(parameter: torch.nn.Parameter) -> torch.nn.Parameter:
     if torch.nn.parameter.is_lazy(parameter):
         return UninitializedParameter(requires_grad=parameter.requires_grad, **_ON_META)
     return torch.nn.Parameter(torch.empty_like(parameter, **_ON_META), requires_grad=parameter.requires_grad)

@@ -1,4 +1,4 @@
-"""What a network does with its inputs, written down call by call while it does it."""
+"""Recorder of the operations in a forward pass, call by call."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,19 +9,19 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["Operation", "Recording", "parts_of", "record_pass", "tensors_in"]
+__all__ = ["Operation", "Recording", "iter_parts", "iter_tensors", "record_operations"]
 
-_MAX_DEPTH = 8  # of containers in containers: objects may hold themselves
+_MAX_DEPTH = 8  # of nested containers: objects may contain themselves
 
 
 @dataclass(frozen=True)
 class Operation:
-    """A call that gave tensors, or what goes in and comes out.
+    """A call that returned tensors, or an input or output of the network.
 
-    `name` is unique and says in which modules it lies: `Net/Conv2d[first]/conv2d`. `inputs` are the names of those
-    whose tensors it took, `name:1` for the second one of several. `shapes` are those of the tensors that it gave.
-    `parameters` are the weights and buffers that it took, by qualified name; `module` the layer that it belongs to, as
-    PyTorch writes it.
+    `name` is unique and contains the modules around the call: `Net/Conv2d[first]/conv2d`. `inputs` are the names of the
+    operations whose tensors it used, `name:1` for the second tensor of one. `shapes` are those of the returned tensors.
+    `parameters` are the shapes of the weights and buffers that it used, by qualified name; `module` is the `repr` of
+    the layer around it.
     """
 
     name: str
@@ -34,47 +34,47 @@ class Operation:
 
 @dataclass(frozen=True)
 class Recording:
-    """All operations of a pass in their order; `is_whole` is False where there were more than were wanted."""
+    """The operations of a forward pass in order; `is_complete` is False if the limit cut it short."""
 
     operations: Sequence[Operation]
-    is_whole: bool
+    is_complete: bool
 
 
-def record_pass(
+def record_operations(
     network: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], *, names: Sequence[str], limit: int
 ) -> Recording:
-    """Run the network on its inputs, whose `names` are those of the tensors in them, and write down what it does.
+    """Call the network and record its operations; `names` are the names of the tensors in its inputs, in order.
 
-    Only calls that PyTorch lets one see are operations: its functions and the methods of tensors, the outermost of
-    each. A module of which none is seen, as one that was scripted, is an operation as a whole. At most `limit` are
-    kept; then the pass is broken off. Raises whatever the network raises.
+    Operations are the outermost calls of torch functions and tensor methods. A module with no visible call, such as a
+    scripted one, is an operation as a whole. Recording stops after `limit` operations, and the call with it. Raises
+    what the network raises.
     """
     recorder = _Recorder(network, limit=limit)
-    # For all modules at once, as scripted ones take no hooks of their own; those of others are not looked at.
+    # Hooks for all modules, as scripted modules accept none of their own; the recorder ignores other networks' modules.
     handles = [
         register_module_forward_pre_hook(recorder.enter),
-        register_module_forward_hook(recorder.leave, always_call=True),  # by an error too, which others may catch
+        register_module_forward_hook(recorder.leave, always_call=True),  # also after an error, which may be caught
     ]
     try:
-        for name, tensor in zip(names, tensors_in((args, kwargs)), strict=True):
+        for name, tensor in zip(names, iter_tensors((args, kwargs)), strict=True):
             recorder.add(name, "input", [], [tensor])
         with recorder:
             outputs = network(*args, **kwargs)
-        recorder.add("output", "output", tensors_in(outputs), [])
+        recorder.add("output", "output", iter_tensors(outputs), [])
     except _LimitError:
-        return Recording(recorder.operations, is_whole=False)
+        return Recording(recorder.operations, is_complete=False)
     finally:
         for handle in handles:
             handle.remove()
-    return Recording(recorder.operations, is_whole=True)
+    return Recording(recorder.operations, is_complete=True)
 
 
 class _LimitError(BaseException):
-    """There are more operations than are wanted; a network that catches what goes wrong in it is not to catch this."""
+    """The limit is exceeded. Not an `Exception`, so that networks that catch those do not catch it."""
 
 
 class _Recorder(TorchFunctionMode):
-    """Sees every call of a PyTorch function, and each module's beginning and end."""
+    """Intercepts calls of torch functions, and the start and end of each module."""
 
     def __init__(self, network: torch.nn.Module, *, limit: int) -> None:
         super().__init__()
@@ -82,9 +82,9 @@ class _Recorder(TorchFunctionMode):
         self._limit = limit
         self._scopes = _scopes(network)
         self._stack: list[torch.nn.Module] = []
-        self._used: Counter[str] = Counter()
-        # Each tensor is held as long as the pass goes on, so that no other gets its identity.
-        self._made: dict[int, tuple[torch.Tensor, str]] = {}
+        self._name_counts: Counter[str] = Counter()
+        # Holds each tensor during the pass, so that ids stay unique.
+        self._producers: dict[int, tuple[torch.Tensor, str]] = {}
         self._parameters = {
             id(tensor): name for held in (network.named_parameters(), network.named_buffers()) for name, tensor in held
         }
@@ -93,83 +93,83 @@ class _Recorder(TorchFunctionMode):
         kwargs = kwargs or {}
         outputs = func(*args, **kwargs)
         kind = _kind_of(func)
-        made = list(tensors_in(args[0] if kind == "setitem" else outputs))
-        if made:
-            place = f"{self._scopes[self._stack[-1]]}/" if self._stack else ""
-            self.add(place + kind, kind, tensors_in((args, kwargs)), made)
+        produced = list(iter_tensors(args[0] if kind == "setitem" else outputs))
+        if produced:
+            scope = f"{self._scopes[self._stack[-1]]}/" if self._stack else ""
+            self.add(scope + kind, kind, iter_tensors((args, kwargs)), produced)
         return outputs
 
     def enter(self, module: torch.nn.Module, _args: Any) -> None:
-        """A module begins."""
+        """Handle the start of a module."""
         if module in self._scopes:
             self._stack.append(module)
 
     def leave(self, module: torch.nn.Module, args: Any, outputs: Any) -> None:
-        """A module ends."""
+        """Handle the end of a module."""
         if module not in self._scopes:
             return
         self._stack.pop()
-        unseen = [tensor for tensor in tensors_in(outputs) if not self._is_known(tensor)]
-        if unseen:
+        unknown = [tensor for tensor in iter_tensors(outputs) if not self._is_known(tensor)]
+        if unknown:
             kind = type(module).__name__
-            self.add(f"{self._scopes[module]}/{kind}", kind, tensors_in(args), unseen)
+            self.add(f"{self._scopes[module]}/{kind}", kind, iter_tensors(args), unknown)
 
     def _is_known(self, tensor: torch.Tensor) -> bool:
-        return id(tensor) in self._made or id(tensor) in self._parameters
+        return id(tensor) in self._producers or id(tensor) in self._parameters
 
-    def add(self, name: str, kind: str, taken: Any, made: Sequence[torch.Tensor]) -> None:
-        """Write down an operation that took and made these tensors."""
+    def add(self, name: str, kind: str, used: Iterable[torch.Tensor], produced: Sequence[torch.Tensor]) -> None:
+        """Record an operation by the tensors that it used and produced."""
         if len(self.operations) == self._limit:
             raise _LimitError
-        self._used[name] += 1
-        if self._used[name] > 1:
-            name = f"{name}_{self._used[name] - 1}"
-        taken = list({id(tensor): tensor for tensor in taken}.values())
-        inputs = tuple(self._made[id(tensor)][1] for tensor in taken if id(tensor) in self._made)
-        parameters = {self._parameters[id(each)]: tuple(each.shape) for each in taken if id(each) in self._parameters}
-        shapes = tuple(tuple(tensor.shape) for tensor in made)
+        self._name_counts[name] += 1
+        if self._name_counts[name] > 1:
+            name = f"{name}_{self._name_counts[name] - 1}"
+        used = list({id(tensor): tensor for tensor in used}.values())
+        inputs = tuple(self._producers[id(tensor)][1] for tensor in used if id(tensor) in self._producers)
+        parameters = {self._parameters[id(each)]: tuple(each.shape) for each in used if id(each) in self._parameters}
+        shapes = tuple(tuple(tensor.shape) for tensor in produced)
         self.operations.append(Operation(name, kind, inputs, shapes, parameters, self._layer()))
-        for place, tensor in enumerate(made):
-            self._made[id(tensor)] = (tensor, f"{name}:{place}" if place else name)
+        for index, tensor in enumerate(produced):
+            self._producers[id(tensor)] = (tensor, f"{name}:{index}" if index else name)
 
     def _layer(self) -> str:
-        """The module at work, if it is one that holds no others: the words for such a one are few."""
+        """Return the `repr` of the present module if it has no children, as it is short then."""
         return repr(self._stack[-1]) if self._stack and not any(self._stack[-1].children()) else ""
 
 
 def _scopes(network: torch.nn.Module) -> dict[torch.nn.Module, str]:
-    """Where in the network each of its modules lies, by the types and names of those around it."""
+    """Map each module to its path in the network, made of the types and names of the modules around it."""
     scopes: dict[torch.nn.Module, str] = {}
     by_name: dict[str, str] = {}
     for name, module in network.named_modules():
-        around, _, own = name.rpartition(".")
+        parent, _, child = name.rpartition(".")
         kind = type(module).__name__
-        scopes[module] = by_name[name] = f"{by_name[around]}/{kind}[{own}]" if name else kind
+        scopes[module] = by_name[name] = f"{by_name[parent]}/{kind}[{child}]" if name else kind
     return scopes
 
 
 def _kind_of(func: Callable[..., Any]) -> str:
-    """What a function is called; the getter of a tensor's property is called as that."""
+    """Return the name of a function, or of the tensor property that it gets."""
     name = getattr(func, "__name__", type(func).__name__)
     if name == "__get__":
         name = getattr(getattr(func, "__self__", None), "__name__", name)
     return name.strip("_") if name.startswith("__") else name
 
 
-def tensors_in(value: Any, depth: int = _MAX_DEPTH) -> Iterator[torch.Tensor]:
-    """The tensors in a value: in sequences, mappings and the attributes of plain objects, at any depth that is sane."""
+def iter_tensors(value: Any, depth: int = _MAX_DEPTH) -> Iterator[torch.Tensor]:
+    """Yield the tensors in nested sequences, mappings and attributes of plain objects, up to a depth."""
     if isinstance(value, torch.Tensor):
         yield value
     elif depth:
-        for part in parts_of(value):
-            yield from tensors_in(part, depth - 1)
+        for part in iter_parts(value):
+            yield from iter_tensors(part, depth - 1)
 
 
-def parts_of(value: Any) -> Iterable[Any]:
-    """What a sequence, a mapping or a plain object holds."""
+def iter_parts(value: Any) -> Iterable[Any]:
+    """Return the elements of a sequence, the values of a mapping or the attributes of a plain object."""
     if isinstance(value, Mapping):
         return value.values()
     if isinstance(value, list | tuple | set | frozenset):
         return value
-    # What functions, classes and modules hold is not what was given.
+    # Attributes of functions, classes and modules are not part of the value.
     return () if callable(value) else getattr(value, "__dict__", {}).values()

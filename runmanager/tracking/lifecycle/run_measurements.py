@@ -16,13 +16,13 @@ from runmanager.tracking.device.devices import (
     peak_reserved_bytes,
     reset_peak_memory,
 )
-from runmanager.tracking.environment.code_hashes import LoadedLater
-from runmanager.tracking.environment.environment import known_ceilings, load_average
-from runmanager.tracking.environment.gpu_meter import open_meter
-from runmanager.tracking.environment.load_sampler import Sampler
+from runmanager.tracking.environment.code_hashes import LateImports
+from runmanager.tracking.environment.environment import find_peaks, load_average
+from runmanager.tracking.environment.gpu_meter import open_gpu_meter
+from runmanager.tracking.environment.resource_sampler import ResourceSampler
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.introspect.first_batch import inputs_of
-from runmanager.tracking.introspect.step_cost import step_work
+from runmanager.tracking.introspect.loader_inspection import batch_inputs
+from runmanager.tracking.introspect.step_cost import count_step_cost
 
 __all__ = ["RunMeasurements", "num_parameters", "precision_of"]
 
@@ -49,15 +49,15 @@ class RunMeasurements:
 
     def __init__(self, device: torch.device, *, family: int | None = None, is_built_in: bool = False) -> None:
         self._device = device
-        self._loaded_later = LoadedLater(is_built_in=is_built_in)
-        self._meter = open_meter(device, is_shared=family is not None)
-        self._sampler = Sampler(self._meter, family=family)
+        self._loaded_later = LateImports(is_built_in=is_built_in)
+        self._meter = open_gpu_meter(device, is_shared=family is not None)
+        self._sampler = ResourceSampler(self._meter, family=family)
         self._known = Measurements()
         self._energy_before: float | None = None
         self._joules: dict[int, float] = {}
         self.warmup: Sequence[int] = ()
         self.has_trained = False
-        self.sample = self._sampler.look
+        self.sample = self._sampler.sample
 
     def begin(self, network: torch.nn.Module, record: RunRecord, *, precision: str | None = None) -> None:
         """Begin with a network on its device, from the measurements that an earlier attempt left in `record`.
@@ -68,7 +68,7 @@ class RunMeasurements:
         self._known = msgspec.structs.replace(
             record.measurements,
             precision=precision or precision_of(network, self._device, environment),
-            ceilings=known_ceilings(self._device, environment),
+            ceilings=find_peaks(self._device, environment),
         )
         self.reset_peak_memory()
 
@@ -80,12 +80,12 @@ class RunMeasurements:
         self, network: torch.nn.Module, batch: Any, *, optimizer: torch.optim.Optimizer | None, batch_size: int | None
     ) -> Sequence[str]:
         """Count the work of a step on `batch_size` samples like those of `batch`; return notes if it is unknown."""
-        inputs = inputs_of(batch)
+        inputs = batch_inputs(batch)
         if inputs is None or batch_size is None:
             return [f"{UNKNOWN_WORK}: the loader does not show what a full batch is"]
         full = torch.empty((batch_size, *inputs.shape[1:]), dtype=inputs.dtype, device="meta")
         try:
-            work = step_work(network, full, optimizer=optimizer)
+            work = count_step_cost(network, full, optimizer=optimizer)
         except Exception as error:  # a model may fail here in any way; the run must not
             return [f"{UNKNOWN_WORK}: it cannot be followed without data ({error_line(error)})"]
         self._known = msgspec.structs.replace(
@@ -141,7 +141,7 @@ class RunMeasurements:
 
     def environment_at_end(self, environment: Environment) -> Environment:
         """Return the environment with the load at the end and code that was loaded later."""
-        load = self._sampler.load()
+        load = self._sampler.cpu()
         return msgspec.structs.replace(
             environment,
             code=self._loaded_later.added_to(environment.code),

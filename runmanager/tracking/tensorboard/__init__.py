@@ -1,1 +1,1 @@
-"""The TensorBoard sink, its event files, and the folder that TensorBoard is shown of a sweep."""
+"""The TensorBoard sink, its event files, and the log directory that shows a sweep in TensorBoard."""

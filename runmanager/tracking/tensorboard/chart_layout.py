@@ -1,4 +1,4 @@
-"""The charts of TensorBoard's Custom Scalars tab."""
+"""Layout of the charts in TensorBoard's Custom Scalars tab."""
 
 import re
 
@@ -27,7 +27,7 @@ CHARTS: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def scalar_layout() -> Summary:
-    """The charts, as one layout. Every run's file has it, and of equal ones TensorBoard shows one."""
+    """Build the layout summary. Every run's file has one: TensorBoard shows equal layouts once."""
     layout = Layout(
         category=[
             Category(title=category, chart=[_chart(title, tags) for title, tags in charts.items()])
@@ -40,6 +40,6 @@ def scalar_layout() -> Summary:
 
 
 def _chart(title: str, tags: tuple[str, ...]) -> Chart:
-    # A tag is a pattern there, of which the beginning suffices.
+    # The tags are patterns, matched at the start of a tag.
     exact = [f"^{re.escape(tag)}$" for tag in tags]
     return Chart(title=title, multiline=MultilineChartContent(tag=exact))

@@ -1,51 +1,60 @@
-"""TensorBoard's event file: one open handle, appended to, so that a resumed run goes on in its own file."""
+"""Writer of TensorBoard event files: one open file that a resumed run appends to.
+
+A record is the length of its data, the masked CRC-32C of the length, the data, and the masked CRC-32C of the data
+(tensorflow/core/lib/io/record_writer.h). The data is a serialised `Event` (tensorflow/core/util/event.proto).
+"""
 
 import os
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import google_crc32c
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 
 from runmanager.records.files.disk_full import disk_full_named
-from runmanager.tracking.tensorboard.record_framing import framed, scalar_records
 
-if TYPE_CHECKING:  # what is served beside the runs is written without torch
+if TYPE_CHECKING:  # the sweep's own event file is written without torch
     from runmanager.tracking.metrics.loss_buffer import LoggedLosses
 
-__all__ = ["EventWriter", "cut_events"]
+__all__ = ["EventWriter", "truncate_events"]
+
+_HEADER_BYTES, _FOOTER_BYTES = 12, 4  # length with its checksum; the data's checksum
+_MASK_DELTA = 0xA282EAD8
 
 
 class EventWriter:
-    """Writes events to the run folder's one event file, going on with the file that is there.
+    """Appends events to a run folder's one event file.
 
-    `existing` is that file, or one to be made under that name. Raises `NoRoomError` where it finds no room.
+    `existing` is the file to append to; it is created if it does not exist. Without it a new file gets TensorBoard's
+    usual name. Raises `NoRoomError` when the disk is full.
     """
 
     def __init__(self, folder: Path, existing: Path | None = None) -> None:
         name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.0"
         self._path = existing or folder / name
-        fresh = not self._path.exists() or self._path.stat().st_size == 0
+        is_new = not self._path.exists() or self._path.stat().st_size == 0
         self._file = self._path.open("ab")
-        if fresh:
+        if is_new:
             self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
 
     def summary(self, summary: Summary, step: int | None = None) -> None:
-        """Add values at a step; without one, at step 0."""
+        """Add a summary at a step, by default step 0."""
         self._write(Event(wall_time=time.time(), step=step, summary=summary))
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
-        """Add a number each under some tags, in one event."""
+        """Add one number per tag, all in one event."""
         self.summary(Summary(value=[Summary.Value(tag=tag, simple_value=values[tag]) for tag in values]), step)
 
     def series(self, tag: str, logged: "LoggedLosses") -> None:
-        """Add a number for each of many steps."""
+        """Add one number per step under one tag, an event each."""
         with disk_full_named(self._path):
-            self._file.writelines(scalar_records(tag, logged.steps, logged.values, wall_time=time.time()))
+            self._file.writelines(_series_records(tag, logged))
 
     def graph(self, graph: bytes) -> None:
         """Add a serialised GraphDef."""
@@ -61,17 +70,41 @@ class EventWriter:
 
     def _write(self, event: Event) -> None:
         with disk_full_named(self._path):
-            self._file.write(framed(event.SerializeToString()))
+            self._file.write(_record(event.SerializeToString()))
 
 
-def cut_events(path: Path, length: int) -> None:
-    """Keep the whole events within the first `length` bytes: fewer where a power cut lost the file's end."""
+def truncate_events(path: Path, length: int) -> None:
+    """Keep the complete records within the first `length` bytes: fewer if a power cut lost the end of the file."""
     with path.open("r+b") as file:
         limit = min(length, file.seek(0, os.SEEK_END))
         end = file.seek(0)
         while len(header := file.read(8)) == 8:
-            following = end + 16 + int(struct.unpack("<Q", header)[0])  # two checksums of 4 bytes beside the length
-            if following > limit:
+            next_record = end + _HEADER_BYTES + int(struct.unpack("<Q", header)[0]) + _FOOTER_BYTES
+            if next_record > limit:
                 break
-            end = file.seek(following)
+            end = file.seek(next_record)
         file.truncate(end)
+
+
+def _series_records(tag: str, logged: "LoggedLosses") -> Iterator[bytes]:
+    # One message is filled again for each step: a new one would take twice as long.
+    event = Event(wall_time=time.time(), summary=Summary(value=[Summary.Value(tag=tag)]))
+    value = event.summary.value[0]
+    for step, loss in zip(logged.steps, logged.values, strict=True):
+        event.step, value.simple_value = step, loss
+        yield _record(event.SerializeToString())
+
+
+def _record(data: bytes) -> bytes:
+    return b"".join((_header(len(data)), data, _masked_crc(data)))
+
+
+@lru_cache(maxsize=64)  # the records of a series differ by a few bytes in length at most
+def _header(length: int) -> bytes:
+    encoded = struct.pack("<Q", length)
+    return encoded + _masked_crc(encoded)
+
+
+def _masked_crc(data: bytes) -> bytes:
+    crc = google_crc32c.value(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF)

@@ -1,4 +1,4 @@
-"""What TensorBoard's HParams tab is told: a run's settings and end, and once for all runs which columns there are."""
+"""Summaries for TensorBoard's HParams tab: settings and end of each run, and the columns for all runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,12 +24,20 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, Sessi
 from runmanager.records.settings.grid import differing
 from runmanager.records.storage.reader import StoredRun
 
-__all__ = ["METRICS", "Metric", "experiment", "measured", "mixed", "session_end", "session_start"]
+__all__ = [
+    "METRICS",
+    "Metric",
+    "experiment_summary",
+    "mixed_type_settings",
+    "recorded_metrics",
+    "session_end",
+    "session_start",
+]
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A column of the HParams tab: the last value of the scalar `tag`, which is `field` of an epoch's record."""
+    """A column of the HParams tab: the last value of the scalar `tag`, from `field` of the epoch records."""
 
     tag: str
     field: str
@@ -45,11 +53,11 @@ METRICS = (
     Metric("time/epoch_seconds", "epoch_seconds", "epoch seconds", DATASET_TRAINING),
     Metric("train/accuracy", "accuracy", "train accuracy", DATASET_TRAINING),
 )
-"""In the order of the tab's columns, of which it shows the first five before anybody chooses."""
+"""In the order of the columns: the tab shows the first five by default."""
 
 
 def session_start(settings: Mapping[str, Any]) -> Summary:
-    """A run's settings. None is left out, so that a column of numbers stays one; what HParams cannot hold is text."""
+    """Build the summary of a run's settings, without None, which would turn a column of numbers into text."""
     start = SessionStartInfo()
     for name, value in settings.items():
         match value:
@@ -65,13 +73,13 @@ def session_start(settings: Mapping[str, Any]) -> Summary:
 
 
 def session_end(*, succeeded: bool) -> Summary:
-    """The true end of a run: of several TensorBoard takes the first."""
+    """Build the summary of a run's end. Write it once, at the final end: TensorBoard uses the first one."""
     end = SessionEndInfo(status=STATUS_SUCCESS if succeeded else STATUS_FAILURE)
     return _summary("session_end_info", HParamsPluginData(session_end_info=end, version=0))
 
 
-def measured(runs: Iterable[StoredRun]) -> list[Metric]:
-    """The metrics that some run has that has ended; all where none has. Looks at no more runs than it must."""
+def recorded_metrics(runs: Iterable[StoredRun]) -> list[Metric]:
+    """List the metrics that ended runs have, all if there are none; reads as few runs as possible."""
     found: set[Metric] = set()
     for run in runs:
         if run.record.status.is_ended:
@@ -81,11 +89,11 @@ def measured(runs: Iterable[StoredRun]) -> list[Metric]:
     return [each for each in METRICS if each in found] or list(METRICS)
 
 
-def experiment(cells: Sequence[Mapping[str, Any]], metrics: Iterable[Metric] = METRICS) -> Summary:
-    """The columns for all runs: the settings in which `cells` differ, or all where none does, and `metrics`.
+def experiment_summary(cells: Sequence[Mapping[str, Any]], metrics: Iterable[Metric] = METRICS) -> Summary:
+    """Build the summary of the columns: the settings in which `cells` differ, all if none do, and `metrics`.
 
-    TensorBoard takes the first experiment that it finds for that of all runs, and shows nothing else: there may be one
-    only, which knows all cells.
+    TensorBoard applies the first experiment that it finds to all runs and hides other columns. Write one only, with
+    all cells.
     """
     varying = differing(cells)
     names = varying or list(dict.fromkeys(name for cell in cells for name in cell))
@@ -100,14 +108,14 @@ def experiment(cells: Sequence[Mapping[str, Any]], metrics: Iterable[Metric] = M
     return _summary("experiment", HParamsPluginData(experiment=declared, version=0))
 
 
-def mixed(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The settings that are of several types: TensorBoard cannot sort by them but where all their values are text."""
+def mixed_type_settings(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """List the settings with values of several types: TensorBoard can sort by them only if all values are text."""
     names = dict.fromkeys(name for cell in cells for name in cell)
     return [name for name in names if len(_types([cell.get(name) for cell in cells])) > 1]
 
 
 def _hparam(name: str, values: Sequence[Any], *, differs: bool) -> HParamInfo | None:
-    """The column of a setting, None where it is nowhere set."""
+    """Build the column of a setting; None if no cell sets it."""
     info = HParamInfo(name=name, differs=differs)
     known = [value for value in values if value is not None]
     match _types(values):

@@ -1,11 +1,11 @@
-"""The sweep itself as one more run of TensorBoard's: HParams' columns, what was found, the figures and the tables.
+"""The sweep as a run in TensorBoard: columns of the HParams tab, findings, figures and tables.
 
 | tag | kind | when |
 | --- | --- | --- |
-| `across_runs/<number>-<figure>` | image | the report's figures, once a run has ended, of two cells or more |
-| `across_runs/answers`, `across_runs/results` | text | likewise, of one cell too: what was found; a row a cell |
-| `across_runs/comparison` | text | a row a matched pair, where there are any |
-| `across_runs/figures` | text | what each figure shows, in words |
+| `across_runs/<number>-<figure>` | image | the report's figures, once a run has ended, with two cells or more |
+| `across_runs/answers`, `across_runs/results` | text | once a run has ended: the findings; one row per cell |
+| `across_runs/comparison` | text | one row per matched pair, if there are any |
+| `across_runs/figures` | text | a description of each figure |
 | `_hparams_/experiment` | HParams | always: the settings that vary, and the metrics |
 """
 
@@ -26,69 +26,69 @@ from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.storage.reader import StoredRun, read_run, read_sweep, run_names
 from runmanager.text import pluralize
 from runmanager.tracking.tensorboard.event_writer import EventWriter
-from runmanager.tracking.tensorboard.hparams import experiment, measured
-from runmanager.tracking.tensorboard.logdir import ServedRuns
+from runmanager.tracking.tensorboard.hparams import experiment_summary, recorded_metrics
+from runmanager.tracking.tensorboard.logdir import SweepLogdir
 
 if TYPE_CHECKING:
     from runmanager.results.report.markdown_summary import MarkdownSummary
 
-__all__ = ["ServedSweep"]
+__all__ = ["SweepSummaryWriter"]
 
-_SHARE = 0.05  # of the time goes into looking and drawing, however many runs there are: others train beside it
+_MAX_COST = 0.05  # share of the time for reading and drawing: runs may be training on the same machine
 _RGBA = 4  # `colorspace` of an image summary
-_GROUP = "across_runs"  # the first by the alphabet of those that runs have: TensorBoard opens the first three
+_GROUP = "across_runs"  # sorts before the groups of the runs' tags: TensorBoard opens the first three
 
 
-class ServedSweep:
-    """A folder beside those of the served runs, made anew when a run begins or ends.
+class SweepSummaryWriter:
+    """Writes a folder next to the linked runs, again whenever a run starts or ends.
 
-    TensorBoard keeps the first that it reads under a name: an experiment, a tag that has gone. So the folder's name
-    says how far the sweep has come, and what has changed comes under another. It has no settings, so HParams makes no
-    row of it. Nothing is written into the sweep's own folder.
+    TensorBoard keeps what it read first under a name, such as an experiment or a removed tag. The folder's name
+    therefore contains the sweep's progress, and changed content gets a new name. The folder has no settings, so that
+    HParams shows no row for it. Nothing is written into the sweep's own folder.
     """
 
-    def __init__(self, sweep: SweepPaths, runs: ServedRuns, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` tells seconds, for the share of the time that may be spent here."""
+    def __init__(self, sweep: SweepPaths, runs: SweepLogdir, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` returns seconds; it limits the share of time that is spent here."""
         self._sweep = sweep
         self._runs = runs
         self._clock = clock
         self._observer = HeartbeatObserver()
-        self._making = runs.root.parent / ".sweep"
-        self._shown = ""
-        self._num_made = 0
-        self._seen: Hashable = None
-        self._has_looked = False
+        self._staging = runs.root.parent / ".sweep"
+        self._current_name = ""
+        self._num_written = 0
+        self._drawn_state: Hashable = None
+        self._is_warm = False
         self._due = clock()
 
     def declare(self) -> None:
-        """Show HParams' columns alone, which is as fast as reading a few runs: before the server starts."""
+        """Write the HParams columns only, which takes as long as reading a few runs: before the server starts."""
         if self._runs.has_begun:
-            metrics = measured(_readable_runs(self._sweep))
+            metrics = recorded_metrics(_readable_runs(self._sweep))
             num_cells = len(self._runs.cells)
-            self._show(_name(num_cells, num_cells), [experiment(self._runs.cells, metrics)])
+            self._replace(_name(num_cells, num_cells), [experiment_summary(self._runs.cells, metrics)])
 
     def refresh(self) -> bool:
-        """Draw the sweep, if runs began or ended since it was drawn, and no more than a share of the time goes into it.
+        """Draw the sweep if runs started or ended since, unless drawing has taken too large a share of the time.
 
-        Returns whether it did. Raises `OSError` where something cannot be read or written; the next call may mend it.
+        Returns whether it drew. Raises `OSError` if a file is unreadable or not writable; the next call may succeed.
         """
         began = self._clock()
         if began < self._due or not self._runs.has_begun:
             return False
         try:
-            if (seen := self._state()) == self._seen:
+            if (state := self._state()) == self._drawn_state:
                 return False
             self._draw()
-            self._seen = seen
+            self._drawn_state = state
             return True
         finally:
             ended = self._clock()
-            # The first drawing imports what draws, and says nothing of the next one's time.
-            self._due = ended + (ended - began) / _SHARE if self._has_looked else ended
-            self._has_looked = True
+            # The first drawing includes imports, so its time does not count.
+            self._due = ended + (ended - began) / _MAX_COST if self._is_warm else ended
+            self._is_warm = True
 
     def _state(self) -> Hashable:
-        """All that a new drawing would come of."""
+        """Return everything that the drawing depends on."""
         found = read_sweep(self._sweep, observer=self._observer, epochs_of=lambda _: False)
         runs = tuple((run.name, run.record.attempt, run.record.status) for run in found.runs)
         return runs, len(self._runs.cells)
@@ -97,32 +97,32 @@ class ServedSweep:
         from runmanager.results.report.markdown_summary import summarize_in_markdown
         from runmanager.results.snapshot import SweepSnapshot
 
-        look = SweepSnapshot(self._sweep, observer=self._observer)
-        runs = look.read[0].runs
+        snapshot = SweepSnapshot(self._sweep, observer=self._observer)
+        runs = snapshot.read[0].runs
         num_ended = sum(run.record.status.is_ended for run in runs)
-        said = [experiment(self._runs.cells, measured(runs))]
+        summaries = [experiment_summary(self._runs.cells, recorded_metrics(runs))]
         if num_ended:
-            said.append(_as_summary(summarize_in_markdown(look)))
-        self._show(_name(num_ended, len(self._runs.cells)), said)
+            summaries.append(_as_summary(summarize_in_markdown(snapshot)))
+        self._replace(_name(num_ended, len(self._runs.cells)), summaries)
 
-    def _show(self, name: str, said: Sequence[Summary]) -> None:
-        """Put a folder of that name in the place of the last one."""
-        shutil.rmtree(self._making, ignore_errors=True)
-        self._making.mkdir()
-        # Ascending, as TensorBoard reads on in the next file where the name of the folder stays.
-        self._num_made += 1
-        writer = EventWriter(self._making, self._making / f"events.out.tfevents.{self._num_made:010d}.sweep")
-        for summary in said:
+    def _replace(self, name: str, summaries: Sequence[Summary]) -> None:
+        """Replace the last folder by one with this name."""
+        shutil.rmtree(self._staging, ignore_errors=True)
+        self._staging.mkdir()
+        # Ascending: if the folder's name stays the same, TensorBoard continues with the next file.
+        self._num_written += 1
+        writer = EventWriter(self._staging, self._staging / f"events.out.tfevents.{self._num_written:010d}.sweep")
+        for summary in summaries:
             writer.summary(summary)
         writer.close()
-        if self._shown:
-            shutil.rmtree(self._runs.root / self._shown, ignore_errors=True)
-        self._making.rename(self._runs.root / name)
-        self._shown = name
+        if self._current_name:
+            shutil.rmtree(self._runs.root / self._current_name, ignore_errors=True)
+        self._staging.rename(self._runs.root / name)
+        self._current_name = name
 
 
 def _name(num_ended: int, num_cells: int) -> str:
-    """What the run is called: with blanks, which no run's short name has."""
+    """Name the folder, with spaces, which short names of runs do not have."""
     runs = pluralize(num_cells, "run")
     return f"sweep of {runs}" if num_ended == num_cells else f"sweep, {num_ended:,} of {runs} ended"
 
@@ -135,11 +135,11 @@ def _readable_runs(sweep: SweepPaths) -> Iterator[StoredRun]:
             continue
 
 
-def _as_summary(seen: "MarkdownSummary") -> Summary:
-    # Numbered, as TensorBoard sorts them: what answers first stands first.
-    numbered = {f"{_GROUP}/{at}-{name}": png for at, (name, png) in enumerate(seen.pictures.items(), 1)}
+def _as_summary(markdown: "MarkdownSummary") -> Summary:
+    # Numbered, as TensorBoard sorts tags by name.
+    numbered = {f"{_GROUP}/{number}-{name}": png for number, (name, png) in enumerate(markdown.pictures.items(), 1)}
     pictures = [Summary.Value(tag=tag, image=_image(png)) for tag, png in numbered.items()]
-    return Summary(value=[*pictures, *(_text(f"{_GROUP}/{name}", text) for name, text in seen.texts.items())])
+    return Summary(value=[*pictures, *(_text(f"{_GROUP}/{name}", text) for name, text in markdown.texts.items())])
 
 
 def _image(png: bytes) -> Summary.Image:

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import torch
 
+from runmanager.tracking.torch_internals import scale_tensor
 from runmanager.training.options.step import Precision, not_on_cpu
 from runmanager.validation import fault
 
@@ -97,13 +98,15 @@ class CountingScaler(torch.amp.GradScaler):
 
     def update(self, new_scale: float | torch.Tensor | None = None) -> None:
         """Choose the next step's scale, from whether this step's gradients overflowed."""
-        before = None if self._scale is None else self._scale.clone()
+        scale = scale_tensor(self)
+        before = None if scale is None else scale.clone()
         super().update(new_scale)
-        if before is None or self._scale is None:
+        after = scale_tensor(self)
+        if before is None or after is None:
             return
         if self._skipped_here is None:
             self._skipped_here = torch.zeros_like(before, dtype=torch.int64)
-        self._skipped_here.add_(self._scale < before)
+        self._skipped_here.add_(after < before)
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "num_skipped": self.num_skipped}

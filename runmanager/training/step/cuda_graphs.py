@@ -23,6 +23,7 @@ from torch import Tensor
 from runmanager.errors import ConfigurationError
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory
 from runmanager.tracking.options import CAPTURING_DEVICES
+from runmanager.tracking.torch_internals import clean_up_failed_capture
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import AUTO, OutOfMemory
 from runmanager.validation import fault
@@ -104,25 +105,12 @@ class CudaGraphs:
                     raise
         except Exception as error:  # to end such a capture may fail too, and says less of why
             if error not in failures:
-                self._end_by_force(pool)
+                with suppress(Exception):  # without it, steps are still made one by one
+                    clean_up_failed_capture(self._device, pool)
             raise (failures or [error])[0] from None
         finally:
             torch.cuda.set_stream(before)  # a capture that fails leaves its own stream the current one
         return graph.replay, made
-
-    def _end_by_force(self, pool: Any) -> None:
-        """Do what the end of a capture has left undone where it failed: PyTorch goes no further than its first error.
-
-        Its generator would refuse every random number from now on, as one that is captured and is not, and its
-        allocator would free nothing for a step that lacks memory. Where a version of PyTorch has it another way, the
-        steps are made as ever without this.
-        """
-        with suppress(Exception):
-            index = torch.cuda.current_device() if self._device.index is None else self._device.index
-            generator = torch.cuda.default_generators[index]
-            generator.graphsafe_set_state(generator.clone_state())
-            torch._C._cuda_endAllocateToPool(index, pool)
-            torch._C._cuda_releasePool(index, pool)
 
 
 class GraphedSteps:

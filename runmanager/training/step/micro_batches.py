@@ -5,13 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.instancenorm import _InstanceNorm
 
 from runmanager.text import pluralize
 from runmanager.tracking.device.rng import random_states, restore_random_states
-from runmanager.tracking.introspect.model_copy import isolated, without_data
+from runmanager.tracking.introspect.isolation import isolated
+from runmanager.tracking.introspect.model_copy import copy_to_meta
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory
+from runmanager.tracking.torch_internals import InstanceNormBase, NormBase, storage_id
 from runmanager.training.options.step import OutOfMemory
 from runmanager.validation import fault
 
@@ -117,18 +117,17 @@ def fast_size(network: torch.nn.Module, in_shape: tuple[int, ...]) -> int | None
     kept: dict[int, torch.UntypedStorage] = {}  # a tensor that two operators keep is there once
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        kept[storage._cdata] = storage
+        kept[storage_id(tensor)] = tensor.untyped_storage()
         return tensor
 
     try:
         with isolated(network):
-            twin, _ = without_data(network)
+            twin, _ = copy_to_meta(network)
             with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
                 twin(torch.empty((2, *in_shape), device="meta"))
     except Exception:  # any model may be impossible to follow, in any way
         return None
-    own = {each.untyped_storage()._cdata for each in (*twin.parameters(), *twin.buffers())}
+    own = {storage_id(each) for each in (*twin.parameters(), *twin.buffers())}
     sample_bytes = sum(storage.nbytes() for key, storage in kept.items() if key not in own) / 2
     return max(1, int(_FAST_BYTES / sample_bytes)) if sample_bytes else None
 
@@ -137,9 +136,9 @@ def needs_whole_batches(network: torch.nn.Module) -> bool:
     """Whether the network, in training mode, normalises by the statistics of its batch, or keeps these for later."""
     network.train()
     return any(
-        isinstance(module, _NormBase)
+        isinstance(module, NormBase)
         and module.training
-        and (module.track_running_stats or not isinstance(module, _InstanceNorm))
+        and (module.track_running_stats or not isinstance(module, InstanceNormBase))
         for module in network.modules()
     )
 

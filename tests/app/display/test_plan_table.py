@@ -15,7 +15,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.ownership import claim_run
-from runmanager.tracking.environment.provenance import commit_of
+from runmanager.tracking.environment.environment import git_commit
 
 
 @pytest.mark.parametrize(
@@ -42,11 +42,11 @@ def at_commit(command: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     """Carries out a command as if the code were at a commit, which a process otherwise asks for once."""
 
     def run(commit: str, *words: str) -> Any:
-        commit_of.cache_clear()
+        git_commit.cache_clear()
         return command(*words, RUNMANAGER_COMMIT=commit * 40)
 
     yield run
-    commit_of.cache_clear()
+    git_commit.cache_clear()
 
 
 def test_changed_code_is_named_and_rerun_where_that_is_asked_for(

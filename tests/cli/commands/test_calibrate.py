@@ -26,7 +26,7 @@ GPU = DevicePeaks(
 def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(calibrate, "SECONDS", 0.0)
-    monkeypatch.setattr(calibration, "_LONG_ENOUGH", 0.0)
+    monkeypatch.setattr(calibration, "_MIN_PRODUCT_SECONDS", 0.0)
     monkeypatch.setattr(calibration, "_COPY_BYTES", 2**20)
 
 

@@ -25,8 +25,8 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.storage.versioned_file import encode_record
-from runmanager.tracking.tensorboard.logdir import ServedRuns
-from runmanager.tracking.tensorboard.sweep_summary import ServedSweep
+from runmanager.tracking.tensorboard.logdir import SweepLogdir
+from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
 
 from ..conftest import process_environment, process_words
 
@@ -173,9 +173,9 @@ def test_a_figure_that_fails_is_said_once_and_ends_nothing(
 ) -> None:
     write_scalar(sweep, run_names(sweep)[0])
     (tmp_path / "served").mkdir()
-    runs = ServedRuns(sweep, tmp_path / "served")
+    runs = SweepLogdir(sweep, tmp_path / "served")
     monkeypatch.setattr("runmanager.results.figures.catalog.speedups_figure", lambda comparison: 1 // 0)
-    shown, faults = ServedSweep(sweep, runs, clock=iter(range(0, 10**6, 1000)).__next__), set[str]()
+    shown, faults = SweepSummaryWriter(sweep, runs, clock=iter(range(0, 10**6, 1000)).__next__), set[str]()
     for _ in range(2):
         _keep_up(runs, shown, faults)
     assert capsys.readouterr().err.count("could not be drawn (ZeroDivisionError: ") == 1

@@ -1,4 +1,4 @@
-"""The ceilings of a device: everything takes its turn, and the best time counts."""
+"""Calibration: probes are timed in rounds, and the best time of each counts."""
 
 import itertools
 
@@ -12,7 +12,7 @@ CPU = torch.device("cpu")
 
 
 class Clock:
-    """A timeline that the probes move on."""
+    """A clock that the probes advance."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -37,7 +37,7 @@ class Clock:
         pass
 
 
-def test_probes_take_turns_and_the_best_time_counts() -> None:
+def test_probes_run_in_rounds_and_the_best_time_counts() -> None:
     clock, order = Clock(), []
     times = {"one": itertools.chain([3.0, 2.0, 5.0], itertools.repeat(4.0)), "two": itertools.repeat(1.0)}
 
@@ -51,32 +51,32 @@ def test_probes_take_turns_and_the_best_time_counts() -> None:
     best = best_seconds([probe("one"), probe("two")], clock, seconds=30.0, now=lambda: clock.now)
     assert best == {"one": 2.0, "two": 1.0}
     assert order == ["one", "two"] * (len(order) // 2) and len(order) >= 10
-    assert clock.waits == 2 * len(order), "before each begins the device is idle, and its end is waited for"
+    assert clock.waits == 2 * len(order), "the device is idle before each probe and synchronised after it"
 
 
-def test_every_probe_has_its_turn_however_little_time_there_is() -> None:
+def test_every_probe_is_timed_even_without_time() -> None:
     clock = Clock()
     count = itertools.count()
     best_seconds([Probe("one", lambda: next(count), 1.0)], clock, seconds=0.0, now=lambda: 0.0)
     assert next(count) > 1
 
 
-def test_the_cpu_has_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "_LONG_ENOUGH", 0.0)  # the smallest products
+def test_the_cpu_has_peak_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "_MIN_PRODUCT_SECONDS", 0.0)  # the smallest products
     monkeypatch.setattr(calibration, "_COPY_BYTES", 2**20)
     before = torch.get_num_threads()
-    ceilings = calibrate(CPU, seconds=0.0, threads=1)
+    peaks = calibrate(CPU, seconds=0.0, threads=1)
     assert torch.get_num_threads() == before
-    assert set(ceilings.flops_per_second) == {"fp32", "bf16"} and min(ceilings.flops_per_second.values()) > 0
-    assert ceilings.copy_bytes_per_second and ceilings.dispatch_seconds
-    assert ceilings.transfer_bytes_per_second is None
-    assert ceilings.threads == 1 and ceilings.torch == torch.__version__ and ceilings.device_name
-    assert ceilings.measured_at
+    assert set(peaks.flops_per_second) == {"fp32", "bf16"} and min(peaks.flops_per_second.values()) > 0
+    assert peaks.copy_bytes_per_second and peaks.dispatch_seconds
+    assert peaks.transfer_bytes_per_second is None
+    assert peaks.threads == 1 and peaks.torch == torch.__version__ and peaks.device_name
+    assert peaks.measured_at
 
 
 @pytest.mark.parametrize(
     ("cores", "counts"), [(1, [1]), (2, [2, 1]), (6, [6, 3, 1]), (16, [16, 8, 4, 2, 1]), (12, [12, 6, 3, 1])]
 )
-def test_thread_counts_are_those_of_one_run_two_four(cores: int, counts: list[int]) -> None:
+def test_thread_counts_halve_with_each_doubling_of_runs(cores: int, counts: list[int]) -> None:
     torch.set_num_threads(1)
     assert thread_counts(cores) == counts

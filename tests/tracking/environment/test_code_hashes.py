@@ -1,4 +1,4 @@
-"""The code that a run is made with: recorded at its start, and looked at again without running it."""
+"""Hashes of a run's user code: recorded at its start, compared later without executing the code."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep
-from runmanager.tracking.environment.code_hashes import CurrentCode, current_code, own_code
+from runmanager.tracking.environment.code_hashes import CodeRehasher, hash_user_code, rehash_code
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = """
@@ -51,16 +51,16 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("words", [("train.py",), ("-m", "train"), ("../{name}/train.py",)], ids=" ".join)
-def test_a_script_s_runs_have_what_it_reaches_and_what_it_has_loaded(project: Path, words: tuple[str, ...]) -> None:
+def test_the_runs_of_a_script_record_its_imports_and_loaded_modules(project: Path, words: tuple[str, ...]) -> None:
     python(project, *(word.format(name=project.name) for word in words))
     first, second = codes(project)
     assert first is not None
     files = {"train.py", "helper.py", "plugin.py", "own_package/__init__.py", "own_package/part.py"}
     assert set(first) == files
-    assert first == second  # the process runs what it has loaded, whatever is written over it
-    today = current_code(first, (str(project / "train.py"),))
-    assert today is not None
-    assert {name for name in first if today[name] != first[name]} == {"plugin.py"}
+    assert first == second  # the process runs what it loaded, not what the file has become
+    present = rehash_code(first, (str(project / "train.py"),))
+    assert present is not None
+    assert {name for name in first if present[name] != first[name]} == {"plugin.py"}
 
 
 LATER = """
@@ -79,7 +79,7 @@ for name in ("early", "written"):
 """
 
 
-def test_what_a_run_loads_while_it_trains_is_its_code_too(project: Path) -> None:
+def test_modules_loaded_during_training_are_recorded(project: Path) -> None:
     (project / "lib").mkdir()
     (project / "lib" / "early.py").write_text("")
     (project / "train.py").write_text(LATER)
@@ -87,7 +87,7 @@ def test_what_a_run_loads_while_it_trains_is_its_code_too(project: Path) -> None
     first, second = codes(project)
     assert first is not None
     assert set(first) == {"train.py", "lib/early.py"}
-    assert second is None  # which text of it was loaded, nobody can tell
+    assert second is None  # the file was written during the run: its loaded text is unknown
 
 
 OWN_MODEL = """
@@ -101,7 +101,7 @@ class Net(nn.Sequential):
 """
 
 
-def test_a_module_of_a_model_that_no_reading_finds_is_seen_to_change(tmp_path: Path) -> None:
+def test_a_module_imported_by_a_computed_name_is_recorded(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN_MODEL)
     (tmp_path / "helper.py").write_text("")
     words = "model=custom model._target_=own.Net lr=0.1 epochs=1 dataset.size=40 device=cpu tensorboard.enabled=false"
@@ -109,43 +109,43 @@ def test_a_module_of_a_model_that_no_reading_finds_is_seen_to_change(tmp_path: P
     assert [set(each or ()) for each in codes(tmp_path)] == [{"own.py", "helper.py"}]
 
 
-def test_code_that_no_file_has_is_not_known(project: Path) -> None:
+def test_code_without_a_file_is_unknown(project: Path) -> None:
     python(project, "-", stdin=SCRIPT)
     assert codes(project) == [None, None]
 
 
-def test_a_built_in_run_has_its_targets_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_built_in_run_records_its_targets_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("own.py").write_text("import part")
     Path("part.py").write_text("")
     model = {"name": "custom", "_target_": "own.Net", "layers": [{"_target_": "other.Layer"}]}
-    assert own_code({"lr": 1, "model": {"name": "cnn"}}, is_built_in=True) == {}
-    assert own_code({"model": model}, is_built_in=True) is None
+    assert hash_user_code({"lr": 1, "model": {"name": "cnn"}}, is_built_in=True) == {}
+    assert hash_user_code({"model": model}, is_built_in=True) is None
     Path("other.py").write_text("")
-    first = own_code({"model": model}, is_built_in=True)
+    first = hash_user_code({"model": model}, is_built_in=True)
     assert first is not None
     assert list(first) == ["other.py", "own.py", "part.py"]
     Path("part.py").write_text("changed = True")
-    second = own_code({"model": model}, is_built_in=True)
+    second = hash_user_code({"model": model}, is_built_in=True)
     assert second is not None
     assert [name for name in first if second[name] != first[name]] == ["part.py"]
 
 
-def test_files_are_looked_at_once_for_all_runs(tmp_path: Path) -> None:
-    today = CurrentCode(tmp_path)
+def test_each_file_is_read_once_for_all_runs(tmp_path: Path) -> None:
+    rehasher = CodeRehasher(tmp_path)
     (tmp_path / "own.py").write_text("")
-    first = today.of({"own.py": "abc", "gone.py": "def"})
+    first = rehasher.rehash({"own.py": "abc", "gone.py": "def"})
     assert first is not None
     assert (bool(first["own.py"]), first["gone.py"]) == (True, "")
     (tmp_path / "own.py").write_text("changed = True")
     (tmp_path / "gone.py").write_text("")
-    assert today.of({"own.py": "xyz", "gone.py": "def"}) == first
-    assert CurrentCode(tmp_path).of({"own.py": "abc"}) != {"own.py": first["own.py"]}
+    assert rehasher.rehash({"own.py": "xyz", "gone.py": "def"}) == first
+    assert CodeRehasher(tmp_path).rehash({"own.py": "abc"}) != {"own.py": first["own.py"]}
 
 
-def test_in_another_folder_nothing_is_known(tmp_path: Path) -> None:
-    today = CurrentCode(tmp_path)
-    assert today.of({"own.py": "abc"}) is None
-    assert today.of({"/dev/zero": "abc"}) is None  # whose end nobody would see
-    assert today.of({}) == {}
-    assert today.of(None) is None
+def test_in_another_folder_the_code_is_unknown(tmp_path: Path) -> None:
+    rehasher = CodeRehasher(tmp_path)
+    assert rehasher.rehash({"own.py": "abc"}) is None
+    assert rehasher.rehash({"/dev/zero": "abc"}) is None  # an endless file
+    assert rehasher.rehash({}) == {}
+    assert rehasher.rehash(None) is None

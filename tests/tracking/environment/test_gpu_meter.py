@@ -1,4 +1,4 @@
-"""NVIDIA's meters, on a fake of the library: units, what is missing, and whose processes are others."""
+"""GPU readings from a fake NVML: units, missing meters, and processes of others."""
 
 import os
 import sys
@@ -8,24 +8,24 @@ from typing import Any
 import pytest
 import torch
 
-from runmanager.tracking.environment.gpu_meter import GpuLook, NvmlMeter, open_meter
+from runmanager.tracking.environment.gpu_meter import GpuReading, NvmlMeter, open_gpu_meter
 
 HANDLE = object()
 
 
 class FakeError(Exception):
-    """What the library raises."""
+    """The library's exception."""
 
 
 class FakeNvml:
-    """The module `pynvml` as far as it is used; what is set to None is not supported."""
+    """The used part of the module `pynvml`; a value of None is not supported."""
 
     NVMLError = FakeError
     NVML_CLOCK_SM = 1
 
     def __init__(self, **values: Any) -> None:
         self.values = {"gpu": 75, "milliwatts": 350_500, "megahertz": 1980, "reasons": 0, "pids": [], **values}
-        self.asked: list[str] = []
+        self.uuids: list[str] = []
 
     def _value(self, name: str, handle: object) -> Any:
         assert handle is HANDLE
@@ -38,7 +38,7 @@ class FakeNvml:
             raise FakeError("driver not loaded")
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> object:
-        self.asked.append(uuid)
+        self.uuids.append(uuid)
         if not uuid.startswith(self.values.get("kind", "GPU-")):
             raise FakeError("not found")
         return HANDLE
@@ -63,29 +63,29 @@ class FakeNvml:
         return self._value("millijoules", handle)
 
 
-def look(own: frozenset[int] = frozenset(), **values: Any) -> GpuLook:
-    return NvmlMeter(FakeNvml(**values), HANDLE).look(own)
+def read(own: frozenset[int] = frozenset(), **values: Any) -> GpuReading:
+    return NvmlMeter(FakeNvml(**values), HANDLE).read(own)
 
 
 def test_units() -> None:
-    assert look() == GpuLook(0.75, 350.5, 1.98e9, False, False)
+    assert read() == GpuReading(0.75, 350.5, 1.98e9, False, False)
     assert NvmlMeter(FakeNvml(millijoules=1500), HANDLE).energy_joules() == 1.5
 
 
-def test_what_a_gpu_does_not_tell_is_none() -> None:
+def test_missing_meters_give_none() -> None:
     nothing = dict.fromkeys(("gpu", "milliwatts", "megahertz", "reasons", "pids", "millijoules"))
-    assert look(**nothing) == GpuLook()
+    assert read(**nothing) == GpuReading()
     assert NvmlMeter(FakeNvml(**nothing), HANDLE).energy_joules() is None
 
 
 @pytest.mark.parametrize("reasons", [0x00, 0x01, 0x02, 0x10, 0x100, 0x03])
-def test_idle_and_chosen_clocks_are_no_throttling(reasons: int) -> None:
-    assert look(reasons=reasons).is_throttled is False
+def test_idle_and_configured_clocks_do_not_count_as_throttling(reasons: int) -> None:
+    assert read(reasons=reasons).is_throttled is False
 
 
 @pytest.mark.parametrize("reasons", [0x04, 0x08, 0x20, 0x40, 0x80, 0x21])
-def test_power_and_heat_are(reasons: int) -> None:
-    assert look(reasons=reasons).is_throttled is True
+def test_power_and_heat_count_as_throttling(reasons: int) -> None:
+    assert read(reasons=reasons).is_throttled is True
 
 
 @pytest.mark.parametrize(
@@ -96,18 +96,18 @@ def test_power_and_heat_are(reasons: int) -> None:
         ([os.getpid(), 4], True),
         ([os.getpid(), 7], False),  # a worker of the run
         ([7], False),
-        ([1234], False),  # ours, as the host numbers it; in a container nobody knows
+        ([1234], False),  # this process by its id on the host, in a container
         ([1234, 1235], True),
     ],
 )
-def test_processes_of_the_run_are_no_others(pids: list[int], others: bool) -> None:
-    assert look(frozenset({7}), pids=pids).has_others is others
+def test_processes_of_the_run_do_not_count_as_others(pids: list[int], others: bool) -> None:
+    assert read(frozenset({7}), pids=pids).has_others is others
 
 
 @pytest.mark.parametrize(("pids", "others"), [([1234], False), ([1234, 1235], None), ([os.getpid(), 1235], True)])
-def test_who_takes_turns_in_a_container_cannot_tell_its_own_from_others(pids: list[int], others: bool | None) -> None:
+def test_on_a_shared_gpu_in_a_container_others_are_unknown(pids: list[int], others: bool | None) -> None:
     meter = NvmlMeter(FakeNvml(pids=pids), HANDLE, is_shared=True)
-    assert meter.look(frozenset({7})).has_others is others
+    assert meter.read(frozenset({7})).has_others is others
 
 
 @pytest.fixture
@@ -116,24 +116,24 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     return torch.device("cuda:1")
 
 
-@pytest.mark.parametrize(("kind", "asked"), [("GPU-", ["GPU-abc"]), ("MIG-", ["GPU-abc", "MIG-abc"])])
+@pytest.mark.parametrize(("kind", "uuids"), [("GPU-", ["GPU-abc"]), ("MIG-", ["GPU-abc", "MIG-abc"])])
 def test_the_gpu_is_found_by_its_unique_id(
-    cuda: torch.device, monkeypatch: pytest.MonkeyPatch, kind: str, asked: list[str]
+    cuda: torch.device, monkeypatch: pytest.MonkeyPatch, kind: str, uuids: list[str]
 ) -> None:
     fake = FakeNvml(kind=kind)
     monkeypatch.setitem(sys.modules, "pynvml", fake)
-    meter = open_meter(cuda)
-    assert meter is not None and fake.asked == asked
-    assert meter.look(frozenset()).power_watts == 350.5
+    meter = open_gpu_meter(cuda)
+    assert meter is not None and fake.uuids == uuids
+    assert meter.read(frozenset()).power_watts == 350.5
 
 
 @pytest.mark.parametrize("module", [None, FakeNvml(broken=True), FakeNvml(kind="none")])
-def test_without_the_library_or_the_driver_there_is_none(
+def test_without_library_or_driver_no_meter_is_opened(
     cuda: torch.device, monkeypatch: pytest.MonkeyPatch, module: Any
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", module)
-    assert open_meter(cuda) is None
+    assert open_gpu_meter(cuda) is None
 
 
-def test_other_devices_have_none() -> None:
-    assert open_meter(torch.device("cpu")) is None and open_meter(torch.device("mps")) is None
+def test_other_devices_have_no_meter() -> None:
+    assert open_gpu_meter(torch.device("cpu")) is None and open_gpu_meter(torch.device("mps")) is None

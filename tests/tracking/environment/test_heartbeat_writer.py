@@ -1,4 +1,4 @@
-"""A run's heartbeat: it beats while the run runs, shows its steps, and goes with it."""
+"""Heartbeat of a run: it is written while the run is active, has its progress, and ends with it."""
 
 import gc
 import threading
@@ -23,8 +23,8 @@ def beating(tmp_path: Path) -> Iterator[Heartbeat]:
 
 
 @pytest.fixture(autouse=True)
-def nobody_elses() -> None:
-    """Runs that other tests dropped beat until they are collected; if by their own thread, that has yet to end."""
+def no_other_heartbeats() -> None:
+    """Wait for the heartbeats of runs that other tests dropped, which end when the runs are collected."""
     gc.collect()
     wait_for(lambda: not threads())
 
@@ -32,7 +32,7 @@ def nobody_elses() -> None:
 def wait_for(condition: Callable[[], object]) -> None:
     until = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < until, "waited in vain"
+        assert time.monotonic() < until, "timed out"
         time.sleep(0.005)
 
 
@@ -40,7 +40,7 @@ def threads() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name == "runmanager-heartbeat"]
 
 
-def test_it_shows_at_once_and_then_again_and_again(beating: Heartbeat, tmp_path: Path) -> None:
+def test_the_first_beat_is_immediate_and_more_follow(beating: Heartbeat, tmp_path: Path) -> None:
     path = tmp_path / "run" / "heartbeat"
     path.parent.mkdir()
     beating.progress = 3
@@ -54,28 +54,28 @@ def test_it_shows_at_once_and_then_again_and_again(beating: Heartbeat, tmp_path:
     assert threads() == []
 
 
-def test_its_own_thread_may_stop_it(tmp_path: Path) -> None:
-    # The garbage collector runs in whatever thread it likes, and a dropped run's heartbeat is stopped from there.
-    said: list[object] = []
-    heartbeat = Heartbeat(tmp_path / "heartbeat", seconds=0.01, each_beat=lambda: said.append(heartbeat.stop()))
+def test_the_heartbeat_thread_may_stop_itself(tmp_path: Path) -> None:
+    # The garbage collector runs in any thread, and stops the heartbeat of a dropped run from there.
+    results: list[object] = []
+    heartbeat = Heartbeat(tmp_path / "heartbeat", seconds=0.01, each_beat=lambda: results.append(heartbeat.stop()))
     heartbeat.start()
-    wait_for(lambda: said and threads() == [])
-    assert said == [None]
+    wait_for(lambda: results and threads() == [])
+    assert results == [None]
     assert not (tmp_path / "heartbeat").exists()
 
 
-def test_each_beat_of_its_thread_takes_a_look(tmp_path: Path) -> None:
-    looks: list[str] = []
+def test_each_beat_calls_the_callback_in_its_thread(tmp_path: Path) -> None:
+    callers: list[str] = []
     heartbeat = Heartbeat(
-        tmp_path / "heartbeat", seconds=0.01, each_beat=lambda: looks.append(threading.current_thread().name)
+        tmp_path / "heartbeat", seconds=0.01, each_beat=lambda: callers.append(threading.current_thread().name)
     )
     heartbeat.start()
-    wait_for(lambda: len(looks) >= 3)
+    wait_for(lambda: len(callers) >= 3)
     heartbeat.stop()
-    assert set(looks) == {"runmanager-heartbeat"}
+    assert set(callers) == {"runmanager-heartbeat"}
 
 
-def test_it_ends_with_its_folder(beating: Heartbeat, tmp_path: Path) -> None:
+def test_the_thread_ends_when_its_folder_is_gone(beating: Heartbeat, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     beating.start()
     assert len(threads()) == 1
@@ -83,14 +83,14 @@ def test_it_ends_with_its_folder(beating: Heartbeat, tmp_path: Path) -> None:
     wait_for(lambda: threads() == [])
 
 
-def test_without_a_folder_it_does_nothing(beating: Heartbeat, tmp_path: Path) -> None:
+def test_without_a_folder_no_thread_starts(beating: Heartbeat, tmp_path: Path) -> None:
     beating.start()
     Heartbeat().start().stop()
     assert threads() == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_advances_with_every_batch_and_epoch(tmp_path: Path) -> None:
+def test_progress_increases_with_every_batch_and_epoch(tmp_path: Path) -> None:
     network = torch.nn.Linear(2, 2)
     batches = [(torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64))] * 3
     manager = RunManager(tmp_path / "sweep", console=False)
@@ -114,7 +114,7 @@ def test_a_run_advances_with_every_batch_and_epoch(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (MemoryError("all is full"), "out_of_memory"),
+        (MemoryError("no memory left"), "out_of_memory"),
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), "out_of_memory"),
         (RuntimeError("[enforce fail at x.cpp:1] . DefaultCPUAllocator: can't allocate memory: …"), "out_of_memory"),
         (RuntimeError("MPS backend out of memory"), "out_of_memory"),
@@ -123,14 +123,14 @@ def test_a_run_advances_with_every_batch_and_epoch(tmp_path: Path) -> None:
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), "exception"),
     ],
 )
-def test_out_of_memory_says_at_which_batch_size_and_how_much_was_in_use(error: Exception, reason: str) -> None:
+def test_out_of_memory_names_batch_size_and_peak_memory(error: Exception, reason: str) -> None:
     outcome = outcome_of(error, batch_size=512, memory_bytes=3 * 2**30 // 2)
     assert outcome.reason == reason
     facts = " (batch_size=512, 1.50 GiB in use at most)"
     assert outcome.message.endswith(facts) is (reason == "out_of_memory")
 
 
-def test_a_run_out_of_memory_says_so_in_its_record(tmp_path: Path) -> None:
+def test_a_run_out_of_memory_has_the_reason_in_its_record(tmp_path: Path) -> None:
     manager = RunManager(tmp_path / "sweep", console=False)
     with pytest.raises(MemoryError), manager.run({"batch_size": 7}, torch.nn.Linear(2, 2), []) as run:
         raise MemoryError

@@ -1,4 +1,4 @@
-"""Several ranks of one program, as torchrun starts them: all are refused alike, and nothing is written."""
+"""Several ranks of one program, as torchrun starts them: all are refused, and nothing is written."""
 
 import os
 import subprocess
@@ -14,7 +14,9 @@ from runmanager import RunManager
 from runmanager.errors import UsageError
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 
-EACH_WAY = """
+ALL_ENTRY_POINTS = """
+import sys
+
 from runmanager import RunManager, run_sweep
 from runmanager.errors import UsageError
 
@@ -22,7 +24,7 @@ for attempt in (lambda: RunManager(), lambda: RunManager("outputs/mine"), lambda
     try:
         attempt()
     except UsageError as error:
-        print(f"refused: {error}", flush=True)
+        sys.stdout.write(f"refused: {error}\\n")  # in one piece: the ranks share the stream
 """
 
 
@@ -33,9 +35,9 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return {**os.environ}
 
 
-def test_torchrun_s_ranks_are_all_refused_by_the_library(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_the_library_refuses_every_rank_of_torchrun(tmp_path: Path, environment: dict[str, str]) -> None:
     script = tmp_path / "train.py"
-    script.write_text(EACH_WAY)
+    script.write_text(ALL_ENTRY_POINTS)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0"]
     done = subprocess.run(
         [*torchrun, str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
@@ -49,7 +51,7 @@ def test_torchrun_s_ranks_are_all_refused_by_the_library(tmp_path: Path, environ
     assert list(tmp_path.iterdir()) == [script]
 
 
-def test_each_rank_of_a_command_ends_with_its_own_line_and_status(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_each_rank_of_a_command_prints_the_error_and_exits_with_2(tmp_path: Path, environment: dict[str, str]) -> None:
     command = [sys.executable, "-m", "runmanager", "-m", "lr=0.1,0.01", "epochs=1", "name=first"]
     ranks = [
         subprocess.Popen(
@@ -70,7 +72,7 @@ def test_each_rank_of_a_command_ends_with_its_own_line_and_status(tmp_path: Path
 
 
 @pytest.mark.parametrize("size", [None, "", "1", "0", "many"])
-def test_tasks_that_know_nothing_of_one_another_are_no_ranks(
+def test_independent_tasks_do_not_count_as_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str | None
 ) -> None:
     monkeypatch.setenv("SLURM_NTASKS", "4")
@@ -87,12 +89,12 @@ def process_group() -> Iterator[None]:
     torch.distributed.destroy_process_group()
 
 
-def test_ranks_that_no_variable_tells_of_are_known_by_their_process_group(process_group: None) -> None:
+def test_ranks_without_a_variable_are_found_by_their_process_group(process_group: None) -> None:
     with pytest.raises(UsageError, match="got WORLD_SIZE=2"):
         refuse_several_ranks()
 
 
-def test_a_manager_from_before_the_ranks_begins_no_run_in_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manager_created_before_the_ranks_starts_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = RunManager(tmp_path / "sweep")
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UsageError, match="got WORLD_SIZE=2"):

@@ -19,9 +19,9 @@ from runmanager.records.run.record import Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.tracking.environment.environment import capture_environment
-from runmanager.tracking.environment.gpu_meter import GpuLook
+from runmanager.tracking.environment.gpu_meter import GpuReading
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.introspect.step_cost import step_work
+from runmanager.tracking.introspect.step_cost import count_step_cost
 from runmanager.tracking.lifecycle import run_measurements
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements, precision_of
 from runmanager.tracking.sinks import EpochDetails, MemorySink, RunStart
@@ -48,7 +48,7 @@ def test_measurements_of_a_custom_loop(
     train_once(tmp_path / "sweep", network, loader, train, optimizer=optimizer)
     run = only_run()
     found = run.record.measurements
-    work = step_work(network, torch.rand(20, 1, 8, 8), optimizer=optimizer)
+    work = count_step_cost(network, torch.rand(20, 1, 8, 8), optimizer=optimizer)
     assert (found.flop_per_step, found.operations_per_step, found.bytes_per_step) == (
         (work.flop, work.operations, work.bytes)
     )
@@ -66,7 +66,7 @@ def test_the_work_of_a_full_batch_is_counted_from_a_few_samples(
     tmp_path: Path, network: nn.Module, train: Body, only_run: Callable[[], StoredRun]
 ) -> None:
     train_once(tmp_path / "sweep", network, DataLoader(images(200), batch_size=100), train)
-    assert only_run().record.measurements.flop_per_step == step_work(network, torch.rand(100, 1, 8, 8)).flop
+    assert only_run().record.measurements.flop_per_step == count_step_cost(network, torch.rand(100, 1, 8, 8)).flop
 
 
 def test_the_work_with_a_one_shot_loader_is_counted_in_the_first_epoch(
@@ -78,7 +78,7 @@ def test_the_work_with_a_one_shot_loader_is_counted_in_the_first_epoch(
 
     train_once(tmp_path / "sweep", network, DataLoader(Stream(), batch_size=25), train)
     run = only_run()
-    assert run.record.measurements.flop_per_step == step_work(network, torch.rand(25, 1, 8, 8)).flop
+    assert run.record.measurements.flop_per_step == count_step_cost(network, torch.rand(25, 1, 8, 8)).flop
     assert run.epochs[0].warmup and (run.epochs[0].tracking_seconds or 0) > 0
 
 
@@ -184,8 +184,8 @@ class Meter:
     def __init__(self) -> None:
         self.joules = 0.0
 
-    def look(self, own: Any) -> GpuLook:
-        return GpuLook(0.5, 300.0, 1.5e9, False, True)
+    def read(self, own: Any) -> GpuReading:
+        return GpuReading(0.5, 300.0, 1.5e9, False, True)
 
     def energy_joules(self) -> float:
         self.joules += 100.0
@@ -195,7 +195,7 @@ class Meter:
 def test_a_gpus_meters_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = SimpleNamespace(max_memory_allocated=lambda device: 3, max_memory_reserved=lambda device: 4)
     monkeypatch.setattr(torch, "get_device_module", lambda device: counts)
-    monkeypatch.setattr(run_measurements, "open_meter", lambda device, *, is_shared: Meter())
+    monkeypatch.setattr(run_measurements, "open_gpu_meter", lambda device, *, is_shared: Meter())
     measurements = RunMeasurements(torch.device("cuda"))
     for number in range(1, 5):
         measurements.epoch_begins()

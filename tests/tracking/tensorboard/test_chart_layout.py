@@ -8,7 +8,7 @@ import runmanager.tracking.tensorboard.sink as module
 from runmanager.tracking.tensorboard.chart_layout import scalar_layout
 
 
-def test_each_chart_shows_tags_that_a_run_writes_and_no_longer_ones() -> None:
+def test_each_chart_matches_exactly_the_tags_of_a_run() -> None:
     (value,) = scalar_layout().value
     assert (value.tag, value.metadata.plugin_data.plugin_name) == ("custom_scalars__config__", "custom_scalars")
     layout = Layout.FromString(value.tensor.string_val[0])

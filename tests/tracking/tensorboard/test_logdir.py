@@ -1,4 +1,4 @@
-"""The folder that TensorBoard is shown: its runs by their short names, read by its own loader."""
+"""TensorBoard's log directory: runs under short names, read by TensorBoard's loader."""
 
 import re
 import shutil
@@ -12,7 +12,7 @@ from runmanager.errors import RecordError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import run_names
 from runmanager.records.sweep.record import plan_cell, write_cells
-from runmanager.tracking.tensorboard.logdir import ServedRuns
+from runmanager.tracking.tensorboard.logdir import SweepLogdir
 
 from ..board import CELLS, LOADER, Board, begin
 from ..conftest import event_files
@@ -24,12 +24,12 @@ def sweep(tmp_path: Path) -> SweepPaths:
 
 
 @pytest.fixture
-def served(sweep: SweepPaths, tmp_path: Path) -> ServedRuns:
+def served(sweep: SweepPaths, tmp_path: Path) -> SweepLogdir:
     (tmp_path / "served").mkdir()
-    return ServedRuns(sweep, tmp_path / "served")
+    return SweepLogdir(sweep, tmp_path / "served")
 
 
-def test_a_plain_tensorboard_on_the_runs_shows_all_settings_and_tags(sweep: SweepPaths) -> None:
+def test_tensorboard_on_the_sweeps_own_folder_shows_all_settings_and_tags(sweep: SweepPaths) -> None:
     begin(sweep, {"lr": 0.1}, {"width": 8})
     board = Board(sweep.runs)
     assert board.load() == run_names(sweep)
@@ -37,7 +37,7 @@ def test_a_plain_tensorboard_on_the_runs_shows_all_settings_and_tags(sweep: Swee
     assert {"train/loss", "val/loss", "time/epoch_seconds", "time/eval_seconds"} <= set(board.metrics())
 
 
-def test_runs_have_short_names_and_no_copy(sweep: SweepPaths, served: ServedRuns) -> None:
+def test_runs_are_links_with_short_names(sweep: SweepPaths, served: SweepLogdir) -> None:
     begin(sweep, {"lr": 0.1, "batch_size": 5}, {"lr": 0.01, "batch_size": 5})
     served.refresh()
     assert Board(served.root).load() == ["lr=0.01", "lr=0.1"]
@@ -47,20 +47,20 @@ def test_runs_have_short_names_and_no_copy(sweep: SweepPaths, served: ServedRuns
     }
 
 
-def test_runs_that_begin_while_it_serves_appear(sweep: SweepPaths, served: ServedRuns) -> None:
+def test_runs_that_start_later_are_added(sweep: SweepPaths, served: SweepLogdir) -> None:
     first, second, third = ({"lr": lr} for lr in (0.1, 0.01, 0.001))
     begin(sweep, first, second)
     served.refresh()
     board = Board(served.root)
     assert board.load() == ["lr=0.01", "lr=0.1"]
-    served.refresh()  # with nothing new
+    served.refresh()  # no new runs
     begin(sweep, third)
     served.refresh()
     assert board.load() == ["lr=0.001", "lr=0.01", "lr=0.1"]
-    assert board.sorted_by("lr") == [0.001, 0.01, 0.1]  # the experiment was declared before it, and does not hide it
+    assert board.sorted_by("lr") == [0.001, 0.01, 0.1]  # the experiment declared before does not hide it
 
 
-def test_a_new_axis_renames_the_runs(sweep: SweepPaths, served: ServedRuns) -> None:
+def test_a_new_axis_renames_the_runs(sweep: SweepPaths, served: SweepLogdir) -> None:
     begin(sweep, {"lr": 0.1, "seed": 0}, {"lr": 0.01, "seed": 0})
     served.refresh()
     board = Board(served.root)
@@ -71,7 +71,7 @@ def test_a_new_axis_renames_the_runs(sweep: SweepPaths, served: ServedRuns) -> N
     assert board.sorted_by("seed") == [0, 0, 1]
 
 
-def test_an_earlier_attempt_is_not_shown(sweep: SweepPaths, served: ServedRuns) -> None:
+def test_an_earlier_attempt_is_not_shown(sweep: SweepPaths, served: SweepLogdir) -> None:
     with (
         pytest.raises(ValueError, match="no"),
         RunManager(sweep.root, console=False).run({"lr": 1, "device": "cpu"}, torch.nn.Linear(1, 1), LOADER),
@@ -79,7 +79,7 @@ def test_an_earlier_attempt_is_not_shown(sweep: SweepPaths, served: ServedRuns) 
         raise ValueError("no")
     (run,) = sweep.runs.iterdir()
     (first,) = run.glob("events*")
-    first.rename(first.with_name("events.out.tfevents.1700000000.host.1.0"))  # as if it had begun long ago
+    first.rename(first.with_name("events.out.tfevents.1700000000.host.1.0"))  # as if it had started long ago
     served.refresh()
     begin(sweep, {"lr": 1})
     served.refresh()
@@ -88,13 +88,13 @@ def test_an_earlier_attempt_is_not_shown(sweep: SweepPaths, served: ServedRuns) 
     assert [path.resolve() for path in served.root.rglob("events*") if path.is_symlink()] == [again.resolve()]
 
 
-def test_a_sweep_whose_runs_have_not_begun_is_empty(sweep: SweepPaths, served: ServedRuns) -> None:
+def test_a_sweep_without_started_runs_is_empty(sweep: SweepPaths, served: SweepLogdir) -> None:
     write_cells(sweep, [plan_cell("a" * 64, "lr=1-aaaaaaaa", {"lr": 1})], axes={"lr": [1]}, command=["x"])
     served.refresh()
     assert Board(served.root).load() == []
 
 
-def test_a_damaged_plan_leaves_what_is_shown(sweep: SweepPaths, served: ServedRuns) -> None:
+def test_a_damaged_plan_keeps_the_links(sweep: SweepPaths, served: SweepLogdir) -> None:
     begin(sweep, {"lr": 0.1}, {"lr": 0.01})
     served.refresh()
     sweep.record.write_text("{")
@@ -103,7 +103,7 @@ def test_a_damaged_plan_leaves_what_is_shown(sweep: SweepPaths, served: ServedRu
     assert Board(served.root).load() == ["lr=0.01", "lr=0.1"]
 
 
-def test_a_run_whose_folder_is_removed_is_shown_no_more(sweep: SweepPaths, served: ServedRuns) -> None:
+def test_a_removed_run_loses_its_link(sweep: SweepPaths, served: SweepLogdir) -> None:
     begin(sweep, *CELLS)
     served.refresh()
     before = {folder.name for folder in served.root.iterdir()}

@@ -1,6 +1,5 @@
-"""The event file, read back by two readers that are not ours."""
+"""Event files as read by two independent readers, tbparse and TensorBoard."""
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,6 @@ import runmanager.tracking.tensorboard.sink as module
 from runmanager import RunManager
 from runmanager.records.storage.reader import StoredRun
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
-from runmanager.tracking.tensorboard.event_writer import EventWriter, cut_events
 
 from ..conftest import Body, Stateful, event_files, images, stored_runs
 
@@ -51,12 +49,12 @@ def one_run(folder: Path, train: Body, *, settings: dict[str, Any], **options: b
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory, train: Body) -> StoredRun:
-    """A run of two epochs with everything that can be written."""
+    """A run of two epochs with every kind of summary."""
     folder = tmp_path_factory.mktemp("everything") / "sweep"
     return one_run(folder, train, settings=SETTINGS, histograms=True)
 
 
-def accumulated(run: StoredRun) -> EventAccumulator:
+def accumulate(run: StoredRun) -> EventAccumulator:
     accumulator = EventAccumulator(
         str(run.paths.root), size_guidance=dict.fromkeys(("images", "scalars", "tensors", "histograms"), 0)
     )
@@ -75,7 +73,7 @@ def summaries(run: StoredRun) -> Iterator[tuple[int, Any]]:
             yield event.step, value
 
 
-# tbparse has not caught up with pandas yet.
+# tbparse uses a deprecated argument of pandas.
 by_tbparse = pytest.mark.filterwarnings("ignore:The inplace keyword")
 
 
@@ -105,13 +103,13 @@ def test_tbparse_reads_the_settings_and_the_text(stored: StoredRun) -> None:
     hparams = dict(zip(reader.hparams["tag"], reader.hparams["value"], strict=True))
     assert hparams["lr"] == 0.05 and hparams["batch_size"] == 20 and hparams["device"] == "cpu"
     assert hparams["model.name"] == "noticing" and hparams["shuffle"] is True
-    assert "model.width" not in hparams  # None is no number, and no text
+    assert "model.width" not in hparams  # None is neither a number nor text
     (text,) = reader.text["value"]
     assert "| lr | 0.05 |" in text and "| model.name | noticing |" in text
 
 
 def test_tensorboards_own_reader_finds_the_rest(stored: StoredRun) -> None:
-    accumulator = accumulated(stored)
+    accumulator = accumulate(stored)
     tags = accumulator.Tags()
     assert set(tags["scalars"]) == SCALARS | {"step/loss"}
     assert tags["graph"] and accumulator.Graph().node
@@ -122,12 +120,12 @@ def test_tensorboards_own_reader_finds_the_rest(stored: StoredRun) -> None:
     assert [event.step for event in accumulator.Histograms("weights/0.weight")] == [1, 2]
 
 
-def test_every_tag_of_the_modules_table_is_written_and_no_other(stored: StoredRun) -> None:
+def test_the_tags_in_the_modules_table_are_those_written(stored: StoredRun) -> None:
     rows = re.findall(r"^\| (.+?) \| \w+ \|", module.__doc__ or "", flags=re.MULTILINE)
-    told = {tag for row in rows for tag in re.findall(r"`([^`]+)`", row)}
+    documented = {tag for row in rows for tag in re.findall(r"`([^`]+)`", row)}
     written = {value.tag for _, value in summaries(stored)}
     families = {re.sub(r"^(weights|gradients)/.*", r"\1/<parameter>", tag) for tag in written}
-    assert families == told
+    assert families == documented
 
 
 def test_scalars_are_classic_and_in_one_file(stored: StoredRun) -> None:
@@ -160,7 +158,7 @@ def test_the_hparams_session_starts_once_and_ends_once(stored: StoredRun) -> Non
     assert [end.session_end_info.status for end in ends] == [SessionStatus.Value("STATUS_SUCCESS")]
 
 
-def test_a_run_that_fails_ends_its_session_as_a_failure(tmp_path: Path, network: torch.nn.Module, loader: Any) -> None:
+def test_a_failed_run_ends_its_session_as_a_failure(tmp_path: Path, network: torch.nn.Module, loader: Any) -> None:
     with (
         pytest.raises(ValueError, match="no"),
         RunManager(tmp_path / "sweep", console=False).run({"lr": 1}, network, loader),
@@ -170,21 +168,21 @@ def test_a_run_that_fails_ends_its_session_as_a_failure(tmp_path: Path, network:
     assert [end.session_end_info.status for end in session(run)[1]] == [SessionStatus.Value("STATUS_FAILURE")]
 
 
-def test_at_most_64_images_are_shown(
+def test_the_image_grid_has_at_most_64_images(
     tmp_path: Path, network: torch.nn.Module, train: Body, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[int] = []
+    counts: list[int] = []
     original = module.protos.image
     monkeypatch.setattr(
-        module.protos, "image", lambda tag, tensor, **o: given.append(len(tensor)) or original(tag, tensor, **o)
+        module.protos, "image", lambda tag, tensor, **o: counts.append(len(tensor)) or original(tag, tensor, **o)
     )
     loader = DataLoader(images(200), batch_size=200)
     with RunManager(tmp_path / "sweep", console=False).run({}, network, loader) as run:
         train(run, network, iter(loader), epochs=1)
-    one_shot = iter(loader)  # cannot be looked into: its first batch is shown whole while it is trained on
+    one_shot = iter(loader)  # cannot be peeked into: its first training batch is used
     with RunManager(tmp_path / "sweep", console=False).run({"a": 1}, network, one_shot) as run:
         train(run, network, one_shot, epochs=1)
-    assert given == [64, 64]
+    assert counts == [64, 64]
 
 
 PARTS = ("images", "graph", "histograms", "predictions", "confusion_matrix")
@@ -194,20 +192,20 @@ PARTS = ("images", "graph", "histograms", "predictions", "confusion_matrix")
 def test_parts_can_be_left_out(tmp_path: Path, train: Body, part: str) -> None:
     chosen = {name: name == part for name in PARTS}
     run = one_run(tmp_path / "sweep", train, settings={"lr": 1}, **chosen)
-    tags = accumulated(run).Tags()
+    tags = accumulate(run).Tags()
     others = {name for name in ("graph", "histograms") if tags[name]}
     assert {*tags["images"], *others} == {part}
     assert run.record.notes == ()
 
 
-def test_nothing_is_written_where_it_is_turned_off(tmp_path: Path, train: Body) -> None:
+def test_nothing_is_written_if_disabled(tmp_path: Path, train: Body) -> None:
     run = one_run(tmp_path / "sweep", train, settings={"lr": 1}, enabled=False)
     assert event_files(run.paths) == []
 
 
-def test_what_cannot_be_shown_is_a_note(tmp_path: Path, train: Body) -> None:
+def test_a_part_that_cannot_be_written_is_a_note(tmp_path: Path, train: Body) -> None:
     class Refusing(torch.nn.Module):
-        """Lets itself be called where gradients are taken only."""
+        """Raises if gradients are disabled."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -215,7 +213,7 @@ def test_what_cannot_be_shown_is_a_note(tmp_path: Path, train: Body) -> None:
 
         def forward(self, inputs: torch.Tensor) -> torch.Tensor:
             if not torch.is_grad_enabled():
-                raise NotImplementedError("cannot be looked at\nat all")
+                raise NotImplementedError("requires gradients\nand more")
             return self.layer(inputs)
 
     network = Refusing()
@@ -227,47 +225,20 @@ def test_what_cannot_be_shown_is_a_note(tmp_path: Path, train: Body) -> None:
         train(run, network, loader)
     assert run.record.status == "finished"
     assert run.record.notes == (
-        "no image grid: the loader's batches hold no images (batch, channels, height, width)",
-        "no graph: the model could not be followed (NotImplementedError: cannot be looked at)",
+        "no image grid: the loader's batches have no images (batch, channels, height, width)",
+        "no graph: the model could not be followed (NotImplementedError: requires gradients)",
     )
     (stored,) = stored_runs(tmp_path / "sweep")
-    assert set(accumulated(stored).Tags()["histograms"]) == {
+    assert set(accumulate(stored).Tags()["histograms"]) == {
         "weights/layer.weight",
         "weights/layer.bias",
         "gradients/layer.weight",
     }
 
 
-def test_weights_that_are_no_numbers_are_a_note(tmp_path: Path, network: Any, loader: Any, train: Body) -> None:
+def test_nan_in_weights_is_a_note(tmp_path: Path, network: Any, loader: Any, train: Body) -> None:
     options = TensorBoardOptions(histograms=True)
     with RunManager(tmp_path / "sweep", console=False, tensorboard=options).run({}, network, loader) as run:
         train(run, network, loader, epochs=1, lr=float("nan"))
     assert run.record.status == "finished" or run.record.reason == "diverged"
     assert "no histogram of weights/0.weight in epoch 1: it holds NaN or infinity" in run.record.notes
-
-
-def test_a_cut_leaves_whole_events(tmp_path: Path) -> None:
-    def write(count: int, existing: Path | None = None) -> Path:
-        writer = EventWriter(tmp_path, existing)
-        for step in range(count):
-            writer.scalars({"a": 1.0}, step)
-        writer.close()
-        return min(tmp_path.glob("events*"))
-
-    path = write(3)
-    whole = path.stat().st_size
-    path = write(4, existing=path)
-    assert path.stat().st_size > whole
-    cut_events(path, whole)
-    assert path.stat().st_size == whole
-    assert [event.step for event in events(path)] == [0, 0, 1, 2]
-    cut_events(path, whole + 1000)  # the file's end was lost: what is there stays, and nothing is made up
-    assert path.stat().st_size == whole
-    os.truncate(path, whole - 5)  # in the middle of an event
-    cut_events(path, whole)
-    path = write(1, existing=path)
-    assert [event.step for event in events(path)] == [0, 0, 1, 0]
-    os.truncate(path, 3)
-    cut_events(path, whole)
-    assert path.stat().st_size == 0
-    assert [event.file_version for event in events(write(1, existing=path))] == ["brain.Event:2", ""]

@@ -1,4 +1,4 @@
-"""The sweep as a run of TensorBoard's: read back by its own loader, and asked as its HParams tab asks."""
+"""The sweep as a run in TensorBoard, read by TensorBoard's loader and queried as its HParams tab does."""
 
 import io
 from pathlib import Path
@@ -17,8 +17,8 @@ from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.hparams import METRICS, session_start
-from runmanager.tracking.tensorboard.logdir import ServedRuns
-from runmanager.tracking.tensorboard.sweep_summary import ServedSweep
+from runmanager.tracking.tensorboard.logdir import SweepLogdir
+from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
 
 from ...results.conftest import SweepMaker, timed_epochs
 from ..board import CELLS, Board, begin
@@ -27,7 +27,7 @@ SECONDS = {("cpu", 100): 2.0, ("cpu", 1000): 1.0, ("cuda", 100): 1.0, ("cuda", 1
 
 
 class Clock:
-    """Each look at it takes a second."""
+    """A clock that advances by a second per call."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -38,19 +38,19 @@ class Clock:
 
 
 class Served:
-    """A sweep `outputs/grid` of runs as they are stored, and what is served of it."""
+    """A stored sweep `outputs/grid` and its TensorBoard log directory."""
 
     def __init__(self, folder: Path) -> None:
         self.maker = SweepMaker(folder / "outputs" / "grid")
         self.paths: SweepPaths = self.maker.paths
         (folder / "served").mkdir()
         self.clock = Clock()
-        self.runs = ServedRuns(self.paths, folder / "served")
-        self.sweep = ServedSweep(self.paths, self.runs, clock=self.clock)
+        self.runs = SweepLogdir(self.paths, folder / "served")
+        self.sweep = SweepSummaryWriter(self.paths, self.runs, clock=self.clock)
         self.root = self.runs.root
 
     def add(self, config: dict[str, Any], seconds: float = 2.0, **fields: Any) -> str:
-        """A run of seven epochs with an event file, finished unless `fields` say otherwise; its name."""
+        """Store a run of seven epochs with an event file, finished unless `fields` differ; return its name."""
         config = {"lr": 0.1, **config}
         name = self.maker.run(config, timed_epochs([9.0] + [seconds] * 6), **fields)
         writer = EventWriter(self.paths.run(name).root)
@@ -60,18 +60,18 @@ class Served:
         return name
 
     def refresh(self) -> bool:
-        """What the command does every few seconds, long after the last time."""
+        """Refresh as the command does, long after the last time."""
         self.clock.now += 1000
         self.runs.refresh()
         return self.sweep.refresh()
 
     @property
     def shown(self) -> list[str]:
-        """The folders that are the sweep's own."""
+        """Names of the sweep's folders."""
         return sorted(path.name for path in self.root.iterdir() if path.name.startswith("sweep"))
 
     def events(self) -> EventAccumulator:
-        """What stands in the one that there is."""
+        """Load the events of its only folder."""
         (name,) = self.shown
         return EventAccumulator(str(self.root / name)).Reload()
 
@@ -88,20 +88,20 @@ def served(tmp_path: Path) -> Served:
 
 @pytest.fixture
 def grid(served: Served) -> Served:
-    """Two devices and two sizes of a batch."""
+    """Two devices and two batch sizes."""
     for (device, size), seconds in SECONDS.items():
         served.add({"batch_size": size, "device": device}, seconds)
     return served
 
 
-def stamps_of(folder: Path) -> dict[Path, int]:
+def modification_times(folder: Path) -> dict[Path, int]:
     return {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
 
 
-def test_figures_answers_and_tables_are_a_run_of_their_own(grid: Served) -> None:
-    before = stamps_of(grid.paths.root)
+def test_figures_findings_and_tables_are_shown_as_a_run(grid: Served) -> None:
+    before = modification_times(grid.paths.root)
     assert grid.refresh()
-    assert stamps_of(grid.paths.root) == before  # nothing of it goes into the sweep's folder
+    assert modification_times(grid.paths.root) == before  # the sweep's folder does not change
     assert grid.shown == ["sweep of 4 runs"]
 
     events = grid.events()
@@ -122,7 +122,7 @@ def test_figures_answers_and_tables_are_a_run_of_their_own(grid: Served) -> None
     assert "**speedups**: The speedup of each pair" in grid.text("figures")
 
 
-def test_it_is_no_row_of_hparams_and_no_curve(grid: Served) -> None:
+def test_the_sweep_adds_neither_a_row_of_hparams_nor_a_curve(grid: Served) -> None:
     grid.refresh()
     board = Board(grid.root)
     assert "sweep of 4 runs" in board.load()
@@ -140,7 +140,7 @@ def test_a_single_cell_has_its_table_and_no_figure(served: Served) -> None:
     assert "| finished |" in served.text("results")
 
 
-def test_what_ends_meanwhile_is_drawn_anew_under_a_name_that_says_so(grid: Served) -> None:
+def test_when_a_run_ends_the_sweep_is_drawn_under_a_new_name(grid: Served) -> None:
     name = grid.add({"batch_size": 10, "device": "cpu"}, status=Status.RUNNING, owner=ProcessIdentity.current())
     assert grid.refresh()
     board = Board(grid.root)
@@ -153,7 +153,7 @@ def test_what_ends_meanwhile_is_drawn_anew_under_a_name_that_says_so(grid: Serve
     assert "5 runs: 5 finished." in grid.text("answers")
 
 
-def test_a_run_that_changes_while_as_many_have_ended_is_told(grid: Served) -> None:
+def test_a_changed_status_is_drawn_even_if_as_many_runs_have_ended(grid: Served) -> None:
     grid.refresh()
     run = grid.paths.run(run_names(grid.paths)[0])
     replace_file(run.record, encode_record(msgspec.structs.replace(read_record(run), status=Status.KILLED)))
@@ -162,7 +162,7 @@ def test_a_run_that_changes_while_as_many_have_ended_is_told(grid: Served) -> No
     assert "3 finished, 1 killed." in grid.text("answers")
 
 
-def test_before_a_run_has_ended_there_are_columns_alone(served: Served) -> None:
+def test_before_a_run_has_ended_only_columns_are_written(served: Served) -> None:
     served.add({"device": "cpu"}, status=Status.RUNNING, owner=ProcessIdentity.current())
     served.refresh()
     assert served.shown == ["sweep, 0 of 1 run ended"]
@@ -178,10 +178,10 @@ def test_a_sweep_without_a_run_is_not_shown(served: Served) -> None:
     assert not served.refresh() and not served.shown
 
 
-def test_no_more_than_a_share_of_the_time_goes_into_it(grid: Served) -> None:
+def test_drawing_takes_a_limited_share_of_the_time(grid: Served) -> None:
     assert grid.refresh()
     grid.add({"batch_size": 10, "device": "cpu"})
-    assert grid.refresh()  # at one look at the clock a second, it takes one
+    assert grid.refresh()  # it takes a second: the clock advances once meanwhile
     grid.add({"batch_size": 20, "device": "cpu"})
     grid.runs.refresh()
     grid.clock.now += 15
@@ -190,13 +190,13 @@ def test_no_more_than_a_share_of_the_time_goes_into_it(grid: Served) -> None:
     assert grid.sweep.refresh()
 
 
-def test_columns_are_declared_before_anything_is_drawn(tmp_path: Path) -> None:
+def test_columns_are_declared_before_drawing(tmp_path: Path) -> None:
     sweep = SweepPaths(tmp_path / "grid")
     begin(sweep, *CELLS)
     (tmp_path / "served").mkdir()
-    runs = ServedRuns(sweep, tmp_path / "served")
+    runs = SweepLogdir(sweep, tmp_path / "served")
     runs.refresh()
-    ServedSweep(sweep, runs).declare()
+    SweepSummaryWriter(sweep, runs).declare()
     board = Board(runs.root)
     assert len(board.load()) == 4
     columns = board.hparams()
@@ -208,19 +208,19 @@ def test_columns_are_declared_before_anything_is_drawn(tmp_path: Path) -> None:
         *("val/loss", "train/loss", "throughput/samples_per_second", "time/epoch_seconds"),
     ]  # these runs measure no accuracy
     assert board.sorted_by("lr") == [0.003, 0.02, 0.1]
-    assert board.sorted_by("batch_size") == [200, 1000, 10000]  # as numbers: as text 1000 would be first
+    assert board.sorted_by("batch_size") == [200, 1000, 10000]  # sorted as numbers
     assert board.sorted_by("model.width") == [8, 64, None]
     assert board.sorted_by("amp") == [False, False, True]
     assert board.sorted_by("chunk") == ["100", "20", "auto"]
     assert board.sorted_by("betas") == ["[0.8, 0.9]", "[0.8, 0.9]", "[0.9, 0.999]"]
 
 
-def test_a_value_and_a_metric_that_appear_meanwhile_are_in_the_columns(tmp_path: Path) -> None:
+def test_new_values_and_metrics_are_added_to_the_columns(tmp_path: Path) -> None:
     sweep = SweepPaths(tmp_path / "grid")
     begin(sweep, {"lr": 0.1, "loader": "one"}, {"lr": 0.2, "loader": "two"}, validates=False)
     (tmp_path / "served").mkdir()
-    runs = ServedRuns(sweep, tmp_path / "served")
-    shown = ServedSweep(sweep, runs, clock=Clock())
+    runs = SweepLogdir(sweep, tmp_path / "served")
+    shown = SweepSummaryWriter(sweep, runs, clock=Clock())
     runs.refresh()
     shown.declare()
     board = Board(runs.root)

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, Subset
 
 from runmanager.errors import ConfigurationError, DatasetError, UsageError
 from runmanager.tracking.device.transfer import Packed, to_device
-from runmanager.tracking.introspect.loader_samples import class_names
+from runmanager.tracking.introspect.loader_inspection import class_names
 from runmanager.training.data.arrays import ArrayDataset, subset
 from runmanager.training.data.registry import Data, load_dataset
 from runmanager.training.loading import sample_order as orders

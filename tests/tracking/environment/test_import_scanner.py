@@ -1,4 +1,4 @@
-"""Which source files of the user's own a program reaches by its imports, found without importing anything."""
+"""User files that a program imports, found without importing anything."""
 
 import importlib
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.tracking.environment.import_walk import ImportWalk
+from runmanager.tracking.environment.import_scanner import ImportScanner
 
 
 def write(folder: Path, sources: dict[str, str]) -> None:
@@ -17,9 +17,9 @@ def write(folder: Path, sources: dict[str, str]) -> None:
         path.write_text(source)
 
 
-def reached(folder: Path, target: str) -> set[str] | None:
-    walk = ImportWalk([str(folder)])
-    return {Path(file).relative_to(folder).as_posix() for file in walk.files} if walk.take_target(target) else None
+def imported(folder: Path, target: str) -> set[str] | None:
+    scanner = ImportScanner([str(folder)])
+    return {Path(file).relative_to(folder).as_posix() for file in scanner.files} if scanner.add_target(target) else None
 
 
 EVERY_FORM = '''
@@ -40,8 +40,8 @@ try:
 except ImportError:
     pass
 important = from_nothing = 1
-import json, torch, not_there_at_all
-raise AssertionError("this is to be read, and not run")
+import json, torch, missing_module
+raise AssertionError("this must be read, not executed")
 '''
 
 
@@ -51,7 +51,7 @@ def test_every_form_of_import_is_followed(tmp_path: Path) -> None:
         {
             "own/__init__.py": "",
             "own/net.py": EVERY_FORM,
-            "plain.py": "import own.net, plain",  # round and round
+            "plain.py": "import own.net, plain",  # circular
             "dotted/__init__.py": "",
             "dotted/inner/__init__.py": "from . import leaf",
             "dotted/inner/leaf.py": "from ...too.far import up",
@@ -73,7 +73,7 @@ def test_every_form_of_import_is_followed(tmp_path: Path) -> None:
         },
     )
     before = set(sys.modules)
-    assert reached(tmp_path, "own.net.Net") == {
+    assert imported(tmp_path, "own.net.Net") == {
         *("own/__init__.py", "own/net.py", "plain.py"),
         *("dotted/__init__.py", "dotted/inner/__init__.py", "dotted/inner/leaf.py"),
         *("package/__init__.py", "package/exported.py", "package/submodule.py", "package/sibling.py"),
@@ -83,31 +83,31 @@ def test_every_form_of_import_is_followed(tmp_path: Path) -> None:
     assert set(sys.modules) == before
 
 
-def test_what_is_installed_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_modules_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed = ".venv/lib/python3.11/site-packages"
-    write(tmp_path, {"own.py": "import bought", f"{installed}/bought.py": "import helper", "helper.py": ""})
+    write(tmp_path, {"own.py": "import vendored", f"{installed}/vendored.py": "import helper", "helper.py": ""})
     monkeypatch.syspath_prepend(tmp_path / installed)
-    assert reached(tmp_path, "own.Net") == {"own.py"}
-    assert reached(tmp_path, "bought.Net") == {f"{installed}/bought.py"}  # the module of a target has no version
+    assert imported(tmp_path, "own.Net") == {"own.py"}
+    assert imported(tmp_path, "vendored.Net") == {f"{installed}/vendored.py"}  # a record has no version of it
 
 
-def test_a_target_elsewhere_is_followed_in_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_in_another_folder_is_followed_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, {"lib/mine/__init__.py": "", "lib/mine/net.py": "from mine import parts", "lib/mine/parts.py": ""})
-    write(tmp_path, {"lib/single.py": "import beside", "lib/beside.py": "", "here/x.py": ""})
+    write(tmp_path, {"lib/single.py": "import sibling", "lib/sibling.py": "", "here/x.py": ""})
     monkeypatch.syspath_prepend(tmp_path / "lib")
-    for target, files in (("mine.net.Net", {"__init__", "net", "parts"}), ("single.Net", {"single", "beside"})):
-        walk = ImportWalk([str(tmp_path / "here")])
-        assert walk.take_target(target)
-        assert {Path(file).stem for file in walk.files} == files
+    for target, files in (("mine.net.Net", {"__init__", "net", "parts"}), ("single.Net", {"single", "sibling"})):
+        scanner = ImportScanner([str(tmp_path / "here")])
+        assert scanner.add_target(target)
+        assert {Path(file).stem for file in scanner.files} == files
 
 
 @pytest.mark.parametrize("target", ["nothing.Net", "", "..", "a/b.Net", "['own.Net']"])
-def test_a_target_that_is_not_found_is_not_known(tmp_path: Path, target: str) -> None:
-    assert reached(tmp_path, target) is None
+def test_a_target_that_does_not_exist_is_unknown(tmp_path: Path, target: str) -> None:
+    assert imported(tmp_path, target) is None
 
 
 def test_modules_are_found_where_python_finds_them(tmp_path: Path) -> None:
-    """A package before a module, the first folder before the second, a folder without `__init__.py` last."""
+    """Packages before modules, the first folder before the second, namespace packages last."""
     write(
         tmp_path,
         {
@@ -121,12 +121,12 @@ def test_modules_are_found_where_python_finds_them(tmp_path: Path) -> None:
         },
     )
     names = ("both", "apart.x", "apart.y", "late")
-    asked = f"import importlib\nfor name in {names!r}: print(importlib.import_module(name).__file__)"
+    script = f"import importlib\nfor name in {names!r}: print(importlib.import_module(name).__file__)"
     folders = [str(tmp_path / "one"), str(tmp_path / "two")]
-    python = [sys.executable, "-c", f"import sys; sys.dont_write_bytecode = True; sys.path[:0] = {folders!r}\n{asked}"]
-    truly = subprocess.run(python, capture_output=True, text=True, check=True, timeout=120).stdout.split()
+    python = [sys.executable, "-c", f"import sys; sys.dont_write_bytecode = True; sys.path[:0] = {folders!r}\n{script}"]
+    expected = subprocess.run(python, capture_output=True, text=True, check=True, timeout=120).stdout.split()
     importlib.invalidate_caches()
-    for name, file in zip(names, truly, strict=True):
-        walk = ImportWalk(folders)
-        assert walk.take_target(f"{name}.Net")
-        assert file in walk.files
+    for name, file in zip(names, expected, strict=True):
+        scanner = ImportScanner(folders)
+        assert scanner.add_target(f"{name}.Net")
+        assert file in scanner.files

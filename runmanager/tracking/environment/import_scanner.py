@@ -1,7 +1,7 @@
-"""The source files that a program reaches by its imports: found by reading their text. Nothing is imported or run.
+"""Scanner for the source files that a program imports. It reads their text and imports and executes nothing.
 
-Only files of the user's own are followed: those below given folders that are not installed. `import_module` with a name
-that is made up while the program runs is not seen.
+It follows user files only: those below given folders that are not installed. It misses `import_module` with a name
+computed at run time.
 """
 
 import os
@@ -15,11 +15,11 @@ from importlib.util import resolve_name
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["ImportWalk", "is_below", "is_installed"]
+__all__ = ["ImportScanner", "is_below", "is_installed"]
 
-_SUFFIXES = (*EXTENSION_SUFFIXES, ".py")  # in the order in which Python looks for them
-_INSTALLED_IN = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
-_NOT_READ = re.compile(r"#.*|\\\r?\n")  # comments, and ends of lines that end nothing
+_SUFFIXES = (*EXTENSION_SUFFIXES, ".py")  # in the order of Python's search
+_INSTALL_FOLDERS = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_IGNORED = re.compile(r"#.*|\\\r?\n")  # comments and line continuations
 _IMPORT = re.compile(
     r"(?:^|[;:])[ \t]*"
     r"(?:from[ \t]*(?P<origin>\.*[\w.]*)[ \t]*import[ \t]*(?P<names>\([^)]*\)|[^\n;]*)"
@@ -29,34 +29,34 @@ _IMPORT = re.compile(
 
 
 class _Module(NamedTuple):
-    """Where a module lies: its file, none for a folder without `__init__.py`; for a package where its modules are."""
+    """Location of a module: its file, None for a namespace package, and the folders of a package's modules."""
 
     file: str | None
     folders: tuple[str, ...] = ()
 
 
-class ImportWalk:
-    """Gathers `files`, the own ones that modules and scripts lead to; modules are looked for in `folders` first."""
+class ImportScanner:
+    """Collects in `files` the user files that scripts and modules import. Modules are searched in `folders` first."""
 
     def __init__(self, folders: Iterable[str]) -> None:
         self.files: set[str] = set()
         self._folders = [*folders]
         self._search = [*self._folders, *(entry or str(Path.cwd()) for entry in sys.path)]
         self._found: dict[str, _Module | None] = {}
-        self._asked: set[str] = set()
+        self._visited: set[str] = set()
 
-    def take_script(self, file: str, package: str) -> None:
-        """Take a script, which is run as a module of `package`, and what it imports."""
-        self.take_file(file)
-        self._take_modules(_imports(file, package))
+    def add_script(self, file: str, package: str) -> None:
+        """Add a script that runs as a module of `package`, and what it imports."""
+        self.add_file(file)
+        self._add_modules(_imports(file, package))
 
-    def take_file(self, file: str) -> None:
-        """Take a file if it is an own one, and nothing that it imports."""
-        if (own := self._own(file)) is not None:
-            self.files.add(own)
+    def add_file(self, file: str) -> None:
+        """Add a file if it is a user file, without what it imports."""
+        if (path := self._user_path(file)) is not None:
+            self.files.add(path)
 
-    def take_target(self, target: str) -> bool:
-        """Take the module of a target (`package.module.Class`), wherever it lies; whether there is one."""
+    def add_target(self, target: str) -> bool:
+        """Add the module of a target (`package.module.Class`) in any location; return whether it exists."""
         chain = list(self._chain(target))
         if not chain:
             return False
@@ -67,26 +67,26 @@ class ImportWalk:
             self._folders += top.folders
         else:
             self._folders.append(str(Path(top.file).parent))
-        self._take_modules([name])
+        self._add_modules([name])
         return True
 
-    def _take_modules(self, names: Iterable[str]) -> None:
-        waiting = [*names]
-        while waiting:
-            dotted = waiting.pop()
-            if dotted in self._asked:
+    def _add_modules(self, names: Iterable[str]) -> None:
+        pending = [*names]
+        while pending:
+            dotted = pending.pop()
+            if dotted in self._visited:
                 continue
-            self._asked.add(dotted)
+            self._visited.add(dotted)
             for name, module in self._chain(dotted):
-                own = None if module.file is None else self._own(module.file)
-                if module.file is not None and own is None:
-                    break  # what is installed imports nothing of the user's
-                if own is not None and own not in self.files:
-                    self.files.add(own)
-                    waiting += _imports(own, name if module.folders else name.rpartition(".")[0])
+                path = None if module.file is None else self._user_path(module.file)
+                if module.file is not None and path is None:
+                    break  # installed packages import no user code
+                if path is not None and path not in self.files:
+                    self.files.add(path)
+                    pending += _imports(path, name if module.folders else name.rpartition(".")[0])
 
     def _chain(self, dotted: str) -> Iterator[tuple[str, _Module]]:
-        """The packages on the way to a module, and itself, as far as they are found."""
+        """Yield the packages around a module and the module itself, up to the first that does not exist."""
         folders: Sequence[str] = self._search
         name = ""
         for part in dotted.split("."):
@@ -99,8 +99,8 @@ class ImportWalk:
             yield name, module
             folders = module.folders
 
-    def _own(self, file: str) -> str | None:
-        """The path of a file below one of the folders; None for any other."""
+    def _user_path(self, file: str) -> str | None:
+        """Return the path of a file below one of the folders; None for any other file."""
         if is_installed(file):
             return None
         paths = (os.path.normpath(file), str(Path(file).resolve()))
@@ -108,7 +108,7 @@ class ImportWalk:
 
 
 def _find(name: str, folders: Sequence[str]) -> _Module | None:
-    """A module in the first folder that has it; folders without `__init__.py` are one package if none has."""
+    """Find a module in the first folder that has it; folders without `__init__.py` form one namespace package."""
     portions = []
     for folder in folders:
         path = Path(folder, name)
@@ -123,17 +123,17 @@ def _find(name: str, folders: Sequence[str]) -> _Module | None:
 
 
 def _imports(file: str, package: str) -> list[str]:
-    """The modules that a source file in `package` may import; of `from a import b` both a and a.b."""
+    """List the modules that a source file in `package` may import: a and a.b for `from a import b`."""
     if not file.endswith(".py"):
         return []
     names: list[str] = []
-    for found in _IMPORT.finditer(_NOT_READ.sub(" ", _text_of(file))):
+    for found in _IMPORT.finditer(_IGNORED.sub(" ", _read_text(file))):
         if found["modules"] is not None:
             names += _first_words(found["modules"])
             continue
         try:
             origin = resolve_name(found["origin"], package)
-        except ImportError:  # relative to nothing
+        except ImportError:  # relative, outside a package
             continue
         names += [origin, *(f"{origin}.{name}" for name in _first_words(found["names"].strip("()")))]
     return names
@@ -143,25 +143,25 @@ def _first_words(listed: str) -> list[str]:
     return [words[0] for each in listed.split(",") if (words := each.split())]
 
 
-def _text_of(file: str) -> str:
+def _read_text(file: str) -> str:
     try:
         return Path(file).read_text("utf-8", errors="replace")
-    except OSError:  # said by whoever hashes it
+    except OSError:  # hashing the file reports it
         return ""
 
 
 @cache
 def is_installed(file: str) -> bool:
-    """Whether a file belongs to an installed package, to Python, or to this package: these have versions."""
-    return any(name in file for name in _INSTALLED_IN) or any(is_below(file, each) for each in _with_versions())
+    """Return whether a file belongs to an installed package, to Python or to this package: these have versions."""
+    return any(name in file for name in _INSTALL_FOLDERS) or any(is_below(file, each) for each in _versioned_folders())
 
 
 @cache
-def _with_versions() -> tuple[str, ...]:
-    """The folders of Python's library and commands, and of this package, which may lie in a checkout."""
+def _versioned_folders() -> tuple[str, ...]:
+    """Return the folders of Python's library and commands and of this package, which may be a checkout."""
     return (*map(sysconfig.get_path, ("stdlib", "platstdlib", "scripts")), str(Path(__file__).parents[2]))
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path lies in a folder or its folders, by their names."""
+    """Return whether a path is below a folder, judged by their names."""
     return path.startswith(folder if folder.endswith(os.sep) else folder + os.sep)

@@ -1,0 +1,167 @@
+"""Samples, batch size and class names of a loader, read without iterating it: the training that follows is unchanged.
+
+No random state advances, no worker starts and no one-shot iterator is used up.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, Subset
+
+from runmanager.tracking.device.rng import preserve_random_states
+from runmanager.tracking.device.transfer import DeviceDataLoader
+
+__all__ = ["batch_images", "batch_inputs", "class_names", "full_batch_size", "peek_batch", "read_samples"]
+
+_MAX_PEEKED = 64
+_MAX_PIXELS = 64  # per side: a grid of photographs would take seconds and megabytes to write
+
+
+def peek_batch(loader: Any) -> Any | None:
+    """Return up to 64 samples as a batch; None if reading them could change something.
+
+    A `DataLoader` is not iterated, which would draw random numbers and start workers: the first samples of its dataset
+    are collated. A list of batches gives its first one. Iterators and unknown loaders give None, as does a dataset that
+    cannot be indexed by 0, 1, …: it may have other keys, and if it is broken the training will fail on it.
+    """
+    with preserve_random_states():
+        if isinstance(loader, DeviceDataLoader):
+            return peek_batch(loader.dl)
+        if hasattr(loader, "first_samples"):
+            return loader.first_samples(_MAX_PEEKED)
+        if isinstance(loader, DataLoader):
+            try:
+                return _collate_first(loader)
+            except Exception:  # a user's dataset may raise anything
+                return None
+        if isinstance(loader, Sequence) and len(loader) > 0:
+            return loader[0]
+    return None
+
+
+def _collate_first(loader: DataLoader[Any]) -> Any | None:
+    dataset = loader.dataset
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+        return None
+    if loader.batch_sampler is None and len(dataset):
+        return loader.collate_fn(dataset[0])  # a dataset of whole batches
+    count = min(len(dataset), _MAX_PEEKED, loader.batch_size or _MAX_PEEKED)
+    if count == 0:
+        return None
+    if hasattr(dataset, "__getitems__"):
+        return loader.collate_fn(dataset.__getitems__(list(range(count))))
+    return loader.collate_fn([dataset[index] for index in range(count)])
+
+
+def full_batch_size(loader: Any) -> int | None:
+    """Return the number of samples in a full batch of a loader that `peek_batch` can read; None if unknown."""
+    if isinstance(loader, DeviceDataLoader):
+        return full_batch_size(loader.dl)
+    if isinstance(loader, DataLoader) and loader.batch_sampler is not None:
+        size = getattr(loader.batch_sampler, "batch_size", None)
+        return min(size, len(loader.dataset)) if isinstance(size, int) else None  # type: ignore[arg-type]  # it has a length: `peek_batch` checks
+    if hasattr(loader, "first_samples"):
+        size, count = getattr(loader, "batch_size", None), getattr(loader, "num_samples", None)
+        return min(size, count) if isinstance(size, int) and isinstance(count, int) else None
+    inputs = batch_inputs(peek_batch(loader))  # the loader consists of whole batches
+    return None if inputs is None else len(inputs)
+
+
+def batch_inputs(batch: Any) -> torch.Tensor | None:
+    """Return a batch's first part, (batch, …); None if it is not a tensor."""
+    first = batch[0] if isinstance(batch, Sequence) and len(batch) else batch
+    return first if isinstance(first, torch.Tensor) and first.ndim > 0 else None
+
+
+def batch_images(batch: Any, count: int) -> torch.Tensor | None:
+    """Return the first images of a batch, (count, 1 or 3, height, width); None if it has no images.
+
+    They are uint8, or float32 in [0, 1]; larger ones are reduced to 64 pixels on the longer side.
+    """
+    inputs = batch_inputs(batch)
+    if inputs is None or inputs.ndim != 4 or inputs.shape[1] not in (1, 3):
+        return None
+    images = inputs[:count].detach().cpu()
+    reduced = _reduce(images.float())
+    return reduced.round().to(torch.uint8) if images.dtype == torch.uint8 else _denormalize(reduced)
+
+
+def _reduce(images: torch.Tensor) -> torch.Tensor:
+    height, width = images.shape[2:]
+    scale = _MAX_PIXELS / max(height, width, 1)
+    if scale >= 1 or not len(images):
+        return images
+    return F.interpolate(images, size=(max(1, round(height * scale)), max(1, round(width * scale))), mode="area")
+
+
+def _denormalize(images: torch.Tensor) -> torch.Tensor:
+    """Scale normalised images back into [0, 1]."""
+    low, high = float(images.min()), float(images.max())
+    if low >= 0 and high <= 1:
+        return images
+    return (images - low) / max(high - low, 1e-12)
+
+
+def read_samples(loader: Any, indices: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Read the samples at these positions of an epoch again, as a batch (images, labels); None if not possible.
+
+    Possible for this package's loaders, which have `samples`, for a list of batches, and for a `DataLoader` that does
+    not shuffle. A dataset with random augmentation may give other samples than before: compare the labels. Raises what
+    the dataset raises.
+    """
+    if isinstance(loader, DeviceDataLoader):
+        return read_samples(loader.dl, indices)
+    with preserve_random_states():
+        if hasattr(loader, "samples"):
+            return _as_pair(loader.samples(indices))
+        if isinstance(loader, DataLoader) and _is_sequential(loader):
+            return _as_pair(loader.collate_fn([loader.dataset[index] for index in indices]))
+        if isinstance(loader, list | tuple):
+            return _read_from_batches(loader, indices)
+    return None
+
+
+def class_names(loader: Any, num_classes: int) -> Sequence[str]:
+    """Return the dataset's class names, which torchvision calls `classes`; without them the class numbers."""
+    if isinstance(loader, DeviceDataLoader):
+        return class_names(loader.dl, num_classes)
+    dataset = getattr(loader, "dataset", None)
+    while isinstance(dataset, Subset):
+        dataset = dataset.dataset
+    names = getattr(dataset, "classes", None)
+    if isinstance(names, list | tuple) and len(names) == num_classes:
+        return [str(name) for name in names]
+    return [str(number) for number in range(num_classes)]
+
+
+def _is_sequential(loader: DataLoader[Any]) -> bool:
+    if isinstance(loader.dataset, IterableDataset) or type(loader.batch_sampler) is not BatchSampler:
+        return False
+    return type(loader.sampler) is SequentialSampler
+
+
+def _read_from_batches(batches: Sequence[Any], indices: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor] | None:
+    found: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    begin = 0
+    for batch in batches:
+        if (pair := _as_pair(batch)) is None:
+            return None
+        images, labels = pair
+        inside = [index for index in indices if begin <= index < begin + len(labels)]
+        found |= {index: (images[index - begin], labels[index - begin]) for index in inside}
+        begin += len(labels)
+    if not found.keys() >= set(indices):
+        return None
+    samples = [found[index] for index in indices]
+    return torch.stack([image for image, _ in samples]), torch.stack([label for _, label in samples])
+
+
+def _as_pair(batch: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Return a batch (images, labels) as such; None for any other batch."""
+    if not isinstance(batch, Sequence) or len(batch) != 2:
+        return None
+    images, labels = batch
+    is_pair = isinstance(images, torch.Tensor) and isinstance(labels, torch.Tensor) and labels.ndim == 1
+    return (images, labels) if is_pair else None

@@ -1,1 +1,0 @@
-"""The pictures of an evaluation: predictions and the confusion matrix."""

@@ -1,0 +1,112 @@
+"""Adapter for private names of torch: all uses in the package are in this module.
+
+Checked against torch 2.9 and 2.15, the oldest and the newest supported release (`CHECKED_VERSIONS`). After an upgrade
+of torch, look up each name below in its source, run `tests/tracking/test_torch_internals.py` and, on a GPU,
+`tests/gpu`, then add the version.
+
+| private name | used for |
+| --- | --- |
+| `torch.utils._python_dispatch.TorchDispatchMode` | counting the operators below autograd |
+| `torch.utils._pytree` | tensors inside nested arguments and outputs |
+| `OpOverload._schema` | which arguments an operator changes in place |
+| `UntypedStorage._cdata` | identity of a storage, which has no address on `meta` |
+| `Module._forward_hooks` and the like, `_global_*_hooks` | calls of model copies without user hooks |
+| `OptimizedModule._orig_mod` | the module that `torch.compile` wraps |
+| `_NormBase`, `_InstanceNorm` | all layers that normalise by batch statistics |
+| `GradScaler._scale` | the scale as a tensor: `get_scale` waits for the device |
+| `torch._C._cuda_endAllocateToPool`, `_cuda_releasePool` | cleaning up after a failed CUDA graph capture |
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.nn.modules import module as _modules
+from torch.nn.modules.batchnorm import _NormBase as NormBase
+from torch.nn.modules.instancenorm import _InstanceNorm as InstanceNormBase
+from torch.optim import optimizer as _optimizers
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+__all__ = [
+    "CALL_HOOK_TABLES",
+    "CHECKED_VERSIONS",
+    "GLOBAL_HOOK_TABLES",
+    "STATE_DICT_HOOK_TABLES",
+    "InstanceNormBase",
+    "NormBase",
+    "TorchDispatchMode",
+    "clean_up_failed_capture",
+    "compiled_module",
+    "module_hooks",
+    "scale_tensor",
+    "storage_id",
+    "tree_leaves",
+    "tree_map_only",
+    "written_arguments",
+]
+
+CHECKED_VERSIONS = ("2.9", "2.15")
+
+CALL_HOOK_TABLES = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+"""Attributes of a module: hooks that its call or its backward pass runs."""
+
+STATE_DICT_HOOK_TABLES = (
+    "_state_dict_pre_hooks",
+    "_state_dict_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
+"""Attributes of a module: hooks that saving or loading its state runs."""
+
+GLOBAL_HOOK_TABLES: tuple[dict[int, Any], ...] = (
+    _modules._global_forward_pre_hooks,
+    _modules._global_forward_hooks,
+    _modules._global_backward_pre_hooks,
+    _modules._global_backward_hooks,
+    _optimizers._global_optimizer_pre_hooks,
+    _optimizers._global_optimizer_post_hooks,
+)
+"""Hooks registered for all modules or all optimisers, by handle id. Changing a table changes what torch calls."""
+
+
+def module_hooks(module: torch.nn.Module, table: str) -> dict[int, Any]:
+    """Return the module's own hooks in a table (`CALL_HOOK_TABLES` or `STATE_DICT_HOOK_TABLES`): the live mapping."""
+    hooks: dict[int, Any] = vars(module).get(table, {})
+    return hooks
+
+
+def compiled_module(network: torch.nn.Module) -> torch.nn.Module | None:
+    """Return the module inside the wrapper that `torch.compile` made; None for any other module."""
+    inner = getattr(network, "_orig_mod", None)
+    return inner if isinstance(inner, torch.nn.Module) else None
+
+
+def storage_id(tensor: torch.Tensor) -> int:
+    """Identify the tensor's storage while it is alive, on any device: views of one storage share the id."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+def written_arguments(func: Any, args: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield name and value of each positional argument that an operator (`OpOverload`) declares as written to."""
+    for argument, value in zip(func._schema.arguments, args, strict=False):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield argument.name, value
+
+
+def scale_tensor(scaler: torch.amp.GradScaler) -> torch.Tensor | None:
+    """Return the scaler's current scale as a tensor on its device, without waiting; None before the first step."""
+    return scaler._scale
+
+
+def clean_up_failed_capture(device: torch.device, pool: Any) -> None:
+    """Finish what the end of a CUDA graph capture leaves undone when it fails: torch stops at its first error.
+
+    Without this the device's generator still counts as captured and refuses further random numbers, and the allocator
+    frees nothing of `pool`. May raise any error in other versions of torch.
+    """
+    index = torch.cuda.current_device() if device.index is None else device.index
+    generator = torch.cuda.default_generators[index]
+    generator.graphsafe_set_state(generator.clone_state())
+    torch._C._cuda_endAllocateToPool(index, pool)
+    torch._C._cuda_releasePool(index, pool)
