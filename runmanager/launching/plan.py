@@ -1,5 +1,6 @@
 """What a sweep has to do: each cell beside what is stored of it, and why it is to be run, gone on with, or kept."""
 
+import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -83,6 +84,16 @@ class PlannedRun:
     @property
     def is_to_run(self) -> bool:
         return self.action in (Action.START, Action.GO_ON, Action.START_ANEW, Action.MEASURE)
+
+    def pending_record(self) -> RunRecord:
+        """Return the run's record as it stands before its process has written any."""
+        return RunRecord(
+            name=self.paths.name,
+            signature=self.cell.signature,
+            status=Status.PENDING,
+            config=dict(self.cell.config),
+            started_at=datetime.datetime.now(datetime.UTC).isoformat(),
+        )
 
 
 class CellsOf(Iterable[PlannedCell]):

@@ -16,10 +16,11 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.host.standard_streams import show_line
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
 from runmanager.records.run.record import RunRecord
-from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.run.status import Status
 from runmanager.records.settings.grid import flatten, plain_settings, readable_name
 from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
 from runmanager.records.storage.reader import read_epochs, read_record, read_run, read_sweep
+from runmanager.records.storage.run_end import skipped_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.sweep.record import (
     fresh_sweep_folder,
@@ -210,8 +211,7 @@ class RunManager:
             # What another host has done of it is not to be thrown away by one that can do nothing.
             self._say(f"{paths.name}: stays {stored.status}: {error}")
             return self._idle(RunFolder(paths, stored))
-        outcome = Outcome(Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, str(error))
-        opened = open_run(paths, record.ended(outcome, at=record.started_at), can_resume=False, overwrite=False)
+        opened = open_run(paths, skipped_record(record, str(error)), can_resume=False, overwrite=False)
         self._begun.append(paths)
         if not opened.is_kept:
             _write_config(opened.folder)

@@ -1,6 +1,5 @@
 """One run while it is running: its epochs, timed and tracked, and its end, written whatever happens."""
 
-import datetime
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -13,6 +12,7 @@ from runmanager.errors import RunBusyError, UsageError
 from runmanager.records.run.attempts import attempts_up_to, epochs_made_elsewhere
 from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.records.run.status import Outcome
+from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import sigchld_ignored
 from runmanager.tracking.device.devices import peak_memory_bytes
@@ -346,11 +346,9 @@ class ActiveRun:
             self.end(error or fault)
             raise
         try:
-            record = self.folder.write(
-                status=outcome.status,
-                reason=outcome.reason,
-                message=outcome.message,
-                ended_at=datetime.datetime.now(datetime.UTC).isoformat(),
+            record = end_own_run(
+                self.folder,
+                outcome,
                 run_seconds=run_seconds,
                 num_parameters=None if self._network is None else num_parameters(self._network),
                 peak_memory_bytes=self._measuring.peak_memory_bytes(self.record),

@@ -68,6 +68,12 @@ def dead() -> ProcessIdentity:
     return other.identity
 
 
+@pytest.fixture
+def far(dead: ProcessIdentity) -> ProcessIdentity:
+    """Somebody on another host, of whom nobody here can say whether he lives."""
+    return msgspec.structs.replace(dead, host="elsewhere", boot_id="another")
+
+
 @pytest.fixture(scope="session")
 def record() -> Callable[..., RunRecord]:
     """A running run of this process, unless told otherwise."""

@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 
 from runmanager.errors import RecordError, RunBusyError
-from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.disk_full import disk_full_named
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
@@ -18,11 +17,11 @@ from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.run.record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.claims import claim_attempt, give_back
-from runmanager.records.storage.reader import last_moment, read_record
+from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 
-__all__ = ["claim_run", "end_silent", "silent_runs"]
+__all__ = ["claim_next_attempt", "claim_run", "silent_runs"]
 
 _LOOK_SECONDS = 0.5
 
@@ -72,8 +71,7 @@ def _take_over(paths: RunPaths, record: RunRecord, observer: HeartbeatObserver) 
         if _is_in_use(paths, stored, observer):
             assert stored.owner is not None
             raise RunBusyError(f"Run {paths.name} is being run by process {stored.owner.pid} on {stored.owner.host}.")
-        is_left = partial(_is_left, paths, observer=observer)
-        claim = claim_attempt(paths, stored.attempt + 1, record.owner, is_left=is_left)
+        claim = claim_next_attempt(paths, stored, record.owner, observer)
         if read_record(paths) == stored:
             attempt = int(claim.name.rpartition("-")[2])
             return RunFolder(paths, msgspec.structs.replace(stored, attempt=attempt, owner=record.owner), claim=claim)
@@ -129,6 +127,14 @@ def _sign(paths: RunPaths) -> tuple[RunRecord, Beat | None] | None:
     return (record, read_beat(paths.heartbeat)) if record.is_out_of_sight else None
 
 
+def claim_next_attempt(paths: RunPaths, stored: RunRecord, owner: ProcessIdentity, observer: HeartbeatObserver) -> Path:
+    """Claim for `owner` the attempt after the `stored` one, or the first later one that no living process has claimed.
+
+    A claim of another host's process is waited for, up to the observer's limit. Raises `RunBusyError`.
+    """
+    return claim_attempt(paths, stored.attempt + 1, owner, is_left=partial(_is_left, paths, observer=observer))
+
+
 def _is_left(paths: RunPaths, claim: Path, *, observer: HeartbeatObserver) -> bool:
     """Whether a claim by another host's process stands unused for the observer's limit."""
     stored, since = read_record(paths), observer.clock()
@@ -137,30 +143,3 @@ def _is_left(paths: RunPaths, claim: Path, *, observer: HeartbeatObserver) -> bo
             return True
         observer.wait(_LOOK_SECONDS)
     return False
-
-
-def end_silent(paths: RunPaths, observer: HeartbeatObserver) -> RunRecord | None:
-    """Write the end of a run of another host that `observer` takes for gone, so that it can be gone on with.
-
-    Done under a claim, so that no run that another process begins meanwhile is declared dead. Returns the record;
-    None where the run is not gone, or in other hands.
-    """
-    try:
-        stored = read_record(paths)
-        gone = observer.observed(paths, stored)
-        if not stored.is_out_of_sight or gone.status is not Status.CRASHED:
-            return None
-        claim = claim_attempt(
-            paths, stored.attempt + 1, ProcessIdentity.current(), is_left=partial(_is_left, paths, observer=observer)
-        )
-    except (RecordError, RunBusyError):
-        return None
-    try:
-        if read_record(paths) != stored:
-            return None
-        gone = msgspec.structs.replace(gone, ended_at=last_moment(paths, stored))
-        replace_file(paths.record, encode_record(gone))
-        paths.heartbeat.unlink(missing_ok=True)
-        return gone
-    finally:
-        give_back(claim)

@@ -1,12 +1,12 @@
 """What is still to be written when somebody drops a run or a manager, or the process ends with it."""
 
 import contextlib
-import datetime
 from collections.abc import Callable
 from multiprocessing.util import Finalize
 from typing import Any
 
 from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.environment.heartbeat_writer import Heartbeat
 
@@ -38,7 +38,6 @@ def _end_run(folder: RunFolder, heartbeat: Heartbeat, outcome: Outcome) -> None:
     heartbeat.stop(keeps_file=is_lost)
     if is_lost or not folder.is_ours:
         return
-    now = datetime.datetime.now(datetime.UTC).isoformat()
     with contextlib.suppress(OSError):  # the folder may be gone
-        folder.write(status=outcome.status, reason=outcome.reason, message=outcome.message, ended_at=now)
+        end_own_run(folder, outcome)
     folder.leave()

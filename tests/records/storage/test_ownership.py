@@ -12,13 +12,15 @@ import pytest
 from runmanager.errors import RecordError, RunBusyError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
-from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, write_beat
-from runmanager.records.run.record import EpochRecord, RunRecord
-from runmanager.records.run.status import Reason, Status
+from runmanager.records.run.heartbeat import Beat, write_beat
+from runmanager.records.run.record import RunRecord
+from runmanager.records.run.status import Status
 from runmanager.records.storage import ownership
-from runmanager.records.storage.ownership import claim_run, end_silent, silent_runs
+from runmanager.records.storage.ownership import claim_run, silent_runs
 from runmanager.records.storage.reader import read_record, read_run
 from runmanager.records.storage.run_folder import RunFolder
+
+from ..run_folders import Reader, left_by
 
 MakeRecord = Callable[..., RunRecord]
 Race = Callable[..., list[list[str]]]
@@ -48,14 +50,6 @@ def take(number):
     folder.write(status=Status.RUNNING)
     return f"won {{folder.record.attempt}}"
 """
-
-
-def left_by(paths: RunPaths, record: RunRecord) -> RunFolder:
-    """A run folder as its owner left it."""
-    folder = claim_run(paths, record)
-    folder.append(EpochRecord(epoch=1, loss=0.5))
-    folder.close()
-    return folder
 
 
 def test_a_new_folder_holds_its_record_at_once(tmp_path: Path, record: MakeRecord) -> None:
@@ -131,26 +125,6 @@ def test_a_living_owner_keeps_its_run(tmp_path: Path, record: MakeRecord, start_
     assert (folder.record.attempt, folder.record.owner) == (2, ProcessIdentity.current())
 
 
-class Reader:
-    """An observer whose time passes only while it waits; `while_it_waits` is what happens elsewhere meanwhile."""
-
-    def __init__(self, while_it_waits: Callable[[float], object] = lambda now: None) -> None:
-        self.now = 0.0
-        self._meanwhile = while_it_waits
-        self.observer = HeartbeatObserver(limit_seconds=60, clock=lambda: self.now, wait=self._wait)
-
-    def _wait(self, seconds: float) -> None:
-        self.now += seconds
-        assert self.now < 200, "watched for longer than the limit"
-        self._meanwhile(self.now)
-
-
-@pytest.fixture
-def far(dead: ProcessIdentity) -> ProcessIdentity:
-    """Somebody on another host, of whom nobody here can say whether he lives."""
-    return msgspec.structs.replace(dead, host="elsewhere", boot_id="another")
-
-
 def test_a_run_of_another_host_that_beats_keeps_its_owner(
     tmp_path: Path, record: MakeRecord, far: ProcessIdentity
 ) -> None:
@@ -220,67 +194,6 @@ def test_silent_runs_are_watched_together(tmp_path: Path, record: MakeRecord, fa
     assert silent_runs(runs, reader.observer) == [silent, mute]
     assert reader.now == 60.0
     assert not gone.root.exists()
-
-
-def test_the_end_of_a_silent_run_is_written_as_of_its_last_beat(
-    tmp_path: Path, record: MakeRecord, far: ProcessIdentity
-) -> None:
-    paths = RunPaths(tmp_path / "runs" / "a")
-    left_by(paths, record(owner=far, started_at="2026-11-21T12:00:00+00:00"))
-    write_beat(paths.heartbeat, Beat(9, 9, 1795262410))  # ten seconds after noon
-    reader = Reader()
-    assert end_silent(paths, reader.observer) is None, "one look is not enough"
-    assert silent_runs([paths], reader.observer) == [paths]
-    ended = end_silent(paths, reader.observer)
-    assert ended == read_record(paths)
-    assert (ended.status, ended.reason, ended.ended_at) == (
-        Status.CRASHED,
-        Reason.VANISHED,
-        "2026-11-21T12:00:10+00:00",
-    )
-    assert ended.message == f"no sign of life from process {far.pid} on elsewhere for 60 s"
-    assert not paths.heartbeat.exists() and not list(paths.root.glob(".*"))
-    assert claim_run(paths, record()).record.attempt == 2, "it is to be gone on with at once"
-
-
-def test_a_silent_run_that_another_has_claimed_is_not_declared_dead(
-    tmp_path: Path, record: MakeRecord, far: ProcessIdentity
-) -> None:
-    paths = RunPaths(tmp_path / "runs" / "a")
-    left_by(paths, record(owner=far))
-    reader = Reader()
-    assert silent_runs([paths], reader.observer) == [paths]
-    folder = claim_run(paths, record(), observer=reader.observer)
-    assert end_silent(paths, reader.observer) is None
-    folder.write()
-    assert end_silent(paths, reader.observer) is None
-    assert read_record(paths).status is Status.RUNNING
-
-
-def test_a_silent_run_that_another_finished_meanwhile_is_not_declared_dead(
-    tmp_path: Path,
-    record: MakeRecord,
-    far: ProcessIdentity,
-    dead: ProcessIdentity,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Between our look at a silent run and our claim, another process takes it over, finishes it, and is gone."""
-    paths = RunPaths(tmp_path / "runs" / "a")
-    left_by(paths, record(owner=far))
-    reader = Reader()
-    assert silent_runs([paths], reader.observer) == [paths]
-    read, looks = ownership.read_record, []
-
-    def read_and_lose_time(paths: RunPaths) -> RunRecord:
-        seen = read(paths)
-        looks.append(seen.status)
-        if len(looks) == 1:
-            claim_run(paths, record(owner=dead), observer=reader.observer).write(status=Status.FINISHED)
-        return seen
-
-    monkeypatch.setattr(ownership, "read_record", read_and_lose_time)
-    assert end_silent(paths, reader.observer) is None
-    assert looks[0] is Status.RUNNING and read(paths).status is Status.FINISHED
 
 
 def test_the_record_of_a_run_taken_over_comes_back_unchanged_and_unwritten(
