@@ -90,7 +90,7 @@ def first_line(text: str) -> str:
 
 
 def error_line(error: BaseException) -> str:
-    """Format an exception in one line, of any length: `ValueError: lr must be above 0`; its type alone if it is empty."""
+    """Format an exception in one line, of any length: `ValueError: lr must be above 0`; the type alone if empty."""
     try:
         message = first_line(str(error))
     except Exception:  # a custom exception's `__str__` may fail
