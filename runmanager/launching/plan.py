@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.records.run.code_identity import changed_files, describe_files, is_same_code
+from runmanager.records.run.environment_changes import changed_files, describe_files, is_same_code
 from runmanager.records.run.record import Environment, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.signature import short_signature

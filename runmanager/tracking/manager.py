@@ -17,8 +17,9 @@ from runmanager.records.host.standard_streams import show_line
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
 from runmanager.records.run.record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.settings.grid import flatten, plain_settings, readable_name
+from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
+from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.records.storage.reader import read_epochs, read_record, read_run, read_sweep
 from runmanager.records.storage.run_end import skipped_record
 from runmanager.records.storage.run_folder import RunFolder

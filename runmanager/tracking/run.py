@@ -9,7 +9,8 @@ import msgspec
 import torch
 
 from runmanager.errors import RunBusyError, UsageError
-from runmanager.records.run.attempts import attempts_up_to, epochs_made_elsewhere
+from runmanager.records.run.attempts import attempts_up_to
+from runmanager.records.run.environment_changes import epochs_made_elsewhere
 from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.records.run.status import Outcome
 from runmanager.records.storage.run_end import end_own_run

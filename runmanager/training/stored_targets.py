@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.settings.target_paths import targets_in
+from runmanager.records.settings.values import targets_in
 from runmanager.text import error_line, printable, truncated
 
 __all__ = ["known_network", "refuse_foreign_targets"]

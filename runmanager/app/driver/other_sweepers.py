@@ -24,7 +24,7 @@ from runmanager.errors import ConfigurationError, RecordError, RunFailedError, S
 from runmanager.records.files.folder_identity import FolderIdentity
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.record import RunRecord
-from runmanager.records.settings.grid import differing
+from runmanager.records.settings.values import differing
 from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.sweep.record import PlannedCell, plan_cell, write_cells
 from runmanager.tracking.environment.provenance import command_line

@@ -14,7 +14,7 @@ from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.local.turn_keeper import WARMUP_TURNS
 from runmanager.launching.plan import Action, PlannedRun
-from runmanager.records.settings.grid import differing
+from runmanager.records.settings.values import differing
 from runmanager.records.sweep.record import plan_cell
 from runmanager.results.compare.pairing import JOINT, find_axis, pair_cells, usual_baseline
 from runmanager.results.load.cells import Cell, Cells

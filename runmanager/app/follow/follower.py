@@ -17,9 +17,8 @@ from runmanager.records.files.atomic_files import FileStamp, file_stamp
 from runmanager.records.files.paths import RECORD, RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver, last_heartbeat, read_beat
 from runmanager.records.run.record import RunRecord
-from runmanager.records.run.shared_parts import SharedParts
 from runmanager.records.run.status import Status
-from runmanager.records.storage.gc_paused import gc_paused
+from runmanager.records.storage.bulk_reading import SharedParts, gc_paused
 from runmanager.records.storage.reader import read_epochs, read_record, run_names
 from runmanager.records.sweep.record import PlannedCell, SweepRecord, read_sweep_record
 from runmanager.text import pluralize

@@ -17,7 +17,7 @@ from runmanager.launching.plan import PlannedRun
 from runmanager.launching.slurm.job import Report, owner_note
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.launching.slurm.queue import WAITING_STATES, JobEnd, SlurmQueue
-from runmanager.records.files.damaged_files import UNREADABLE
+from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.reader import read_epochs, read_record

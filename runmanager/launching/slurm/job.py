@@ -25,7 +25,7 @@ from runmanager.launching.local.worker import RESUMES_VARIABLE, Raised, Returned
 from runmanager.launching.plan import PlannedRun
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.records.files.atomic_files import replace_file
-from runmanager.records.files.damaged_files import UNREADABLE
+from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Outcome, Reason, Status

@@ -7,7 +7,7 @@ import msgspec
 
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.records.files.atomic_files import locked_folder, read_bytes, replace_file
-from runmanager.records.files.damaged_files import UNREADABLE, damaged
+from runmanager.records.files.file_errors import UNREADABLE, damaged
 from runmanager.records.files.paths import SweepPaths
 
 __all__ = ["locked_book", "read_job_registry", "states_in_queue"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from runmanager.records.files.disk_full import disk_full_named
+from runmanager.records.files.file_errors import disk_full_named
 
 __all__ = ["FileStamp", "LineAppender", "file_stamp", "read_bytes", "replace_file", "replacement", "whole_lines"]
 

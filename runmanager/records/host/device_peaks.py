@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from runmanager.records.files.atomic_files import locked_folder, replace_file
-from runmanager.records.files.damaged_files import UNREADABLE
+from runmanager.records.files.file_errors import UNREADABLE
 
 __all__ = ["DevicePeaks", "find_device_peaks", "read_device_peaks", "save_device_peaks"]
 

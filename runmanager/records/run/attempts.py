@@ -1,29 +1,22 @@
-"""The attempts of a run: when its processes lived, and which epochs were made elsewhere than the last ones."""
+"""The attempts of a run: when its processes lived, and the sessions in which they took turns."""
 
 import datetime
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
-from runmanager.records.run.code_identity import changed_files, describe_files
 from runmanager.records.run.heartbeat import Beat
-from runmanager.records.run.record import Attempt, Environment, EpochRecord, RunRecord
+from runmanager.records.run.record import Attempt, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 
 __all__ = [
     "attempts_up_to",
-    "describe_attempts",
-    "epochs_made_elsewhere",
     "last_sign",
     "session_of_epoch",
     "session_spans",
-    "sessions_made_elsewhere",
     "sessions_of",
     "spans",
 ]
-
-_SHORT_COMMIT = 8
 
 
 def last_sign(record: RunRecord, epochs: Sequence[EpochRecord], beat: Beat | None) -> str | None:
@@ -77,92 +70,11 @@ def session_of_epoch(record: RunRecord, epoch: int) -> str | None:
     return next(of_attempt, record.session)
 
 
-def epochs_made_elsewhere(record: RunRecord) -> set[int]:
-    """The epochs that were made on another device or host, or with other threads or versions than the last attempt.
-
-    Their times say nothing of what the run's record says it was made with.
-    """
-    return {epoch for first, last, _ in _moves(record) for epoch in range(first, last + 1)}
-
-
-def sessions_made_elsewhere(record: RunRecord) -> set[str]:
-    """The sessions in which the run took turns under other conditions than those of its last attempt."""
-    now = _conditions(record.environment)
-    return {
-        each.session
-        for each in record.earlier
-        if each.session is not None and each.environment != record.environment and _conditions(each.environment) != now
-    }
-
-
 def session_spans(record: RunRecord) -> list[float]:
     """For how many seconds each process of the run lived that took turns, in order; one that runs is left out."""
     lived = [(each.session, each.started_at, each.ended_at) for each in record.earlier]
     lived.append((record.session, record.resumed_at or record.started_at or "", record.ended_at or ""))
     return [_seconds(end) - _seconds(began) for session, began, end in lived if session and began and end]
-
-
-def describe_attempts(record: RunRecord) -> list[str]:
-    """What a reader must know of epochs made elsewhere, one line each stretch of them."""
-    lines = []
-    for first, last, facts in _moves(record):
-        which = f"epoch {first} was" if first == last else f"epochs {first} to {last} were"
-        counts = "it counts" if first == last else "they count"
-        lines.append(f"{which} made in another environment ({facts}); {counts} as warm-up")
-    return lines
-
-
-def _moves(record: RunRecord) -> list[tuple[int, int, str]]:
-    """The first and last epoch of each stretch made in another environment, and in what that differed."""
-    if not record.earlier:
-        return []
-    moves: list[tuple[int, int, str]] = []
-    first = 1
-    now = _conditions(record.environment)
-    for each in record.earlier:
-        facts = _differences(_conditions(each.environment), now)
-        if files := changed_files((each.environment, record.environment)):
-            facts = "; ".join(filter(None, [facts, f"code changed ({describe_files(files)})"]))
-        if facts and first <= each.last_epoch:
-            if moves and moves[-1][1:] == (first - 1, facts):
-                moves[-1] = (moves[-1][0], each.last_epoch, facts)
-            else:
-                moves.append((first, each.last_epoch, facts))
-        first = max(first, each.last_epoch + 1)
-    return moves
-
-
-def _conditions(environment: Environment) -> dict[str, Any]:
-    """What decides how fast the same code on the same data is, or which code it is."""
-    return {
-        "host": environment.host or None,
-        "CPU model": environment.cpu_model,
-        "device": environment.device_name,
-        "torch threads": environment.torch_threads,
-        "driver": environment.driver,
-        "CUDA": environment.cuda,
-        "cuDNN": environment.cudnn,
-        "cuDNN benchmark": environment.cudnn_benchmark,
-        "cuDNN deterministic": environment.cudnn_deterministic,
-        "TF32 in products": environment.tf32_matmul,
-        "TF32 in cuDNN": environment.tf32_cudnn,
-        "python": environment.python or None,
-        "commit": environment.commit and environment.commit[:_SHORT_COMMIT],
-        **environment.libraries,
-    }
-
-
-def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    names = dict.fromkeys([*then, *now])
-    return "; ".join(
-        f"{name} {_said(then.get(name))}, now {_said(now.get(name))}"
-        for name in names
-        if then.get(name) != now.get(name)
-    )
-
-
-def _said(value: Any) -> str:
-    return "unknown" if value is None else str(value)
 
 
 def _seconds(time_of_day: str) -> float:

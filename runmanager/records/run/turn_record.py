@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import msgspec
 
 from runmanager.records.files.atomic_files import whole_lines
-from runmanager.records.files.damaged_files import UNREADABLE, damaged
+from runmanager.records.files.file_errors import UNREADABLE, damaged
 from runmanager.records.files.paths import RunPaths
 
 __all__ = ["Grant", "Turn", "read_turns"]

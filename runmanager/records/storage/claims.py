@@ -11,7 +11,7 @@ import msgspec
 
 from runmanager.errors import RunBusyError
 from runmanager.records.files.atomic_files import replace_file
-from runmanager.records.files.damaged_files import UNDECODABLE
+from runmanager.records.files.file_errors import UNDECODABLE
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from runmanager.errors import RecordError, RunBusyError
-from runmanager.records.files.disk_full import disk_full_named
+from runmanager.records.files.file_errors import disk_full_named
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat

@@ -1,7 +1,8 @@
 """Reading runs and whole sweeps from their folders, damaged ones by name."""
 
+import datetime
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,16 @@ import msgspec
 
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import whole_lines
-from runmanager.records.files.damaged_files import UNDECODABLE, UNREADABLE, damaged
+from runmanager.records.files.file_errors import UNDECODABLE, UNREADABLE, damaged
 from runmanager.records.files.paths import EPOCHS, RECORD, RunPaths, SweepPaths
 from runmanager.records.run.attempts import last_sign
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.run.record import EpochRecord, RunRecord
-from runmanager.records.run.shared_parts import PARTLY_DECODER, SharedParts
 from runmanager.records.run.status import Status
 from runmanager.records.run.turn_record import Turn, read_turns
-from runmanager.records.run.validity import refuse_name, refuse_times
-from runmanager.records.storage.gc_paused import gc_paused
+from runmanager.records.storage.bulk_reading import PARTLY_DECODER, SharedParts, gc_paused
 from runmanager.records.storage.versioned_file import decode_file
+from runmanager.text import encodable
 
 __all__ = [
     "Damage",
@@ -47,7 +47,7 @@ def read_record(paths: RunPaths, *, shared: SharedParts | None = None) -> RunRec
     `shared` is for those who read many.
     """
     path = f"{paths.root}/{RECORD}"
-    refuse_name(paths)
+    _refuse_name(paths)
     if shared is None:
         record = decode_file(path, _RECORD_DECODER)
     else:
@@ -56,8 +56,38 @@ def read_record(paths: RunPaths, *, shared: SharedParts | None = None) -> RunRec
             record = shared.whole(partly)
         except UNDECODABLE as error:
             raise damaged(path, error) from error
-    refuse_times(path, record)
+    _refuse_times(path, record)
     return record
+
+
+def _refuse_name(run: RunPaths) -> None:
+    """Raises `RecordError` where no file can name the run's folder, as its name is no UTF-8."""
+    try:
+        run.name.encode()
+    except UnicodeEncodeError:
+        said = encodable(str(run.root))
+        raise RecordError(f"{said} must have a name in UTF-8, got another one; rename the folder.") from None
+
+
+def _refuse_times(path: str, record: RunRecord) -> None:
+    """Raises `RecordError` for a record with a time of day that is none."""
+    for time in _times_of(record):
+        if time is not None and not _is_time(time):
+            raise RecordError(f"{path} is damaged: a time of day must be in ISO 8601, got {time!r}")
+
+
+def _times_of(record: RunRecord) -> Iterator[str | None]:
+    yield from (record.started_at, record.resumed_at, record.ended_at)
+    for attempt in record.earlier:
+        yield from (attempt.started_at, attempt.ended_at)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def read_epochs(paths: RunPaths) -> list[EpochRecord]:

@@ -14,8 +14,8 @@ from runmanager.records.files.atomic_files import locked_folder, replace_file
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.record import SCHEMA_VERSION
-from runmanager.records.settings.grid import differing, flatten
 from runmanager.records.settings.signature import UNSIGNED, completed
+from runmanager.records.settings.values import differing, flatten
 from runmanager.records.storage.reader import run_names
 from runmanager.records.storage.versioned_file import decode_file, encode_record
 from runmanager.text import truncated

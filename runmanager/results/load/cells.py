@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from runmanager.records.settings.grid import differing
+from runmanager.records.settings.values import differing
 from runmanager.records.storage.reader import Damage, StoredRun
 from runmanager.records.sweep.record import PlannedCell, SweepRecord
 from runmanager.results.model.columns import BASE_SETTINGS

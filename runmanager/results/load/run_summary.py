@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.attempts import describe_attempts
+from runmanager.records.run.environment_changes import describe_attempts
 from runmanager.records.run.heartbeat import last_heartbeat
 from runmanager.records.run.record import EpochRecord
 from runmanager.records.storage.reader import Damage, StoredRun, SweepContents

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runmanager.records.run.attempts import sessions_made_elsewhere
+from runmanager.records.run.environment_changes import sessions_made_elsewhere
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.stats.noise_model import Noise, Residuals

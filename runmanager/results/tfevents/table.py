@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.settings.grid import differing
+from runmanager.records.settings.values import differing
 from runmanager.results.model.columns import MISSING, Table, column_of, prefers_larger
 from runmanager.results.tfevents.reader import EventFolder, Series, is_event_file, read_event_files
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from runmanager.records.settings.target_paths import targets_in
+from runmanager.records.settings.values import targets_in
 from runmanager.tracking.environment.import_walk import ImportWalk, is_below, is_installed
 
 __all__ = ["CurrentCode", "LoadedLater", "current_code", "own_code"]

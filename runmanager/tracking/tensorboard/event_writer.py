@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 
-from runmanager.records.files.disk_full import disk_full_named
+from runmanager.records.files.file_errors import disk_full_named
 from runmanager.tracking.tensorboard.record_framing import framed, scalar_records
 
 if TYPE_CHECKING:  # what is served beside the runs is written without torch

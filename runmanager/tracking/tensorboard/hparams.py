@@ -21,7 +21,7 @@ from tensorboard.plugins.hparams.api_pb2 import (
 )
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 
-from runmanager.records.settings.grid import differing
+from runmanager.records.settings.values import differing
 from runmanager.records.storage.reader import StoredRun
 
 __all__ = ["METRICS", "Metric", "experiment", "measured", "mixed", "session_end", "session_start"]

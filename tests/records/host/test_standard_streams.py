@@ -57,8 +57,8 @@ def test_every_command_can_be_read_in_ascii(folder: Path, words: str) -> None:
 
 def test_what_is_longer_in_ascii_takes_the_room_of_blanks() -> None:
     code = (
-        "from runmanager.records.host.standard_streams import mended_streams\n"
-        "with mended_streams(): print('|lr…   |\\n|0.01  |\\n|…x|\\n✓✗é')"
+        "from runmanager.records.host.standard_streams import repaired_streams\n"
+        "with repaired_streams(): print('|lr…   |\\n|0.01  |\\n|…x|\\n✓✗é')"
     )
     said = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, check=True

@@ -7,13 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from runmanager.records.run.attempts import (
-    attempts_up_to,
-    describe_attempts,
-    epochs_made_elsewhere,
-    last_sign,
-    spans,
-)
+from runmanager.records.run.attempts import attempts_up_to, last_sign, spans
 from runmanager.records.run.heartbeat import Beat
 from runmanager.records.run.record import Attempt, Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
@@ -75,66 +69,6 @@ def test_the_epochs_of_earlier_attempts_are_no_sign_of_the_last_one(record: Make
     run = resumed(record, attempt(0, 10, 2), status=Status.CRASHED)
     assert last_sign(run, epochs(4, 8), None) == at(100)
     assert last_sign(run, epochs(4, 8, 15), None) == at(107)
-
-
-def test_epochs_count_as_made_elsewhere_where_anything_that_matters_differs(record: MakeRecord) -> None:
-    same = resumed(record, attempt(0, 10, 3))
-    assert epochs_made_elsewhere(same) == set() and describe_attempts(same) == []
-    moved = resumed(record, attempt(0, 10, 3, ELSEWHERE), attempt(20, 30, 5))
-    assert epochs_made_elsewhere(moved) == {1, 2, 3}
-    assert describe_attempts(moved) == [
-        "epochs 1 to 3 were made in another environment (host bellows, now anvil; torch threads 2, now 1); "
-        "they count as warm-up"
-    ]
-    newer = msgspec.structs.replace(HERE, libraries={"torch": "2.16.0"})
-    back = resumed(record, attempt(0, 10, 3), attempt(20, 30, 4, newer))
-    assert epochs_made_elsewhere(back) == {4}
-    assert describe_attempts(back) == [
-        "epoch 4 was made in another environment (torch 2.16.0, now 2.15.0); it counts as warm-up"
-    ]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"host": "x"},
-        {"device_name": "x"},
-        {"cpu_model": "x"},
-        {"torch_threads": 7},
-        {"python": "3.12.1"},
-        {"commit": "0123456789"},
-        {"tf32_matmul": True},
-        {"cuda": "13.0"},
-        {"libraries": {"torch": "2.15.0", "numpy": "2.3"}},
-    ],
-    ids=str,
-)
-def test_what_matters(record: MakeRecord, change: dict[str, Any]) -> None:
-    run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, **change)))
-    assert epochs_made_elsewhere(run) == {1}
-
-
-@pytest.mark.parametrize("change", [{"load_at_start": 3.0}, {"command": ("other",)}, {"steal_share": 0.5}], ids=str)
-def test_what_does_not(record: MakeRecord, change: dict[str, Any]) -> None:
-    run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, **change)))
-    assert epochs_made_elsewhere(run) == set()
-
-
-def test_code_that_changed_between_attempts_matters_and_what_is_not_known_does_not(record: MakeRecord) -> None:
-    now = msgspec.structs.replace(HERE, code={"own.py": "0a", "part.py": "0b"})
-    for code, said in (
-        ({"own.py": "0a", "part.py": "1b"}, "epoch 1 was made in another environment (code changed (part.py))"),
-        ({"own.py": "0a"}, None),
-        (None, None),
-    ):
-        run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, code=code)), environment=now)
-        assert epochs_made_elsewhere(run) == ({1} if said else set())
-        assert describe_attempts(run) == ([f"{said}; it counts as warm-up"] if said else [])
-
-
-def test_attempts_that_follow_each_other_elsewhere_are_one_stretch(record: MakeRecord) -> None:
-    run = resumed(record, attempt(0, 10, 2, ELSEWHERE), attempt(20, 30, 2, HERE), attempt(30, 40, 4, ELSEWHERE))
-    assert [line.partition(" were")[0] for line in describe_attempts(run)] == ["epochs 1 to 4"]
 
 
 def test_epochs_past_the_checkpoint_are_nobody_s() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from runmanager.errors import NoRoomError
 from runmanager.records.files.atomic_files import replacement
-from runmanager.records.files.disk_full import disk_full_named
+from runmanager.records.files.file_errors import disk_full_named
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 
 

@@ -1,4 +1,4 @@
-"""A file that finds no room: on a full disk, beyond a quota, or beyond the size that a file may have."""
+"""Errors of files and folders as one clear line: damaged, without room, or not writable."""
 
 import errno
 import shutil
@@ -6,9 +6,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from runmanager.errors import NoRoomError
+import msgspec
 
-__all__ = ["disk_full_named"]
+from runmanager.errors import NoRoomError, RecordError, UsageError
+
+__all__ = ["UNDECODABLE", "UNREADABLE", "damaged", "disk_full_named", "require_writable"]
+
+UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for content that is not what it must be; text that is not UTF-8 has an error of its own."""
+
+UNREADABLE = (OSError, *UNDECODABLE)
+"""The same, and what the file itself raises."""
+
+
+def damaged(path: str | Path, error: Exception, *, way_out: str = "") -> RecordError:
+    """The error that names the file whose reading raised `error`."""
+    why = str(error)
+    if isinstance(error, UnicodeDecodeError):
+        why = f"its text must be UTF-8, got the byte 0x{error.object[error.start]:02x}"
+    return RecordError(f"{path} is damaged: {why}{way_out}")
+
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -49,3 +66,15 @@ def _said(path: Path, cause: OSError) -> str:
     except OSError:
         free = ""
     return f"{path} must find room on the disk at {disk}, got {cause.strerror}{free}; make room there."
+
+
+@contextmanager
+def require_writable(what: str, folder: Path, *, way_out: str) -> Iterator[None]:
+    """Raises `UsageError` where what is written below `folder` meanwhile cannot be: no place, no right, or no room."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EFBIG:  # no other folder would help
+            raise UsageError(str(error)) from error
+        cause = error.strerror or str(error)
+        raise UsageError(f"{what} must be a folder that can be written, got '{folder}': {cause}; {way_out}.") from error

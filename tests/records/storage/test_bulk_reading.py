@@ -1,5 +1,6 @@
 """Records of which equal parts are shared say what they say when each is read alone."""
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.record import Environment, RunRecord
-from runmanager.records.run.shared_parts import SharedParts
+from runmanager.records.storage.bulk_reading import SharedParts, gc_paused
 from runmanager.records.storage.reader import read_record, read_sweep
 from runmanager.records.storage.versioned_file import encode_record
 
@@ -67,3 +68,26 @@ def test_a_part_that_is_damaged_is_told(sweep: SweepPaths, part: bytes) -> None:
     with pytest.raises(RecordError, match="is damaged"):
         read_record(paths, shared=SharedParts())
     assert [damage.path.name for damage in read_sweep(sweep).damaged] == ["lr=0.1"]
+
+
+def test_it_is_as_before_afterwards() -> None:
+    assert gc.isenabled()
+    with gc_paused():
+        assert not gc.isenabled()
+        with gc_paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(KeyError), gc_paused():
+        raise KeyError
+    assert gc.isenabled()
+
+
+def test_somebodys_own_choice_stays() -> None:
+    gc.disable()
+    try:
+        with gc_paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

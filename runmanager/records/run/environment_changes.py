@@ -1,0 +1,129 @@
+"""What changed between the environments of runs and of their attempts: code, machine and versions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from runmanager.records.run.record import Environment, RunRecord
+
+__all__ = [
+    "changed_files",
+    "describe_attempts",
+    "describe_files",
+    "epochs_made_elsewhere",
+    "is_same_code",
+    "sessions_made_elsewhere",
+]
+
+_SAID_FILES = 3
+_SHORT_COMMIT = 8
+
+
+def changed_files(environments: Iterable[Environment]) -> list[str]:
+    """The files of code that runs had in common, and that were not the same in all of them.
+
+    A file that a run did not have says nothing: another setting may have led to other code.
+    """
+    digests: dict[str, set[str]] = {}
+    for environment in environments:
+        for name, digest in (environment.code or {}).items():
+            digests.setdefault(name, set()).add(digest)
+    return [name for name, found in digests.items() if len(found) > 1]
+
+
+def is_same_code(one: Environment, other: Environment) -> bool | None:
+    """Whether two runs with the same settings had the same code; None where that is not known.
+
+    Where its digests are not known, one commit without changes is the same code; another commit may be another text
+    of something else.
+    """
+    if one.code is not None and other.code is not None:
+        return not changed_files((one, other))
+    is_one_commit = one.commit is not None and one.commit == other.commit
+    return True if is_one_commit and False not in (one.commit_clean, other.commit_clean) else None
+
+
+def describe_files(files: Sequence[str]) -> str:
+    """The names of files in a line."""
+    more = len(files) - _SAID_FILES
+    return ", ".join(files[:_SAID_FILES]) + (f" and {more} more" if more > 0 else "")
+
+
+def epochs_made_elsewhere(record: RunRecord) -> set[int]:
+    """The epochs that were made on another device or host, or with other threads or versions than the last attempt.
+
+    Their times say nothing of what the run's record says it was made with.
+    """
+    return {epoch for first, last, _ in _moves(record) for epoch in range(first, last + 1)}
+
+
+def sessions_made_elsewhere(record: RunRecord) -> set[str]:
+    """The sessions in which the run took turns under other conditions than those of its last attempt."""
+    now = _conditions(record.environment)
+    return {
+        each.session
+        for each in record.earlier
+        if each.session is not None and each.environment != record.environment and _conditions(each.environment) != now
+    }
+
+
+def describe_attempts(record: RunRecord) -> list[str]:
+    """What a reader must know of epochs made elsewhere, one line each stretch of them."""
+    lines = []
+    for first, last, facts in _moves(record):
+        which = f"epoch {first} was" if first == last else f"epochs {first} to {last} were"
+        counts = "it counts" if first == last else "they count"
+        lines.append(f"{which} made in another environment ({facts}); {counts} as warm-up")
+    return lines
+
+
+def _moves(record: RunRecord) -> list[tuple[int, int, str]]:
+    """The first and last epoch of each stretch made in another environment, and in what that differed."""
+    if not record.earlier:
+        return []
+    moves: list[tuple[int, int, str]] = []
+    first = 1
+    now = _conditions(record.environment)
+    for each in record.earlier:
+        facts = _differences(_conditions(each.environment), now)
+        if files := changed_files((each.environment, record.environment)):
+            facts = "; ".join(filter(None, [facts, f"code changed ({describe_files(files)})"]))
+        if facts and first <= each.last_epoch:
+            if moves and moves[-1][1:] == (first - 1, facts):
+                moves[-1] = (moves[-1][0], each.last_epoch, facts)
+            else:
+                moves.append((first, each.last_epoch, facts))
+        first = max(first, each.last_epoch + 1)
+    return moves
+
+
+def _conditions(environment: Environment) -> dict[str, Any]:
+    """What decides how fast the same code on the same data is, or which code it is."""
+    return {
+        "host": environment.host or None,
+        "CPU model": environment.cpu_model,
+        "device": environment.device_name,
+        "torch threads": environment.torch_threads,
+        "driver": environment.driver,
+        "CUDA": environment.cuda,
+        "cuDNN": environment.cudnn,
+        "cuDNN benchmark": environment.cudnn_benchmark,
+        "cuDNN deterministic": environment.cudnn_deterministic,
+        "TF32 in products": environment.tf32_matmul,
+        "TF32 in cuDNN": environment.tf32_cudnn,
+        "python": environment.python or None,
+        "commit": environment.commit and environment.commit[:_SHORT_COMMIT],
+        **environment.libraries,
+    }
+
+
+def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    names = dict.fromkeys([*then, *now])
+    return "; ".join(
+        f"{name} {_said(then.get(name))}, now {_said(now.get(name))}"
+        for name in names
+        if then.get(name) != now.get(name)
+    )
+
+
+def _said(value: Any) -> str:
+    return "unknown" if value is None else str(value)
