@@ -207,7 +207,7 @@ def _decide(run: StoredRun, resume: Resume, rerun_changed: bool, changes: str) -
 
 def _where_it_runs(record: RunRecord) -> str:
     where = f"running in process {record.owner.pid if record.owner else '?'}"
-    if record.owner is None or not record.is_out_of_sight:
+    if record.owner is None or not record.is_running_elsewhere:
         return where
     return f"{where} on {record.owner.host}, as it says; taken over if it shows no sign of life"
 

@@ -181,8 +181,8 @@ class RunManager:
         paths, name = (folder, folder.name) if folder else self._find(identity)
         cell = plan_cell(identity, paths.name if paths else "", settings, unsigned=left_out)
         if not paths:
-            telling = varying_settings(read_sweep_record(self.paths), cell)
-            name = f"{readable_name(flatten(settings), telling=telling)}-{short_signature(identity)}"
+            varying = varying_settings(read_sweep_record(self.paths), cell)
+            name = f"{readable_name(flatten(settings), distinguishing=varying)}-{short_signature(identity)}"
             cell = msgspec.structs.replace(cell, run=name)
         if self._owns_sweep:
             plan = write_cells(self.paths, [cell], axes=None, command=command_line())
@@ -236,7 +236,7 @@ class RunManager:
     def _say_if_watched(self, paths: RunPaths) -> None:
         """Say why the next moment may take long."""
         stored = read_record(paths) if paths.record.exists() else None
-        if stored is not None and stored.is_out_of_sight and stored.owner is not None:
+        if stored is not None and stored.is_running_elsewhere and stored.owner is not None:
             self._say(
                 f"{paths.name}: says running on {stored.owner.host}; taken over if it shows no sign of life for "
                 f"{self._heartbeat_timeout:g} s"

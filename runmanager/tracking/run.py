@@ -10,7 +10,7 @@ import torch
 
 from runmanager.errors import RunBusyError, UsageError
 from runmanager.records.run.attempts import attempts_up_to
-from runmanager.records.run.environment_changes import epochs_made_elsewhere
+from runmanager.records.run.environment_changes import epochs_in_other_environments
 from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.records.run.status import Outcome
 from runmanager.records.storage.run_end import end_own_run
@@ -142,7 +142,7 @@ class ActiveRun:
         assert self._checkpointer is not None
         progress = self._checkpointer.load(self.folder.paths.checkpoint)
         record = self.folder.write(earlier=attempts_up_to(self.record.earlier, progress.record.epoch))
-        self.history = self.folder.cut_epochs(progress.record, unmeasured=epochs_made_elsewhere(record))
+        self.history = self.folder.cut_epochs(progress.record, unmeasured=epochs_in_other_environments(record))
         self.num_steps = progress.num_steps
         self._clock.before = progress.record.run_seconds or 0.0
         if (events := self.folder.paths.events) is not None:

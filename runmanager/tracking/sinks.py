@@ -8,7 +8,7 @@ from typing import Any, Protocol, TextIO, runtime_checkable
 
 import torch
 
-from runmanager.records.files.file_errors import disk_full_named
+from runmanager.records.files.file_errors import explain_disk_full
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.standard_streams import show_line
 from runmanager.records.run.environment_changes import describe_attempts
@@ -182,7 +182,7 @@ class LogSink:
 
     def _write(self, line: str) -> None:
         assert self._file is not None
-        with disk_full_named(Path(self._file.name)):
+        with explain_disk_full(Path(self._file.name)):
             self._file.write(line + "\n")
 
 

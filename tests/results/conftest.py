@@ -14,7 +14,7 @@ from runmanager.records.run.record import Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.signature import short_signature, signature
-from runmanager.records.settings.values import differing, flatten
+from runmanager.records.settings.values import differing_settings, flatten
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.record import plan_cell, write_cells
@@ -99,7 +99,7 @@ class SweepMaker:
 
     def plan(self, *configs: Mapping[str, Any]) -> None:
         """Write sweep.json for these cells."""
-        varying = differing([flatten(config) for config in configs])
+        varying = differing_settings([flatten(config) for config in configs])
         cells = [plan_cell(signature(config), run_name(config, varying), config) for config in configs]
         write_cells(self.paths, cells, axes={}, command=("runmanager", "sweep"))
 

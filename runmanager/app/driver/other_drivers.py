@@ -44,7 +44,7 @@ def end_silent_runs(
         each.paths: each.stored.owner.host
         for each in plan
         if each.action is Action.LEAVE and each.stored is not None and each.stored.owner is not None
-        if each.stored.is_out_of_sight and each.paths.name not in apart_from
+        if each.stored.is_running_elsewhere and each.paths.name not in apart_from
     }
     if not unseen:
         return False

@@ -230,7 +230,7 @@ class SweepWatcher(Listener):
         """Show the tables, write them with the report, and return the command's exit status."""
         with self.faults.kept("The sweep"):
             refuse_if_gone(self._sweep, self._folder)
-        if self._folder.fate:
+        if self._folder.loss:
             return 1
         for name, (paths, record) in self._unwritten.items():
             with self.faults.kept(f"The end of {name} could not be written"):

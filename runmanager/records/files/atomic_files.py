@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from runmanager.records.files.file_errors import disk_full_named
+from runmanager.records.files.file_errors import explain_disk_full
 
 __all__ = ["FileStamp", "LineAppender", "file_stamp", "read_bytes", "replace_file", "replacement", "whole_lines"]
 
@@ -42,10 +42,10 @@ def replacement(path: Path) -> Iterator[BinaryIO]:
 
     Raises `NoRoomError` where it finds no room.
     """
-    with disk_full_named(path):
+    with explain_disk_full(path):
         handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with disk_full_named(path), os.fdopen(handle, "wb") as file:
+        with explain_disk_full(path), os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 would keep colleagues from reading
@@ -121,7 +121,7 @@ class LineAppender:
         begin = self._file.seek(0, os.SEEK_END)
         rest = memoryview(line + b"\n")
         try:
-            with disk_full_named(self._path):
+            with explain_disk_full(self._path):
                 while rest:  # a disk that is nearly full takes a part of it, and says so only the next time
                     rest = rest[self._file.write(rest) :]
         except OSError:

@@ -10,7 +10,7 @@ import msgspec
 
 from runmanager.errors import NoRoomError, RecordError, UsageError
 
-__all__ = ["UNDECODABLE", "UNREADABLE", "damaged", "disk_full_named", "require_writable"]
+__all__ = ["UNDECODABLE", "UNREADABLE", "damaged_file_error", "explain_disk_full", "require_writable"]
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for content that is not what it must be; text that is not UTF-8 has an error of its own."""
@@ -19,7 +19,7 @@ UNREADABLE = (OSError, *UNDECODABLE)
 """The same, and what the file itself raises."""
 
 
-def damaged(path: str | Path, error: Exception, *, way_out: str = "") -> RecordError:
+def damaged_file_error(path: str | Path, error: Exception, *, way_out: str = "") -> RecordError:
     """The error that names the file whose reading raised `error`."""
     why = str(error)
     if isinstance(error, UnicodeDecodeError):
@@ -31,7 +31,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def disk_full_named(path: Path) -> Iterator[None]:
+def explain_disk_full(path: Path) -> Iterator[None]:
     """Raises `NoRoomError` where what is written to `path` meanwhile finds no room, whatever a library made of that."""
     try:
         yield

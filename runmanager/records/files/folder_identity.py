@@ -18,7 +18,7 @@ class FolderIdentity:
         weakref.finalize(self, os.close, self._handle)
 
     @property
-    def fate(self) -> str:
+    def loss(self) -> str:
         """What became of it, as it was first seen, in words; empty while it is there, or nobody can see."""
         self._fate = self._fate or self._look()
         return self._fate

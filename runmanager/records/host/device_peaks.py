@@ -30,7 +30,7 @@ class DevicePeaks(msgspec.Struct, frozen=True, kw_only=True):
     measured_at: str | None = None
     torch: str | None = None
 
-    def is_of_same(self, other: "DevicePeaks") -> bool:
+    def measures_same_as(self, other: "DevicePeaks") -> bool:
         """Whether both were measured of the same thing: the device, with these threads and this version of torch."""
         return self._key == other._key
 
@@ -50,7 +50,7 @@ def read_device_peaks(path: Path) -> list[DevicePeaks]:
 def find_device_peaks(path: Path | None, *, device_name: str, threads: int | None, torch: str) -> DevicePeaks | None:
     """The ceilings of this device with so many threads and this version of torch, None where none were measured."""
     wanted = DevicePeaks(device_name=device_name, threads=threads, torch=torch)
-    return next((each for each in read_device_peaks(path) if each.is_of_same(wanted)), None) if path else None
+    return next((each for each in read_device_peaks(path) if each.measures_same_as(wanted)), None) if path else None
 
 
 def save_device_peaks(path: Path, measured: Iterable[DevicePeaks]) -> None:
@@ -58,5 +58,5 @@ def save_device_peaks(path: Path, measured: Iterable[DevicePeaks]) -> None:
     new = list(measured)
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked_folder(path.parent):
-        kept = [each for each in read_device_peaks(path) if not any(each.is_of_same(other) for other in new)]
+        kept = [each for each in read_device_peaks(path) if not any(each.measures_same_as(other) for other in new)]
         replace_file(path, msgspec.json.format(msgspec.json.encode([*kept, *new]), indent=1))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["address_space_limit", "free_memory", "in_gib", "lacks_memory"]
+__all__ = ["address_space_limit", "format_gib", "free_memory", "is_out_of_memory_error"]
 
 _SIGNS = ("cannot allocate memory", "failed to map segment", "cannot apply additional memory protection")
 
@@ -24,7 +24,7 @@ def free_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     return min(available, max(0, limit - used + int(stat.get("inactive_file", 0))))
 
 
-def in_gib(num_bytes: int) -> str:
+def format_gib(num_bytes: int) -> str:
     """A size in words: `21.3 GiB`."""
     return f"{num_bytes / 2**30:,.1f} GiB"
 
@@ -37,6 +37,6 @@ def address_space_limit() -> str:
     return "" if most == resource.RLIM_INFINITY else f"address space is limited to {most / 2**30:.1f} GiB (ulimit -v)"
 
 
-def lacks_memory(error: BaseException) -> bool:
+def is_out_of_memory_error(error: BaseException) -> bool:
     """Whether an import failed for want of memory, which a library's loader tells in words alone."""
     return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _SIGNS)

@@ -11,15 +11,15 @@ from runmanager.records.run.status import Status
 
 __all__ = [
     "attempts_up_to",
-    "last_sign",
+    "last_sign_of_life",
+    "process_spans",
     "session_of_epoch",
-    "session_spans",
+    "session_seconds",
     "sessions_of",
-    "spans",
 ]
 
 
-def last_sign(record: RunRecord, epochs: Sequence[EpochRecord], beat: Beat | None) -> str | None:
+def last_sign_of_life(record: RunRecord, epochs: Sequence[EpochRecord], beat: Beat | None) -> str | None:
     """The last moment (ISO 8601) at which the process of a run without an end is known to have lived.
 
     None for a run that never started.
@@ -34,7 +34,7 @@ def last_sign(record: RunRecord, epochs: Sequence[EpochRecord], beat: Beat | Non
     return max(lived_until, beat.at).isoformat() if beat else lived_until.isoformat()
 
 
-def spans(
+def process_spans(
     record: RunRecord, epochs: Sequence[EpochRecord] = (), beat: Beat | None = None
 ) -> list[tuple[str, float, float]]:
     """When the run's processes lived: (host, from, to) in seconds since 1970; one that still runs lives for ever.
@@ -45,7 +45,7 @@ def spans(
         return []
     last_end = float("inf") if record.ended_at is None and not record.status.is_ended else None
     if last_end is None:
-        last_end = _seconds(record.ended_at or last_sign(record, epochs, beat) or record.started_at)
+        last_end = _seconds(record.ended_at or last_sign_of_life(record, epochs, beat) or record.started_at)
     earlier = [(each.environment.host, _seconds(each.started_at), _seconds(each.ended_at)) for each in record.earlier]
     return [*earlier, (record.environment.host, _seconds(record.resumed_at or record.started_at), last_end)]
 
@@ -70,7 +70,7 @@ def session_of_epoch(record: RunRecord, epoch: int) -> str | None:
     return next(of_attempt, record.session)
 
 
-def session_spans(record: RunRecord) -> list[float]:
+def session_seconds(record: RunRecord) -> list[float]:
     """For how many seconds each process of the run lived that took turns, in order; one that runs is left out."""
     lived = [(each.session, each.started_at, each.ended_at) for each in record.earlier]
     lived.append((record.session, record.resumed_at or record.started_at or "", record.ended_at or ""))

@@ -9,9 +9,9 @@ __all__ = [
     "changed_files",
     "describe_attempts",
     "describe_files",
-    "epochs_made_elsewhere",
+    "epochs_in_other_environments",
     "is_same_code",
-    "sessions_made_elsewhere",
+    "sessions_in_other_environments",
 ]
 
 _SAID_FILES = 3
@@ -48,7 +48,7 @@ def describe_files(files: Sequence[str]) -> str:
     return ", ".join(files[:_SAID_FILES]) + (f" and {more} more" if more > 0 else "")
 
 
-def epochs_made_elsewhere(record: RunRecord) -> set[int]:
+def epochs_in_other_environments(record: RunRecord) -> set[int]:
     """The epochs that were made on another device or host, or with other threads or versions than the last attempt.
 
     Their times say nothing of what the run's record says it was made with.
@@ -56,7 +56,7 @@ def epochs_made_elsewhere(record: RunRecord) -> set[int]:
     return {epoch for first, last, _ in _moves(record) for epoch in range(first, last + 1)}
 
 
-def sessions_made_elsewhere(record: RunRecord) -> set[str]:
+def sessions_in_other_environments(record: RunRecord) -> set[str]:
     """The sessions in which the run took turns under other conditions than those of its last attempt."""
     now = _conditions(record.environment)
     return {

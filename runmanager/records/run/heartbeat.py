@@ -18,8 +18,8 @@ __all__ = [
     "SILENT_AFTER_SECONDS",
     "Beat",
     "HeartbeatObserver",
-    "judged_by_heartbeat",
-    "last_heartbeat",
+    "describe_last_heartbeat",
+    "observed_by_heartbeat",
     "read_beat",
     "timeout_faults",
     "write_beat",
@@ -77,7 +77,7 @@ def read_beat(path: Path) -> Beat | None:
     return None
 
 
-def last_heartbeat(beat: Beat | None) -> str:
+def describe_last_heartbeat(beat: Beat | None) -> str:
     """When a run that cannot be seen from here was last heard of, in words."""
     return f"last heartbeat {beat.at:%Y-%m-%d %H:%M:%S} UTC" if beat else "no heartbeat"
 
@@ -92,14 +92,14 @@ def timeout_faults(name: str, seconds: float) -> list[str]:
     ]
 
 
-def judged_by_heartbeat(record: RunRecord, *, silent_seconds: float, limit_seconds: float) -> RunRecord:
+def observed_by_heartbeat(record: RunRecord, *, silent_seconds: float, limit_seconds: float) -> RunRecord:
     """This record as it truly stands, read on any machine.
 
     On the run's own machine its process decides at once. Elsewhere a run that says `running` reads `crashed` when the
     reader has seen no beat for `limit_seconds`.
     """
     record = record.observed()
-    if not record.is_out_of_sight or silent_seconds < limit_seconds:
+    if not record.is_running_elsewhere or silent_seconds < limit_seconds:
         return record
     assert record.owner is not None
     message = f"no sign of life from process {record.owner.pid} on {record.owner.host} for {limit_seconds:g} s"
@@ -126,7 +126,7 @@ class HeartbeatObserver:
 
     def observed(self, paths: RunPaths, record: RunRecord) -> RunRecord:
         """The record as it stands after another look at the run's heartbeat; call it every few seconds."""
-        if not record.is_out_of_sight:
+        if not record.is_running_elsewhere:
             return record.observed()
         now = self.clock()
         mark = (record.attempt, read_beat(paths.heartbeat))
@@ -134,4 +134,4 @@ class HeartbeatObserver:
         if mark != earlier:
             since = now
         self._seen[paths.root] = (mark, since)
-        return judged_by_heartbeat(record, silent_seconds=now - since, limit_seconds=self.limit_seconds)
+        return observed_by_heartbeat(record, silent_seconds=now - since, limit_seconds=self.limit_seconds)

@@ -7,7 +7,7 @@ import msgspec
 from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.records.settings.signature import UNSIGNED, completed
+from runmanager.records.settings.signature import UNSIGNED, with_later_settings
 from runmanager.records.settings.values import flatten
 
 __all__ = [
@@ -195,14 +195,14 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         What came later than the run is among them, at the value that changes nothing.
         """
         unsigned = UNSIGNED if self.unsigned is None else self.unsigned
-        return completed(flatten({key: value for key, value in self.config.items() if key not in unsigned}))
+        return with_later_settings(flatten({key: value for key, value in self.config.items() if key not in unsigned}))
 
     @property
     def outcome(self) -> Outcome:
         return Outcome(self.status, self.reason, self.message)
 
     @property
-    def is_out_of_sight(self) -> bool:
+    def is_running_elsewhere(self) -> bool:
         """Whether it says `running`, and only its own host could see whether its process lives."""
         return self.status is Status.RUNNING and self.owner is not None and self.owner.is_alive() is None
 

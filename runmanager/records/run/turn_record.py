@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import msgspec
 
 from runmanager.records.files.atomic_files import whole_lines
-from runmanager.records.files.file_errors import UNREADABLE, damaged
+from runmanager.records.files.file_errors import UNREADABLE, damaged_file_error
 from runmanager.records.files.paths import RunPaths
 
 __all__ = ["Grant", "Turn", "read_turns"]
@@ -53,4 +53,4 @@ def read_turns(paths: RunPaths) -> list[Turn]:
     try:
         return _DECODER.decode_lines(whole_lines(paths.turns))
     except UNREADABLE as error:
-        raise damaged(paths.turns, error) from error
+        raise damaged_file_error(paths.turns, error) from error

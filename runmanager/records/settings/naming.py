@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Container, Mapping
 from typing import Any
 
-from runmanager.records.settings.values import differing
+from runmanager.records.settings.values import differing_settings
 from runmanager.text import format_value
 
 __all__ = ["readable_name", "short_names"]
@@ -14,16 +14,16 @@ _MAX_NAME_BYTES = 120  # file systems take 255 bytes, however few letters they a
 _SHORT_BYTES = 12  # a value that is no longer is never shortened
 
 
-def readable_name(settings: Mapping[str, Any], *, telling: Container[str] = ()) -> str:
+def readable_name(settings: Mapping[str, Any], *, distinguishing: Container[str] = ()) -> str:
     """The part of a run folder's name for people: `lr=0.01,model=cnn`; `run` where there are no settings.
 
     It has at most 120 bytes. Where all do not fit, the longest values are shortened in their middle; where that is not
-    enough, settings are left out from the end, those that are `telling` (that tell this run from others) last.
+    enough, settings are left out from the end, those that are `distinguishing` (that tell this run from others) last.
     """
     parts = {key: (f"{key.removesuffix('.name')}=", _short(value)) for key, value in settings.items()}
     parts = {key: (_safe(name), _safe(value)) for key, (name, value) in parts.items()}
     while len(parts) > 1 and _num_bytes(parts.values(), limit=_SHORT_BYTES) > _MAX_NAME_BYTES:
-        parts.pop(next((key for key in reversed(parts) if key not in telling), next(reversed(parts))))
+        parts.pop(next((key for key in reversed(parts) if key not in distinguishing), next(reversed(parts))))
     longest = range(_MAX_NAME_BYTES, _SHORT_BYTES, -1)
     limit = next((each for each in longest if _num_bytes(parts.values(), limit=each) <= _MAX_NAME_BYTES), _SHORT_BYTES)
     name = ",".join(f"{key}{_cut(value, limit)}" for key, value in parts.values())
@@ -64,7 +64,7 @@ def short_names(cells: Mapping[str, Mapping[str, Any]], *, lone: str) -> dict[st
     """
     if len(cells) == 1:
         return dict.fromkeys(cells, lone)
-    varying = differing(list(cells.values()))
+    varying = differing_settings(list(cells.values()))
     labels = _labels(varying)
     plain = {
         run: readable_name({labels[name]: settings[name] for name in varying if name in settings})

@@ -5,7 +5,7 @@ import json
 from collections.abc import Container, Mapping
 from typing import Any
 
-__all__ = ["LATER", "UNSIGNED", "completed", "short_signature", "signature"]
+__all__ = ["LATER", "UNSIGNED", "short_signature", "signature", "with_later_settings"]
 
 UNSIGNED = frozenset(
     {"name", "output_root", "data_root", "resume", "rerun_changed", "checkpoint", "log_every", "hydra"}
@@ -54,7 +54,7 @@ def _without_later(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any
     return kept
 
 
-def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
+def with_later_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by dotted name, with those of `LATER` that they had no word for when they were stored.
 
     Those of somebody's own loop are left as they are: they name no optimiser by `optimizer.name`.

@@ -9,7 +9,7 @@ from typing import Any
 
 from runmanager.errors import UsageError
 
-__all__ = ["differing", "flatten", "plain_settings", "targets_in"]
+__all__ = ["differing_settings", "find_targets", "flatten", "plain_settings"]
 
 _KEY = "_target_"
 
@@ -70,7 +70,7 @@ def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def differing(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+def differing_settings(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """The dotted names of the settings that do not have one value in all the (flat) cells, in order of appearance."""
     if not cells:
         return []
@@ -87,14 +87,14 @@ def _differ(one: Any, other: Any) -> bool:
     return one is not other and (type(one) is not type(other) or one != other)
 
 
-def targets_in(settings: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def find_targets(settings: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """The dotted name and the value of each `_target_` in nested settings, those within lists too."""
     if isinstance(settings, Mapping):
         for key, value in settings.items():
             inner = f"{name}.{key}" if name else str(key)
             if inner.rpartition(".")[2] == _KEY:
                 yield inner, value
-            yield from targets_in(value, inner)
+            yield from find_targets(value, inner)
     elif isinstance(settings, list | tuple):
         for index, value in enumerate(settings):
-            yield from targets_in(value, f"{name}[{index}]")
+            yield from find_targets(value, f"{name}[{index}]")

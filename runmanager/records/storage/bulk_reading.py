@@ -9,7 +9,7 @@ import msgspec
 
 from runmanager.records.run.record import RunRecord
 
-__all__ = ["PARTLY_DECODER", "PartlyDecoded", "SharedParts", "gc_paused"]
+__all__ = ["PARTIAL_DECODER", "PartialRecord", "SharedParts", "gc_paused"]
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
-class PartlyDecoded(RunRecord, frozen=True, kw_only=True, gc=False):
+class PartialRecord(RunRecord, frozen=True, kw_only=True, gc=False):
     """A record as its file has it, the parts of its configuration still as text."""
 
     config: dict[str, msgspec.Raw]
@@ -35,7 +35,7 @@ class PartlyDecoded(RunRecord, frozen=True, kw_only=True, gc=False):
 
 _TEXTS = ("host", "cpu_model", "device_name", "python", "commit")
 
-PARTLY_DECODER = msgspec.json.Decoder(PartlyDecoded)
+PARTIAL_DECODER = msgspec.json.Decoder(PartialRecord)
 
 
 class SharedParts:
@@ -49,7 +49,7 @@ class SharedParts:
         self._parts: dict[bytes, Any] = {}
         self._facts: dict[Hashable, Any] = {}
 
-    def whole(self, record: PartlyDecoded) -> RunRecord:
+    def whole(self, record: PartialRecord) -> RunRecord:
         """The record with its configuration. Raises what `UNDECODABLE` lists."""
         config = {name: self._decoded(bytes(part)) for name, part in record.config.items()}
         then, known = record.environment, self._facts

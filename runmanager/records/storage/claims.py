@@ -15,7 +15,7 @@ from runmanager.records.files.file_errors import UNDECODABLE
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 
-__all__ = ["claim_attempt", "give_back"]
+__all__ = ["claim_attempt", "release_claim"]
 
 _OWNER = "owner.json"
 
@@ -58,7 +58,7 @@ def _claimant_lives(claim: Path) -> bool | None:
         return False  # it was whole when it appeared, so this is damage from after its time
 
 
-def give_back(claim: Path) -> None:
+def release_claim(claim: Path) -> None:
     """Take a claim away again."""
     gone = Path(tempfile.mkdtemp(dir=claim.parent, prefix=".claiming-"))
     os.rename(claim, gone)

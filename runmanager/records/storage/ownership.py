@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 
 from runmanager.errors import RecordError, RunBusyError
-from runmanager.records.files.file_errors import disk_full_named
+from runmanager.records.files.file_errors import explain_disk_full
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.run.record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.storage.claims import claim_attempt, give_back
+from runmanager.records.storage.claims import claim_attempt, release_claim
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
@@ -36,7 +36,7 @@ def claim_run(paths: RunPaths, record: RunRecord, *, observer: HeartbeatObserver
     """
     paths.root.parent.mkdir(parents=True, exist_ok=True)
     if not paths.record.exists():
-        with disk_full_named(paths.record):
+        with explain_disk_full(paths.record):
             beside = _prepared(paths, record)
         try:
             # An empty folder gives way, one that holds files does not: one of two claimants wins.
@@ -75,7 +75,7 @@ def _take_over(paths: RunPaths, record: RunRecord, observer: HeartbeatObserver) 
         if read_record(paths) == stored:
             attempt = int(claim.name.rpartition("-")[2])
             return RunFolder(paths, msgspec.structs.replace(stored, attempt=attempt, owner=record.owner), claim=claim)
-        give_back(claim)  # somebody took over, ran and ended between the reading and the claiming: look again
+        release_claim(claim)  # somebody took over, ran and ended between the reading and the claiming: look again
 
 
 def _refuse_what_leads_away(paths: RunPaths) -> None:
@@ -91,7 +91,7 @@ def _refuse_what_leads_away(paths: RunPaths) -> None:
 def _is_in_use(paths: RunPaths, stored: RunRecord, observer: HeartbeatObserver) -> bool:
     if stored.owner is None or stored.status.is_ended:
         return False
-    if not stored.is_out_of_sight:
+    if not stored.is_running_elsewhere:
         return stored.owner.is_alive() is not False
     # What moved while it was watched may have been its end.
     return not silent_runs([paths], observer) and not read_record(paths).status.is_ended
@@ -124,7 +124,7 @@ def _sign(paths: RunPaths) -> tuple[RunRecord, Beat | None] | None:
         record = read_record(paths)
     except RecordError:
         return None
-    return (record, read_beat(paths.heartbeat)) if record.is_out_of_sight else None
+    return (record, read_beat(paths.heartbeat)) if record.is_running_elsewhere else None
 
 
 def claim_next_attempt(paths: RunPaths, stored: RunRecord, owner: ProcessIdentity, observer: HeartbeatObserver) -> Path:

@@ -11,14 +11,14 @@ import msgspec
 
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import whole_lines
-from runmanager.records.files.file_errors import UNDECODABLE, UNREADABLE, damaged
+from runmanager.records.files.file_errors import UNDECODABLE, UNREADABLE, damaged_file_error
 from runmanager.records.files.paths import EPOCHS, RECORD, RunPaths, SweepPaths
-from runmanager.records.run.attempts import last_sign
+from runmanager.records.run.attempts import last_sign_of_life
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.run.turn_record import Turn, read_turns
-from runmanager.records.storage.bulk_reading import PARTLY_DECODER, SharedParts, gc_paused
+from runmanager.records.storage.bulk_reading import PARTIAL_DECODER, SharedParts, gc_paused
 from runmanager.records.storage.versioned_file import decode_file
 from runmanager.text import encodable
 
@@ -26,9 +26,9 @@ __all__ = [
     "Damage",
     "StoredRun",
     "SweepContents",
-    "last_moment",
     "order_of_start",
     "read_epochs",
+    "read_last_sign_of_life",
     "read_record",
     "read_run",
     "read_sweep",
@@ -51,11 +51,11 @@ def read_record(paths: RunPaths, *, shared: SharedParts | None = None) -> RunRec
     if shared is None:
         record = decode_file(path, _RECORD_DECODER)
     else:
-        partly = decode_file(path, PARTLY_DECODER)
+        partly = decode_file(path, PARTIAL_DECODER)
         try:
             record = shared.whole(partly)
         except UNDECODABLE as error:
-            raise damaged(path, error) from error
+            raise damaged_file_error(path, error) from error
     _refuse_times(path, record)
     return record
 
@@ -95,7 +95,7 @@ def read_epochs(paths: RunPaths) -> list[EpochRecord]:
     try:
         return _EPOCH_DECODER.decode_lines(whole_lines(f"{paths.root}/{EPOCHS}"))
     except UNREADABLE as error:
-        raise damaged(paths.epochs, error) from error
+        raise damaged_file_error(paths.epochs, error) from error
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class SweepContents:
     damaged: Sequence[Damage] = ()
 
 
-def last_moment(paths: RunPaths, record: RunRecord) -> str | None:
+def read_last_sign_of_life(paths: RunPaths, record: RunRecord) -> str | None:
     """The last moment (ISO 8601) at which the process of a run without an end is known to have lived.
 
     None for a run that never started.
@@ -164,7 +164,7 @@ def last_moment(paths: RunPaths, record: RunRecord) -> str | None:
         epochs = read_epochs(paths)
     except RecordError:
         epochs = []
-    return last_sign(record, epochs, read_beat(paths.heartbeat))
+    return last_sign_of_life(record, epochs, read_beat(paths.heartbeat))
 
 
 def read_run(paths: RunPaths) -> StoredRun:

@@ -23,9 +23,9 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.record import RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.records.storage.claims import give_back
+from runmanager.records.storage.claims import release_claim
 from runmanager.records.storage.ownership import claim_next_attempt
-from runmanager.records.storage.reader import last_moment, read_record
+from runmanager.records.storage.reader import read_last_sign_of_life, read_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 
@@ -112,7 +112,7 @@ def end_gone_run(paths: RunPaths, outcome: Outcome, *, pending: RunRecord) -> No
         paths.root.mkdir(parents=True, exist_ok=True)
         record = pending
     if not record.status.is_ended:
-        _replace_record(paths, record.ended(outcome, at=last_moment(paths, record) or _now()))
+        _replace_record(paths, record.ended(outcome, at=read_last_sign_of_life(paths, record) or _now()))
 
 
 def correct_outcome(paths: RunPaths, record: RunRecord, outcome: Outcome) -> None:
@@ -129,7 +129,7 @@ def end_silent_run(paths: RunPaths, observer: HeartbeatObserver) -> RunRecord | 
     try:
         stored = read_record(paths)
         gone = observer.observed(paths, stored)
-        if not stored.is_out_of_sight or gone.status is not Status.CRASHED:
+        if not stored.is_running_elsewhere or gone.status is not Status.CRASHED:
             return None
         claim = claim_next_attempt(paths, stored, ProcessIdentity.current(), observer)
     except (RecordError, RunBusyError):
@@ -137,11 +137,11 @@ def end_silent_run(paths: RunPaths, observer: HeartbeatObserver) -> RunRecord | 
     try:
         if read_record(paths) != stored:
             return None
-        gone = msgspec.structs.replace(gone, ended_at=last_moment(paths, stored))
+        gone = msgspec.structs.replace(gone, ended_at=read_last_sign_of_life(paths, stored))
         _replace_record(paths, gone)
         return gone
     finally:
-        give_back(claim)
+        release_claim(claim)
 
 
 def _replace_record(paths: RunPaths, record: RunRecord) -> None:

@@ -12,7 +12,7 @@ from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.atomic_files import LineAppender, replace_file
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.record import EpochRecord, RunRecord
-from runmanager.records.storage.claims import give_back
+from runmanager.records.storage.claims import release_claim
 from runmanager.records.storage.reader import read_epochs, read_record
 from runmanager.records.storage.versioned_file import encode_record
 
@@ -89,7 +89,7 @@ class RunFolder:
         self.close()
         replace_file(self.paths.epochs, b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in epochs))
 
-    def begin_anew(self, record: RunRecord) -> None:
+    def restart(self, record: RunRecord) -> None:
         """Put `record` in the place of an earlier attempt, whose files go to attempts/<its number>/.
 
         A kill in between leaves nothing that lies: the checkpoint goes first, so that nobody goes on from it, and the
@@ -109,11 +109,11 @@ class RunFolder:
             elif path not in (self.paths.attempts, self.paths.record) and not path.name.startswith("."):
                 os.replace(path, aside / path.name)
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Let go of a folder that was there before, unwritten: the next process may claim it while this one lives."""
         self.leave()
         if self._claim is not None:
-            give_back(self._claim)
+            release_claim(self._claim)
             self._claim = None
 
     def leave(self) -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import read_bytes
-from runmanager.records.files.file_errors import UNDECODABLE, UNREADABLE, damaged
+from runmanager.records.files.file_errors import UNDECODABLE, UNREADABLE, damaged_file_error
 from runmanager.records.run.record import SCHEMA_VERSION
 
 __all__ = ["decode_file", "encode_record"]
@@ -50,7 +50,7 @@ def decode_file(path: str | Path, decoder: msgspec.json.Decoder[_T]) -> _T:
     except FileNotFoundError:
         raise RecordError(f"{path} must be a file, got nothing there.") from None
     except UNREADABLE as error:
-        raise damaged(path, error) from error
+        raise damaged_file_error(path, error) from error
 
 
 _VERSION_DECODER = msgspec.json.Decoder(_Versioned)

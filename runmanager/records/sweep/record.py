@@ -14,8 +14,8 @@ from runmanager.records.files.atomic_files import locked_folder, replace_file
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.record import SCHEMA_VERSION
-from runmanager.records.settings.signature import UNSIGNED, completed
-from runmanager.records.settings.values import differing, flatten
+from runmanager.records.settings.signature import UNSIGNED, with_later_settings
+from runmanager.records.settings.values import differing_settings, flatten
 from runmanager.records.storage.reader import run_names
 from runmanager.records.storage.versioned_file import decode_file, encode_record
 from runmanager.text import truncated
@@ -23,13 +23,13 @@ from runmanager.text import truncated
 __all__ = [
     "PlannedCell",
     "SweepRecord",
+    "add_cells",
     "fresh_sweep_folder",
     "leave_sweep",
     "open_sweep",
     "plan_cell",
     "read_sweep_record",
     "varying_settings",
-    "with_cells",
     "write_cells",
 ]
 
@@ -71,7 +71,7 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "commands", (self.command,))
             msgspec.structs.force_setattr(self, "cells_after", (len(self.cells),))
 
-    def given_by(self) -> dict[str, tuple[str, ...]]:
+    def commands_by_run(self) -> dict[str, tuple[str, ...]]:
         """Of each cell, by its run's name, the command that asked for it first."""
         stretches = zip(self.commands, pairwise((0, *self.cells_after)), strict=False)
         return {cell.run: command for command, (first, end) in stretches for cell in self.planned[first:end]}
@@ -84,13 +84,15 @@ def plan_cell(
     signature: str, run: str, config: Mapping[str, Any], *, unsigned: Container[str] = UNSIGNED
 ) -> PlannedCell:
     """A cell with all its (flat) settings that belong to its identity: those that are not `unsigned`."""
-    return PlannedCell(signature, run, completed(flatten({k: v for k, v in config.items() if k not in unsigned})))
+    return PlannedCell(
+        signature, run, with_later_settings(flatten({k: v for k, v in config.items() if k not in unsigned}))
+    )
 
 
 def varying_settings(record: SweepRecord | None, cell: PlannedCell) -> list[str]:
     """The settings in which `cell` and the cells of a sweep's record do not all agree."""
     known = [] if record is None else [_whole(each, record.settings) for each in record.planned]
-    return differing([each.settings for each in (*known, cell)])
+    return differing_settings([each.settings for each in (*known, cell)])
 
 
 def read_sweep_record(paths: SweepPaths) -> SweepRecord | None:
@@ -127,7 +129,7 @@ def write_cells(
     """
     paths.runs.mkdir(parents=True, exist_ok=True)
     with locked_folder(paths.root):  # two commands under one name may come at once
-        record = with_cells(read_sweep_record(paths), cells, axes=axes, command=command)
+        record = add_cells(read_sweep_record(paths), cells, axes=axes, command=command)
         drivers = [each for each in record.drivers if each != driver and each.is_alive() is not False]
         record = msgspec.structs.replace(record, drivers=(*drivers, *([driver] if driver else [])))
         replace_file(paths.record, encode_record(record))
@@ -143,7 +145,7 @@ def leave_sweep(paths: SweepPaths, driver: ProcessIdentity) -> None:
             replace_file(paths.record, encode_record(msgspec.structs.replace(record, drivers=drivers)))
 
 
-def with_cells(
+def add_cells(
     earlier: SweepRecord | None,
     cells: Iterable[PlannedCell],
     *,
@@ -186,11 +188,11 @@ def with_cells(
 def _differing_values(cells: Sequence[PlannedCell]) -> dict[str, list[Any]]:
     """The settings in which cells differ, with the values that they have, in order."""
     settings = [cell.settings for cell in cells]
-    return {name: [each[name] for each in settings if name in each] for name in differing(settings)}
+    return {name: [each[name] for each in settings if name in each] for name in differing_settings(settings)}
 
 
 def _whole(cell: PlannedCell, shared: Mapping[str, Any]) -> PlannedCell:
-    return msgspec.structs.replace(cell, settings=completed({**shared, **cell.settings}))
+    return msgspec.structs.replace(cell, settings=with_later_settings({**shared, **cell.settings}))
 
 
 def _without(cell: PlannedCell, shared: Mapping[str, Any]) -> PlannedCell:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from runmanager.records.settings.values import targets_in
+from runmanager.records.settings.values import find_targets
 from runmanager.tracking.environment.import_walk import ImportWalk, is_below, is_installed
 
 __all__ = ["CurrentCode", "LoadedLater", "current_code", "own_code"]
@@ -40,7 +40,7 @@ def own_code(settings: Mapping[str, Any], *, is_built_in: bool) -> dict[str, str
         _take_program(walk, sys.modules["__main__"])
         if not walk.files:
             return None
-    if not all(walk.take_target(str(target)) for _, target in targets_in(settings)):
+    if not all(walk.take_target(str(target)) for _, target in find_targets(settings)):
         return None
     return _digests(walk.files, folder)
 

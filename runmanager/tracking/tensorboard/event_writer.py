@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 
-from runmanager.records.files.file_errors import disk_full_named
+from runmanager.records.files.file_errors import explain_disk_full
 from runmanager.tracking.tensorboard.record_framing import framed, scalar_records
 
 if TYPE_CHECKING:  # what is served beside the runs is written without torch
@@ -44,7 +44,7 @@ class EventWriter:
 
     def series(self, tag: str, logged: "LoggedLosses") -> None:
         """Add a number for each of many steps."""
-        with disk_full_named(self._path):
+        with explain_disk_full(self._path):
             self._file.writelines(scalar_records(tag, logged.steps, logged.values, wall_time=time.time()))
 
     def graph(self, graph: bytes) -> None:
@@ -52,15 +52,15 @@ class EventWriter:
         self._write(Event(wall_time=time.time(), graph_def=graph))
 
     def flush(self) -> None:
-        with disk_full_named(self._path):
+        with explain_disk_full(self._path):
             self._file.flush()
 
     def close(self) -> None:
-        with disk_full_named(self._path):
+        with explain_disk_full(self._path):
             self._file.close()
 
     def _write(self, event: Event) -> None:
-        with disk_full_named(self._path):
+        with explain_disk_full(self._path):
             self._file.write(framed(event.SerializeToString()))
 
 

@@ -21,7 +21,7 @@ from tensorboard.plugins.hparams.api_pb2 import (
 )
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 
-from runmanager.records.settings.values import differing
+from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import StoredRun
 
 __all__ = ["METRICS", "Metric", "experiment", "measured", "mixed", "session_end", "session_start"]
@@ -87,7 +87,7 @@ def experiment(cells: Sequence[Mapping[str, Any]], metrics: Iterable[Metric] = M
     TensorBoard takes the first experiment that it finds for that of all runs, and shows nothing else: there may be one
     only, which knows all cells.
     """
-    varying = differing(cells)
+    varying = differing_settings(cells)
     names = varying or list(dict.fromkeys(name for cell in cells for name in cell))
     infos = [_hparam(name, [cell.get(name) for cell in cells], differs=name in varying) for name in names]
     declared = Experiment(

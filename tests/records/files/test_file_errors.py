@@ -8,7 +8,7 @@ import pytest
 
 from runmanager.errors import NoRoomError
 from runmanager.records.files.atomic_files import replacement
-from runmanager.records.files.file_errors import disk_full_named
+from runmanager.records.files.file_errors import explain_disk_full
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 
 
@@ -33,7 +33,7 @@ def test_the_file_and_its_disk_are_named_whatever_a_library_made_of_it(tmp_path:
 
 
 def test_another_error_stays_what_it_is(tmp_path: Path) -> None:
-    with pytest.raises(PermissionError), disk_full_named(tmp_path):
+    with pytest.raises(PermissionError), explain_disk_full(tmp_path):
         raise PermissionError(errno.EACCES, "Permission denied")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runmanager.records.host.memory import free_memory, in_gib
+from runmanager.records.host.memory import format_gib, free_memory
 
 GIB = 2**30
 
@@ -30,4 +30,4 @@ def test_without_a_limit_the_machine_decides(tmp_path: Path, limit: str) -> None
 
 
 def test_sizes_are_said_in_gib() -> None:
-    assert (in_gib(GIB // 2), in_gib(5000 * GIB)) == ("0.5 GiB", "5,000.0 GiB")
+    assert (format_gib(GIB // 2), format_gib(5000 * GIB)) == ("0.5 GiB", "5,000.0 GiB")

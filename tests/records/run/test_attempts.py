@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from runmanager.records.run.attempts import attempts_up_to, last_sign, spans
+from runmanager.records.run.attempts import attempts_up_to, last_sign_of_life, process_spans
 from runmanager.records.run.heartbeat import Beat
 from runmanager.records.run.record import Attempt, Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
@@ -42,13 +42,15 @@ def resumed(record: MakeRecord, *earlier: Attempt, **fields: Any) -> RunRecord:
 
 def test_a_run_lives_in_its_attempts_and_not_between_them(record: MakeRecord) -> None:
     run = resumed(record, attempt(0, 10, 2, ELSEWHERE), attempt(40, 50, 3), ended_at=at(120), status=Status.FINISHED)
-    assert spans(run) == [
+    assert process_spans(run) == [
         ("bellows", unix(0), unix(10)),
         ("anvil", unix(40), unix(50)),
         ("anvil", unix(100), unix(120)),
     ]
-    assert spans(resumed(record))[-1] == ("anvil", unix(100), float("inf"))
-    assert spans(record(started_at=None)) == spans(record(started_at=at(0), status=Status.SKIPPED)) == []
+    assert process_spans(resumed(record))[-1] == ("anvil", unix(100), float("inf"))
+    assert (
+        process_spans(record(started_at=None)) == process_spans(record(started_at=at(0), status=Status.SKIPPED)) == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,15 +62,15 @@ def test_a_run_that_nobody_saw_the_end_of_lived_until_its_last_sign(
     record: MakeRecord, beat: Beat | None, lived_until: float
 ) -> None:
     run = record(status=Status.CRASHED, started_at=at(0), environment=HERE)
-    assert last_sign(run, epochs(8, 13), beat) == at(lived_until)
-    assert spans(run, epochs(8, 13), beat) == [("anvil", unix(0), unix(lived_until))]
-    assert last_sign(record(), [], beat) is None
+    assert last_sign_of_life(run, epochs(8, 13), beat) == at(lived_until)
+    assert process_spans(run, epochs(8, 13), beat) == [("anvil", unix(0), unix(lived_until))]
+    assert last_sign_of_life(record(), [], beat) is None
 
 
 def test_the_epochs_of_earlier_attempts_are_no_sign_of_the_last_one(record: MakeRecord) -> None:
     run = resumed(record, attempt(0, 10, 2), status=Status.CRASHED)
-    assert last_sign(run, epochs(4, 8), None) == at(100)
-    assert last_sign(run, epochs(4, 8, 15), None) == at(107)
+    assert last_sign_of_life(run, epochs(4, 8), None) == at(100)
+    assert last_sign_of_life(run, epochs(4, 8, 15), None) == at(107)
 
 
 def test_epochs_past_the_checkpoint_are_nobody_s() -> None:

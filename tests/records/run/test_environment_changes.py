@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from runmanager.records.run.environment_changes import describe_attempts, epochs_made_elsewhere
+from runmanager.records.run.environment_changes import describe_attempts, epochs_in_other_environments
 from runmanager.records.run.record import Attempt, Environment, RunRecord
 
 NOON = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC)
@@ -32,16 +32,16 @@ def resumed(record: MakeRecord, *earlier: Attempt, **fields: Any) -> RunRecord:
 
 def test_epochs_count_as_made_elsewhere_where_anything_that_matters_differs(record: MakeRecord) -> None:
     same = resumed(record, attempt(0, 10, 3))
-    assert epochs_made_elsewhere(same) == set() and describe_attempts(same) == []
+    assert epochs_in_other_environments(same) == set() and describe_attempts(same) == []
     moved = resumed(record, attempt(0, 10, 3, ELSEWHERE), attempt(20, 30, 5))
-    assert epochs_made_elsewhere(moved) == {1, 2, 3}
+    assert epochs_in_other_environments(moved) == {1, 2, 3}
     assert describe_attempts(moved) == [
         "epochs 1 to 3 were made in another environment (host bellows, now anvil; torch threads 2, now 1); "
         "they count as warm-up"
     ]
     newer = msgspec.structs.replace(HERE, libraries={"torch": "2.16.0"})
     back = resumed(record, attempt(0, 10, 3), attempt(20, 30, 4, newer))
-    assert epochs_made_elsewhere(back) == {4}
+    assert epochs_in_other_environments(back) == {4}
     assert describe_attempts(back) == [
         "epoch 4 was made in another environment (torch 2.16.0, now 2.15.0); it counts as warm-up"
     ]
@@ -64,13 +64,13 @@ def test_epochs_count_as_made_elsewhere_where_anything_that_matters_differs(reco
 )
 def test_what_matters(record: MakeRecord, change: dict[str, Any]) -> None:
     run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, **change)))
-    assert epochs_made_elsewhere(run) == {1}
+    assert epochs_in_other_environments(run) == {1}
 
 
 @pytest.mark.parametrize("change", [{"load_at_start": 3.0}, {"command": ("other",)}, {"steal_share": 0.5}], ids=str)
 def test_what_does_not(record: MakeRecord, change: dict[str, Any]) -> None:
     run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, **change)))
-    assert epochs_made_elsewhere(run) == set()
+    assert epochs_in_other_environments(run) == set()
 
 
 def test_code_that_changed_between_attempts_matters_and_what_is_not_known_does_not(record: MakeRecord) -> None:
@@ -81,7 +81,7 @@ def test_code_that_changed_between_attempts_matters_and_what_is_not_known_does_n
         (None, None),
     ):
         run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, code=code)), environment=now)
-        assert epochs_made_elsewhere(run) == ({1} if said else set())
+        assert epochs_in_other_environments(run) == ({1} if said else set())
         assert describe_attempts(run) == ([f"{said}; it counts as warm-up"] if said else [])
 
 

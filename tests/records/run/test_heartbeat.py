@@ -11,7 +11,7 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import (
     Beat,
     HeartbeatObserver,
-    judged_by_heartbeat,
+    observed_by_heartbeat,
     read_beat,
     timeout_faults,
     write_beat,
@@ -47,21 +47,21 @@ def test_what_is_no_beat_reads_as_none(tmp_path: Path, content: bytes) -> None:
 
 def test_on_the_runs_own_machine_its_process_decides_at_once() -> None:
     for silent in (0.0, 1e9):
-        assert judged_by_heartbeat(record(HERE), silent_seconds=silent, limit_seconds=60).status is Status.RUNNING
-        gone = judged_by_heartbeat(record(GONE), silent_seconds=silent, limit_seconds=60)
+        assert observed_by_heartbeat(record(HERE), silent_seconds=silent, limit_seconds=60).status is Status.RUNNING
+        gone = observed_by_heartbeat(record(GONE), silent_seconds=silent, limit_seconds=60)
         assert (gone.status, gone.reason) == (Status.CRASHED, Reason.VANISHED)
 
 
 def test_elsewhere_silence_decides() -> None:
     far = record(ELSEWHERE)
-    assert judged_by_heartbeat(far, silent_seconds=59.9, limit_seconds=60) is far
-    gone = judged_by_heartbeat(far, silent_seconds=3600, limit_seconds=60)
+    assert observed_by_heartbeat(far, silent_seconds=59.9, limit_seconds=60) is far
+    gone = observed_by_heartbeat(far, silent_seconds=3600, limit_seconds=60)
     assert (gone.status, gone.reason) == (Status.CRASHED, Reason.VANISHED)
     assert gone.message == f"no sign of life from process {os.getpid()} on another-host for 60 s"
     ended = record(ELSEWHERE, Status.FINISHED)
-    assert judged_by_heartbeat(ended, silent_seconds=1e9, limit_seconds=60) is ended
+    assert observed_by_heartbeat(ended, silent_seconds=1e9, limit_seconds=60) is ended
     nobodys = record(None)
-    assert judged_by_heartbeat(nobodys, silent_seconds=1e9, limit_seconds=60) is nobodys
+    assert observed_by_heartbeat(nobodys, silent_seconds=1e9, limit_seconds=60) is nobodys
 
 
 @pytest.mark.parametrize("seconds", [0.0, -60.0, 9.9, float("nan"), float("inf")])

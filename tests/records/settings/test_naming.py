@@ -39,7 +39,7 @@ def test_a_long_setting_pushes_none_out_of_a_name() -> None:
 
 def test_of_too_many_settings_those_that_tell_runs_apart_stay() -> None:
     many = {f"setting_{number:02}": number for number in range(40)} | {"momentum": 0.9, "lr": 0.1}
-    name = readable_name(many, telling=["lr", "momentum"])
+    name = readable_name(many, distinguishing=["lr", "momentum"])
     assert name.endswith(",momentum=0.9,lr=0.1") and name.startswith("setting_00=0,setting_01=1,") and len(name) <= 120
 
 

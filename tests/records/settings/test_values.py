@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from runmanager.errors import UsageError
 from runmanager.records.settings.grid import expand_grid
-from runmanager.records.settings.values import differing, flatten, plain_settings
+from runmanager.records.settings.values import differing_settings, flatten, plain_settings
 
 KEYS = st.text(st.characters(categories=["Ll"], max_codepoint=127), min_size=1, max_size=6)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
@@ -50,17 +50,17 @@ def test_what_differs_is_what_has_more_than_one_value(cells: list[dict[str, obje
     names = dict.fromkeys(name for cell in cells for name in cell)
     # repr tells 1, 1.0, True and '1' apart.
     expected = [name for name in names if len({repr(cell[name]) if name in cell else "" for cell in cells}) > 1]
-    assert differing(cells) == expected
+    assert differing_settings(cells) == expected
 
 
 def test_values_that_python_calls_equal_differ() -> None:
     for one, other in ((1, True), (0, 0.0), (False, 0)):
-        assert differing([{"x": one}, {"x": other}]) == ["x"]
+        assert differing_settings([{"x": one}, {"x": other}]) == ["x"]
 
 
 def test_a_setting_that_some_cells_lack_differs() -> None:
-    assert differing([{"lr": 1, "model.depth": 8}, {"lr": 1}]) == ["model.depth"]
-    assert differing([{"lr": 1}]) == differing([]) == []
+    assert differing_settings([{"lr": 1, "model.depth": 8}, {"lr": 1}]) == ["model.depth"]
+    assert differing_settings([{"lr": 1}]) == differing_settings([]) == []
 
 
 def test_a_function_is_a_setting_by_its_name() -> None:

@@ -285,7 +285,7 @@ def test_a_run_that_is_only_looked_at_can_be_given_back(
     for _ in range(3):  # a notebook's cell, run again and again by one living process
         folder = claim_run(paths, record())
         assert folder.record.status is Status.FINISHED
-        folder.give_back()
+        folder.release()
     assert sorted(path.name for path in paths.root.iterdir()) == before
     claim_run(paths, record())
     with pytest.raises(RunBusyError, match="being taken over"):

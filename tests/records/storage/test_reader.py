@@ -51,7 +51,7 @@ def test_an_old_attempt_is_put_aside_whole(tmp_path: Path, record: MakeRecord) -
     paths = filled(old)
     before = paths.record.read_bytes()
     folder = taken_over(old, old.record)
-    folder.begin_anew(record(status=Status.RUNNING))
+    folder.restart(record(status=Status.RUNNING))
     assert {path.name for path in (paths.attempts / "1").iterdir()} == {
         *("run.json", "epochs.jsonl", "checkpoint.pt", "run.log", "error.txt", "config.yaml", "events.out.tfevents.1")
     }
@@ -59,7 +59,7 @@ def test_an_old_attempt_is_put_aside_whole(tmp_path: Path, record: MakeRecord) -
     assert (read_record(paths).status, read_record(paths).attempt) == (Status.RUNNING, 2)
     assert [path.name for path in sorted(paths.root.iterdir())] == ["attempts", "run.json"]
     folder.append(EpochRecord(epoch=1))
-    taken_over(folder, folder.record).begin_anew(record())  # the first stays where it is
+    taken_over(folder, folder.record).restart(record())  # the first stays where it is
     assert {path.name for path in paths.attempts.iterdir()} == {"1", "2"}
     assert (paths.attempts / "1" / "checkpoint.pt").read_text() == "checkpoint.pt"
     folder.close()
@@ -82,7 +82,7 @@ def test_a_kill_while_an_attempt_is_put_aside_leaves_no_lie(
 
     monkeypatch.setattr(os, "replace", killed_after)
     with pytest.raises(KeyboardInterrupt):
-        taken_over(old, old.record).begin_anew(record(status=Status.RUNNING))
+        taken_over(old, old.record).restart(record(status=Status.RUNNING))
     monkeypatch.undo()
     after = read_run(paths)
     if after.record.status is Status.FINISHED:

@@ -73,7 +73,7 @@ def test_every_command_is_kept_in_order_and_which_one_asked_for_a_cell(tmp_path:
     give("b", 1.0)  # the same once more, as of a loop that writes its plan run by run
     record = give("c", 3.0, 1.0)
     assert (record.commands, record.command) == ((first, second, third), third)
-    assert [record.given_by()[cell.run] for cell in record.planned] == [first, first, third]
+    assert [record.commands_by_run()[cell.run] for cell in record.planned] == [first, first, third]
     assert read_sweep_record(paths) == record
     assert give("a", 2.0).commands == (first, second, third, first)
 
@@ -86,7 +86,7 @@ def test_a_record_of_before_has_its_one_command(tmp_path: Path) -> None:
     file.write_bytes(msgspec.json.encode(data))
     assert read_sweep_record(SweepPaths(tmp_path)) == record
     assert record.commands == (record.command,)
-    assert set(record.given_by().values()) == {record.command}
+    assert set(record.commands_by_run().values()) == {record.command}
     assert write(tmp_path, [{"lr": 0.3}]).commands == (record.command,)
 
 
