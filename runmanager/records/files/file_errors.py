@@ -1,4 +1,4 @@
-"""Errors of files and folders as one clear line: damaged, without room, or not writable."""
+"""Errors of files and folders as one clear line: damaged, no room on the disk, not writable."""
 
 import errno
 import shutil
@@ -13,18 +13,18 @@ from runmanager.errors import NoRoomError, RecordError, UsageError
 __all__ = ["UNDECODABLE", "UNREADABLE", "damaged_file_error", "explain_disk_full", "require_writable"]
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for content that is not what it must be; text that is not UTF-8 has an error of its own."""
+"""What msgspec raises for content that it cannot decode, text that is not UTF-8 included."""
 
 UNREADABLE = (OSError, *UNDECODABLE)
-"""The same, and what the file itself raises."""
+"""`UNDECODABLE`, and what opening or reading the file raises."""
 
 
 def damaged_file_error(path: str | Path, error: Exception, *, way_out: str = "") -> RecordError:
-    """The error that names the file whose reading raised `error`."""
-    why = str(error)
+    """Return the error that names the damaged file; `error` is what reading it raised."""
+    reason = str(error)
     if isinstance(error, UnicodeDecodeError):
-        why = f"its text must be UTF-8, got the byte 0x{error.object[error.start]:02x}"
-    return RecordError(f"{path} is damaged: {why}{way_out}")
+        reason = f"its text must be UTF-8, got the byte 0x{error.object[error.start]:02x}"
+    return RecordError(f"{path} is damaged: {reason}{way_out}")
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -32,20 +32,20 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def explain_disk_full(path: Path) -> Iterator[None]:
-    """Raises `NoRoomError` where what is written to `path` meanwhile finds no room, whatever a library made of that."""
+    """Raise `NoRoomError` if the disk has no room for `path` inside the block, even if a library hides that error."""
     try:
         yield
     except NoRoomError:
         raise
     except Exception as error:
-        cause = _no_room_in(error)
+        cause = _no_room_cause(error)
         if cause is None:
             raise
-        raise NoRoomError(_said(path, cause), cause) from cause
+        raise NoRoomError(_no_room_message(path, cause), cause) from cause
 
 
-def _no_room_in(error: BaseException | None) -> OSError | None:
-    """The error of the system behind another's, as torch's, which tells of a position in its archive."""
+def _no_room_cause(error: BaseException | None) -> OSError | None:
+    """Find the system's error in a chain of exceptions: torch, for one, reports only a position in its archive."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             return error
@@ -53,9 +53,9 @@ def _no_room_in(error: BaseException | None) -> OSError | None:
     return None
 
 
-def _said(path: Path, cause: OSError) -> str:
+def _no_room_message(path: Path, cause: OSError) -> str:
     if cause.errno == errno.EFBIG:
-        import resource  # late: Windows has none, and is to be refused with a clear line
+        import resource  # imported late: Windows lacks it, and gets a clear error elsewhere
 
         most, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
         limit = "" if most == resource.RLIM_INFINITY else f" ({most:,} bytes at most, ulimit -f)"
@@ -70,7 +70,7 @@ def _said(path: Path, cause: OSError) -> str:
 
 @contextmanager
 def require_writable(what: str, folder: Path, *, way_out: str) -> Iterator[None]:
-    """Raises `UsageError` where what is written below `folder` meanwhile cannot be: no place, no right, or no room."""
+    """Raise `UsageError` when writing below `folder` fails inside the block: missing, not permitted, or full."""
     try:
         yield
     except OSError as error:

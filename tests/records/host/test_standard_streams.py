@@ -17,7 +17,7 @@ RUN = (
     "tensorboard.graph=false name=first"
 )
 COMMAND = "-c 'import sys; from runmanager.cli.main import run_command; sys.exit(run_command(sys.argv[1:]))'"
-NOTHING_MORE = "nothing more is shown; the runs go on.\n"
+NOTHING_MORE = "nothing more is shown; the runs continue.\n"
 
 
 def shell(folder: Path, line: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
