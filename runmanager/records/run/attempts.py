@@ -1,4 +1,4 @@
-"""The attempts of a run: when its processes lived, and the sessions in which they took turns."""
+"""Attempts of a run: when its processes lived, and the sessions in which they took turns."""
 
 import datetime
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ __all__ = [
 
 
 def last_sign_of_life(record: RunRecord, epochs: Sequence[EpochRecord], beat: Beat | None) -> str | None:
-    """The last moment (ISO 8601) at which the process of a run without an end is known to have lived.
+    """Return the last time (ISO 8601) at which the process of a run without a recorded end was certainly alive.
 
     None for a run that never started.
     """
@@ -37,9 +37,9 @@ def last_sign_of_life(record: RunRecord, epochs: Sequence[EpochRecord], beat: Be
 def process_spans(
     record: RunRecord, epochs: Sequence[EpochRecord] = (), beat: Beat | None = None
 ) -> list[tuple[str, float, float]]:
-    """When the run's processes lived: (host, from, to) in seconds since 1970; one that still runs lives for ever.
+    """Return when the run's processes lived, as (host, start, end) in seconds since 1970; infinity if still alive.
 
-    Nothing for a run that was skipped or never started.
+    Empty for a run that was skipped or never started.
     """
     if record.started_at is None or record.status is Status.SKIPPED:
         return []
@@ -51,7 +51,7 @@ def process_spans(
 
 
 def attempts_up_to(earlier: Sequence[Attempt], last_epoch: int) -> tuple[Attempt, ...]:
-    """The earlier attempts of a run of which the epochs up to `last_epoch` are kept, the last ones of the last."""
+    """Adjust the `last_epoch` of a run's earlier attempts when only its epochs up to `last_epoch` are kept."""
     if not earlier:
         return ()
     kept = [min(each.last_epoch, last_epoch) for each in earlier[:-1]] + [last_epoch]
@@ -59,19 +59,19 @@ def attempts_up_to(earlier: Sequence[Attempt], last_epoch: int) -> tuple[Attempt
 
 
 def sessions_of(record: RunRecord) -> set[str]:
-    """Every session in which the run took turns, in whichever of its attempts."""
+    """Return the sessions in which any attempt of the run took turns."""
     known = [each.session for each in record.earlier] + [record.session]
     return {session for session in known if session is not None}
 
 
 def session_of_epoch(record: RunRecord, epoch: int) -> str | None:
-    """In which session this epoch was trained; None for one that had the machine without taking turns."""
+    """Return the session in which this epoch was trained; None if its attempt did not take turns."""
     of_attempt = (each.session for each in record.earlier if epoch <= each.last_epoch)
     return next(of_attempt, record.session)
 
 
 def session_seconds(record: RunRecord) -> list[float]:
-    """For how many seconds each process of the run lived that took turns, in order; one that runs is left out."""
+    """Return the lifetime of each ended process of the run that took turns, in order."""
     lived = [(each.session, each.started_at, each.ended_at) for each in record.earlier]
     lived.append((record.session, record.resumed_at or record.started_at or "", record.ended_at or ""))
     return [_seconds(end) - _seconds(began) for session, began, end in lived if session and began and end]

@@ -1,4 +1,4 @@
-"""What changed between the environments of runs and of their attempts: code, machine and versions."""
+"""Changes between the environments of runs and attempts: code, machine and versions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,14 +14,14 @@ __all__ = [
     "sessions_in_other_environments",
 ]
 
-_SAID_FILES = 3
+_MAX_NAMED_FILES = 3
 _SHORT_COMMIT = 8
 
 
 def changed_files(environments: Iterable[Environment]) -> list[str]:
-    """The files of code that runs had in common, and that were not the same in all of them.
+    """Return the source files that some of these runs have in common with different content.
 
-    A file that a run did not have says nothing: another setting may have led to other code.
+    A file that a run did not use is not a change: another setting may lead to other code.
     """
     digests: dict[str, set[str]] = {}
     for environment in environments:
@@ -31,10 +31,10 @@ def changed_files(environments: Iterable[Environment]) -> list[str]:
 
 
 def is_same_code(one: Environment, other: Environment) -> bool | None:
-    """Whether two runs with the same settings had the same code; None where that is not known.
+    """Whether two runs with the same settings had the same code; None if unknown.
 
-    Where its digests are not known, one commit without changes is the same code; another commit may be another text
-    of something else.
+    Without digests, the same commit without local changes is the same code; another commit may have changed other
+    files only.
     """
     if one.code is not None and other.code is not None:
         return not changed_files((one, other))
@@ -43,21 +43,21 @@ def is_same_code(one: Environment, other: Environment) -> bool | None:
 
 
 def describe_files(files: Sequence[str]) -> str:
-    """The names of files in a line."""
-    more = len(files) - _SAID_FILES
-    return ", ".join(files[:_SAID_FILES]) + (f" and {more} more" if more > 0 else "")
+    """List file names in one line, the first few by name."""
+    more = len(files) - _MAX_NAMED_FILES
+    return ", ".join(files[:_MAX_NAMED_FILES]) + (f" and {more} more" if more > 0 else "")
 
 
 def epochs_in_other_environments(record: RunRecord) -> set[int]:
-    """The epochs that were made on another device or host, or with other threads or versions than the last attempt.
+    """Return the epochs that ran on another device or host, or with other threads or versions than the last attempt.
 
-    Their times say nothing of what the run's record says it was made with.
+    Their times do not describe the environment in the run's record.
     """
-    return {epoch for first, last, _ in _moves(record) for epoch in range(first, last + 1)}
+    return {epoch for first, last, _ in _environment_changes(record) for epoch in range(first, last + 1)}
 
 
 def sessions_in_other_environments(record: RunRecord) -> set[str]:
-    """The sessions in which the run took turns under other conditions than those of its last attempt."""
+    """Return the sessions in which the run took turns in another environment than that of its last attempt."""
     now = _conditions(record.environment)
     return {
         each.session
@@ -67,20 +67,20 @@ def sessions_in_other_environments(record: RunRecord) -> set[str]:
 
 
 def describe_attempts(record: RunRecord) -> list[str]:
-    """What a reader must know of epochs made elsewhere, one line each stretch of them."""
+    """Describe the epochs that ran in other environments, one line per range of epochs."""
     lines = []
-    for first, last, facts in _moves(record):
+    for first, last, facts in _environment_changes(record):
         which = f"epoch {first} was" if first == last else f"epochs {first} to {last} were"
         counts = "it counts" if first == last else "they count"
         lines.append(f"{which} made in another environment ({facts}); {counts} as warm-up")
     return lines
 
 
-def _moves(record: RunRecord) -> list[tuple[int, int, str]]:
-    """The first and last epoch of each stretch made in another environment, and in what that differed."""
+def _environment_changes(record: RunRecord) -> list[tuple[int, int, str]]:
+    """Return the first and last epoch of each range that ran in another environment, and what differed."""
     if not record.earlier:
         return []
-    moves: list[tuple[int, int, str]] = []
+    changes: list[tuple[int, int, str]] = []
     first = 1
     now = _conditions(record.environment)
     for each in record.earlier:
@@ -88,16 +88,16 @@ def _moves(record: RunRecord) -> list[tuple[int, int, str]]:
         if files := changed_files((each.environment, record.environment)):
             facts = "; ".join(filter(None, [facts, f"code changed ({describe_files(files)})"]))
         if facts and first <= each.last_epoch:
-            if moves and moves[-1][1:] == (first - 1, facts):
-                moves[-1] = (moves[-1][0], each.last_epoch, facts)
+            if changes and changes[-1][1:] == (first - 1, facts):
+                changes[-1] = (changes[-1][0], each.last_epoch, facts)
             else:
-                moves.append((first, each.last_epoch, facts))
+                changes.append((first, each.last_epoch, facts))
         first = max(first, each.last_epoch + 1)
-    return moves
+    return changes
 
 
 def _conditions(environment: Environment) -> dict[str, Any]:
-    """What decides how fast the same code on the same data is, or which code it is."""
+    """Return the facts that decide how fast the same code is on the same data, or which code it is."""
     return {
         "host": environment.host or None,
         "CPU model": environment.cpu_model,
@@ -119,11 +119,11 @@ def _conditions(environment: Environment) -> dict[str, Any]:
 def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     names = dict.fromkeys([*then, *now])
     return "; ".join(
-        f"{name} {_said(then.get(name))}, now {_said(now.get(name))}"
+        f"{name} {_or_unknown(then.get(name))}, now {_or_unknown(now.get(name))}"
         for name in names
         if then.get(name) != now.get(name)
     )
 
 
-def _said(value: Any) -> str:
+def _or_unknown(value: Any) -> str:
     return "unknown" if value is None else str(value)

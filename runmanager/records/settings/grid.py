@@ -1,4 +1,4 @@
-"""Grids: expanding axes into cells."""
+"""Expansion of grids of settings into cells."""
 
 import itertools
 import math
@@ -8,20 +8,14 @@ from typing import Any
 
 from runmanager.errors import UsageError
 
-__all__ = [
-    "MAX_CELLS",
-    "RunBuilder",
-    "Settings",
-    "expand_grid",
-    "size_fault",
-]
+__all__ = ["MAX_CELLS", "RunBuilder", "Settings", "expand_grid", "size_fault"]
 
 MAX_CELLS = 100_000
-"""The largest grid: its cells take a gigabyte of the driver's memory, and its folders strain any file system."""
+"""Size of the largest grid: its cells take a gigabyte of memory, and its folders strain any file system."""
 
 
 class Settings(dict[str, Any]):
-    """One cell of a grid: a dict whose keys can be read as attributes too (`cell.lr`)."""
+    """One cell of a grid: a dict whose keys can also be read as attributes (`cell.lr`)."""
 
     def __getattr__(self, key: str) -> Any:
         try:
@@ -31,21 +25,21 @@ class Settings(dict[str, Any]):
 
 
 def expand_grid(**axes: Iterable[Any]) -> list[Settings]:
-    """Every combination of the axes' values, the last axis varying fastest.
+    """Return every combination of the axes' values; the last axis varies fastest.
 
-    Raises `UsageError` when an axis is a string, is not iterable, or has no values, and for more than 100,000 cells.
+    Raises `UsageError` if an axis is a string, is not iterable or has no values, and for more than 100,000 cells.
     """
     return [Settings(zip(axes, values, strict=True)) for values in _product(axes)]
 
 
 class RunBuilder:
-    """The tutorials' grid: a list of named tuples, one a run."""
+    """The grid of the tutorials: a list of named tuples, one per run."""
 
     @staticmethod
     def get_runs(params: Mapping[str, Iterable[Any]]) -> list[Any]:
-        """Every combination of the values in `params`, as `Run(lr=…, batch_size=…)` tuples.
+        """Return every combination of the values in `params` as named tuples `Run(lr=…, batch_size=…)`.
 
-        Raises `UsageError` as `expand_grid` does.
+        Raises `UsageError` like `expand_grid`.
         """
         run_type = namedtuple("Run", list(params))  # type: ignore[misc]  # the fields are known at run time only
         return [run_type(*values) for values in _product(params)]
@@ -56,7 +50,7 @@ def _product(axes: Mapping[str, Iterable[Any]]) -> Iterable[tuple[Any, ...]]:
     for name, values in axes.items():
         if isinstance(values, str | bytes) or not isinstance(values, Iterable):
             raise UsageError(f"Axis '{name}' must be a list of values, got {values!r}; write {name}=[{values!r}].")
-        columns.append(list(itertools.islice(values, MAX_CELLS + 1)))  # an axis alone may be endless
+        columns.append(list(itertools.islice(values, MAX_CELLS + 1)))  # an axis may be infinite
         if not columns[-1]:
             raise UsageError(f"Axis '{name}' must have at least one value, got none; leave it out of the grid.")
         if len(columns[-1]) > MAX_CELLS:
@@ -67,14 +61,14 @@ def _product(axes: Mapping[str, Iterable[Any]]) -> Iterable[tuple[Any, ...]]:
 
 
 def size_fault(counts: Mapping[str, int]) -> str | None:
-    """What is wrong with a grid of axes with so many values, as a readable line; None where it is not too large."""
+    """Return an error message if a grid with this number of values per axis is too large; else None."""
     num_cells = math.prod(counts.values())
     if num_cells <= MAX_CELLS:
         return None
-    axes = " times ".join(f"{_counted(count)} of {name}" for name, count in counts.items() if count > 1)
-    said = f"A grid must have at most {MAX_CELLS:,} cells, got {_counted(num_cells)}"
-    return f"{said}: {axes}; split it into several sweeps."
+    axes = " times ".join(f"{_format_count(count)} of {name}" for name, count in counts.items() if count > 1)
+    error = f"A grid must have at most {MAX_CELLS:,} cells, got {_format_count(num_cells)}"
+    return f"{error}: {axes}; split it into several sweeps."
 
 
-def _counted(number: int) -> str:
+def _format_count(number: int) -> str:
     return f"{number:,}" if number < 10**15 else f"about 10^{math.log10(number):.0f}"

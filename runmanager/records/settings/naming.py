@@ -1,4 +1,4 @@
-"""Names of runs made from their settings: of run folders, and shorter ones within a sweep."""
+"""Names for runs, made of their settings: for run folders, and shorter ones within a sweep."""
 
 import re
 from collections import Counter
@@ -10,17 +10,17 @@ from runmanager.text import format_value
 
 __all__ = ["readable_name", "short_names"]
 
-_MAX_NAME_BYTES = 120  # file systems take 255 bytes, however few letters they are
-_SHORT_BYTES = 12  # a value that is no longer is never shortened
+_MAX_NAME_BYTES = 120  # file systems take 255 bytes, which may be far fewer letters
+_SHORT_BYTES = 12  # shorter values are never shortened
 
 
 def readable_name(settings: Mapping[str, Any], *, distinguishing: Container[str] = ()) -> str:
-    """The part of a run folder's name for people: `lr=0.01,model=cnn`; `run` where there are no settings.
+    """Return the readable part of a run folder's name: `lr=0.01,model=cnn`; `run` without settings.
 
-    It has at most 120 bytes. Where all do not fit, the longest values are shortened in their middle; where that is not
-    enough, settings are left out from the end, those that are `distinguishing` (that tell this run from others) last.
+    The name has at most 120 bytes. If necessary, the longest values are shortened in the middle; if that is not enough,
+    settings are left out from the end, and those in `distinguishing`, in which this run differs from others, last.
     """
-    parts = {key: (f"{key.removesuffix('.name')}=", _short(value)) for key, value in settings.items()}
+    parts = {key: (f"{key.removesuffix('.name')}=", _format_short(value)) for key, value in settings.items()}
     parts = {key: (_safe(name), _safe(value)) for key, (name, value) in parts.items()}
     while len(parts) > 1 and _num_bytes(parts.values(), limit=_SHORT_BYTES) > _MAX_NAME_BYTES:
         parts.pop(next((key for key in reversed(parts) if key not in distinguishing), next(reversed(parts))))
@@ -35,12 +35,12 @@ def _safe(text: str) -> str:
 
 
 def _num_bytes(parts: Collection[tuple[str, str]], *, limit: int) -> int:
-    """How long a name of these keys and values is, values cut to `limit` bytes."""
+    """Return the length of a name of these keys and values, with values cut to `limit` bytes."""
     return sum(len(key.encode()) + min(len(value.encode()), limit) + 1 for key, value in parts) - 1
 
 
 def _cut(text: str, limit: int) -> str:
-    """A text of at most `limit` bytes: its beginning and its end, as values of one kind often differ in one of them."""
+    """Cut a text to `limit` bytes: its beginning and its end, because similar values often differ in one of them."""
     data = text.encode()
     if len(data) <= limit:
         return text
@@ -49,18 +49,18 @@ def _cut(text: str, limit: int) -> str:
     return f"{data[:head].decode(errors='ignore')}..{data[-tail:].decode(errors='ignore')}"
 
 
-def _short(value: Any) -> str:
+def _format_short(value: Any) -> str:
     if isinstance(value, list):
-        return "x".join(_short(item) for item in value)
+        return "x".join(_format_short(item) for item in value)
     return format_value(value)
 
 
 def short_names(cells: Mapping[str, Mapping[str, Any]], *, lone: str) -> dict[str, str]:
-    """A name for each run (keys: names of run folders; values: flat settings), fit for a folder and unique among them.
+    """Return a short unique name for each run of a sweep, fit for a folder, by the name of its run folder.
 
-    Of the settings only those in which the runs differ, each by the last part of its name where that is clear
-    (`depth=8` for `model.depth`). Where that still leaves runs alike, the digits of the folder's name follow. `lone` is
-    the name of a run that has no others.
+    `cells` maps the names of run folders to flat settings. A name has only the settings in which the runs differ, each
+    by the last part of its name if that is unambiguous (`depth=8` for `model.depth`). Runs that still have the same
+    name get the digits of their folder's name too. `lone` is the name of a run that is alone in its sweep.
     """
     if len(cells) == 1:
         return dict.fromkeys(cells, lone)
@@ -70,7 +70,7 @@ def short_names(cells: Mapping[str, Mapping[str, Any]], *, lone: str) -> dict[st
         run: readable_name({labels[name]: settings[name] for name in varying if name in settings})
         for run, settings in cells.items()
     }
-    # Some file systems take Net and net for one name.
+    # Some file systems ignore case.
     number = Counter(name.casefold() for name in plain.values())
     return {
         run: name if number[name.casefold()] == 1 else f"{name}-{run.rpartition('-')[2]}" for run, name in plain.items()

@@ -1,4 +1,4 @@
-"""Settings of a run as plain values: from any mapping, under dotted names, and where they differ."""
+"""Settings of runs as plain values: conversion, dotted names, differences, targets."""
 
 import argparse
 import dataclasses
@@ -11,13 +11,13 @@ from runmanager.errors import UsageError
 
 __all__ = ["differing_settings", "find_targets", "flatten", "plain_settings"]
 
-_KEY = "_target_"
+_TARGET_KEY = "_target_"
 
 
 def plain_settings(params: Any) -> dict[str, Any]:
-    """The settings of a run as a dict of plain values, from a mapping, named tuple, dataclass or `argparse.Namespace`.
+    """Convert the settings of a run, a mapping, named tuple, dataclass or `argparse.Namespace`, to plain values.
 
-    NumPy's numbers become Python's; functions their qualified name; other values that JSON has no word for (a
+    NumPy's numbers become Python's, functions their qualified name, and other values that JSON cannot express (a
     `torch.device`, a path, infinity) their text.
     Raises `UsageError` for anything else, and for keys that are not strings.
     """
@@ -45,22 +45,22 @@ def _key(key: Any) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else str(value)  # JSON would make null of the others
+        return float(value) if math.isfinite(value) else str(value)  # JSON turns others into null
     if value is None or isinstance(value, bool | int | str):
         return value
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
-        return _plain(value.item())  # a number of NumPy's or a tensor's
+        return _plain(value.item())  # a NumPy scalar or a tensor of one element
     if isinstance(value, Mapping):
         return {_key(key): _plain(item) for key, item in value.items()}
     if isinstance(value, Sequence | set | frozenset):
         return [_plain(item) for item in value]
     if isinstance(value, types.FunctionType | types.BuiltinFunctionType) and "<" not in value.__qualname__:
-        return ".".join(filter(None, (value.__module__, value.__qualname__)))  # its text has an address in it
+        return ".".join(filter(None, (value.__module__, value.__qualname__)))  # its text contains an address
     return str(value)
 
 
 def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings under dotted names (`{"model": {"depth": 8}}` -> `{"model.depth": 8}`); lists stay values."""
+    """Flatten nested settings to dotted keys (`{"model": {"depth": 8}}` -> `{"model.depth": 8}`); lists stay values."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
@@ -71,7 +71,7 @@ def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differing_settings(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The dotted names of the settings that do not have one value in all the (flat) cells, in order of appearance."""
+    """Return the dotted names of the settings in which flat cells differ, in order of appearance."""
     if not cells:
         return []
     names = dict.fromkeys(name for cell in cells for name in cell)
@@ -83,16 +83,16 @@ def differing_settings(cells: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _differ(one: Any, other: Any) -> bool:
-    # 1 == True in Python, but they are two values of a setting.
+    # 1 == True in Python, but they are different values of a setting.
     return one is not other and (type(one) is not type(other) or one != other)
 
 
 def find_targets(settings: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """The dotted name and the value of each `_target_` in nested settings, those within lists too."""
+    """Yield the dotted name and the value of each `_target_` in nested settings, also inside lists."""
     if isinstance(settings, Mapping):
         for key, value in settings.items():
             inner = f"{name}.{key}" if name else str(key)
-            if inner.rpartition(".")[2] == _KEY:
+            if inner.rpartition(".")[2] == _TARGET_KEY:
                 yield inner, value
             yield from find_targets(value, inner)
     elif isinstance(settings, list | tuple):
