@@ -1,4 +1,4 @@
-"""Reading very many records in less time and memory: equal parts shared, garbage collection paused."""
+"""Reading thousands of records in less time and memory: shared parts, paused garbage collection."""
 
 import gc
 from collections.abc import Hashable, Iterator
@@ -14,9 +14,9 @@ __all__ = ["PARTIAL_DECODER", "PartialRecord", "SharedParts", "gc_paused"]
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """No search for garbage meanwhile. For work that leaves none: the search would take as long as the work.
+    """Pause garbage collection, for work that creates many objects and no cycles; also usable as a decorator.
 
-    It serves as a decorator too.
+    Collecting would take as long as the work itself.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -28,7 +28,7 @@ def gc_paused() -> Iterator[None]:
 
 
 class PartialRecord(RunRecord, frozen=True, kw_only=True, gc=False):
-    """A record as its file has it, the parts of its configuration still as text."""
+    """A run's record whose configuration is not decoded yet."""
 
     config: dict[str, msgspec.Raw]
 
@@ -39,31 +39,36 @@ PARTIAL_DECODER = msgspec.json.Decoder(PartialRecord)
 
 
 class SharedParts:
-    """What is equal in many records: `model`, `optimizer`, … of the configurations, libraries, the command.
+    """Parts that are equal in many records, decoded once: groups of the configuration, libraries, the command.
 
-    Ten thousand runs then take the memory of their differences, and less of the time that decoding takes. Nobody may
-    change a part.
+    Ten thousand runs then take little more memory than their differences, and less time to decode. The shared parts
+    must not be modified.
     """
 
     def __init__(self) -> None:
         self._parts: dict[bytes, Any] = {}
         self._facts: dict[Hashable, Any] = {}
 
-    def whole(self, record: PartialRecord) -> RunRecord:
-        """The record with its configuration. Raises what `UNDECODABLE` lists."""
-        config = {name: self._decoded(bytes(part)) for name, part in record.config.items()}
-        then, known = record.environment, self._facts
-        code = None if then.code is None else known.setdefault(("code", *then.code.items()), then.code)
+    def complete(self, record: PartialRecord) -> RunRecord:
+        """Decode the configuration of a record. Raises what `UNDECODABLE` lists."""
+        config = {name: self._decode(bytes(part)) for name, part in record.config.items()}
+        environment, known = record.environment, self._facts
+        code = environment.code
+        code = None if code is None else known.setdefault(("code", *code.items()), code)
         environment = msgspec.structs.replace(
-            then,
-            libraries=known.setdefault(("libraries", *then.libraries.items()), then.libraries),
-            command=known.setdefault(("command", *then.command), then.command),
+            environment,
+            libraries=known.setdefault(("libraries", *environment.libraries.items()), environment.libraries),
+            command=known.setdefault(("command", *environment.command), environment.command),
             code=code,
-            **{name: known.setdefault(text, text) for name in _TEXTS if (text := getattr(then, name)) is not None},
+            **{
+                name: known.setdefault(text, text)
+                for name in _TEXTS
+                if (text := getattr(environment, name)) is not None
+            },
         )
         return RunRecord(**{**msgspec.structs.asdict(record), "config": config, "environment": environment})
 
-    def _decoded(self, text: bytes) -> Any:
+    def _decode(self, text: bytes) -> Any:
         if text not in self._parts:
             self._parts[text] = msgspec.json.decode(text)
         return self._parts[text]

@@ -1,7 +1,7 @@
-"""The end of a run: every way in which it gets into run.json.
+"""Writing the end of a run into run.json: the only place that does it.
 
 ==================================  ====================================================
-who writes                          with
+writer                              function
 ==================================  ====================================================
 the run's own process               `end_own_run`; `skipped_record` where it cannot begin
 the driver that started the process `find_end`, then `write_end`
@@ -70,9 +70,9 @@ class RunEnd:
 def find_end(paths: RunPaths, pid: int, outcome: Outcome, *, pending: RunRecord, has_returned: bool) -> RunEnd:
     """Compare how the process `pid` exited (`outcome`) with what is stored of its run. Writes nothing.
 
-    `pending` is the record of the run where none is stored. `has_returned`: the process did its work without an error,
-    be it that another process had ended the run before. The outcome is not the run's where the process died before it
-    could claim a folder that had ended or belongs to another living process.
+    `pending` is the record to use if none is stored. `has_returned`: the process returned without an error, for example
+    because another process had ended the run before. Nothing is to be written if the process died before it could claim
+    a folder that has ended or that belongs to another living process.
     """
     try:
         record = read_record(paths)
@@ -84,8 +84,8 @@ def find_end(paths: RunPaths, pid: int, outcome: Outcome, *, pending: RunRecord,
         record, owner, is_own = pending, None, True
     if record.status.is_ended and (is_own or has_returned):
         return RunEnd(record.outcome, is_recorded=True)
-    is_left = not record.status.is_ended and owner is not None and owner.is_alive() is False
-    if not (is_own or is_left):
+    is_abandoned = not record.status.is_ended and owner is not None and owner.is_alive() is False
+    if not (is_own or is_abandoned):
         return RunEnd(outcome)
     return RunEnd(outcome, to_write=record.ended(outcome, at=_now()))
 
@@ -101,8 +101,8 @@ def write_end(paths: RunPaths, record: RunRecord, *, traceback: str | None = Non
 def end_gone_run(paths: RunPaths, outcome: Outcome, *, pending: RunRecord) -> None:
     """Write the end of a run whose process is gone without having written it, as of its last sign of life.
 
-    That it is gone may be noticed long afterwards, and it did not run meanwhile. `pending` is the record of the run
-    where none is stored. An end that is stored stays, and so does a damaged record. Raises `OSError`.
+    It may be noticed long afterwards that the process is gone. `pending` is the record to use if none is stored. A
+    stored end and a damaged record stay as they are. Raises `OSError`.
     """
     try:
         record = read_record(paths)
@@ -116,15 +116,15 @@ def end_gone_run(paths: RunPaths, outcome: Outcome, *, pending: RunRecord) -> No
 
 
 def correct_outcome(paths: RunPaths, record: RunRecord, outcome: Outcome) -> None:
-    """Write the true cause of an end whose run's process could not know it; the time of the end stays."""
+    """Replace the outcome in a record that has ended by its true cause; the time of the end stays."""
     replace_file(paths.record, encode_record(record.ended(outcome, at=record.ended_at)))
 
 
 def end_silent_run(paths: RunPaths, observer: HeartbeatObserver) -> RunRecord | None:
-    """Write the end of a run of another host that `observer` takes for gone, so that it can be resumed.
+    """Write the end of a run on another host that `observer` considers gone, so that it can be resumed.
 
-    This happens under a claim, so that a run that another process begins meanwhile is not declared dead. Returns the
-    record; None where the run is not gone, or belongs to another process.
+    Done under a claim, so that a run that another process begins at the same time is not declared dead. Returns the
+    record; None if the run is not gone, or belongs to another process.
     """
     try:
         stored = read_record(paths)

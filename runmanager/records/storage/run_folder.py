@@ -1,4 +1,4 @@
-"""The run folder in the hands of its one writer: the record, the epochs, and what an attempt leaves behind."""
+"""Writing a run folder as its only owner: record, epochs, and files of earlier attempts."""
 
 import os
 import shutil
@@ -20,9 +20,9 @@ __all__ = ["RunFolder"]
 
 
 class RunFolder:
-    """The files of a run in the hands of their one writer: the process that claimed it, until it leaves the folder.
+    """The files of a run for their only writer: the process that claimed the folder, until it calls `leave`.
 
-    Whatever writes raises `UsageError` in any other process, as a fork of it, and after that.
+    Methods that write raise `UsageError` in any other process, such as a fork, and after `leave`.
     """
 
     def __init__(self, paths: RunPaths, record: RunRecord, *, claim: Path | None = None) -> None:
@@ -38,7 +38,7 @@ class RunFolder:
         return self._writer == os.getpid()
 
     def refuse_others(self) -> None:
-        """Raise `UsageError` where this process may not write."""
+        """Raise `UsageError` if this process may not write."""
         if self._writer is None:
             raise UsageError(
                 f"Run {self.paths.name} must be written while it runs, got a call after its end; begin it once more."
@@ -50,32 +50,32 @@ class RunFolder:
             )
 
     def write(self, **changes: Any) -> RunRecord:
-        """Replace run.json by the record with `changes`."""
+        """Change fields of the record and replace run.json."""
         self.refuse_others()
         self.record = msgspec.structs.replace(self.record, **changes)
         replace_file(self.paths.record, encode_record(self.record))
         return self.record
 
     def is_lost(self) -> bool:
-        """Whether another process has ended the run or taken it over. Raises `RecordError` where the folder is gone."""
+        """Whether another process has ended the run or taken it over. Raises `RecordError` if the folder is gone."""
         try:
             stored = read_record(self.paths)
         except RecordError:
             if not self.paths.root.exists():
                 raise RecordError(f"The folder {self.paths.root} must stay while its run runs, got it gone.") from None
-            return False  # the next writing says what is wrong
+            return False  # the next write reports what is wrong
         is_ended = stored.status.is_ended and not self.record.status.is_ended
         return is_ended or (stored.owner, stored.attempt) != (self.record.owner, self.record.attempt)
 
     def append(self, epoch: EpochRecord) -> None:
-        """Add an epoch to epochs.jsonl; it survives a kill from here on."""
+        """Append an epoch to epochs.jsonl; from then on it survives a kill."""
         self.refuse_others()
         if self._appender is None:
             self._appender = LineAppender(self.paths.epochs)
         self._appender.append(msgspec.json.encode(epoch))
 
     def cut_epochs(self, last: EpochRecord | None, *, unmeasured: Container[int] = ()) -> list[EpochRecord]:
-        """Keep the epochs up to `last`, added where it is missing, those `unmeasured` as warm-up; return them."""
+        """Keep the epochs up to `last`, added if missing; mark those in `unmeasured` as warm-up. Return them."""
         kept = [] if last is None else [each for each in read_epochs(self.paths) if each.epoch <= last.epoch]
         if last is not None and (not kept or kept[-1].epoch < last.epoch):
             kept.append(last)
@@ -84,16 +84,16 @@ class RunFolder:
         return kept
 
     def replace_epochs(self, epochs: Sequence[EpochRecord]) -> None:
-        """Let epochs.jsonl have these and no others."""
+        """Replace the epochs in epochs.jsonl."""
         self.refuse_others()
         self.close()
         replace_file(self.paths.epochs, b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in epochs))
 
     def restart(self, record: RunRecord) -> None:
-        """Put `record` in the place of an earlier attempt, whose files go to attempts/<its number>/.
+        """Begin a new attempt with `record`; the files of the earlier one move to attempts/<its number>/.
 
-        A kill in between leaves nothing that lies: the checkpoint goes first, so that nobody goes on from it, and the
-        old record says what it says until the new one stands, before the old epochs go.
+        A kill in between leaves a truthful folder: the checkpoint moves first, so that no process resumes from it, and
+        the old record stays until the new one replaces it, before the old epochs move.
         """
         self.refuse_others()
         aside = self.paths.attempts / str(self.record.attempt - 1)
@@ -110,14 +110,14 @@ class RunFolder:
                 os.replace(path, aside / path.name)
 
     def release(self) -> None:
-        """Let go of a folder that was there before, unwritten: the next process may claim it while this one lives."""
+        """Release an existing folder without having written it: another process may claim it while this one lives."""
         self.leave()
         if self._claim is not None:
             release_claim(self._claim)
             self._claim = None
 
     def leave(self) -> None:
-        """Write no more: the run has ended, or is not to be run."""
+        """Stop writing: the run has ended, or will not be run."""
         self.close()
         self._writer = None
 
