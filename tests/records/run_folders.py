@@ -1,4 +1,4 @@
-"""Run folders as other processes leave them, and a reader whose time the test controls."""
+"""Run folders as other processes leave them, and an observer whose clock the test controls."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ __all__ = ["Reader", "left_by"]
 
 
 def left_by(paths: RunPaths, record: RunRecord) -> RunFolder:
-    """A run folder as its owner left it."""
+    """Create a run folder as its owner left it."""
     folder = claim_run(paths, record)
     folder.append(EpochRecord(epoch=1, loss=0.5))
     folder.close()
@@ -20,14 +20,14 @@ def left_by(paths: RunPaths, record: RunRecord) -> RunFolder:
 
 
 class Reader:
-    """An observer whose time passes only while it waits; `while_it_waits` is what happens elsewhere meanwhile."""
+    """An observer whose time passes only while it waits; `while_it_waits` runs meanwhile, with the time."""
 
     def __init__(self, while_it_waits: Callable[[float], object] = lambda now: None) -> None:
         self.now = 0.0
-        self._meanwhile = while_it_waits
+        self._while_it_waits = while_it_waits
         self.observer = HeartbeatObserver(limit_seconds=60, clock=lambda: self.now, wait=self._wait)
 
     def _wait(self, seconds: float) -> None:
         self.now += seconds
         assert self.now < 200, "watched for longer than the limit"
-        self._meanwhile(self.now)
+        self._while_it_waits(self.now)

@@ -85,7 +85,7 @@ def _refuse_links(paths: RunPaths) -> None:
         others = [each.name for each in entries if not any(is_kind(each, follow_symlinks=False) for is_kind in kinds)]
     if others:
         got = ", ".join(sorted(others))
-        raise RecordError(f"{paths.root} must hold files of its own, got {got}, which leads elsewhere; move it away.")
+        raise RecordError(f"{paths.root} must hold only regular files and folders, got {got}; move it away.")
 
 
 def _is_in_use(paths: RunPaths, stored: RunRecord, observer: HeartbeatObserver) -> bool:

@@ -46,7 +46,7 @@ class RunFolder:
         if not self.is_ours:
             raise UsageError(
                 f"Run {self.paths.name} must be written by process {self._writer}, which began it, got its fork "
-                f"{os.getpid()}; begin a run of its own there."
+                f"{os.getpid()}; begin another run there."
             )
 
     def write(self, **changes: Any) -> RunRecord:

@@ -1,4 +1,4 @@
-"""The attempts of a run: when it lived, and which epochs were made elsewhere."""
+"""Attempts of a run: when its processes lived."""
 
 import datetime
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def resumed(record: MakeRecord, *earlier: Attempt, **fields: Any) -> RunRecord:
     return record(**{**usual, **fields})
 
 
-def test_a_run_lives_in_its_attempts_and_not_between_them(record: MakeRecord) -> None:
+def test_process_spans_are_those_of_the_attempts(record: MakeRecord) -> None:
     run = resumed(record, attempt(0, 10, 2, ELSEWHERE), attempt(40, 50, 3), ended_at=at(120), status=Status.FINISHED)
     assert process_spans(run) == [
         ("bellows", unix(0), unix(10)),
@@ -58,7 +58,7 @@ def test_a_run_lives_in_its_attempts_and_not_between_them(record: MakeRecord) ->
     [(None, 13.0), (Beat(1, 1, int(unix(20))), 20.0), (Beat(1, 1, int(unix(5))), 13.0)],
     ids=["no beat", "a beat after the epoch", "a beat before it"],
 )
-def test_a_run_that_nobody_saw_the_end_of_lived_until_its_last_sign(
+def test_run_without_a_recorded_end_lived_until_its_last_sign_of_life(
     record: MakeRecord, beat: Beat | None, lived_until: float
 ) -> None:
     run = record(status=Status.CRASHED, started_at=at(0), environment=HERE)
@@ -67,13 +67,13 @@ def test_a_run_that_nobody_saw_the_end_of_lived_until_its_last_sign(
     assert last_sign_of_life(record(), [], beat) is None
 
 
-def test_the_epochs_of_earlier_attempts_are_no_sign_of_the_last_one(record: MakeRecord) -> None:
+def test_epochs_of_earlier_attempts_do_not_count_for_the_last_one(record: MakeRecord) -> None:
     run = resumed(record, attempt(0, 10, 2), status=Status.CRASHED)
     assert last_sign_of_life(run, epochs(4, 8), None) == at(100)
     assert last_sign_of_life(run, epochs(4, 8, 15), None) == at(107)
 
 
-def test_epochs_past_the_checkpoint_are_nobody_s() -> None:
+def test_epochs_past_the_checkpoint_are_dropped_from_attempts() -> None:
     earlier = (attempt(0, 10, 5), attempt(20, 30, 7))
     assert [each.last_epoch for each in attempts_up_to(earlier, 6)] == [5, 6]
     assert [each.last_epoch for each in attempts_up_to(earlier, 4)] == [4, 4]

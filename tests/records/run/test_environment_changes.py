@@ -30,7 +30,7 @@ def resumed(record: MakeRecord, *earlier: Attempt, **fields: Any) -> RunRecord:
     return record(**{**usual, **fields})
 
 
-def test_epochs_count_as_made_elsewhere_where_anything_that_matters_differs(record: MakeRecord) -> None:
+def test_epochs_of_attempts_in_other_environments(record: MakeRecord) -> None:
     same = resumed(record, attempt(0, 10, 3))
     assert epochs_in_other_environments(same) == set() and describe_attempts(same) == []
     moved = resumed(record, attempt(0, 10, 3, ELSEWHERE), attempt(20, 30, 5))
@@ -62,29 +62,29 @@ def test_epochs_count_as_made_elsewhere_where_anything_that_matters_differs(reco
     ],
     ids=str,
 )
-def test_what_matters(record: MakeRecord, change: dict[str, Any]) -> None:
+def test_relevant_changes(record: MakeRecord, change: dict[str, Any]) -> None:
     run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, **change)))
     assert epochs_in_other_environments(run) == {1}
 
 
 @pytest.mark.parametrize("change", [{"load_at_start": 3.0}, {"command": ("other",)}, {"steal_share": 0.5}], ids=str)
-def test_what_does_not(record: MakeRecord, change: dict[str, Any]) -> None:
+def test_irrelevant_changes(record: MakeRecord, change: dict[str, Any]) -> None:
     run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, **change)))
     assert epochs_in_other_environments(run) == set()
 
 
-def test_code_that_changed_between_attempts_matters_and_what_is_not_known_does_not(record: MakeRecord) -> None:
+def test_changed_code_is_relevant_and_unknown_code_is_not(record: MakeRecord) -> None:
     now = msgspec.structs.replace(HERE, code={"own.py": "0a", "part.py": "0b"})
-    for code, said in (
+    for code, description in (
         ({"own.py": "0a", "part.py": "1b"}, "epoch 1 was made in another environment (code changed (part.py))"),
         ({"own.py": "0a"}, None),
         (None, None),
     ):
         run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, code=code)), environment=now)
-        assert epochs_in_other_environments(run) == ({1} if said else set())
-        assert describe_attempts(run) == ([f"{said}; it counts as warm-up"] if said else [])
+        assert epochs_in_other_environments(run) == ({1} if description else set())
+        assert describe_attempts(run) == ([f"{description}; it counts as warm-up"] if description else [])
 
 
-def test_attempts_that_follow_each_other_elsewhere_are_one_stretch(record: MakeRecord) -> None:
+def test_consecutive_attempts_in_one_other_environment_are_one_range(record: MakeRecord) -> None:
     run = resumed(record, attempt(0, 10, 2, ELSEWHERE), attempt(20, 30, 2, HERE), attempt(30, 40, 4, ELSEWHERE))
     assert [line.partition(" were")[0] for line in describe_attempts(run)] == ["epochs 1 to 4"]

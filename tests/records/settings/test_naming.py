@@ -13,7 +13,7 @@ SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
 
 
 @given(st.dictionaries(st.text(max_size=20), SCALARS | st.lists(SCALARS, max_size=4), max_size=6))
-def test_a_readable_name_is_a_safe_visible_folder_name(varying: dict[str, object]) -> None:
+def test_readable_name_is_a_safe_visible_folder_name(varying: dict[str, object]) -> None:
     name = readable_name(varying)
     assert name and Path(name).name == name and not name.startswith(".")
     assert len(f"{name}-01234567".encode()) <= 255  # what file systems take
@@ -27,17 +27,17 @@ def test_readable_names() -> None:
     assert len(f"{readable_name({'k': '学' * 300})}-01234567".encode()) <= 255
 
 
-def test_a_long_setting_pushes_none_out_of_a_name() -> None:
+def test_long_value_is_shortened_before_settings_are_dropped() -> None:
     long = {"data": "/scratch/" + "very/" * 40 + "images", "lr": 0.1, "seed": 3}
     name = readable_name(long)
     assert name.startswith("data=_scratch_very_") and name.endswith("_images,lr=0.1,seed=3") and len(name) == 120
     other = readable_name(long | {"data": "/scratch/" + "very/" * 40 + "labels"})
-    assert other.endswith("_labels,lr=0.1,seed=3"), "what differs at a value's end is seen"
+    assert other.endswith("_labels,lr=0.1,seed=3"), "a difference at the end of a value is visible"
     fits = {"data": "a" * 60, "notes": "b" * 30, "lr": 0.1}
-    assert readable_name(fits) == f"data={'a' * 60},notes={'b' * 30},lr=0.1", "what fits is left as it is"
+    assert readable_name(fits) == f"data={'a' * 60},notes={'b' * 30},lr=0.1", "values that fit are not shortened"
 
 
-def test_of_too_many_settings_those_that_tell_runs_apart_stay() -> None:
+def test_distinguishing_settings_are_dropped_last() -> None:
     many = {f"setting_{number:02}": number for number in range(40)} | {"momentum": 0.9, "lr": 0.1}
     name = readable_name(many, distinguishing=["lr", "momentum"])
     assert name.endswith(",momentum=0.9,lr=0.1") and name.startswith("setting_00=0,setting_01=1,") and len(name) <= 120
@@ -65,7 +65,7 @@ def test_of_too_many_settings_those_that_tell_runs_apart_stay() -> None:
         ),
     ],
 )
-def test_only_what_tells_runs_apart_is_in_their_names(cells: dict[str, dict[str, Any]], named: list[str]) -> None:
+def test_short_names_have_only_differing_settings(cells: dict[str, dict[str, Any]], named: list[str]) -> None:
     assert list(short_names(cells, lone="first").values()) == named
 
 
@@ -74,7 +74,7 @@ _CELL = st.dictionaries(st.sampled_from(["lr", "model.name", "model.lr", "x"]), 
 
 
 @given(st.lists(_CELL, min_size=1, max_size=8))
-def test_names_are_unique_and_fit_for_folders(cells: list[dict[str, Any]]) -> None:
+def test_short_names_are_unique_and_fit_for_folders(cells: list[dict[str, Any]]) -> None:
     named = short_names({f"run-{at:08x}": cell for at, cell in enumerate(cells)}, lone="sweep")
     names = list(named.values())
     assert len({name.casefold() for name in names}) == len(cells)

@@ -26,7 +26,7 @@ NESTED = st.recursive(
 
 
 @given(NESTED)
-def test_flattening_keeps_every_leaf_under_its_path(config: dict[str, object]) -> None:
+def test_flatten_keeps_every_leaf_under_its_path(config: dict[str, object]) -> None:
     def leaf(path: str) -> object:
         found: object = config
         for part in path.split("."):
@@ -46,29 +46,29 @@ def test_flattening_keeps_every_leaf_under_its_path(config: dict[str, object]) -
 @given(
     st.lists(st.dictionaries(KEYS, st.sampled_from([0, False, 0.0, 1, True, "1", None, "x"]), max_size=3), max_size=4)
 )
-def test_what_differs_is_what_has_more_than_one_value(cells: list[dict[str, object]]) -> None:
+def test_differing_settings_have_more_than_one_value(cells: list[dict[str, object]]) -> None:
     names = dict.fromkeys(name for cell in cells for name in cell)
-    # repr tells 1, 1.0, True and '1' apart.
+    # repr distinguishes 1, 1.0, True and '1'.
     expected = [name for name in names if len({repr(cell[name]) if name in cell else "" for cell in cells}) > 1]
     assert differing_settings(cells) == expected
 
 
-def test_values_that_python_calls_equal_differ() -> None:
+def test_values_that_are_equal_in_python_may_differ() -> None:
     for one, other in ((1, True), (0, 0.0), (False, 0)):
         assert differing_settings([{"x": one}, {"x": other}]) == ["x"]
 
 
-def test_a_setting_that_some_cells_lack_differs() -> None:
+def test_setting_that_some_cells_lack_differs() -> None:
     assert differing_settings([{"lr": 1, "model.depth": 8}, {"lr": 1}]) == ["model.depth"]
     assert differing_settings([{"lr": 1}]) == differing_settings([]) == []
 
 
-def test_a_function_is_a_setting_by_its_name() -> None:
-    """Its text has an address in it, and is another one in each process."""
+def test_function_becomes_its_qualified_name() -> None:
+    """Its text contains an address, which differs between processes."""
     assert plain_settings({"f": json.dumps, "g": len}) == {"f": "json.dumps", "g": "builtins.len"}
 
 
-def test_settings_come_as_mapping_named_tuple_dataclass_or_not_at_all() -> None:
+def test_settings_may_be_a_mapping_named_tuple_or_dataclass_or_none() -> None:
     @dataclasses.dataclass
     class Options:
         lr: float
@@ -92,14 +92,14 @@ def test_settings_come_as_mapping_named_tuple_dataclass_or_not_at_all() -> None:
         plain_settings({"model": {3: 1}})
 
 
-def test_values_become_plain_ones() -> None:
+def test_values_become_plain() -> None:
     plain = plain_settings({"a": Path("x/y"), "b": (1, 2), "c": {"d": {3}}, "e": True})
     assert plain == {"a": "x/y", "b": [1, 2], "c": {"d": [3]}, "e": True}
     assert plain["e"] is True
 
 
-def test_numbers_of_numpy_are_numbers() -> None:
-    """`expand_grid(lr=np.logspace(…))` is a natural thing to write."""
+def test_numpy_numbers_become_python_numbers() -> None:
+    """Users write `expand_grid(lr=np.logspace(…))`."""
     plain = plain_settings(
         {"lr": np.float64(0.1), "size": np.int64(3), "flag": np.bool_(True), "half": np.float32(0.5)}
     )
@@ -107,5 +107,5 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert [type(value) for value in plain.values()] == [float, int, bool, float]
 
 
-def test_a_number_that_json_has_no_word_for_becomes_text() -> None:
+def test_number_that_json_cannot_express_becomes_text() -> None:
     assert plain_settings({"clip": math.inf, "x": math.nan}) == {"clip": "inf", "x": "nan"}

@@ -1,4 +1,4 @@
-"""Records of which equal parts are shared say what they say when each is read alone."""
+"""Reading many records: shared parts change nothing, and garbage collection is only paused."""
 
 import gc
 from collections.abc import Callable
@@ -18,7 +18,7 @@ MakeRecord = Callable[..., RunRecord]
 
 @pytest.fixture
 def sweep(tmp_path: Path, record: MakeRecord) -> SweepPaths:
-    """Three runs that differ in one setting, one of which has a machine of its own."""
+    """Three runs that differ in one setting; one was made with other libraries and without code."""
     paths = SweepPaths(tmp_path)
     for lr in (0.1, 0.2, 0.3):
         config = {
@@ -42,7 +42,7 @@ def sweep(tmp_path: Path, record: MakeRecord) -> SweepPaths:
     return paths
 
 
-def test_they_say_the_same_and_what_is_equal_is_there_once(sweep: SweepPaths) -> None:
+def test_shared_parts_are_equal_to_those_read_alone(sweep: SweepPaths) -> None:
     runs = [run.record for run in read_sweep(sweep).runs]
     assert runs == [read_record(sweep.run(run.name)).observed() for run in runs]
     assert [type(value) for value in runs[0].config.values()] == [float, int, bool, type(None), str, dict]
@@ -55,14 +55,14 @@ def test_they_say_the_same_and_what_is_equal_is_there_once(sweep: SweepPaths) ->
     assert [run.environment.load_at_start for run in runs] == [0.1, 0.2, 0.3]
 
 
-def test_nothing_of_two_kinds_is_not_the_same(sweep: SweepPaths, record: MakeRecord) -> None:
+def test_empty_parts_of_different_types_are_not_shared(sweep: SweepPaths, record: MakeRecord) -> None:
     paths = sweep.run("lr=0.1")
     paths.record.write_bytes(encode_record(record(environment=Environment())))
     assert read_record(paths, shared=SharedParts()) == read_record(paths)
 
 
 @pytest.mark.parametrize("part", [b"1e999", b'"\\ud800"', b"[1,]", b"nonsense"])
-def test_a_part_that_is_damaged_is_told(sweep: SweepPaths, part: bytes) -> None:
+def test_damaged_part_is_reported(sweep: SweepPaths, part: bytes) -> None:
     paths: RunPaths = sweep.run("lr=0.1")
     paths.record.write_bytes(paths.record.read_bytes().replace(b'"cnn"', part))
     with pytest.raises(RecordError, match="is damaged"):
@@ -70,7 +70,7 @@ def test_a_part_that_is_damaged_is_told(sweep: SweepPaths, part: bytes) -> None:
     assert [damage.path.name for damage in read_sweep(sweep).damaged] == ["lr=0.1"]
 
 
-def test_it_is_as_before_afterwards() -> None:
+def test_gc_is_enabled_again_afterwards() -> None:
     assert gc.isenabled()
     with gc_paused():
         assert not gc.isenabled()
@@ -83,7 +83,7 @@ def test_it_is_as_before_afterwards() -> None:
     assert gc.isenabled()
 
 
-def test_somebodys_own_choice_stays() -> None:
+def test_gc_stays_disabled_if_it_was() -> None:
     gc.disable()
     try:
         with gc_paused():

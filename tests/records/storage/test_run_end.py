@@ -1,4 +1,4 @@
-"""The end of a run: written once, by the process that may."""
+"""The end of a run: written once, by a process that may write it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,14 +31,12 @@ NOON = "2026-11-21T12:00:00+00:00"
 SIGKILL = Outcome(Status.KILLED, Reason.SIGNAL, "SIGKILL")
 
 
-def test_the_end_of_a_silent_run_is_written_as_of_its_last_beat(
-    tmp_path: Path, record: MakeRecord, far: ProcessIdentity
-) -> None:
+def test_silent_run_ended_at_its_last_beat(tmp_path: Path, record: MakeRecord, far: ProcessIdentity) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
     left_by(paths, record(owner=far, started_at="2026-11-21T12:00:00+00:00"))
     write_beat(paths.heartbeat, Beat(9, 9, 1795262410))  # ten seconds after noon
     reader = Reader()
-    assert end_silent_run(paths, reader.observer) is None, "one look is not enough"
+    assert end_silent_run(paths, reader.observer) is None, "one reading is not enough"
     assert silent_runs([paths], reader.observer) == [paths]
     ended = end_silent_run(paths, reader.observer)
     assert ended == read_record(paths)
@@ -49,10 +47,10 @@ def test_the_end_of_a_silent_run_is_written_as_of_its_last_beat(
     )
     assert ended.message == f"no sign of life from process {far.pid} on elsewhere for 60 s"
     assert not paths.heartbeat.exists() and not list(paths.root.glob(".*"))
-    assert claim_run(paths, record()).record.attempt == 2, "it is to be gone on with at once"
+    assert claim_run(paths, record()).record.attempt == 2, "it can be resumed immediately"
 
 
-def test_a_silent_run_that_another_has_claimed_is_not_declared_dead(
+def test_silent_run_claimed_by_another_process_is_not_ended(
     tmp_path: Path, record: MakeRecord, far: ProcessIdentity
 ) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
@@ -66,33 +64,33 @@ def test_a_silent_run_that_another_has_claimed_is_not_declared_dead(
     assert read_record(paths).status is Status.RUNNING
 
 
-def test_a_silent_run_that_another_finished_meanwhile_is_not_declared_dead(
+def test_silent_run_finished_by_another_process_meanwhile_is_not_ended(
     tmp_path: Path,
     record: MakeRecord,
     far: ProcessIdentity,
     dead: ProcessIdentity,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Between our look at a silent run and our claim, another process takes it over, finishes it, and is gone."""
+    """Between the reading of a silent run and the claim, another process takes it over, finishes it and exits."""
     paths = RunPaths(tmp_path / "runs" / "a")
     left_by(paths, record(owner=far))
     reader = Reader()
     assert silent_runs([paths], reader.observer) == [paths]
-    read, looks = run_end.read_record, []
+    read, seen_states = run_end.read_record, []
 
     def read_and_lose_time(paths: RunPaths) -> RunRecord:
         seen = read(paths)
-        looks.append(seen.status)
-        if len(looks) == 1:
+        seen_states.append(seen.status)
+        if len(seen_states) == 1:
             claim_run(paths, record(owner=dead), observer=reader.observer).write(status=Status.FINISHED)
         return seen
 
     monkeypatch.setattr(run_end, "read_record", read_and_lose_time)
     assert end_silent_run(paths, reader.observer) is None
-    assert looks[0] is Status.RUNNING and read(paths).status is Status.FINISHED
+    assert seen_states[0] is Status.RUNNING and read(paths).status is Status.FINISHED
 
 
-def test_the_own_process_writes_its_end_with_other_facts(tmp_path: Path, record: MakeRecord) -> None:
+def test_own_process_writes_its_end_with_other_fields(tmp_path: Path, record: MakeRecord) -> None:
     folder = claim_run(RunPaths(tmp_path / "runs" / "a"), record())
     ended = end_own_run(folder, Outcome(Status.FINISHED), run_seconds=3.0)
     assert ended == read_record(folder.paths) == folder.record
@@ -104,14 +102,14 @@ def test_the_own_process_writes_its_end_with_other_facts(tmp_path: Path, record:
     assert read_record(folder.paths) == ended
 
 
-def test_a_skipped_run_ends_when_it_starts(record: MakeRecord) -> None:
+def test_skipped_run_ends_when_it_starts(record: MakeRecord) -> None:
     skipped = skipped_record(record(started_at=NOON), "no CUDA device")
     assert skipped.outcome == Outcome(Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, "no CUDA device")
     assert skipped.ended_at == skipped.started_at == NOON
 
 
 @pytest.mark.parametrize("owner", ["own", "dead", "living"])
-def test_a_driver_ends_a_running_run_unless_another_living_process_owns_it(
+def test_driver_ends_a_running_run_unless_another_living_process_owns_it(
     tmp_path: Path, record: MakeRecord, dead: ProcessIdentity, owner: str
 ) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
@@ -130,7 +128,7 @@ def test_a_driver_ends_a_running_run_unless_another_living_process_owns_it(
 
 
 @pytest.mark.parametrize(("is_own", "has_returned"), [(True, False), (False, True), (False, False)])
-def test_a_stored_end_stays(
+def test_stored_end_stays(
     tmp_path: Path, record: MakeRecord, dead: ProcessIdentity, is_own: bool, has_returned: bool
 ) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
@@ -143,7 +141,7 @@ def test_a_stored_end_stays(
     )
 
 
-def test_a_run_that_never_began_gets_a_folder_with_its_end(tmp_path: Path, record: MakeRecord) -> None:
+def test_run_that_never_began_gets_a_folder_with_its_end(tmp_path: Path, record: MakeRecord) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
     pending = record(status=Status.PENDING, owner=None, started_at=NOON)
     end = find_end(paths, 7, SIGKILL, pending=pending, has_returned=False)
@@ -156,7 +154,7 @@ def test_a_run_that_never_began_gets_a_folder_with_its_end(tmp_path: Path, recor
     assert read_record(gone) == pending.ended(SIGKILL, at=NOON)
 
 
-def test_a_damaged_record_is_left_to_its_readers(tmp_path: Path, record: MakeRecord) -> None:
+def test_damaged_record_is_not_replaced(tmp_path: Path, record: MakeRecord) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
     paths.root.mkdir(parents=True)
     paths.record.write_text("{")
@@ -166,7 +164,7 @@ def test_a_damaged_record_is_left_to_its_readers(tmp_path: Path, record: MakeRec
     assert paths.record.read_text() == "{"
 
 
-def test_a_gone_run_ended_at_its_last_sign_of_life(tmp_path: Path, record: MakeRecord, dead: ProcessIdentity) -> None:
+def test_gone_run_ended_at_its_last_sign_of_life(tmp_path: Path, record: MakeRecord, dead: ProcessIdentity) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
     left_by(paths, record(owner=dead, started_at=NOON))
     write_beat(paths.heartbeat, Beat(9, 9, 1795262410))  # ten seconds after noon
