@@ -215,6 +215,6 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def observed(self) -> "RunRecord":
         """Return this record with its true status: `crashed` if it says `running` but its process is gone."""
         if self.status is Status.RUNNING and self.owner is not None and self.owner.is_alive() is False:
-            gone = Outcome(Status.CRASHED, Reason.VANISHED, f"process {self.owner.pid} is gone without a word")
+            gone = Outcome(Status.CRASHED, Reason.VANISHED, f"process {self.owner.pid} ended without recording an end")
             return self.ended(gone, at=self.ended_at)
         return self

@@ -82,9 +82,9 @@ def _refuse_links(paths: RunPaths) -> None:
     """Raise `RecordError` for a folder with links or pipes in it, which would redirect what the run writes."""
     with os.scandir(paths.root) as entries:
         kinds = (os.DirEntry.is_file, os.DirEntry.is_dir)
-        others = [each.name for each in entries if not any(is_kind(each, follow_symlinks=False) for is_kind in kinds)]
-    if others:
-        got = ", ".join(sorted(others))
+        links = [each.name for each in entries if not any(is_kind(each, follow_symlinks=False) for is_kind in kinds)]
+    if links:
+        got = ", ".join(sorted(links))
         raise RecordError(f"{paths.root} must hold only regular files and folders, got {got}; move it away.")
 
 

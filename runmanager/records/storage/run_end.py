@@ -1,13 +1,13 @@
 """Writing the end of a run into run.json: the only place that does it.
 
-==================================  ====================================================
+==================================  ==================================================
 writer                              function
-==================================  ====================================================
-the run's own process               `end_own_run`; `skipped_record` where it cannot begin
+==================================  ==================================================
+the run's own process               `end_own_run`; `skipped_record` if it cannot begin
 the driver that started the process `find_end`, then `write_end`
 a supervisor that comes later       `end_gone_run`, `correct_outcome`
 a driver on another host            `end_silent_run`
-==================================  ====================================================
+==================================  ==================================================
 """
 
 import datetime
@@ -44,7 +44,7 @@ __all__ = [
 def end_own_run(folder: RunFolder, outcome: Outcome, **facts: Any) -> RunRecord:
     """Write the end of a run from its own process, as of now, together with other fields of its record.
 
-    Raises `OSError` where it cannot be written, and `UsageError` in a process that does not own the folder.
+    Raises `OSError` if the record cannot be written, and `UsageError` in a process that does not own the folder.
     """
     return folder.write(status=outcome.status, reason=outcome.reason, message=outcome.message, ended_at=_now(), **facts)
 
@@ -58,8 +58,8 @@ def skipped_record(record: RunRecord, message: str) -> RunRecord:
 class RunEnd:
     """How a run ended whose process has exited.
 
-    `is_recorded`: run.json has this outcome already. `to_write` is the record that has it and is still to be written;
-    None where there is nothing for the driver to write.
+    `is_recorded`: run.json has this outcome already. `to_write` is the record with this end, which the driver must
+    write; None if it must not write any.
     """
 
     outcome: Outcome

@@ -41,7 +41,7 @@ class RunFolder:
         """Raise `UsageError` if this process may not write."""
         if self._writer is None:
             raise UsageError(
-                f"Run {self.paths.name} must be written while it runs, got a call after its end; begin it once more."
+                f"Run {self.paths.name} must be written while it runs, got a call after its end; begin the run again."
             )
         if not self.is_ours:
             raise UsageError(
@@ -62,7 +62,9 @@ class RunFolder:
             stored = read_record(self.paths)
         except RecordError:
             if not self.paths.root.exists():
-                raise RecordError(f"The folder {self.paths.root} must stay while its run runs, got it gone.") from None
+                raise RecordError(
+                    f"The folder {self.paths.root} must exist while its run is running, got none."
+                ) from None
             return False  # the next write reports what is wrong
         is_ended = stored.status.is_ended and not self.record.status.is_ended
         return is_ended or (stored.owner, stored.attempt) != (self.record.owner, self.record.attempt)
@@ -96,18 +98,18 @@ class RunFolder:
         the old record stays until the new one replaces it, before the old epochs move.
         """
         self.refuse_others()
-        aside = self.paths.attempts / str(self.record.attempt - 1)
-        aside.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(self.paths.record, aside / self.paths.record.name)
+        earlier = self.paths.attempts / str(self.record.attempt - 1)
+        earlier.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(self.paths.record, earlier / self.paths.record.name)
         if self.paths.checkpoint.exists():
-            os.replace(self.paths.checkpoint, aside / self.paths.checkpoint.name)
+            os.replace(self.paths.checkpoint, earlier / self.paths.checkpoint.name)
         attempt, self.record = self.record.attempt, record
         self.write(attempt=attempt)
         for path in sorted(self.paths.root.iterdir()):
             if path == self.paths.heartbeat:
-                path.unlink()  # of a process that is gone
+                path.unlink()  # its process is gone
             elif path not in (self.paths.attempts, self.paths.record) and not path.name.startswith("."):
-                os.replace(path, aside / path.name)
+                os.replace(path, earlier / path.name)
 
     def release(self) -> None:
         """Release an existing folder without having written it: another process may claim it while this one lives."""

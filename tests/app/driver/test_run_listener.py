@@ -163,7 +163,7 @@ def test_a_run_whose_folder_alone_is_gone_has_failed(
     assert (done.status, done.err) == (1, "")
     assert sweep("gone").states() == {"lr=0.1": ("failed", "exception"), "lr=0.2": ("finished", None)}
     message = sweep("gone").record(lr=0.1).message
-    assert message == f"RecordError: The folder {folder} must stay while its run runs, got it gone."
+    assert message == f"RecordError: The folder {folder} must exist while its run is running, got none."
 
 
 def test_ctrl_c_ends_the_run_after_its_epoch(
