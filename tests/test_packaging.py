@@ -68,7 +68,7 @@ def python(code: str, *, path: Path = ROOT, folder: Path | None = None) -> str:
 def test_wheel_holds_configuration_templates_and_types(installed: Path) -> None:
     package = installed / "runmanager"
     assert (package / "py.typed").exists()
-    for source in ("conf/**/*.yaml", "runmanager/**/*.py", "runmanager/results/templates/*.html"):
+    for source in ("conf/**/*.yaml", "runmanager/**/*.py", "runmanager/results/report/templates/*.html"):
         files = [file.relative_to(ROOT) for file in ROOT.glob(source)]
         assert files, f"nothing matches {source}"
         missing = [file for file in files if not (package / str(file).removeprefix("runmanager/")).exists()]
