@@ -2,7 +2,7 @@
 
 import os
 
-# Before torch or matplotlib are imported: threads of parallel tests would compete, and there is no display.
+# Before torch or matplotlib are imported: threads of parallel tests would compete, and no display exists.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
