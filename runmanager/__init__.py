@@ -1,6 +1,6 @@
-"""The public surface of runmanager: everything that a program needs to import, loaded when it is first used.
+"""Experiment tracking and sweeps for PyTorch: the public names, each imported on first use.
 
-`import runmanager` itself loads no torch; a name below brings its own module, and what that needs, on first use.
+`import runmanager` alone does not import torch.
 """
 
 from importlib import import_module
@@ -56,7 +56,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'runmanager' has no attribute '{name}'")
     value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value  # looked up once
+    globals()[name] = value  # next time without this function
     return value
 
 

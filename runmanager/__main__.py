@@ -1,4 +1,4 @@
-"""`python -m runmanager`."""
+"""Entry point of `python -m runmanager`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The exceptions that users meet: each message says what must hold, what was got, and the way out."""
+"""Exceptions for users: each message states what must hold, what was found, and the way out."""
 
 from collections.abc import Iterable
 
@@ -18,11 +18,11 @@ __all__ = [
 
 
 class RunManagerError(Exception):
-    """Base of every error that is the user's to mend; shown as one line, without a traceback."""
+    """Base of all errors that the user can fix; commands print them as one line, without a traceback."""
 
 
 class ConfigurationError(RunManagerError):
-    """Settings that cannot be: every fault found, said at once."""
+    """Invalid settings; `faults` lists all that were found."""
 
     def __init__(self, faults: Iterable[str]) -> None:
         self.faults = tuple(dict.fromkeys(faults))
@@ -30,19 +30,19 @@ class ConfigurationError(RunManagerError):
 
 
 class UsageError(RunManagerError):
-    """A call or a command that cannot be carried out as it was given."""
+    """A call or a command that cannot be carried out as given."""
 
     def _render_traceback_(self) -> list[str]:
-        """Called by IPython in place of a traceback: the call is in the cell above, the rest is ours."""
+        """Called by IPython instead of printing a traceback: the user's call is in the cell above."""
         return [f"{type(self).__name__}: {self}"]
 
 
 class SweepError(RunManagerError):
-    """What went wrong beside the runs of a sweep once they had begun; their records tell how each ended."""
+    """A failure of the sweep itself after its runs have begun; how each run ended is in its record."""
 
 
 class DeviceUnavailableError(RunManagerError):
-    """The host lacks the device that was asked for."""
+    """The host lacks the requested device."""
 
 
 class DatasetError(RunManagerError):
@@ -54,7 +54,7 @@ class RecordError(RunManagerError):
 
 
 class NoRoomError(RunManagerError, OSError):
-    """A file that finds no room on its disk, or is larger than it may be; `cause` is the system's error."""
+    """A file for which the disk has no room, or that exceeds a size limit; `cause` is the system's error."""
 
     def __init__(self, message: str, cause: OSError | None = None) -> None:
         super().__init__(message)
@@ -66,7 +66,7 @@ class NoRoomError(RunManagerError, OSError):
 
 
 class RunFailedError(RunManagerError):
-    """A run that ended badly, as another sweeper than ours is told of it; its record tells how it ended."""
+    """A run that failed, reported to a third-party Hydra sweeper; how it ended is in its record."""
 
 
 class RunBusyError(RunManagerError):

@@ -1,4 +1,4 @@
-"""Signal handlers for a while: calling a function, and keeping a worker's death from interrupting a clean-up."""
+"""Temporary signal handlers."""
 
 import signal
 import threading
@@ -10,17 +10,17 @@ __all__ = ["handle_signals", "sigchld_ignored"]
 
 @contextmanager
 def handle_signals(numbers: Sequence[int], act: Callable[[], None]) -> Iterator[None]:
-    """Let each of these signals call `act`. In another thread than the main one they are not ours: nothing changes.
+    """Call `act` on each of these signals. Does nothing outside the main thread, where handlers cannot be set.
 
-    Ctrl-C stays ignored where this process was started to ignore it, as by a shell's `&` in a script: it is meant for
-    what runs in the foreground.
+    Ctrl-C stays ignored where this process was started to ignore it, for example by a shell's `&` in a script: it is
+    meant for what runs in the foreground.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    is_deaf = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    heard = [number for number in numbers if not (is_deaf and number == signal.SIGINT)]
-    earlier = {number: signal.signal(number, lambda number, frame: act()) for number in heard}
+    ignores_interrupt = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    handled = [number for number in numbers if not (ignores_interrupt and number == signal.SIGINT)]
+    earlier = {number: signal.signal(number, lambda number, frame: act()) for number in handled}
     try:
         yield
     finally:
@@ -30,7 +30,7 @@ def handle_signals(numbers: Sequence[int], act: Callable[[], None]) -> Iterator[
 
 @contextmanager
 def sigchld_ignored() -> Iterator[None]:
-    """Let no handler of SIGCHLD run meanwhile: torch's raises wherever the program stands when a worker has died."""
+    """Suspend the handler of SIGCHLD: torch's raises at an arbitrary point of the program when a worker has died."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCHLD"):
         yield
         return
@@ -38,5 +38,5 @@ def sigchld_ignored() -> Iterator[None]:
     try:
         yield
     finally:
-        if earlier is not None:  # one that was not installed by Python cannot be put back by it
+        if earlier is not None:  # None: not installed by Python, which cannot restore it
             signal.signal(signal.SIGCHLD, earlier)

@@ -1,4 +1,4 @@
-"""Text for people: values and commands as they are typed, bounded lines, and nothing that steers a terminal."""
+"""Text for people: values and commands as they are typed, bounded lines, no terminal control characters."""
 
 import json
 import re
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def format_value(value: Any) -> str:
-    """A setting's value in the words of a command: `null`, `true`, `false` where Python has others; lists as JSON."""
+    """Format a setting's value as on the command line: `null`, `true`, `false`, and lists and mappings as JSON."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -31,36 +31,36 @@ def format_value(value: Any) -> str:
 
 
 def pluralize(count: int, one: str, several: str | None = None) -> str:
-    """`1 run`, `1,200 runs`; `several` where it is more than an s: `pluralize(2, "run was", "runs were")`."""
+    """Format a count with its noun: `1 run`, `1,200 runs`; `pluralize(2, "run was", "runs were")` for other plurals."""
     return f"{count:,} {one if count == 1 else several or f'{one}s'}"
 
 
 def full_command(stored: Sequence[str]) -> tuple[str, ...]:
-    """The words of a stored command as they were given: Python leaves itself out of what it tells a script."""
+    """Return the words of a stored command as they were typed: `sys.argv` lacks the `python` before a script."""
     program = ("python",) if stored and stored[0].endswith(".py") else ()
     return (*program, *stored)
 
 
 def shell_command(stored: Sequence[str]) -> str:
-    """A stored command as it is typed into a shell."""
+    """Format a stored command as it is typed into a shell."""
     return shlex.join(full_command(stored))
 
 
 def in_backticks(text: str) -> str:
-    """Text that a sentence sets apart, as Markdown has it: within more backticks than it has itself in a row."""
+    """Quote text as Markdown code: between more backticks than it has in a row itself."""
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     apart = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{apart}{text}{apart}{fence}"
 
 
-# Control characters but for tab and line feed; the marks that turn the direction of writing, by which a text can look
-# like another; halves of a character, as of a name that is no UTF-8, which no terminal can be sent.
-_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# Control characters but for tab and line feed; bidirectional marks, with which a text can look like another one; lone
+# surrogates (from names that are not UTF-8), which no terminal can be sent.
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    r"""The text with each such character as its escape in Python, as `\x1b`; `\r\n` is the end of a line."""
-    return _STEERING.sub(_escape, text.replace("\r\n", "\n"))
+    r"""Replace characters that a terminal would obey by their Python escapes, like `\x1b`; `\r\n` becomes `\n`."""
+    return _UNPRINTABLE.sub(_escape, text.replace("\r\n", "\n"))
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -68,11 +68,11 @@ def _escape(found: re.Match[str]) -> str:
 
 
 MAX_LINE = 1000
-"""Characters of a line that a record keeps, at most."""
+"""Maximum length of a line in a record, in characters."""
 
 
 def truncated(line: str) -> str:
-    """The line, cut where it is longer than any can be, as one that quotes an error with its data in it."""
+    """Cut a line to `MAX_LINE` characters; an error message that quotes its data may be far longer."""
     if len(line) <= MAX_LINE:
         return line
     tail = f"… (cut: {len(line):,} characters)"
@@ -80,19 +80,19 @@ def truncated(line: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """A text that a file can hold: Python's own of files with odd names have characters that no encoding knows."""
+    """Escape what UTF-8 cannot encode: Python's names of files that are not UTF-8 have lone surrogates."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def first_line(text: str) -> str:
-    """The first line that says anything, however long; empty where none does."""
+    """Return the first line that is not blank, stripped; empty if there is none."""
     return next((line.strip() for line in encodable(text).splitlines() if line.strip()), "")
 
 
 def error_line(error: BaseException) -> str:
-    """An exception in a line, however long: `ValueError: lr must be above 0`; its kind alone where it says nothing."""
+    """Format an exception in one line, of any length: `ValueError: lr must be above 0`; the type alone if empty."""
     try:
-        said = first_line(str(error))
-    except Exception:  # somebody's own may fail in saying what it is
-        said = ""
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+        message = first_line(str(error))
+    except Exception:  # a custom exception's `__str__` may fail
+        message = ""
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

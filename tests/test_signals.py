@@ -1,4 +1,4 @@
-"""Tests of signal handlers for a while."""
+"""Temporary signal handlers."""
 
 import os
 import signal
@@ -14,36 +14,36 @@ BOTH = (signal.SIGINT, signal.SIGTERM)
 
 @pytest.fixture
 def set_handler() -> Iterator[Callable[..., None]]:
-    """Sets how this process takes a signal; put back afterwards."""
+    """Set a signal handler; restored after the test."""
     earlier = {number: signal.getsignal(number) for number in BOTH}
     yield lambda number, handler: signal.signal(number, handler)
     for number, handler in earlier.items():
         signal.signal(number, handler)
 
 
-def test_each_ctrl_c_and_sigterm_is_heard_and_afterwards_all_is_as_before() -> None:
+def test_each_signal_calls_the_function_and_the_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number in BOTH]
-    heard = []
-    with handle_signals(BOTH, lambda: heard.append(1)):
+    calls = []
+    with handle_signals(BOTH, lambda: calls.append(1)):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
-    assert len(heard) == 3
+    assert len(calls) == 3
     assert [signal.getsignal(number) for number in BOTH] == before
 
 
-def test_a_sweep_in_the_background_stays_deaf_to_ctrl_c(set_handler: Callable[..., None]) -> None:
+def test_ctrl_c_stays_ignored_in_a_background_process(set_handler: Callable[..., None]) -> None:
     set_handler(signal.SIGINT, signal.SIG_IGN)
-    heard = []
-    with handle_signals(BOTH, lambda: heard.append(1)):
+    calls = []
+    with handle_signals(BOTH, lambda: calls.append(1)):
         os.kill(os.getpid(), signal.SIGINT)
-        assert not heard
+        assert not calls
         os.kill(os.getpid(), signal.SIGTERM)
-        assert len(heard) == 1
+        assert len(calls) == 1
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
-def test_a_worker_s_death_breaks_nothing_off_and_is_heard_again_afterwards() -> None:
+def test_sigchld_is_ignored_for_a_while_and_handled_again_afterwards() -> None:
     def raises(number: int, frame: Any) -> None:
         raise RuntimeError("a worker has died")
 

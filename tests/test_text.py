@@ -1,4 +1,4 @@
-"""Tests of text for people: values as they are typed, bounded lines, nothing that steers a terminal."""
+"""Text for people: values and commands as typed, bounded lines, no control characters."""
 
 import re
 from typing import Any
@@ -22,7 +22,7 @@ from runmanager.text import (
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "text"),
     [
         (None, "null"),
         (True, "true"),
@@ -33,11 +33,11 @@ from runmanager.text import (
         ({"a": 1}, '{"a": 1}'),
     ],
 )
-def test_a_value_reads_as_it_is_typed(value: Any, said: str) -> None:
-    assert format_value(value) == said
+def test_format_value_writes_values_as_on_the_command_line(value: Any, text: str) -> None:
+    assert format_value(value) == text
 
 
-def test_a_count_agrees_with_its_noun_and_verb() -> None:
+def test_pluralize_agrees_with_noun_and_verb() -> None:
     assert [pluralize(number, "run") for number in (0, 1, 1200)] == ["0 runs", "1 run", "1,200 runs"]
     assert [pluralize(number, "cell waits", "cells wait") for number in (1, 2)] == ["1 cell waits", "2 cells wait"]
 
@@ -50,16 +50,16 @@ def test_a_count_agrees_with_its_noun_and_verb() -> None:
         ((), ""),
     ],
 )
-def test_a_stored_command_is_said_as_it_was_typed(stored: tuple[str, ...], line: str) -> None:
+def test_shell_command_restores_the_typed_command(stored: tuple[str, ...], line: str) -> None:
     assert shell_command(stored) == line
 
 
 @pytest.mark.parametrize(
-    ("text", "set_apart"),
+    ("text", "quoted"),
     [("lr=1", "`lr=1`"), ("a`b", "``a`b``"), ("a``", "``` a`` ```"), ("`a`b``c", "``` `a`b``c ```")],
 )
-def test_backticks_within_what_is_set_apart_take_more_around_it(text: str, set_apart: str) -> None:
-    assert in_backticks(text) == set_apart
+def test_in_backticks_uses_more_backticks_than_the_text_has(text: str, quoted: str) -> None:
+    assert in_backticks(text) == quoted
 
 
 @pytest.mark.parametrize(
@@ -71,28 +71,28 @@ def test_backticks_within_what_is_set_apart_take_more_around_it(text: str, set_a
         ("10%\r20%\r\ndone", r"10%\r20%" + "\ndone"),
         ("\x9b2J\x7f\x08", r"\x9b2J\x7f\x08"),
         ("name=\u202etxt.exe", r"name=\u202etxt.exe"),
-        ("no UTF-8: \udcff", r"no UTF-8: \udcff"),
+        ("not UTF-8: \udcff", r"not UTF-8: \udcff"),
     ],
 )
-def test_what_steers_is_written_out(text: str, shown: str) -> None:
+def test_printable_escapes_control_characters(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
 @given(st.text())
-def test_it_can_be_sent_and_is_the_same_said_twice(text: str) -> None:
+def test_printable_text_is_encodable_and_stays_as_it_is(text: str) -> None:
     shown = printable(text)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
     shown.encode()
     assert printable(shown) == shown
 
 
-class Speechless(Exception):
+class UnprintableError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("not even its message")
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "line"),
     [
         (ValueError("lr must be above 0"), "ValueError: lr must be above 0"),
         (ValueError("\n\n  at last\nmore"), "ValueError: at last"),
@@ -100,20 +100,20 @@ class Speechless(Exception):
         (ValueError(""), "ValueError"),
         (ValueError(" \n "), "ValueError"),
         (OSError("name \udcff"), r"OSError: name \udcff"),
-        (Speechless(), "Speechless"),
+        (UnprintableError(), "UnprintableError"),
     ],
 )
-def test_an_error_is_a_line(error: Exception, said: str) -> None:
-    assert error_line(error) == said
+def test_error_line_is_one_line(error: Exception, line: str) -> None:
+    assert error_line(error) == line
 
 
-def test_a_line_is_cut_once_and_says_how_long_it_was() -> None:
+def test_truncated_cuts_a_line_once_and_names_its_length() -> None:
     cut = truncated("x" * 10_000_000)
     assert len(cut) == MAX_LINE and cut.endswith("xxx… (cut: 10,000,000 characters)")
     assert truncated(cut) == cut
     assert truncated("short") == "short"
 
 
-def test_a_file_can_hold_what_is_writable() -> None:
+def test_encodable_text_can_be_written_to_a_file() -> None:
     assert encodable("a\udcffb").encode() == rb"a\udcffb"
     assert first_line("") == ""

@@ -21,8 +21,8 @@ from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE, RESUMES_VARI
 from runmanager.launching.plan import Resume
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
-from runmanager.records.settings.grid import plain_settings
 from runmanager.records.settings.signature import signature
+from runmanager.records.settings.values import plain_settings
 from runmanager.records.storage.reader import read_epochs, read_record
 from runmanager.signals import handle_signals
 from runmanager.tracking.environment.environment import DRIVEN_VARIABLE

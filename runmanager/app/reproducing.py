@@ -16,8 +16,8 @@ from runmanager.errors import ConfigurationError
 from runmanager.launching.local.gpu_discovery import gpu_names
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.record import Environment, RunRecord
-from runmanager.records.settings.grid import flatten, plain_settings
 from runmanager.records.settings.signature import signature
+from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.text import format_value, full_command
 from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.environment.code_hashes import rehash_code

@@ -202,8 +202,11 @@ class Recorder(Listener):
     def started(self, job: Job, pid: int) -> None:
         self._listener.started(job, pid)
 
-    def settled(self, ending: ProcessExit) -> Outcome:
-        return self._listener.settled(ending)
+    def finalize(self, ending: ProcessExit) -> None:
+        self._listener.finalize(ending)
+
+    def outcome(self, ending: ProcessExit) -> Outcome:
+        return self._listener.outcome(ending)
 
     def retrying(self, ending: ProcessExit, outcome: Outcome, *, tries: int, of: int) -> None:
         self._listener.retrying(ending, outcome, tries=tries, of=of)

@@ -1,5 +1,6 @@
 """What a sweep has to do: each cell beside what is stored of it, and why it is to be run, gone on with, or kept."""
 
+import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +9,7 @@ from typing import Any
 import msgspec
 
 from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.records.run.code_identity import changed_files, describe_files, is_same_code
+from runmanager.records.run.environment_changes import changed_files, describe_files, is_same_code
 from runmanager.records.run.record import Environment, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.signature import short_signature
@@ -83,6 +84,16 @@ class PlannedRun:
     @property
     def is_to_run(self) -> bool:
         return self.action in (Action.START, Action.GO_ON, Action.START_ANEW, Action.MEASURE)
+
+    def pending_record(self) -> RunRecord:
+        """Return the run's record as it stands before its process has written any."""
+        return RunRecord(
+            name=self.paths.name,
+            signature=self.cell.signature,
+            status=Status.PENDING,
+            config=dict(self.cell.config),
+            started_at=datetime.datetime.now(datetime.UTC).isoformat(),
+        )
 
 
 class CellsOf(Iterable[PlannedCell]):
@@ -196,7 +207,7 @@ def _decide(run: StoredRun, resume: Resume, rerun_changed: bool, changes: str) -
 
 def _where_it_runs(record: RunRecord) -> str:
     where = f"running in process {record.owner.pid if record.owner else '?'}"
-    if record.owner is None or not record.is_out_of_sight:
+    if record.owner is None or not record.is_running_elsewhere:
         return where
     return f"{where} on {record.owner.host}, as it says; taken over if it shows no sign of life"
 

@@ -1,1 +1,1 @@
-"""What a run is, and how it is kept on disk. No torch, Hydra, TensorBoard or pandas in here."""
+"""Records of runs and sweeps, and how they are stored. Must not import torch, Hydra, TensorBoard or pandas."""

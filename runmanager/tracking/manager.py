@@ -16,10 +16,12 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.host.standard_streams import show_line
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
 from runmanager.records.run.record import RunRecord
-from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.records.settings.grid import flatten, plain_settings, readable_name
+from runmanager.records.run.status import Status
+from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
+from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.records.storage.reader import read_epochs, read_record, read_run, read_sweep
+from runmanager.records.storage.run_end import skipped_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.sweep.record import (
     fresh_sweep_folder,
@@ -185,7 +187,7 @@ class RunManager:
         cell = plan_cell(identity, paths.name if paths else "", settings, unsigned=unsigned_names)
         if not paths:
             varying = varying_settings(read_sweep_record(self.paths), cell)
-            name = f"{readable_name(flatten(settings), telling=varying)}-{short_signature(identity)}"
+            name = f"{readable_name(flatten(settings), distinguishing=varying)}-{short_signature(identity)}"
             cell = msgspec.structs.replace(cell, run=name)
         if self._owns_sweep:
             plan = write_cells(self.paths, [cell], axes=None, command=command_line())
@@ -215,8 +217,7 @@ class RunManager:
             # A host without the device must not discard the work of another host.
             self._show(f"{paths.name}: stays {stored.status}: {error}")
             return self._inactive_run(RunFolder(paths, stored))
-        outcome = Outcome(Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, str(error))
-        opened = open_run(paths, record.ended(outcome, at=record.started_at), can_resume=False, overwrite=False)
+        opened = open_run(paths, skipped_record(record, str(error)), can_resume=False, overwrite=False)
         self._begun.append(paths)
         if not opened.is_kept:
             _write_config(opened.folder)
@@ -240,7 +241,7 @@ class RunManager:
     def _announce_watching(self, paths: RunPaths) -> None:
         """Print why claiming the folder may take a while."""
         stored = read_record(paths) if paths.record.exists() else None
-        if stored is not None and stored.is_out_of_sight and stored.owner is not None:
+        if stored is not None and stored.is_running_elsewhere and stored.owner is not None:
             self._show(
                 f"{paths.name}: is running on {stored.owner.host}; taken over if it shows no sign of life for "
                 f"{self._heartbeat_timeout:g} s"

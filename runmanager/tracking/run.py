@@ -1,6 +1,5 @@
 """An active run: its epochs, timed and tracked, and its end, recorded in every case."""
 
-import datetime
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -12,6 +11,7 @@ from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.records.run.status import Outcome
+from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import sigchld_ignored
 from runmanager.tracking.device.devices import peak_memory_bytes
@@ -301,11 +301,9 @@ class ActiveRun:
             self.end(error or fault)
             raise
         try:
-            record = self._folder.write(
-                status=outcome.status,
-                reason=outcome.reason,
-                message=outcome.message,
-                ended_at=datetime.datetime.now(datetime.UTC).isoformat(),
+            record = end_own_run(
+                self._folder,
+                outcome,
                 run_seconds=run_seconds,
                 num_parameters=None if network is None else num_parameters(network),
                 peak_memory_bytes=self._measurements.peak_memory_bytes(self.record),

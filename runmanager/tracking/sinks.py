@@ -8,10 +8,10 @@ from typing import Any, Protocol, TextIO, runtime_checkable
 
 import torch
 
-from runmanager.records.files.disk_full import disk_full_named
+from runmanager.records.files.file_errors import explain_disk_full
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.standard_streams import show_line
-from runmanager.records.run.attempts import describe_attempts
+from runmanager.records.run.environment_changes import describe_attempts
 from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.tracking.metrics.evaluation import Evaluation
 from runmanager.tracking.metrics.loss_buffer import LoggedLosses
@@ -181,7 +181,7 @@ class LogSink:
 
     def _write(self, line: str) -> None:
         assert self._file is not None
-        with disk_full_named(Path(self._file.name)):
+        with explain_disk_full(Path(self._file.name)):
             self._file.write(line + "\n")
 
 

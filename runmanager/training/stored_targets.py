@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.settings.target_paths import targets_in
+from runmanager.records.settings.values import find_targets
 from runmanager.text import error_line, printable, truncated
 
 __all__ = ["known_network", "refuse_foreign_targets"]
@@ -24,7 +24,7 @@ def refuse_foreign_targets(settings: Any, *, name: str = "", way_out: str) -> No
     Every name is judged before the first one is looked up, so nothing of another package is imported. `name` is what
     the settings are called, `way_out` ends the message.
     """
-    found = dict(targets_in(settings, name))
+    found = dict(find_targets(settings, name))
     refused = {key: "" for key, target in found.items() if not _begins_as_known(target)}
     if not refused:
         looked_up = {key: _network(target) for key, target in found.items()}

@@ -24,11 +24,11 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.record import RunRecord
 from runmanager.records.storage.reader import read_epochs, read_sweep
 
-from ..ending import PATIENCE_SECONDS, end_of
+from ..processes import TIMEOUT_SECONDS, wait_for_output
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(Path(__file__).parent))  # where the tests' own modules lie
-DEADLINE_SECONDS = PATIENCE_SECONDS
+DEADLINE_SECONDS = TIMEOUT_SECONDS
 TINY = (
     "dataset=fake",
     "dataset.size=64",
@@ -207,7 +207,7 @@ def start_process(folder: Path, *words: str, **variables: str) -> subprocess.Pop
 
 
 def done_of(process: subprocess.Popen[str]) -> Done:
-    out, err = end_of(process, seconds=DEADLINE_SECONDS)
+    out, err = wait_for_output(process, seconds=DEADLINE_SECONDS)
     return Done(process.returncode, out, err)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from runmanager.app.driver import run_listener as watching
 from runmanager.errors import NoRoomError
 from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.records.storage import run_end
 from runmanager.results import writer as write
 
 
@@ -94,14 +94,14 @@ def test_an_end_that_finds_no_room_ends_no_sweep_and_is_written_later(
     tiny: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    really, failures = watching.replace_file, iter(range(2))
+    really, failures = run_end.replace_file, iter(range(1))
 
     def full(path: Path, content: Any) -> None:
         if next(failures, None) is not None:
             raise NoRoomError(f"{path} must find room.")
         really(path, content)
 
-    monkeypatch.setattr(watching, "replace_file", full)
+    monkeypatch.setattr(run_end, "replace_file", full)
     own = ("model=custom", "model._target_=own.Net", "+model.way=vanishes,fine")
     done = command("-m", *tiny, *own, "name=full")
     assert (done.status, done.err) == (1, "")

@@ -10,7 +10,7 @@ import pytest
 from runmanager.launching.local.time_limits import LimitWatch
 from runmanager.records.files.paths import RunPaths
 
-from ..ending import time_since
+from ..processes import time_since
 
 OWN = ("model=custom", "model._target_=hurt.Net", "epochs=3")
 

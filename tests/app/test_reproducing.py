@@ -19,8 +19,8 @@ from runmanager.errors import UsageError
 from runmanager.launching.local.gpu_discovery import gpu_names
 from runmanager.records.run.record import Environment, RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.settings.grid import plain_settings
 from runmanager.records.settings.signature import signature
+from runmanager.records.settings.values import plain_settings
 
 WITHOUT_PLUGINS = ["hydra/launcher=basic", "hydra/sweeper=basic"]
 

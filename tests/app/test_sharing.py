@@ -114,6 +114,12 @@ def taken(run: PlannedRun, owner: ProcessIdentity) -> RunFolder:
     return claim_run(run.paths, record)
 
 
+def process_exits(watching: SweepWatcher, ending: ProcessExit) -> None:
+    """What an engine reports of a process that has exited."""
+    watching.finalize(ending)
+    watching.ended(ending)
+
+
 LIVING = ProcessIdentity.current()
 ELSEWHERE = ProcessIdentity(pid=7, start_ticks=1, boot_id="other", host="elsewhere")
 
@@ -126,7 +132,7 @@ def test_a_process_that_lost_its_cell_changes_nothing_of_the_winner_s(run: Plann
     watching.started(Job(0, print), 4_000_000)
     folder = taken(run, owner)
     before = run.paths.record.read_bytes()
-    watching.ended(ProcessExit(Job(0, print), 0, Returned(None)))
+    process_exits(watching, ProcessExit(Job(0, print), 0, Returned(None)))
     assert run.paths.record.read_bytes() == before
     assert watching.follow_elsewhere() == []
     assert watching.finish(interrupted=False) == 0
@@ -190,5 +196,5 @@ def test_a_run_of_ours_that_died_is_written_down(run: PlannedRun) -> None:
     watching = watcher(run)
     watching.started(Job(0, print), LIVING.pid)
     taken(run, LIVING)
-    watching.ended(ProcessExit(Job(0, print), -9, None))
+    process_exits(watching, ProcessExit(Job(0, print), -9, None))
     assert read_record(run.paths).outcome == Outcome(Status.KILLED, Reason.SIGNAL, "SIGKILL")

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from runmanager import RunManager, expand_grid
 
-from ..ending import discard, kill_all
+from ..processes import discard, kill_all
 from .visiting import Visiting
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,7 +16,7 @@ from runmanager.launching.local.worker import Returned
 from runmanager.records.run.heartbeat import read_beat
 from runmanager.records.run.status import Outcome, Reason, Status
 
-from ..ending import time_since
+from ..processes import time_since
 
 
 @pytest.mark.parametrize(("shared", "partners"), [(1, 4), (2, 8)])

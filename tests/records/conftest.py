@@ -1,4 +1,4 @@
-"""Processes and records that several tests of the room want."""
+"""Fixtures for the tests of records: other processes, records, races."""
 
 import os
 import subprocess
@@ -16,21 +16,21 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.record import RunRecord
 from runmanager.records.run.status import Status
 
-SAY_WHO = """
+PRINT_IDENTITY = """
 import signal, sys, msgspec
 from runmanager.records.host.process import ProcessIdentity
-signal.alarm(120)  # nobody waits for its word for ever
+signal.alarm(120)  # it must not outlive a failed test
 print(msgspec.json.encode(ProcessIdentity.current()).decode(), flush=True)
 sys.stdin.read()
 """
 
 
 class OtherProcess:
-    """A process that lives until it is ended, and who it says it is."""
+    """A process that lives until `end`, with its identity."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SAY_WHO], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", PRINT_IDENTITY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self.process.stdout is not None
         self.identity = msgspec.json.decode(self.process.stdout.readline(), type=ProcessIdentity)
@@ -42,7 +42,7 @@ class OtherProcess:
 
 @pytest.fixture(autouse=True)
 def importable_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process in another folder finds this checkout's package, installed or not."""
+    """Let processes in other folders import the package of this checkout, installed or not."""
     root = str(Path(__file__).parents[2])
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])))
 
@@ -62,15 +62,21 @@ def start_process() -> Iterator[Callable[[], OtherProcess]]:
 
 @pytest.fixture(scope="session")
 def dead() -> ProcessIdentity:
-    """Somebody who was, and is no more."""
+    """The identity of a process that is gone."""
     other = OtherProcess()
     other.end()
     return other.identity
 
 
+@pytest.fixture
+def far(dead: ProcessIdentity) -> ProcessIdentity:
+    """The identity of a process on another host, whose life cannot be seen here."""
+    return msgspec.structs.replace(dead, host="elsewhere", boot_id="another")
+
+
 @pytest.fixture(scope="session")
 def record() -> Callable[..., RunRecord]:
-    """A running run of this process, unless told otherwise."""
+    """Make the record of a running run of this process, with other fields on request."""
 
     def make(**fields: Any) -> RunRecord:
         usual: dict[str, Any] = {
@@ -87,13 +93,13 @@ def record() -> Callable[..., RunRecord]:
 
 @pytest.fixture(scope="session")
 def wait_for() -> Callable[..., None]:
-    """Wait until a condition holds; a deadline that fails the test, not a measurement."""
+    """Wait until a condition holds; the test fails after a deadline."""
 
     def wait(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
         tick = threading.Event()
         while not condition():
-            assert time.monotonic() < deadline, f"waited in vain for {what}"
+            assert time.monotonic() < deadline, f"timed out waiting for {what}"
             tick.wait(0.01)
 
     return wait
@@ -101,10 +107,10 @@ def wait_for() -> Callable[..., None]:
 
 @pytest.fixture
 def race(tmp_path: Path, wait_for: Callable[..., None]) -> Iterator[Callable[..., list[list[str]]]]:
-    """Run one script in many processes at once.
+    """Run one script in many processes at the same time and return the answers of each.
 
-    The script defines `take(number) -> str`; each process says its answers for 0 … rounds - 1 and then lives on until
-    all have answered.
+    The script defines `take(number) -> str`; each process prints its answers for 0 … rounds - 1 and then stays alive
+    until all have answered.
     """
     frame = """
 import signal, sys

@@ -1,4 +1,4 @@
-"""Commands of the application as processes of their own, and what is waited for while they run."""
+"""Commands of the application as separate processes, and waiting for conditions while they run."""
 
 import os
 import signal
@@ -11,25 +11,25 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_SECONDS = 300  # of a sweep, on a machine that has much else to do
-LOOK_SECONDS = 0.01
+DEADLINE_SECONDS = 300  # of a sweep, on a busy machine
+POLL_SECONDS = 0.01
 
 
 def start(folder: Path, *words: str, log: Path, variables: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """`python -m runmanager` in a process group of its own; what it says is added to the file `log`."""
+    """Start `python -m runmanager` in a new process group; its output is appended to the file `log`."""
     return start_python(folder, "-m", "runmanager", *words, log=log, variables=variables)
 
 
 def start_python(
     folder: Path, *words: str, log: Path, variables: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Another Python program, likewise."""
-    ours = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "COLUMNS": "240", "PYTHONPATH": str(ROOT)}
+    """Start another Python program in the same way."""
+    defaults = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "COLUMNS": "240", "PYTHONPATH": str(ROOT)}
     with log.open("ab") as file:
         return subprocess.Popen(
             [sys.executable, *words],
             cwd=folder,
-            env={**os.environ, **ours, **(variables or {})},
+            env={**os.environ, **defaults, **(variables or {})},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
@@ -38,8 +38,8 @@ def start_python(
 
 
 @contextmanager
-def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Nothing of the command outlives this, whatever went wrong."""
+def killed_at_exit(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Kill the process group at exit if the command still runs."""
     try:
         yield
     finally:
@@ -49,9 +49,9 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> None:
-    """Wait until it holds. Raises `TimeoutError`."""
+    """Wait until the condition holds. Raises `TimeoutError` after `DEADLINE_SECONDS`."""
     until = time.monotonic() + DEADLINE_SECONDS
     while not condition():
         if time.monotonic() > until:
-            raise TimeoutError(f"{what}: waited for in vain")
-        time.sleep(LOOK_SECONDS)
+            raise TimeoutError(f"timed out waiting for {what}")
+        time.sleep(POLL_SECONDS)

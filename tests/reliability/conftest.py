@@ -1,4 +1,4 @@
-"""The harnesses as modules, and what they do only once."""
+"""The harnesses as modules, and their shared sweeps."""
 
 import sys
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # as where they are started as commands
+sys.path.insert(0, str(Path(__file__).parent))  # as when they are run as commands
 
 
 @pytest.fixture(scope="session")
@@ -29,13 +29,13 @@ def deaths() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def killer(kills: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A killer that has not killed yet."""
-    return kills.Killer(tmp_path_factory.mktemp("kills"), seed=20, say=lambda line: None)
+    """A killer that has not killed anything yet."""
+    return kills.Killer(tmp_path_factory.mktemp("kills"), seed=20, report=lambda line: None)
 
 
 @pytest.fixture(scope="session")
 def undisturbed(killer: Any) -> Callable[[str], Any]:
-    """The undisturbed sweep of a variant."""
+    """Return the undisturbed sweep of a variant."""
 
     def of(variant: str) -> Any:
         return killer.reference(variant)[0]

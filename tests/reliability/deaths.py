@@ -1,4 +1,4 @@
-"""Lets the first of four cells die in each of eight ways under each launcher, and looks who finishes the grid.
+"""Let the first of four cells die in each of eight ways under each launcher; report which cells finish.
 
 python tests/reliability/deaths.py --write docs/reliability.md
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from commands import ROOT, ended, start
+from commands import ROOT, killed_at_exit, start
 from page import write_row
 from preempted import Six, six_cells
 from sweeps import DYING, TINY, states_of
@@ -29,20 +29,20 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep
 
 FINE = ("one", "two", "three")
-_LIMIT_SECONDS = 45  # of a run, where a launcher has such a limit; the fine ones must keep it on a busy machine, too
-_PATIENCE_SECONDS = 300  # for a command that does not end by itself
+_LIMIT_SECONDS = 45  # per run, for launchers with such a limit; healthy runs must keep it even on a busy machine
+_TIMEOUT_SECONDS = 300  # for commands that do not end by themselves
 NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True)
 class Death:
-    """A way to die: its name in the model, its words on the page, how the run is to read, and what it needs."""
+    """A way to die: its name in the model, its words on the page, the expected state and message, its overrides."""
 
     way: str
     words: str
     state: tuple[str, str]
     message: str
-    needs: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
 
 
 DEATHS = {
@@ -55,7 +55,7 @@ DEATHS = {
         Death("hangs", "a hang", ("killed", "timeout"), "timeout="),
         Death("memory", "MemoryError", ("failed", "out_of_memory"), "MemoryError: all is full"),
         Death("diverges", "a loss of NaN", ("failed", "diverged"), "loss is nan"),
-        # torch has several words for it
+        # the wording of torch varies
         Death("loader", "a dead loader worker", ("failed", "exception"), "Error: ", ("num_workers=1",)),
     )
 }
@@ -63,10 +63,10 @@ DEATHS = {
 
 @dataclass(frozen=True)
 class Launcher:
-    """One of the launchers: its name in Hydra, what it needs always, and its own limit on the time of a run."""
+    """A launcher: its name in Hydra, its overrides, its time limit of a run, and the package that it needs."""
 
     name: str
-    needs: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
     limit: tuple[str, ...] = ()
     distribution: str | None = None
 
@@ -74,8 +74,8 @@ class Launcher:
     def is_ours(self) -> bool:
         return self.name in ("local", "slurm")
 
-    def words_for(self, death: Death) -> list[str]:
-        return [f"hydra/launcher={self.name}", *self.needs, *(self.limit if death.way == "hangs" else ())]
+    def overrides_for(self, death: Death) -> list[str]:
+        return [f"hydra/launcher={self.name}", *self.overrides, *(self.limit if death.way == "hangs" else ())]
 
 
 _SECONDS = (f"hydra.launcher.timeout={_LIMIT_SECONDS}",)
@@ -85,7 +85,7 @@ LAUNCHERS = {
         Launcher("local", limit=_SECONDS),
         Launcher("slurm", ("hydra.launcher.poll_seconds=0.3",), _SECONDS),
         Launcher("basic"),
-        # One at a time it would run them in the driver's own process.
+        # With one job it would run all cells in the driver's process.
         Launcher("joblib", ("hydra.launcher.n_jobs=2",), _SECONDS, "hydra_joblib_launcher"),
         Launcher("submitit_local", (), ("hydra.launcher.timeout_min=3",), "hydra_submitit_launcher"),
     )
@@ -94,9 +94,9 @@ LAUNCHERS = {
 
 @dataclass(frozen=True)
 class Seen:
-    """What came of one such sweep: what the table says of each cell, the first one's message, the command's status.
+    """How one such sweep ended: states by cell, the message of the first cell, the command's exit status.
 
-    The status is None where the command had to be ended, negative where a signal ended it.
+    The status is None if the command had to be killed, negative if a signal ended it.
     """
 
     death: Death
@@ -114,10 +114,13 @@ class Seen:
         return is_truthful and self.num_finished == 3 and self.status == 1
 
     def in_words(self) -> str:
-        """For a cell of the page: who finished, what the table says of the others, how the command ended."""
+        """Describe the result for a cell of the page: finished cells, states of the others, end of the command."""
         others = Counter(self.states[way] for way in FINE if self.states[way] != ("finished", None))
-        said = [_state(self.states[self.death.way]), *(f"{number} {_state(state)}" for state, number in others.items())]
-        return f"{self.num_finished} finished; {', '.join(said)}; {self._end()}"
+        states = [
+            _state(self.states[self.death.way]),
+            *(f"{number} {_state(state)}" for state, number in others.items()),
+        ]
+        return f"{self.num_finished} finished; {', '.join(states)}; {self._end()}"
 
     def _end(self) -> str:
         if self.status is None:
@@ -135,41 +138,46 @@ def try_death(
     death: Death,
     *,
     variables: Mapping[str, str] | None = None,
-    patience_seconds: float = _PATIENCE_SECONDS,
+    timeout_seconds: float = _TIMEOUT_SECONDS,
 ) -> Seen:
-    """Run the four cells from `folder`, which is to be a new one, and look at what is left."""
+    """Run the four cells from `folder`, which must not exist yet, and return how they ended."""
     folder.mkdir()
     shutil.copy(DYING, folder / "own.py")
-    words = [f"+model.way={','.join((death.way, *FINE))}", *death.needs, *launcher.words_for(death), "name=four"]
+    words = [
+        f"+model.way={','.join((death.way, *FINE))}",
+        *death.overrides,
+        *launcher.overrides_for(death),
+        "name=four",
+    ]
     process = start(folder, "-m", *TINY, *words, log=folder / "log", variables=variables)
-    with ended(process):
+    with killed_at_exit(process):
         try:
-            status: int | None = process.wait(patience_seconds)
+            status: int | None = process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
             status = None
-    _await_those_at(folder, patience_seconds=0 if status is None else patience_seconds)
+    _wait_for_processes_in(folder, timeout_seconds=0 if status is None else timeout_seconds)
     sweep = SweepPaths(folder / "outputs" / "four")
     messages = [run.record.message for run in read_sweep(sweep).runs if f"way={death.way}-" in run.record.name]
     return Seen(death, states_of(sweep), "".join(messages), status)
 
 
-def _await_those_at(folder: Path, *, patience_seconds: float) -> None:
-    """Wait for jobs that outlive the command, and end those that do not end; they all stand in its folder.
+def _wait_for_processes_in(folder: Path, *, timeout_seconds: float) -> None:
+    """Wait for jobs that outlive the command, found by their working folder, and kill them after the timeout.
 
-    Raises `TimeoutError` where one cannot be ended.
+    Raises `TimeoutError` if one survives.
     """
-    until = time.monotonic() + patience_seconds
-    while left := _those_at(folder):
+    until = time.monotonic() + timeout_seconds
+    while left := _processes_in(folder):
         if time.monotonic() >= until:
             for each in left:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     each.kill()
-        if time.monotonic() >= until + _PATIENCE_SECONDS:
+        if time.monotonic() >= until + _TIMEOUT_SECONDS:
             raise TimeoutError(f"{left} do not end")
-        time.sleep(0.1)  # between two looks
+        time.sleep(0.1)
 
 
-def _those_at(folder: Path) -> list[psutil.Process]:
+def _processes_in(folder: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -178,15 +186,15 @@ def _those_at(folder: Path) -> list[psutil.Process]:
     return found
 
 
-def what_lacks(launcher: Launcher) -> str | None:
-    """Why this launcher cannot be tried here."""
+def missing_requirement(launcher: Launcher) -> str | None:
+    """Return why this launcher cannot be tried here; None if it can."""
     if launcher.distribution is not None and importlib.util.find_spec(f"hydra_plugins.{launcher.distribution}") is None:
         return f"{launcher.distribution.replace('_', '-')} is not installed"
     return None
 
 
 def row(death: Death, seen: Mapping[str, Seen]) -> str:
-    """The row of a death in docs/reliability.md."""
+    """Return the row of a death in docs/reliability.md."""
     return (
         f"| {death.words} | " + " | ".join(seen[n].in_words() if n in seen else NOT_MEASURED for n in LAUNCHERS) + " |"
     )
@@ -199,7 +207,7 @@ _COMMAND = "`python tests/reliability/deaths.py`"
 
 
 def summary(rows: Sequence[str]) -> str:
-    """The row of all deaths together, from their rows as they stand on the page."""
+    """Return the summary row of all deaths, made of their rows on the page."""
     columns = zip(*(line.strip("| ").split(" | ")[1:] for line in rows), strict=True)
     parts = []
     for launcher, cells in zip(LAUNCHERS.values(), columns, strict=True):
@@ -220,20 +228,20 @@ def _promised(death: Death) -> str:
 
 
 def six_row(waited: Six | None, detached: Six | None) -> str:
-    """The row of the six cells; None is what was not measured."""
+    """Return the row of the six cells; None means not measured."""
     if waited is None or detached is None:
         return f"| {SIX} | {NOT_MEASURED} | {_COMMAND} |"
     counts = Counter(_state(state) for state in waited.states.values())
-    said = ", ".join(f"{number} {state}" for state, number in counts.items())
+    states = ", ".join(f"{number} {state}" for state, number in counts.items())
     same = "the same" if detached.states == waited.states else "not the same"
     watched = "showed each end as it came" if detached.was_watched else "did not show each end as it came"
     alone = f"detached: {same}, and `watch` {watched} and left with status {detached.status}"
-    return f"| {SIX} | {said}, status {waited.status}; {alone} | {_COMMAND} |"
+    return f"| {SIX} | {states}, status {waited.status}; {alone} | {_COMMAND} |"
 
 
 @contextlib.contextmanager
 def _slurm(folder: Path) -> Iterator[Any]:
-    """A Slurm on loopback, None where there can be none."""
+    """Run a Slurm on loopback; None if that is not possible here."""
     sys.path.insert(0, str(ROOT / "tests" / "slurm"))
     from loopback import running_slurm
     from loopback import what_lacks as slurm_lacks
@@ -251,7 +259,7 @@ def _all(
     folder: Path, launchers: Sequence[Launcher], deaths: Sequence[Death], slurm: Any
 ) -> Iterator[tuple[tuple[str, str], Seen]]:
     for launcher in launchers:
-        if lacking := what_lacks(launcher):
+        if lacking := missing_requirement(launcher):
             print(f"{launcher.name}: {NOT_MEASURED}: {lacking}")
         if lacking or (launcher.name == "slurm" and slurm is None):
             continue
@@ -272,17 +280,17 @@ def _sixes(folder: Path, slurm: Any) -> tuple[Six, Six]:
 
 
 def main() -> int:
-    """Carry out the command line; status 1 where one of our launchers did not keep its promise."""
+    """Run the command line; return 1 if one of our launchers did not behave as promised."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--launchers", default=",".join(LAUNCHERS), help="only these columns")
     parser.add_argument("--rows", default=",".join((*DEATHS, _SIX_CELLS)), help="only these rows")
-    parser.add_argument("--write", type=Path, help="the page whose rows are to be replaced by what was seen")
+    parser.add_argument("--write", type=Path, help="page whose rows are replaced by the results")
     options = parser.parse_args()
     chosen = [LAUNCHERS[name] for name in options.launchers.split(",")]
     names = options.rows.split(",")
     deaths = [DEATHS[way] for way in names if way != _SIX_CELLS]
     if options.write and len(chosen) != len(LAUNCHERS):
-        parser.error("--write must come with every launcher: a row is written as a whole")
+        parser.error("--write must come with every launcher: rows are written as a whole")
     with tempfile.TemporaryDirectory() as temporary, _slurm(Path(temporary) / "slurm") as slurm:
         seen = dict(_all(Path(temporary), chosen, deaths, slurm))
         sixes = _sixes(Path(temporary), slurm) if _SIX_CELLS in names and slurm else (None, None)

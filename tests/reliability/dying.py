@@ -1,6 +1,6 @@
-"""Somebody's own model, which does what `way` says in its first step of training: dies somehow, or is fine.
+"""A custom model that dies in its first training step, in the way that `way` names, or trains normally.
 
-A batch of half the samples makes two steps an epoch: the third is the first of the second epoch.
+With batches of half the samples an epoch has two steps; the third step is the first of the second epoch.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-_PATIENCE_SECONDS = 300
+_TIMEOUT_SECONDS = 300
 
 
 class Net(torch.nn.Module):
@@ -32,19 +32,19 @@ class Net(torch.nn.Module):
         return scores * float("nan") if self.way == "diverges" and self.training else scores
 
     def _wait(self):
-        """Wait while the file `gate` is in the current folder; `told` appears there when SIGTERM has come."""
-        stop = signal.getsignal(signal.SIGTERM)
+        """Wait while the file `gate` is in the current folder; the file `told` appears there on SIGTERM."""
+        earlier = signal.getsignal(signal.SIGTERM)
 
-        def told(number, frame):
-            stop(number, frame)
+        def note_signal(number, frame):
+            earlier(number, frame)
             Path("told").touch()
 
-        signal.signal(signal.SIGTERM, told)
-        until = time.monotonic() + _PATIENCE_SECONDS
+        signal.signal(signal.SIGTERM, note_signal)
+        until = time.monotonic() + _TIMEOUT_SECONDS
         while Path("gate").exists():
             Path("waiting").touch()
             if time.monotonic() > until:
-                raise TimeoutError("nobody opened the gate")
+                raise TimeoutError("the gate was not opened")
             time.sleep(0.05)
 
     def _fine(self):
@@ -68,7 +68,7 @@ class Net(torch.nn.Module):
         os.kill(os.getpid(), signal.SIGSEGV)
 
     def _hangs(self):
-        time.sleep(2 * _PATIENCE_SECONDS)
+        time.sleep(2 * _TIMEOUT_SECONDS)
 
     def _loader(self):
         import psutil

@@ -1,4 +1,4 @@
-"""Kills a sweep again and again, gives the same command each time, and holds the end against an undisturbed sweep.
+"""Kill a sweep again and again, repeat its command each time, and compare the end with an undisturbed sweep.
 
 python tests/reliability/kills.py --kills 200 --write docs/reliability.md
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from commands import DEADLINE_SECONDS, LOOK_SECONDS, ended, start, wait_until
+from commands import DEADLINE_SECONDS, POLL_SECONDS, killed_at_exit, start, wait_until
 from page import write_row
 
 from runmanager.records.files.paths import RunPaths, SweepPaths
@@ -28,10 +28,11 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_epochs, read_sweep
 
 TARGETS = ("driver", "run", "group")
-_LATEST = 0.6  # a kill comes at most so long after the sweep was seen to run, as a share of what one takes by itself
+_LATEST = 0.6  # latest time of a kill after the sweep runs, as a share of the time of an undisturbed sweep
 
-# Somebody's own model. It notes the beginning of each epoch, so that one that runs twice is seen whatever the records
-# say, and dies where a file in the folder `deaths` says so. Its steps are counted in a buffer: a checkpoint has them.
+# A custom model. It logs the beginning of each epoch, so that an epoch that runs twice is detected independently of the
+# records, and dies where a file in the folder `deaths` says so. Its steps are counted in a buffer, which is part of a
+# checkpoint.
 MODEL = """
 import os, signal
 from pathlib import Path
@@ -88,7 +89,7 @@ VARIANTS = {
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep of one of the variants, and the command that runs it, in a folder that has the model."""
+    """A sweep of one of the variants, and its command, in a folder with the model."""
 
     folder: Path
     variant: str
@@ -99,25 +100,25 @@ class Sweep:
         return SweepPaths(self.folder / "outputs" / self.name)
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Give the command, in a process group of its own; what it says goes to a file beside the sweeps."""
+        """Start the command in a new process group; its output goes to a file next to the sweeps."""
         (self.folder / "killable.py").write_text(MODEL)
         words = ["-m", *_BASE, *VARIANTS[self.variant], f"name={self.name}"]
         return start(self.folder, *words, log=self.folder / f"{self.name}.log")
 
     def run(self) -> float:
-        """Give the command and wait for its good end; return the seconds from its first run on.
+        """Run the command to its end; return the seconds since its first run began.
 
-        Raises `RuntimeError` where it ends badly.
+        Raises `RuntimeError` if it fails.
         """
         process = self.start()
-        with ended(process):
+        with killed_at_exit(process):
             wait_until(lambda: process.poll() is not None or self.running(), "a running run")
             began = time.monotonic()
             if process.wait(DEADLINE_SECONDS) != 0:
-                raise RuntimeError(f"the sweep did not end well:\n{self.said()}")
+                raise RuntimeError(f"the sweep failed:\n{self.log()}")
             return time.monotonic() - began
 
-    def said(self) -> str:
+    def log(self) -> str:
         return (self.folder / f"{self.name}.log").read_text()
 
     def records(self) -> list[RunRecord]:
@@ -130,14 +131,14 @@ class Sweep:
         return [run.paths for run in read_sweep(self.paths).runs]
 
     def begun(self) -> list[tuple[str, int]]:
-        """Each beginning of an epoch: the run's name and the epoch."""
+        """Return each beginning of an epoch: the run's name and the epoch."""
         path = self.paths.root / "begun.txt"
         lines = path.read_text().splitlines() if path.exists() else []
         return [(name, int(epoch)) for name, epoch in (line.rsplit(" ", 1) for line in lines)]
 
 
 def differences(one: Sweep, other: Sweep) -> list[str]:
-    """What is not the same in two sweeps: the epochs' rows but for times, the states, the whole training state."""
+    """Compare two sweeps: rows of epochs and results without times, and the whole training state."""
     found = []
     for file in ("epochs.csv", "results.csv"):
         if _rows(one, file) != _rows(other, file):
@@ -146,7 +147,7 @@ def differences(one: Sweep, other: Sweep) -> list[str]:
         for file in ("checkpoint", "best"):
             first, second = getattr(paths, file), getattr(other.paths.run(paths.name), file)
             if first.exists() != second.exists():
-                found.append(f"{first} is there, or not, and {second} the other way round")
+                found.append(f"only one of {first} and {second} exists")
             elif first.exists() and not _same(_state(first), _state(second)):
                 found.append(f"{first} and {second}")
     return found
@@ -178,7 +179,7 @@ def _same(one: Any, other: Any) -> bool:
 
 @dataclass
 class Tally:
-    """What the kills came to."""
+    """Results of the kills."""
 
     kills: Counter[str] = field(default_factory=Counter)
     commands: int = 0
@@ -194,7 +195,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class _Snapshot:
-    """The finished epochs of a run that was killed, and how many epochs had begun in the sweep by then."""
+    """The finished epochs of a killed run, and how many epochs had begun in the sweep by then."""
 
     paths: RunPaths
     epochs: Sequence[EpochRecord]
@@ -202,51 +203,51 @@ class _Snapshot:
 
 
 class Killer:
-    """Kills sweeps in `folder`, `seed` deciding whom and when."""
+    """Kills sweeps in `folder`; `seed` decides which process dies, and when."""
 
-    def __init__(self, folder: Path, *, seed: int, say: Callable[[str], None] = print) -> None:
+    def __init__(self, folder: Path, *, seed: int, report: Callable[[str], None] = print) -> None:
         self._folder = folder
         self._random = random.Random(seed)
-        self._say = say
+        self._report = report
         self._undisturbed: dict[str, tuple[Sweep, float]] = {}
         self._snapshots: list[_Snapshot] = []
         self.tally = Tally()
 
     def run(self, num_kills: int) -> Tally:
-        """Do so many kills, and let the last sweep come to its end."""
+        """Kill `num_kills` times, and let the last sweep finish."""
         targets = [TARGETS[number % len(TARGETS)] for number in range(num_kills)]
         self._random.shuffle(targets)
         while targets:
             number = self.tally.sweeps
             variant = list(VARIANTS)[number % len(VARIANTS)]
-            self._one_sweep(Sweep(self._folder, variant, f"killed-{number}"), targets)
+            self._run_sweep(Sweep(self._folder, variant, f"killed-{number}"), targets)
         return self.tally
 
-    def _one_sweep(self, sweep: Sweep, targets: list[str]) -> None:
-        """Give the command until it ends well, killing meanwhile as long as there are targets; then compare."""
+    def _run_sweep(self, sweep: Sweep, targets: list[str]) -> None:
+        """Repeat the command until it succeeds, killing meanwhile while there are targets; then compare."""
         self._snapshots = []
         reference, seconds = self.reference(sweep.variant)
         while True:
             driver = sweep.start()
             self.tally.commands += 1
-            with ended(driver):
-                while targets and self._strike(sweep, driver, targets[-1], within=_LATEST * seconds):
+            with killed_at_exit(driver):
+                while targets and self._kill_once(sweep, driver, targets[-1], within=_LATEST * seconds):
                     self.tally.kills[targets.pop()] += 1
                 status = driver.wait(DEADLINE_SECONDS)
             if status == 0:
                 break
             if status not in (1, -signal.SIGKILL):
-                raise RuntimeError(f"the command ended with status {status}:\n{sweep.said()}")
-        self._judge(sweep, reference)
+                raise RuntimeError(f"the command ended with status {status}:\n{sweep.log()}")
+        self._compare(sweep, reference)
         self.tally.sweeps += 1
-        self._say(f"{sweep.name}: {sum(self.tally.kills.values())} kills, {self.tally.commands} commands so far")
+        self._report(f"{sweep.name}: {sum(self.tally.kills.values())} kills, {self.tally.commands} commands so far")
 
-    def _strike(self, sweep: Sweep, driver: subprocess.Popen[bytes], target: str, *, within: float) -> bool:
-        """Kill at a random moment while runs run; False where the command came to its end before."""
+    def _kill_once(self, sweep: Sweep, driver: subprocess.Popen[bytes], target: str, *, within: float) -> bool:
+        """Kill at a random moment while runs are running; return False if the command ended before."""
         wait_until(lambda: driver.poll() is not None or sweep.running(), "a running run")
         at = time.monotonic() + self._random.uniform(0, within)
         while time.monotonic() < at and driver.poll() is None:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
         victims = sweep.running()
         if driver.poll() is not None or not victims:
             return False
@@ -256,7 +257,7 @@ class Killer:
                 return False
             try:
                 os.kill(victims[0].owner.pid, signal.SIGKILL)
-            except ProcessLookupError:  # it came to its end in between
+            except ProcessLookupError:  # it has just ended
                 return False
         elif target == "driver":
             driver.kill()
@@ -274,7 +275,7 @@ class Killer:
             paths = sweep.paths.run(record.name)
             self._snapshots.append(_Snapshot(paths, read_epochs(paths), num_begun))
 
-    def _judge(self, sweep: Sweep, reference: Sweep) -> None:
+    def _compare(self, sweep: Sweep, reference: Sweep) -> None:
         begun = sweep.begun()
         lost, twice = set(), set()
         for snapshot in self._snapshots:
@@ -287,7 +288,7 @@ class Killer:
         self.tally.differing += differences(sweep, reference)
 
     def reference(self, variant: str) -> tuple[Sweep, float]:
-        """The undisturbed sweep of a variant, and how many seconds it took."""
+        """Return the undisturbed sweep of a variant, and how many seconds it took."""
         if variant not in self._undisturbed:
             sweep = Sweep(self._folder, variant, f"undisturbed-{variant}")
             self._undisturbed[variant] = sweep, sweep.run()
@@ -295,18 +296,18 @@ class Killer:
 
 
 ROW = r"\d+ SIGKILLs "
-"""How the row of docs/reliability.md begins."""
+"""Beginning of the row in docs/reliability.md."""
 
 
 def row(tally: Tally, *, seed: int) -> str:
-    """The row of docs/reliability.md."""
-    whom = ", ".join(f"{tally.kills[target]} of {words}" for target, words in _WORDS.items())
+    """Return the row of docs/reliability.md."""
+    targets = ", ".join(f"{tally.kills[target]} of {words}" for target, words in _WORDS.items())
     outcome = (
         f"{tally.epochs_lost} finished epochs lost, {tally.epochs_run_twice} run twice, "
         f"{len(tally.differing)} differences from the undisturbed sweeps"
     )
     command = f"`python tests/reliability/kills.py --kills {tally.kills.total()} --seed {seed}`"
-    what = f"{tally.kills.total()} SIGKILLs ({whom}) in {tally.sweeps} sweeps, {tally.commands} commands"
+    what = f"{tally.kills.total()} SIGKILLs ({targets}) in {tally.sweeps} sweeps, {tally.commands} commands"
     return f"| {what} | {outcome} | {command} |"
 
 
@@ -314,11 +315,11 @@ _WORDS = {"driver": "the driver", "run": "a run", "group": "the driver's process
 
 
 def main() -> int:
-    """Carry out the command line; status 1 where anything was lost, run twice or changed."""
+    """Run the command line; return 1 if anything was lost, run twice or changed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--write", type=Path, help="the page whose row is to be replaced by what was seen")
+    parser.add_argument("--write", type=Path, help="page whose row is replaced by the result")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         tally = Killer(Path(folder), seed=options.seed).run(options.kills)

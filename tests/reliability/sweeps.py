@@ -1,4 +1,4 @@
-"""Small sweeps whose cells do what their `model.way` says, and what the table tells of them."""
+"""Small sweeps whose cells die as their `model.way` demands, and their states in the table."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from runmanager.results.load.loader import read_results
 from runmanager.results.tables.results_table import result_rows
 
 DYING = Path(__file__).with_name("dying.py")
-"""The model; a sweep wants it as `own.py` in the folder where its command is given."""
+"""The model; copy it as `own.py` to the folder where the command of a sweep is given."""
 
 TINY = (
     *("dataset=fake", "dataset.size=64", "dataset.val_size=32", "batch_size=32", "epochs=2", "device=cpu"),
@@ -16,6 +16,6 @@ TINY = (
 
 
 def states_of(sweep: SweepPaths) -> dict[str, tuple[str, str | None]]:
-    """What `runmanager table` says of each cell, by its `model.way`: status and reason."""
+    """Return status and reason of each cell in the results table, by its `model.way`."""
     rows = result_rows(*read_results(sweep)).rows
     return {row["model.way"]: (row["status"], row["reason"]) for row in rows}

@@ -1,4 +1,4 @@
-"""The short form of `make test-deaths`, and the rows that the long one writes."""
+"""A short form of `make test-deaths`, and the rows that it writes."""
 
 import subprocess
 import sys
@@ -10,13 +10,13 @@ from runmanager.records.files.paths import SweepPaths
 TABLE = "import sys; from runmanager.cli.main import run_command; sys.exit(run_command(['table', sys.argv[1]]))"
 
 
-def test_a_killed_run_takes_no_other_with_it(deaths: ModuleType, tmp_path: Path) -> None:
+def test_killed_run_does_not_affect_others(deaths: ModuleType, tmp_path: Path) -> None:
     seen = deaths.try_death(tmp_path / "local", deaths.LAUNCHERS["local"], deaths.DEATHS["killed"])
     assert seen.is_as_promised, (tmp_path / "local" / "log").read_text()
     assert seen.in_words() == "3 finished; `killed` (`signal`); status 1"
 
 
-def test_where_a_run_takes_its_driver_along_the_table_tells_who_never_ran(deaths: ModuleType, tmp_path: Path) -> None:
+def test_table_shows_pending_cells_if_a_run_kills_its_driver(deaths: ModuleType, tmp_path: Path) -> None:
     seen = deaths.try_death(tmp_path / "basic", deaths.LAUNCHERS["basic"], deaths.DEATHS["killed"])
     assert not seen.is_as_promised
     assert seen.in_words() == "0 finished; `crashed` (`vanished`), 3 `pending`; died of SIGKILL"
@@ -27,7 +27,7 @@ def test_where_a_run_takes_its_driver_along_the_table_tells_who_never_ran(deaths
     assert (shown.count("crashed"), shown.count("pending")) == (1, 3)
 
 
-def test_the_rows(deaths: ModuleType) -> None:
+def test_rows(deaths: ModuleType) -> None:
     finished, pending = ("finished", None), ("pending", None)
     states = {"hangs": ("killed", "timeout"), "one": finished, "two": finished, "three": finished}
     good = deaths.Seen(deaths.DEATHS["hangs"], states, "longer than timeout=45 s", 1)
@@ -42,7 +42,7 @@ def test_the_rows(deaths: ModuleType) -> None:
     assert deaths.six_row(None, None).split(" | ")[1] == "not measured"
 
 
-def test_the_row_of_all_deaths_is_made_of_their_rows(deaths: ModuleType) -> None:
+def test_summary_row_is_made_of_the_rows(deaths: ModuleType) -> None:
     finished = dict.fromkeys(deaths.FINE, ("finished", None))
     rows = []
     for death in deaths.DEATHS.values():
@@ -57,7 +57,7 @@ def test_the_row_of_all_deaths_is_made_of_their_rows(deaths: ModuleType) -> None
     )
 
 
-def test_every_row_has_its_place_on_the_page(deaths: ModuleType) -> None:
+def test_every_row_is_on_the_page(deaths: ModuleType) -> None:
     lines = (deaths.ROOT / "docs" / "reliability.md").read_text().splitlines()
     for words in (*(death.words for death in deaths.DEATHS.values()), deaths.SUMMARY, deaths.SIX):
         assert sum(line.startswith(f"| {words} |") for line in lines) == 1, words

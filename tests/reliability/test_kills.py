@@ -1,4 +1,4 @@
-"""The short form of `make test-kill`, and that the harness would see what it looks for."""
+"""A short form of `make test-kill`, and a check that the harness detects differences."""
 
 import shutil
 from collections.abc import Callable
@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 
-def test_sweeps_that_are_killed_again_and_again_end_like_undisturbed_ones(killer: Any) -> None:
+def test_repeatedly_killed_sweeps_end_like_undisturbed_ones(killer: Any) -> None:
     tally = killer.run(6)
     assert dict(tally.kills) == {"driver": 2, "run": 2, "group": 2}
     assert (tally.epochs_lost, tally.epochs_run_twice, tally.differing) == (0, 0, [])
 
 
-def test_a_difference_would_be_seen(kills: ModuleType, undisturbed: Callable[[str], Any], tmp_path: Path) -> None:
+def test_differences_are_detected(kills: ModuleType, undisturbed: Callable[[str], Any], tmp_path: Path) -> None:
     whole = undisturbed("resident")
     assert kills.differences(whole, whole) == []
     other = kills.Sweep(tmp_path, "resident", whole.name)
@@ -33,7 +33,7 @@ def test_a_difference_would_be_seen(kills: ModuleType, undisturbed: Callable[[st
     assert second.endswith(str(run.checkpoint))
 
 
-def test_the_row_replaces_the_one_before(kills: ModuleType, tmp_path: Path) -> None:
+def test_row_replaces_the_earlier_one(kills: ModuleType, tmp_path: Path) -> None:
     tally = kills.Tally(sweeps=2, commands=5)
     tally.kills.update(driver=2, run=1)
     page = tmp_path / "page.md"

@@ -1,4 +1,4 @@
-"""A run that is killed in a random epoch, and gone on with, ends bit-equal to one that was left alone."""
+"""A run that is killed in a random epoch and resumed ends bit-equal to an undisturbed one."""
 
 import random
 from collections.abc import Callable
@@ -7,31 +7,31 @@ from typing import Any
 
 import pytest
 
-# Per variant whom each run kills, in an epoch that the seed decides: itself, or its driver.
-WHOM = {"adam": "run", "sgd": "driver", "resident": "run"}
+# Per variant the process that each run kills, itself or its driver, in a random epoch.
+VICTIM = {"adam": "run", "sgd": "driver", "resident": "run"}
 
 
-@pytest.mark.parametrize("variant", WHOM)
-def test_killed_and_gone_on_with_is_bit_equal_to_undisturbed(
+@pytest.mark.parametrize("variant", VICTIM)
+def test_killed_and_resumed_run_is_bit_equal_to_undisturbed(
     variant: str, kills: ModuleType, undisturbed: Callable[[str], Any]
 ) -> None:
     whole = undisturbed(variant)
     broken = kills.Sweep(whole.folder, variant, f"broken-{variant}")
     deaths = whole.folder / "deaths"
     deaths.mkdir(exist_ok=True)
-    drawn = random.Random(variant)
-    epochs = {paths.name: drawn.randint(1, 12) for paths in whole.run_paths()}
+    generator = random.Random(variant)
+    epochs = {paths.name: generator.randint(1, 12) for paths in whole.run_paths()}
     for name, epoch in epochs.items():
-        (deaths / name).write_text(f"{epoch} {WHOM[variant]}")
+        (deaths / name).write_text(f"{epoch} {VICTIM[variant]}")
     commands = 0
     while not commands or list(deaths.iterdir()):
-        assert commands <= len(epochs), broken.said()
+        assert commands <= len(epochs), broken.log()
         process = broken.start()
-        with kills.ended(process):
-            assert process.wait(kills.DEADLINE_SECONDS) in (1, -9), broken.said()
+        with kills.killed_at_exit(process):
+            assert process.wait(kills.DEADLINE_SECONDS) in (1, -9), broken.log()
         commands += 1
         kills.wait_until(lambda: not broken.running(), "the death of the killed driver's runs")
-    assert commands == (1 if WHOM[variant] == "run" else len(epochs))
+    assert commands == (1 if VICTIM[variant] == "run" else len(epochs))
     assert broken.run() > 0
     assert kills.differences(broken, whole) == []
     attempts = {record.name: record.attempt for record in broken.records()}

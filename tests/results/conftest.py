@@ -12,8 +12,9 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.record import Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.settings.grid import differing, flatten, readable_name
+from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.signature import short_signature, signature
+from runmanager.records.settings.values import differing_settings, flatten
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.record import plan_cell, write_cells
@@ -98,7 +99,7 @@ class SweepMaker:
 
     def plan(self, *configs: Mapping[str, Any]) -> None:
         """Write sweep.json for these cells."""
-        varying = differing([flatten(config) for config in configs])
+        varying = differing_settings([flatten(config) for config in configs])
         cells = [plan_cell(signature(config), run_name(config, varying), config) for config in configs]
         write_cells(self.paths, cells, axes={}, command=("runmanager", "sweep"))
 

@@ -18,7 +18,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.record import RunRecord
 from runmanager.records.storage.reader import read_epochs, read_sweep
 
-from ..ending import discard, end_of
+from ..processes import discard, wait_for_output
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "reliability")]
 from loopback import Slurm, running_slurm, what_lacks  # noqa: E402
@@ -122,7 +122,7 @@ class Bench:
         return self.end_of(self.start(*words))
 
     def end_of(self, process: subprocess.Popen[str]) -> Done:
-        out, err = end_of(process, seconds=DEADLINE_SECONDS)
+        out, err = wait_for_output(process, seconds=DEADLINE_SECONDS)
         return Done(process.returncode, out, err)
 
     def wait_until(self, condition: Callable[[], Any], what: str) -> Any:

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from runmanager.app.compose.schema import choices_with
-from runmanager.records.settings.grid import flatten
+from runmanager.records.settings.values import flatten
 from runmanager.validation import did_you_mean, fault, suggestion
 
 __all__ = ["CellLoader"]

@@ -17,8 +17,9 @@ from runmanager.app.compose.overrides import quoted
 from runmanager.app.compose.schema import CellReader, Config, read_config, unknown_settings
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell, PlannedRun
-from runmanager.records.settings.grid import flatten, readable_name
+from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
+from runmanager.records.settings.values import flatten
 from runmanager.training.options.unused import unused_settings
 
 __all__ = ["Grid", "expand", "prepare_cells", "prepare_jobs", "split"]

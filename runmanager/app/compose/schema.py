@@ -11,7 +11,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 
 import runmanager
 from runmanager.launching.plan import Resume
-from runmanager.records.settings.grid import plain_settings
+from runmanager.records.settings.values import plain_settings
 from runmanager.training.options.groups import OPTION_TYPES
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.measure import MEASURE_TYPES

@@ -13,7 +13,7 @@ from runmanager.app.compose.schema import Config
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.slurm.launcher import SlurmLauncher
-from runmanager.records.host.memory import free_memory, in_gib
+from runmanager.records.host.memory import format_gib, free_memory
 from runmanager.records.host.process import usable_cores
 from runmanager.training.options.dataset import DatasetOptions
 from runmanager.validation import fault
@@ -88,7 +88,7 @@ def _memory_faults(batch: Sequence[Config], at_once: int, free_bytes: int | None
     runs, way_out = "A run", "lower `num_workers` or the size of its dataset"
     if at_once > 1:
         runs, way_out = f"{at_once:,} runs at once", "lower `hydra.launcher.workers`"
-    return [f"{runs} must fit the free memory, {in_gib(free_bytes)}, got at least {in_gib(needed)}; {way_out}."]
+    return [f"{runs} must fit the free memory, {format_gib(free_bytes)}, got at least {format_gib(needed)}; {way_out}."]
 
 
 def _least_bytes(config: Config) -> int:
@@ -102,8 +102,8 @@ def _dataset_faults(config: Config, free_bytes: int) -> list[str]:
         return []
     sizes = {name: getattr(config.dataset, name, None) for name in ("size", "val_size", "holdout", "in_shape")}
     got = ", ".join(f"{name}={value}" for name, value in sizes.items() if value is not None)
-    rule = f"fit the free memory, {in_gib(free_bytes)}"
-    return [fault("dataset", rule, f"at least {in_gib(needed)} with {got}", "lower `dataset.size`")]
+    rule = f"fit the free memory, {format_gib(free_bytes)}"
+    return [fault("dataset", rule, f"at least {format_gib(needed)} with {got}", "lower `dataset.size`")]
 
 
 def _dataset_bytes(config: Config) -> int:

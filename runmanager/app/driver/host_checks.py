@@ -17,7 +17,7 @@ from runmanager.launching.local.engine import LocalEngine, call
 from runmanager.launching.local.worker import Returned
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.launching.slurm.launcher import SlurmLauncher
-from runmanager.records.files.unwritable_folder import require_writable
+from runmanager.records.files.file_errors import require_writable
 from runmanager.training.options.step import Precision
 
 __all__ = ["check", "check_cells", "foretold", "get_ready", "writing_to"]

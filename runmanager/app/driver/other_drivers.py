@@ -9,8 +9,9 @@ from runmanager.errors import RecordError
 from runmanager.launching.plan import Action, PlannedRun, is_left_undone
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.record import RunRecord
-from runmanager.records.storage.ownership import end_silent, silent_runs
+from runmanager.records.storage.ownership import silent_runs
 from runmanager.records.storage.reader import read_record
+from runmanager.records.storage.run_end import end_silent_run
 from runmanager.signals import handle_signals
 from runmanager.text import pluralize
 
@@ -43,14 +44,14 @@ def end_silent_runs(
         each.paths: each.stored.owner.host
         for each in plan
         if each.action is Action.LEAVE and each.stored is not None and each.stored.owner is not None
-        if each.stored.is_out_of_sight and each.paths.name not in apart_from
+        if each.stored.is_running_elsewhere and each.paths.name not in apart_from
     }
     if not unseen:
         return False
     runs = pluralize(len(unseen), "run says", "runs say")
     hosts = ", ".join(dict.fromkeys(unseen.values()))
     say(f"{runs} `running` on {hosts}: watched for a sign of life for up to {observer.limit_seconds:g} s.")
-    ended = [end_silent(paths, observer) for paths in silent_runs(list(unseen), observer)]
+    ended = [end_silent_run(paths, observer) for paths in silent_runs(list(unseen), observer)]
     for record in filter(None, ended):
         say(f"{record.name}: {record.message}; taken over.")
     return any(ended)
@@ -82,7 +83,7 @@ def follow_elsewhere(runs: Sequence[PlannedRun], display: RunDisplay, observer: 
 def _followed(run: PlannedRun, observer: HeartbeatObserver) -> RunRecord | None:
     record = stored_record(run)
     if record is not None and observer.observed(run.paths, record).status is not record.status:
-        return end_silent(run.paths, observer) or stored_record(run)
+        return end_silent_run(run.paths, observer) or stored_record(run)
     return record
 
 

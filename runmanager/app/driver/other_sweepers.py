@@ -24,7 +24,7 @@ from runmanager.errors import ConfigurationError, RecordError, RunFailedError, S
 from runmanager.records.files.folder_identity import FolderIdentity
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.record import RunRecord
-from runmanager.records.settings.grid import differing
+from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.sweep.record import PlannedCell, plan_cell, write_cells
 from runmanager.tracking.environment.environment import command_line
@@ -66,7 +66,7 @@ class OtherSweeper:
             with self._in_between():
                 yield
         except BaseException as error:
-            if self._folder is None or not (self._folder.fate or self._begun()):
+            if self._folder is None or not (self._folder.loss or self._begun()):
                 raise
             self._finish(error)
         else:
@@ -123,7 +123,7 @@ class OtherSweeper:
             self._display = RunDisplay(screen(), num_runs=0, quiet=self._quiet)
         self._cells += [plan_cell(cell.signature, run, cell.config) for cell, run in zip(grid.cells, runs, strict=True)]
         settings = [cell.settings for cell in self._cells]
-        axes = {name: [each[name] for each in settings if name in each] for name in differing(settings)}
+        axes = {name: [each[name] for each in settings if name in each] for name in differing_settings(settings)}
         with writing_to(folder.parent):
             write_cells(self._sweep, self._cells, axes=axes, command=command_line())
         self._folder = self._folder or FolderIdentity(folder)

@@ -14,7 +14,7 @@ from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.local.turn_keeper import WARMUP_TURNS
 from runmanager.launching.plan import Action, PlannedRun
-from runmanager.records.settings.grid import differing
+from runmanager.records.settings.values import differing_settings
 from runmanager.records.sweep.record import plan_cell
 from runmanager.results.compare.pairing import JOINT, find_axis, pair_cells, usual_baseline
 from runmanager.results.load.cells import Cell, Cells
@@ -164,7 +164,7 @@ def _groups(grid: Grid, name: str) -> list[Sides]:
     cells = Cells(
         [Cell(each.run, each.signature, each.settings, None) for each in planned],
         {},
-        differing([each.settings for each in planned]),
+        differing_settings([each.settings for each in planned]),
     )
     try:
         axis = find_axis(cells, name, "measure.axis")

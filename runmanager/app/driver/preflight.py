@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.errors import DeviceUnavailableError, RunManagerError
-from runmanager.records.host.memory import free_memory, in_gib
+from runmanager.records.host.memory import format_gib, free_memory
 from runmanager.training.options.groups import TorchvisionModelOptions
 from runmanager.training.options.step import Precision
 from runmanager.validation import fault
@@ -145,7 +145,8 @@ def _size_faults(network: Any) -> list[str]:
     needed = sum(each.numel() * each.element_size() for each in network.parameters())
     if needed <= (free := free_memory()):
         return []
-    return [fault("model", f"have weights that fit the free memory, {in_gib(free)}", in_gib(needed), "make it smaller")]
+    rule = f"have weights that fit the free memory, {format_gib(free)}"
+    return [fault("model", rule, format_gib(needed), "make it smaller")]
 
 
 def _model_faults(model: Any) -> list[str]:

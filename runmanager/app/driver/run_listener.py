@@ -1,7 +1,6 @@
 """A sweep's driver while its runs run: the display, ends that no run could write itself, the tables, the status."""
 
 import contextlib
-import datetime
 import shlex
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -21,19 +20,18 @@ from runmanager.launching.local.engine import Job, Listener, ProcessExit
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.plan import Action, PlannedRun, still_to_run
-from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.folder_identity import FolderIdentity
-from runmanager.records.files.paths import SweepPaths
+from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.record import RunRecord
 from runmanager.records.run.status import Outcome, Status
 from runmanager.records.storage.reader import read_record
-from runmanager.records.storage.versioned_file import encode_record
+from runmanager.records.storage.run_end import RunEnd, find_end, write_end
 from runmanager.results.write_throttle import WriteThrottle
 from runmanager.text import pluralize
 from runmanager.tracking.environment.environment import command_line
 
-__all__ = ["SweepWatcher", "command_name", "outcome_of_exit", "write_tables_alone"]
+__all__ = ["SweepWatcher", "command_name", "write_tables_alone"]
 
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
 
@@ -76,7 +74,8 @@ class SweepWatcher(Listener):
         self._pace = WriteThrottle()
         self.faults = Faults()
         self._folder = FolderIdentity(sweep.root)
-        self._unwritten: dict[str, tuple[PlannedRun, RunRecord]] = {}
+        self._ends: dict[int, RunEnd | None] = {}  # None: another process has the run
+        self._unwritten: dict[str, tuple[RunPaths, RunRecord]] = {}
         shown = [*to_run, *self._elsewhere]
         longest = max((len(run_label(each.paths)) for each in shown), default=0)
         self._display = RunDisplay(console, num_runs=len(shown), quiet=quiet, longest_label=longest)
@@ -124,38 +123,32 @@ class SweepWatcher(Listener):
     def stopping(self, *, at_once: bool) -> None:
         self._display.say("Stopping at once." if at_once else "Stopping after this epoch; Ctrl-C again stops at once.")
 
-    def settled(self, ending: ProcessExit) -> Outcome:
+    def finalize(self, ending: ProcessExit) -> None:
         refuse_if_gone(self._sweep, self._folder)  # or its end would be written into a folder made for it
         key = ending.job.key
-        if _is_anothers(self._running[key], ending, self._pids[key]):
-            return Outcome(Status.FINISHED)  # ours came too late, which is no bad end
-        return self._settle(ending)[0]
-
-    def _settle(self, ending: ProcessExit) -> tuple[Outcome, bool]:
-        """What the end was, and whether the run's record says so."""
-        run, pid = self._running[ending.job.key], self._pids[ending.job.key]
-        record, is_own = _record_of(run, pid)
-        if record is None:
-            return outcome_of_exit(ending), False
-        if record.status.is_ended and (is_own or isinstance(ending.answer, Returned)):
-            return record.outcome, True  # the run's own word, or that of another that had it ended before
-        outcome = outcome_of_exit(ending)
-        if not is_own:
-            return outcome, False
-        record = record.ended(outcome, at=datetime.datetime.now(datetime.UTC).isoformat())
-        try:
-            _write_end(run, record)
-            if isinstance(ending.answer, Raised):
-                replace_file(run.paths.error, ending.answer.traceback)
-        except OSError as error:  # a full disk ends no other run
-            if run.paths.name not in self._unwritten:
+        run, pid = self._running[key], self._pids[key]
+        if _is_anothers(run, ending, pid):
+            self._ends[key] = None
+            return
+        returned = isinstance(ending.answer, Returned)
+        end = find_end(run.paths, pid, outcome_of_exit(ending), pending=run.pending_record(), has_returned=returned)
+        if (record := end.to_write) is not None:
+            traceback = ending.answer.traceback if isinstance(ending.answer, Raised) else None
+            try:
+                write_end(run.paths, record, traceback=traceback)
+                end = RunEnd(end.outcome, is_recorded=True)
+            except OSError as error:  # a full disk must not end the other runs
                 self._display.say(f"The end of {run.paths.name} could not be written: {error} Tried again at the end.")
-            self._unwritten[run.paths.name] = run, record
-            return outcome, False
-        return outcome, True
+                self._unwritten[run.paths.name] = run.paths, record
+        self._ends[key] = end
+
+    def outcome(self, ending: ProcessExit) -> Outcome:
+        end = self._ends[ending.job.key]
+        return Outcome(Status.FINISHED) if end is None else end.outcome  # having come too late is not a failure
 
     def retrying(self, ending: ProcessExit, outcome: Outcome, *, tries: int, of: int) -> None:
         run = self._running.pop(ending.job.key)
+        self._ends.pop(ending.job.key, None)
         self._unwritten.pop(run.paths.name, None)
         said = f"{outcome.status} ({outcome.reason}): {outcome.message}"
         self._display.retrying(run.paths, f"{said}; tried again ({tries + 1} of {of})")
@@ -165,21 +158,19 @@ class SweepWatcher(Listener):
         self._display.say("on_error=stop: no further run is begun.")
 
     def ended(self, ending: ProcessExit) -> None:
-        run = self._running[ending.job.key]
-        if _is_anothers(run, ending, self._pids[ending.job.key]):
-            del self._running[ending.job.key]
+        run, end = self._running.pop(ending.job.key), self._ends.pop(ending.job.key)
+        if end is None:
             self._display.dropped(run.paths)
             self._elsewhere.append(run)
             return
-        outcome, is_recorded = self._settle(ending)
-        del self._running[ending.job.key]
+        outcome = end.outcome
         self._went_well[ending.job.key] = outcome.status.is_success
         if outcome.status.is_success and self._goes_on():
             self._between[run.paths.name] = run
             return
         self._between.pop(run.paths.name, None)
         self._display.ended(run.paths)
-        if not is_recorded:
+        if not end.is_recorded:
             self._display.say(f"  this time: {outcome.status} ({outcome.reason}): {outcome.message}")
         if self._pace.is_due:
             self._write_tables_meanwhile()
@@ -239,11 +230,11 @@ class SweepWatcher(Listener):
         """Show the tables, write them with the report, and return the command's exit status."""
         with self.faults.kept("The sweep"):
             refuse_if_gone(self._sweep, self._folder)
-        if self._folder.fate:
+        if self._folder.loss:
             return 1
-        for run, record in self._unwritten.values():
-            with self.faults.kept(f"The end of {run.paths.name} could not be written"):
-                _write_end(run, record)
+        for name, (paths, record) in self._unwritten.items():
+            with self.faults.kept(f"The end of {name} could not be written"):
+                write_end(paths, record)
         show_and_write(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
         if interrupted:
             self._display.say(f"Interrupted. To go on:  {self._resuming_command()}")
@@ -273,39 +264,6 @@ def write_tables_alone(sweep: SweepPaths) -> None:
     from runmanager.results.writer import write_tables
 
     write_tables(sweep, report=all(cell.is_ended for cell in SweepReader(sweep).read().cells))
-
-
-def _record_of(run: PlannedRun, pid: int) -> tuple[RunRecord | None, bool]:
-    """The run's record, and whether it is for the driver to say how process `pid` left it; None: it is damaged.
-
-    It is not where the process died before it could claim a folder that was ended before or is in another's hands.
-    """
-    try:
-        record = read_record(run.paths)
-    except RecordError:
-        if run.paths.record.exists():
-            return None, False  # every reader says so
-        return _never_begun(run), True
-    owner = record.owner
-    if owner is None or owner.pid == pid:
-        return record, True
-    return record, not record.status.is_ended and owner.is_alive() is False
-
-
-def _write_end(run: PlannedRun, record: RunRecord) -> None:
-    run.paths.root.mkdir(parents=True, exist_ok=True)
-    replace_file(run.paths.record, encode_record(record))
-    run.paths.heartbeat.unlink(missing_ok=True)
-
-
-def _never_begun(run: PlannedRun) -> RunRecord:
-    return RunRecord(
-        name=run.paths.name,
-        signature=run.cell.signature,
-        status=Status.PENDING,
-        config=dict(run.cell.config),
-        started_at=datetime.datetime.now(datetime.UTC).isoformat(),
-    )
 
 
 def _is_anothers(run: PlannedRun, ending: ProcessExit, pid: int) -> bool:

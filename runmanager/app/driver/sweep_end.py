@@ -14,9 +14,9 @@ __all__ = ["Faults", "refuse_if_gone", "show_and_write"]
 
 def refuse_if_gone(sweep: SweepPaths, folder: FolderIdentity) -> None:
     """Raises `SweepError` where a sweep's folder is not there any more: what its runs do is lost."""
-    if fate := folder.fate:
+    if loss := folder.loss:
         raise SweepError(
-            f"The folder {sweep.root} must stay in its place while its runs run, got {fate}; no run goes on. Give the "
+            f"The folder {sweep.root} must stay in its place while its runs run, got {loss}; no run goes on. Give the "
             "command again to run what is lost."
         )
 

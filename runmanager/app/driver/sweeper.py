@@ -41,7 +41,7 @@ from runmanager.records.run.heartbeat import HeartbeatObserver, timeout_faults
 from runmanager.records.run.record import Environment
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import SweepContents, read_sweep
-from runmanager.records.sweep.record import fresh_sweep_folder, leave_sweep, read_sweep_record, with_cells, write_cells
+from runmanager.records.sweep.record import add_cells, fresh_sweep_folder, leave_sweep, read_sweep_record, write_cells
 from runmanager.text import pluralize
 from runmanager.tracking.environment.code_hashes import CodeRehasher
 from runmanager.tracking.environment.environment import DRIVEN_VARIABLE, command_line, git_commit, library_versions
@@ -166,7 +166,7 @@ class GridSweeper(Sweeper):
         workers = OmegaConf.select(self._master, "hydra.launcher.workers", default=1)
         there = [each for each in plan if each.action is not Action.SKIP]
         earlier = read_sweep_record(sweep) if sweep else None
-        cells = with_cells(earlier, CellsOf(there), axes=grid.axes, command=command_line())
+        cells = add_cells(earlier, CellsOf(there), axes=grid.axes, command=command_line())
         stored = read_sweep(sweep) if sweep else SweepContents(SweepPaths(Path()), [])
         to_find = detectable_before_running(stored, cells)
         self._console.print(plan_table(plan, sweep, workers=workers, to_find=to_find))

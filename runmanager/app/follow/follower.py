@@ -15,11 +15,10 @@ from runmanager.errors import RecordError
 from runmanager.launching.slurm.queue import WAITING_STATES, SlurmQueue
 from runmanager.records.files.atomic_files import FileStamp, file_stamp
 from runmanager.records.files.paths import RECORD, RunPaths, SweepPaths
-from runmanager.records.run.heartbeat import HeartbeatObserver, last_heartbeat, read_beat
+from runmanager.records.run.heartbeat import HeartbeatObserver, describe_last_heartbeat, read_beat
 from runmanager.records.run.record import RunRecord
-from runmanager.records.run.shared_parts import SharedParts
 from runmanager.records.run.status import Status
-from runmanager.records.storage.gc_paused import gc_paused
+from runmanager.records.storage.bulk_reading import SharedParts, gc_paused
 from runmanager.records.storage.reader import read_epochs, read_record, run_names
 from runmanager.records.sweep.record import PlannedCell, SweepRecord, read_sweep_record
 from runmanager.text import pluralize
@@ -200,8 +199,8 @@ def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None 
         line = run_line(cell.paths, cell.record, epochs, counted=pluralize)
         if cell.is_running:
             line.append(f"  epoch {epochs[-1].epoch if epochs else 0}/{epochs_of(cell.record)}")
-        if cell.record.is_out_of_sight:
-            line.append(f"  on another host, {last_heartbeat(read_beat(cell.paths.heartbeat))}")
+        if cell.record.is_running_elsewhere:
+            line.append(f"  on another host, {describe_last_heartbeat(read_beat(cell.paths.heartbeat))}")
         console.print(line, soft_wrap=not console.is_terminal)
     return state.status
 

@@ -10,7 +10,7 @@ import typer
 from runmanager.cli.arguments import SweepName
 from runmanager.cli.printing import print_text, warn_of_damage
 from runmanager.errors import UsageError
-from runmanager.records.files.unwritable_folder import require_writable
+from runmanager.records.files.file_errors import require_writable
 from runmanager.records.sweep.lookup import find_sweep
 
 __all__ = ["Target", "export"]

@@ -90,7 +90,7 @@ def reproduce(run: RunName, trust: Annotated[bool, _TRUST] = False) -> None:
 
 def _said_of_code(then: "Environment", today: "Environment") -> str:
     """Whether the run's code is still the same: changed, the same, or not known."""
-    from runmanager.records.run.code_identity import changed_files, describe_files, is_same_code
+    from runmanager.records.run.environment_changes import changed_files, describe_files, is_same_code
 
     if then.code == {}:
         return "It ran no code of your own."

@@ -178,7 +178,8 @@ class LocalEngine:
 
     def _end(self, child: _Child, queue: JobQueue, listener: Listener) -> None:
         ending = self._bury(child)
-        outcome = listener.settled(ending)
+        listener.finalize(ending)
+        outcome = listener.outcome(ending)
         number, times = child.task.number, self._retries.times
         if number <= times and outcome.reason in self._retries.reasons and not (self._interrupts or self._is_halted):
             listener.retrying(ending, outcome, tries=number, of=times + 1)

@@ -21,7 +21,7 @@ from runmanager.launching.local.forkserver import MAIN_KEYS, MAIN_VARIABLE
 from runmanager.launching.local.huge_pages import collapse_heap
 from runmanager.launching.local.parent_death import tie_next_forks, tie_to
 from runmanager.launching.local.worker import MANY_RUNS_VARIABLE, PRELOAD_VARIABLE
-from runmanager.records.host.memory import lacks_memory
+from runmanager.records.host.memory import is_out_of_memory_error
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def _import_modules(names: str) -> None:
         try:
             importlib.import_module(name)
         except (Exception, SystemExit) as error:  # a run that needs it will say what is wrong; the forkserver must live
-            if lacks_memory(error):
+            if is_out_of_memory_error(error):
                 os._exit(1)  # no run would get further, nor could it tell: torch cannot be imported a second time
             _log.debug("could not preload %s", name, exc_info=True)
 

@@ -78,11 +78,14 @@ class Listener:
     def started(self, job: Job, pid: int) -> None:
         """A job's process has started."""
 
-    def settled(self, ending: ProcessExit) -> Outcome:
-        """A job's process is gone: leave its end written where it could not, and say what it was.
+    def finalize(self, ending: ProcessExit) -> None:
+        """Write the end of a job whose process is gone, where the process could not.
 
-        The engine asks before it says `retrying` or `ended`.
+        Called once for each process, before `outcome`, `retrying` and `ended`.
         """
+
+    def outcome(self, ending: ProcessExit) -> Outcome:
+        """Return what a process that has been finalized came to; decides on another try and on `on_error`."""
         return Outcome(Status.FINISHED) if isinstance(ending.answer, Returned) else outcome_of_exit(ending)
 
     def retrying(self, ending: ProcessExit, outcome: Outcome, *, tries: int, of: int) -> None:

@@ -14,14 +14,14 @@ from runmanager.launching.local.interrupt_counter import Interrupts
 from runmanager.launching.local.jobs import Job, Listener, ProcessExit, outcome_of_exit
 from runmanager.launching.local.worker import Raised
 from runmanager.launching.plan import PlannedRun
-from runmanager.launching.run_end import write_missing_end
 from runmanager.launching.slurm.job import Report, owner_note
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.launching.slurm.queue import WAITING_STATES, JobEnd, SlurmQueue
-from runmanager.records.files.damaged_files import UNREADABLE
+from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.reader import read_epochs, read_record
+from runmanager.records.storage.run_end import end_gone_run
 from runmanager.text import pluralize
 
 __all__ = ["Submitted", "follow", "outcome_of_job", "read_report"]
@@ -154,6 +154,7 @@ class _Follower:
             return
         if ending.verdict is not None:
             self._settle(each, ending.verdict)
+        self._listener.finalize(ending)
         self._listener.ended(ending)
 
     def _ending(self, each: Submitted, report: Report | None, end: JobEnd) -> ProcessExit:
@@ -169,7 +170,7 @@ class _Follower:
     def _settle(self, each: Submitted, outcome: Outcome) -> None:
         # The job is gone, and with it the one process that could write here.
         if each.run is not None:
-            write_missing_end(each.run, outcome)
+            end_gone_run(each.run.paths, outcome, pending=each.run.pending_record())
 
     def _is_worth_another_try(self, each: Submitted, report: Report | None, end: JobEnd) -> bool:
         if self._interrupts.heeded or end.state == "CANCELLED" or each.num_resubmissions >= self._options.resubmissions:

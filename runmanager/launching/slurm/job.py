@@ -23,15 +23,14 @@ from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.worker import RESUMES_VARIABLE, Raised, Returned
 from runmanager.launching.plan import PlannedRun
-from runmanager.launching.run_end import write_missing_end
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.records.files.atomic_files import replace_file
-from runmanager.records.files.damaged_files import UNREADABLE
+from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.reader import read_record
-from runmanager.records.storage.versioned_file import encode_record
+from runmanager.records.storage.run_end import correct_outcome, end_gone_run
 from runmanager.text import pluralize
 
 __all__ = ["Report", "SlurmRequest", "owner_note", "run_slurm_job"]
@@ -200,7 +199,8 @@ def _end_earlier(run: PlannedRun, note: Path) -> None:
     except (RecordError, *UNREADABLE):
         return
     if record.owner == earlier:
-        write_missing_end(run, Outcome(Status.KILLED, Reason.INTERRUPTED, "put back into the queue by Slurm"))
+        requeued = Outcome(Status.KILLED, Reason.INTERRUPTED, "put back into the queue by Slurm")
+        end_gone_run(run.paths, requeued, pending=run.pending_record())
 
 
 def _settle(request: SlurmRequest, overseer: _Overseer, report: Report) -> None:
@@ -214,14 +214,13 @@ def _settle(request: SlurmRequest, overseer: _Overseer, report: Report) -> None:
     if owner is not None and owner.pid != overseer.pid:
         return  # somebody else's run: this job came too late
     ending = ProcessExit(Job(0, _in_own_process), report.exit_code, report.answer, report.was_stopped, report.verdict)
-    write_missing_end(request.run, outcome_of_exit(ending))
+    end_gone_run(paths, outcome_of_exit(ending), pending=request.run.pending_record())
     if isinstance(report.answer, Raised):
         replace_file(paths.error, report.answer.traceback)
     record = read_record(paths)
     if overseer.time_is_up and record.status is Status.KILLED and record.reason is Reason.INTERRUPTED:
         message = f"stopped before Slurm's time limit of {pluralize(request.time_limit_minutes, 'minute')}"
-        outcome = Outcome(Status.KILLED, Reason.TIMEOUT, message)
-        replace_file(paths.record, encode_record(record.ended(outcome, at=record.ended_at)))
+        correct_outcome(paths, record, Outcome(Status.KILLED, Reason.TIMEOUT, message))
 
 
 def _look_after(request: SlurmRequest, job: str, report: Report) -> None:

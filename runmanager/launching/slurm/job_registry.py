@@ -7,7 +7,7 @@ import msgspec
 
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.records.files.atomic_files import locked_folder, read_bytes, replace_file
-from runmanager.records.files.damaged_files import UNREADABLE, damaged
+from runmanager.records.files.file_errors import UNREADABLE, damaged_file_error
 from runmanager.records.files.paths import SweepPaths
 
 __all__ = ["locked_book", "read_job_registry", "states_in_queue"]
@@ -20,7 +20,7 @@ def read_job_registry(sweep: SweepPaths) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except UNREADABLE as error:
-        raise damaged(sweep.slurm_jobs, error, way_out="; remove it when no job is queued.") from error
+        raise damaged_file_error(sweep.slurm_jobs, error, way_out="; remove it when no job is queued.") from error
 
 
 def states_in_queue(book: Mapping[str, str], queue: SlurmQueue) -> dict[str, str] | None:

@@ -23,7 +23,6 @@ from runmanager.launching.hydra_launcher import (
 from runmanager.launching.local.engine import Listener
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.plan import Action, PlannedRun
-from runmanager.launching.run_end import write_missing_end
 from runmanager.launching.slurm.follower import Submitted, follow, outcome_of_job
 from runmanager.launching.slurm.job import SlurmRequest
 from runmanager.launching.slurm.job_registry import locked_book, read_job_registry, states_in_queue
@@ -31,6 +30,7 @@ from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.launching.slurm.submit import need_submitit, submit
 from runmanager.records.files.paths import SweepPaths
+from runmanager.records.storage.run_end import end_gone_run
 
 __all__ = ["SlurmLauncher"]
 
@@ -104,7 +104,8 @@ class SlurmLauncher(ProcessLauncher):
         for run in gone:
             log = sweep.slurm / f"{jobs[run.paths.name]}_0_log.out"
             end = self._queue.end_of(jobs[run.paths.name])
-            write_missing_end(run, outcome_of_job(end, options=self.options, log=log))
+            outcome = outcome_of_job(end, options=self.options, log=log)
+            end_gone_run(run.paths, outcome, pending=run.pending_record())
         return bool(gone)
 
     def queued(self, sweep: SweepPaths) -> dict[str, str]:

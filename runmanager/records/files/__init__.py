@@ -1,1 +1,1 @@
-"""Files and folders: their names, writing them so that a kill loses nothing, and what is wrong with them."""
+"""Files and folders: their paths, crash-safe writing, and clear errors."""

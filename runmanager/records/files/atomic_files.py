@@ -12,21 +12,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from runmanager.records.files.disk_full import disk_full_named
+from runmanager.records.files.file_errors import explain_disk_full
 
 __all__ = ["FileStamp", "LineAppender", "file_stamp", "read_bytes", "replace_file", "replacement", "whole_lines"]
 
 FileStamp = tuple[int, int, int, int]
-"""When a file and its inode changed last (ns since 1970), its size, its inode: another mark is another file."""
+"""Times of the last change of a file and of its inode (ns since 1970), size, inode; differs if the file changed."""
 
 
 _CHUNK = 1 << 16  # bytes: a run's files fit
 
 
 def replace_file(path: Path, content: bytes | str | Iterable[str]) -> None:
-    """Replace a file by `content`: a reader sees the old or the new, whole, and a crash leaves one of them.
+    """Replace a file by `content` atomically: readers, and a crash, see either the old or the new file, whole.
 
-    Pieces of a text are written as they come.
+    An iterable of strings is written piece by piece.
     """
     with replacement(path) as file:
         if isinstance(content, bytes):
@@ -38,27 +38,27 @@ def replace_file(path: Path, content: bytes | str | Iterable[str]) -> None:
 
 @contextmanager
 def replacement(path: Path) -> Iterator[BinaryIO]:
-    """A file to write beside `path`, made durable and renamed into place at the end; an error leaves the old one.
+    """Open a temporary file next to `path`; at the end it is synced and renamed to `path`. An error keeps the old file.
 
-    Raises `NoRoomError` where it finds no room.
+    Raises `NoRoomError` if the disk is full.
     """
-    with disk_full_named(path):
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with explain_disk_full(path):
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with disk_full_named(path), os.fdopen(handle, "wb") as file:
+        with explain_disk_full(path), os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
-            os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 would keep colleagues from reading
+            os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 would keep other users from reading
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
         _sync_folder(path.parent)
     except BaseException:
-        Path(beside).unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)
         raise
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a renaming in it durable, where the file system lets a folder be synced."""
+    """Make a rename inside a folder durable, if the file system can sync folders."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
@@ -72,12 +72,12 @@ _held: set[tuple[int, int, int]] = set()
 
 @contextlib.contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
-    """Keep other processes and threads out of what they do to `folder` under this lock; it ends with the process.
+    """Hold an exclusive lock on `folder` against other processes and threads; it is released if the process dies.
 
-    Within it the same thread may take it again, as a finalizer does. Where the file system knows no such lock (some
-    network ones), nobody is kept out.
+    The lock is reentrant for a thread, because a finalizer may need it again. On file systems without such locks
+    (some network file systems) it has no effect.
     """
-    import fcntl  # late: Windows has none, and is to be refused with a clear line
+    import fcntl  # imported late: Windows lacks it, and gets a clear error elsewhere
 
     handle = os.open(folder, os.O_RDONLY)
     status = os.fstat(handle)
@@ -94,15 +94,15 @@ def locked_folder(folder: Path) -> Iterator[None]:
         finally:
             _held.discard(key)
             with contextlib.suppress(OSError):
-                fcntl.flock(handle, fcntl.LOCK_UN)  # a fork, as of a loader, may hold the handle open for long
+                fcntl.flock(handle, fcntl.LOCK_UN)  # a forked loader worker may keep the handle open
     finally:
         os.close(handle)
 
 
 class LineAppender:
-    """Appends whole lines to a file; each survives a kill at once, and a power cut a second later.
+    """Appends whole lines to a file. A line survives a kill immediately, and a power cut after `sync_seconds`.
 
-    fsync is called at most once in `sync_seconds`, and at the end.
+    fsync is called at most once per `sync_seconds`, and at the end.
     """
 
     def __init__(self, path: Path, *, sync_seconds: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -114,15 +114,15 @@ class LineAppender:
         self._synced_at = -float("inf")
 
     def append(self, line: bytes) -> None:
-        """Append `line` (without a line break in it) in one write.
+        """Append `line`, which must not contain a line break, in one write.
 
-        A line that finds no room leaves no part of it. Raises `NoRoomError` then.
+        Raises `NoRoomError` if the disk is full; no part of the line is then left in the file.
         """
         begin = self._file.seek(0, os.SEEK_END)
         rest = memoryview(line + b"\n")
         try:
-            with disk_full_named(self._path):
-                while rest:  # a disk that is nearly full takes a part of it, and says so only the next time
+            with explain_disk_full(self._path):
+                while rest:  # a nearly full disk takes a part first, and fails at the next write
                     rest = rest[self._file.write(rest) :]
         except OSError:
             self._file.truncate(begin)
@@ -147,7 +147,7 @@ class LineAppender:
 
 
 def _cut_torn_line(path: Path) -> None:
-    """Drop the half-written last line that a kill may have left, so that the next one begins on its own."""
+    """Remove a half-written last line, which a kill may have left, so that the next line starts cleanly."""
     if not path.exists():
         return
     data = path.read_bytes()
@@ -156,9 +156,9 @@ def _cut_torn_line(path: Path) -> None:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """All that is in a file. Raises `OSError`, also for what is no regular file: a pipe would have its reader wait.
+    """Read a whole file. Raises `OSError`, also for anything but a regular file, because a pipe would block.
 
-    It takes less than half of what `Path.read_bytes` takes, which counts with ten thousand runs.
+    Takes less than half the time of `Path.read_bytes`, which matters for ten thousand runs.
     """
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -173,16 +173,16 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def file_stamp(path: str | Path) -> FileStamp | None:
-    """The mark of a file as it is now; None where there is none. Raises `OSError`."""
+    """Return the current stamp of a file; None if it does not exist. Raises `OSError`."""
     try:
-        now = os.stat(path)  # noqa: PTH116  # a `Path` for each of ten thousand runs would be dearer
+        now = os.stat(path)  # noqa: PTH116  # a `Path` for each of ten thousand runs takes longer
     except FileNotFoundError:
         return None
     return now.st_mtime_ns, now.st_ctime_ns, now.st_size, now.st_ino
 
 
 def whole_lines(path: str | Path) -> bytes:
-    """What a file holds but for a torn last line; nothing if there is no file. Raises `OSError`."""
+    """Read a file without a torn last line; empty if the file does not exist. Raises `OSError`."""
     try:
         data = read_bytes(path)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Whether a folder is still the one that it was: deleted, moved and replaced ones are seen."""
+"""Detection of a folder that was deleted, moved or replaced."""
 
 import errno
 import os
@@ -9,21 +9,21 @@ __all__ = ["FolderIdentity"]
 
 
 class FolderIdentity:
-    """A folder as it stands now; held open, so that no other folder is given its inode."""
+    """A folder as it is now, held open so that no other folder can get its inode."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._fate = ""
+        self._loss = ""
         self._handle = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._handle)
 
     @property
-    def fate(self) -> str:
-        """What became of it, as it was first seen, in words; empty while it is there, or nobody can see."""
-        self._fate = self._fate or self._look()
-        return self._fate
+    def loss(self) -> str:
+        """How the folder was lost, as first seen, in words; empty while it exists or cannot be checked."""
+        self._loss = self._loss or self._find_loss()
+        return self._loss
 
-    def _look(self) -> str:
+    def _find_loss(self) -> str:
         try:
             now, then = os.stat(self._path), os.fstat(self._handle)  # noqa: PTH116  # five times a second
         except OSError as error:

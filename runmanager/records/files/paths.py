@@ -1,4 +1,4 @@
-"""The one place where the name of a file is spelled: in a sweep or run folder, or in the user's cache."""
+"""Paths of all files in sweep folders, in run folders and in the user's cache."""
 
 import os
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from pathlib import Path
 __all__ = ["EPOCHS", "RECORD", "RunPaths", "SweepPaths", "cache_folder", "device_peaks_file"]
 
 RECORD = "run.json"
-"""The name of a run's record, for those who read so many that a `Path` for each is too dear."""
+"""File name of a run's record, for readers of so many runs that a `Path` for each takes too long."""
 
 EPOCHS = "epochs.jsonl"
-"""The name of the file of a run's epochs."""
+"""File name of a run's epochs."""
 
 
 def cache_folder() -> Path | None:
-    """Where what can be made again is kept for this user, None where the user has no home folder."""
+    """Return the user's cache folder; None if the user has no home folder."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "runmanager"
     except RuntimeError:
@@ -22,7 +22,7 @@ def cache_folder() -> Path | None:
 
 
 def device_peaks_file() -> Path | None:
-    """Where the measured ceilings of this machine's devices are kept."""
+    """Return the file with the measured peak rates of this machine's devices; None without a home folder."""
     folder = cache_folder()
     return None if folder is None else folder / "ceilings.json"
 
@@ -47,7 +47,7 @@ class RunPaths:
 
     @property
     def turns(self) -> Path:
-        """The measured turns of a run that took turns with others (`measure=paired`)."""
+        """The measured turns of a run of a paired measurement (`measure=paired`)."""
         return self.root / "turns.jsonl"
 
     @property
@@ -68,7 +68,7 @@ class RunPaths:
 
     @property
     def best(self) -> Path:
-        """The weights of the epoch that was best by `checkpoint.keep_best`."""
+        """The weights of the best epoch by `checkpoint.keep_best`."""
         return self.root / "best.pt"
 
     @property
@@ -80,12 +80,12 @@ class RunPaths:
         return self.root / "attempts"
 
     def claim(self, attempt: int) -> Path:
-        """The folder whose appearance makes the process named in it the owner of this attempt (counted from 1)."""
+        """The folder that gives the process named in it the right to this attempt (counted from 1)."""
         return self.root / f".claim-{attempt}"
 
     @property
     def events(self) -> Path | None:
-        """The run's TensorBoard file, None before there is one."""
+        """The run's TensorBoard event file; None before it exists."""
         return min(self.root.glob("events.out.tfevents.*"), default=None)
 
 
@@ -113,7 +113,7 @@ class SweepPaths:
 
     @property
     def figures(self) -> Path:
-        """The report's figures as files, where somebody asked for them."""
+        """The report's figures as files, written on request."""
         return self.root / "figures"
 
     @property
@@ -122,29 +122,29 @@ class SweepPaths:
 
     @property
     def summaries(self) -> Path:
-        """What a table needs of the runs that have ended; it may go at any time, and is made again."""
+        """The cached summaries of ended runs; may be deleted at any time."""
         return self.root / ".summaries"
 
     @property
     def slurm(self) -> Path:
-        """What Slurm's jobs leave: their output, and what was handed to them."""
+        """The folder with the requests, reports and output of Slurm jobs."""
         return self.root / "slurm"
 
     @property
     def slurm_jobs(self) -> Path:
-        """Which job of Slurm's each cell was last handed to."""
+        """The last Slurm job of each cell."""
         return self.slurm / "jobs.json"
 
     def results(self, kind: str) -> Path:
-        """The results table as `kind`: csv, json, md or html."""
+        """The results table as file of `kind` csv, json, md or html."""
         return self.root / f"results.{kind}"
 
     def comparison(self, kind: str) -> Path:
-        """The comparison as `kind`: csv, json or md."""
+        """The comparison table as file of `kind` csv, json or md."""
         return self.root / f"comparison.{kind}"
 
     def figure(self, name: str, kind: str) -> Path:
-        """A figure as `kind`: svg or png."""
+        """A figure of the report as file of `kind` svg or png."""
         return self.figures / f"{name}.{kind}"
 
     def run(self, name: str) -> RunPaths:

@@ -1,1 +1,1 @@
-"""The machine: its processes, memory, standard streams, and what its devices were measured to do at most."""
+"""The machine: processes, memory, standard streams, and measured peak rates of devices."""

@@ -1,4 +1,4 @@
-"""What a device can do at most, as measured on it, and the file of the user's cache that keeps it for later runs."""
+"""Measured peak rates of devices, cached in a file of the user."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,19 +6,19 @@ from pathlib import Path
 import msgspec
 
 from runmanager.records.files.atomic_files import locked_folder, replace_file
-from runmanager.records.files.damaged_files import UNREADABLE
+from runmanager.records.files.file_errors import UNREADABLE
 
 __all__ = ["DevicePeaks", "find_device_peaks", "read_device_peaks", "save_device_peaks"]
 
 
 class DevicePeaks(msgspec.Struct, frozen=True, kw_only=True):
-    """Measured best rates of one device, with so many threads; None is what was not measured.
+    """Best rates measured on one device; None for what was not measured.
 
-    `threads` is None on an accelerator, whose rates do not hang on them. `flops_per_second` has the matrix product's
-    rate by precision (`fp32`, `tf32`, `bf16`, `fp16`), in floating-point operations a second, a multiply-add counting
-    as two. `copy_bytes_per_second` counts the bytes read and those written by a copy within the device's memory,
-    `transfer_bytes_per_second` those that came from the host. `dispatch_seconds` is what one operation on next to no
-    data takes when many follow each other.
+    `threads` is the number of torch threads, None on an accelerator, where it does not matter. `flops_per_second` maps
+    the precision of a matrix product (`fp32`, `tf32`, `bf16`, `fp16`) to floating-point operations per second; a
+    multiply-add counts as two. `copy_bytes_per_second` counts the bytes read and the bytes written by a copy within the
+    device's memory, `transfer_bytes_per_second` the bytes copied from the host. `dispatch_seconds` is the time of one
+    operation on almost no data, in a long sequence of them.
     """
 
     device_name: str
@@ -30,8 +30,8 @@ class DevicePeaks(msgspec.Struct, frozen=True, kw_only=True):
     measured_at: str | None = None
     torch: str | None = None
 
-    def is_of_same(self, other: "DevicePeaks") -> bool:
-        """Whether both were measured of the same thing: the device, with these threads and this version of torch."""
+    def measures_same_as(self, other: "DevicePeaks") -> bool:
+        """Whether both are for the same device, number of threads and version of torch."""
         return self._key == other._key
 
     @property
@@ -40,7 +40,7 @@ class DevicePeaks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_device_peaks(path: Path) -> list[DevicePeaks]:
-    """All that are kept in the file; none where it is missing or cannot be read, as they can be measured again."""
+    """Read all peaks in the file; none if it is missing or unreadable, as they can be measured again."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=list[DevicePeaks])
     except UNREADABLE:
@@ -48,15 +48,15 @@ def read_device_peaks(path: Path) -> list[DevicePeaks]:
 
 
 def find_device_peaks(path: Path | None, *, device_name: str, threads: int | None, torch: str) -> DevicePeaks | None:
-    """The ceilings of this device with so many threads and this version of torch, None where none were measured."""
+    """Find the peaks of this device, number of threads and version of torch; None if they were not measured."""
     wanted = DevicePeaks(device_name=device_name, threads=threads, torch=torch)
-    return next((each for each in read_device_peaks(path) if each.is_of_same(wanted)), None) if path else None
+    return next((each for each in read_device_peaks(path) if each.measures_same_as(wanted)), None) if path else None
 
 
 def save_device_peaks(path: Path, measured: Iterable[DevicePeaks]) -> None:
-    """Write these into the file, in the place of those that were measured of the same earlier. Raises `OSError`."""
+    """Write peaks to the file, replacing earlier ones of the same device, threads and torch. Raises `OSError`."""
     new = list(measured)
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked_folder(path.parent):
-        kept = [each for each in read_device_peaks(path) if not any(each.is_of_same(other) for other in new)]
+        kept = [each for each in read_device_peaks(path) if not any(each.measures_same_as(other) for other in new)]
         replace_file(path, msgspec.json.format(msgspec.json.encode([*kept, *new]), indent=1))

@@ -1,4 +1,4 @@
-"""Which process owns a run, whether it still lives, and how many cores a process may run on."""
+"""Identity and life of processes, and the cores that they may use."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True):
-    """A process, told apart from any other that ever had or will have its pid.
+    """Identity of a process, distinct from all others that have had or will have the same pid.
 
     `start_ticks` counts from the host's boot (field 22 of /proc/PID/stat), so it does not move with the clock.
     """
@@ -26,18 +26,18 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
 
     @classmethod
     def current(cls) -> "ProcessIdentity":
-        """The identity of the calling process."""
+        """Return the identity of the calling process."""
         pid = os.getpid()
         return cls(pid=pid, start_ticks=_start_ticks(pid) or 0, boot_id=_boot_id(), host=socket.gethostname())
 
     @classmethod
     def of(cls, pid: int) -> "ProcessIdentity | None":
-        """The identity of a process of this host; None if it is gone."""
+        """Return the identity of a process of this host; None if it is gone."""
         ticks = _start_ticks(pid)
         return None if ticks is None else cls(pid, ticks, _boot_id(), socket.gethostname())
 
     def is_alive(self) -> bool | None:
-        """Whether the process lives; None where that cannot be known from here: it ran on another host."""
+        """Whether the process is alive; None if it runs on another host, where this cannot be seen."""
         if self.host != socket.gethostname():
             return None
         if self.boot_id != _boot_id():
@@ -53,10 +53,10 @@ def _boot_id() -> str:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """When the process began, or None if there is none, or only its zombie."""
+    """Return when the process began; None if it does not exist or is a zombie."""
     try:
-        # The command's name stands in parentheses and may hold spaces and parentheses itself.
-        state, *fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()  # a name may be any bytes
+        # The name of the command is in parentheses, and may contain spaces, parentheses and any bytes.
+        state, *fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return None if state in b"ZX" else int(fields[18])
     except OSError:
         pass
@@ -70,7 +70,7 @@ def _start_ticks(pid: int) -> int | None:
 
 
 def usable_cores() -> int:
-    """The cores that this process may run on."""
+    """Return the number of cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

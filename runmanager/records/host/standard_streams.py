@@ -1,4 +1,4 @@
-"""Standard streams that never fail a command: open, of any encoding, and told of in one line where they are lost."""
+"""Standard streams whose failure never fails a command: closed, full, without reader, or of a narrow encoding."""
 
 import codecs
 import errno
@@ -13,99 +13,103 @@ from typing import Any
 
 __all__ = ["StandardOutput", "repaired_streams", "report_lost_output", "show_line"]
 
-_SPELLED = "runmanager.spelled"
-_WORDS = {"…": "...", "±": "+-", "✓": "+", "✗": "x", "↻": "~", "━": "=", "╌": "-", "·": "|", "µ": "u", "³": "^3"}
-_STRICT = ("strict", "surrogateescape")  # Python's own choices; others are the user's, by PYTHONIOENCODING
+_SPELL_OUT = "runmanager.spell_out"
+_SPELLINGS = {"…": "...", "±": "+-", "✓": "+", "✗": "x", "↻": "~", "━": "=", "╌": "-", "·": "|", "µ": "u", "³": "^3"}
+_STRICT = ("strict", "surrogateescape")  # Python's defaults; others were set by PYTHONIOENCODING
 
 
-def _spelled(error: UnicodeError) -> tuple[str, int]:
-    """What stands in place of characters that an encoding lacks; others are written out, as `\\xe9`.
+def _spell_out(error: UnicodeError) -> tuple[str, int]:
+    """Replace characters that an encoding lacks by ASCII, or by their escapes, like `\\xe9` (codec error handler).
 
-    Where that is longer, it takes the place of blanks that follow, but for one: so columns stay columns.
+    A longer replacement takes the place of the blanks that follow, but for one, so that columns stay aligned.
     """
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text, end = error.object, error.end
     lacking = text[error.start : end]
-    said = "".join(_WORDS.get(each) or each.encode("ascii", "backslashreplace").decode() for each in lacking)
+    spelled = "".join(_SPELLINGS.get(each) or each.encode("ascii", "backslashreplace").decode() for each in lacking)
     blanks = len(text[end:]) - len(text[end:].lstrip(" "))
-    return said, end + max(0, min(len(said) - len(lacking), blanks - 1))
+    return spelled, end + max(0, min(len(spelled) - len(lacking), blanks - 1))
 
 
-codecs.register_error(_SPELLED, _spelled)
+codecs.register_error(_SPELL_OUT, _spell_out)
 
 
 def show_line(line: str) -> None:
-    """Print a line in a user's program, whose streams are not ours to mend; what cannot be shown is dropped."""
+    """Print a line in a user's program, whose streams are left as they are; output that fails is dropped."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    with suppress(OSError, ValueError):  # a reader that has left; a stream that the program has closed
-        print(line.encode(encoding, _SPELLED).decode(encoding), flush=True)
+    with suppress(OSError, ValueError):  # the reader has left, or the program has closed the stream
+        print(line.encode(encoding, _SPELL_OUT).decode(encoding), flush=True)
 
 
 def report_lost_output(error: OSError, *, is_sweep: bool) -> None:
-    """Say on standard error that standard output was lost: a `sweep` goes on, any other command had nothing else to do.
+    """Report on standard error that standard output was lost: a warning for a sweep, which continues, else an error.
 
-    That the reader of another command has seen enough (`| head`) is not worth a word.
+    Other commands report nothing when their reader has closed the pipe (`| head`).
     """
-    said = {errno.EBADF: "is closed", errno.EPIPE: "has lost its reader"}
-    what = said.get(error.errno or 0, f"cannot be written ({error.strerror})")
+    causes = {errno.EBADF: "is closed", errno.EPIPE: "has lost its reader"}
+    what = causes.get(error.errno or 0, f"cannot be written ({error.strerror})")
     if is_sweep:
-        print(f"warning: Standard output {what}: nothing more is shown; the runs go on.", file=sys.stderr)
+        print(f"warning: Standard output {what}: nothing more is shown; the runs continue.", file=sys.stderr)
     elif error.errno != errno.EPIPE:
         print(f"error: Standard output must take what the command shows, but {what}.", file=sys.stderr)
 
 
 @dataclass
 class StandardOutput:
-    """What became of standard output: `lost` is why nothing more was shown from some moment on."""
+    """State of standard output; `lost` is the error since which nothing more has been shown."""
 
     lost: OSError | None = None
 
     @property
     def has_failed(self) -> bool:
-        """Whether it was lost otherwise than by a reader that has seen enough, as `head`."""
+        """Whether it was lost for another reason than that the reader has closed the pipe, as `head` does."""
         return self.lost is not None and self.lost.errno != errno.EPIPE
 
 
 @contextmanager
-def repaired_streams(tell: Callable[[OSError], None] = lambda error: None) -> Iterator[StandardOutput]:
-    """Let nothing that is printed meanwhile raise: what an encoding lacks is spelled, what finds no place is dropped.
+def repaired_streams(on_lost: Callable[[OSError], None] = lambda error: None) -> Iterator[StandardOutput]:
+    """Keep printing from raising: characters that the encoding lacks are spelled out, failed output is dropped.
 
-    A closed standard stream is opened to nothing, or the next file that is opened would be taken for it. `tell` is
-    called once, at the first thing that standard output does not take.
+    A closed standard stream is opened to /dev/null, or the next file that is opened would become that stream.
+    `on_lost` is called once, at the first output that standard output does not take.
     """
     output = StandardOutput()
 
     def lose(error: OSError) -> None:
         if output.lost is None:
             output.lost = error
-            tell(error)
+            on_lost(error)
 
-    closed = [number for number in range(3) if _open_to_nothing(number)]
-    own = sys.stdin, sys.stdout, sys.stderr
-    sys.stdin, sys.stdout, sys.stderr = _reader(own[0]), _writer(own[1], lose), _writer(own[2], lambda error: None)
+    closed = [number for number in range(3) if _open_to_null(number)]
+    original = sys.stdin, sys.stdout, sys.stderr
+    sys.stdin, sys.stdout, sys.stderr = (
+        _reader(original[0]),
+        _writer(original[1], lose),
+        _writer(original[2], lambda error: None),
+    )
     try:
         if 1 in closed:
             lose(OSError(errno.EBADF, "closed"))
         yield output
     finally:
-        for mended, earlier in ((sys.stdout, own[1]), (sys.stderr, own[2])):
-            if isinstance(mended, _Unfailing) and earlier is not None:
-                mended.flush()
-                mended.detach()  # the buffer is the earlier one's
-        sys.stdout, sys.stderr = own[1] or sys.stdout, own[2] or sys.stderr
+        for repaired, earlier in ((sys.stdout, original[1]), (sys.stderr, original[2])):
+            if isinstance(repaired, _SafeWriter) and earlier is not None:
+                repaired.flush()
+                repaired.detach()  # the buffer belongs to the original stream
+        sys.stdout, sys.stderr = original[1] or sys.stdout, original[2] or sys.stderr
 
 
-def _open_to_nothing(number: int) -> bool:
-    """Open a standard stream's file, if it is closed, to what takes and gives nothing; whether it was closed."""
+def _open_to_null(number: int) -> bool:
+    """Open a standard stream to /dev/null if it is closed. Return whether it was closed."""
     try:
         os.fstat(number)
         return False
     except OSError:
-        nothing = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nothing, number)  # inherited by what this process starts
-        if nothing != number:
-            os.close(nothing)
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, number)  # inherited by child processes
+        if null != number:
+            os.close(null)
         return True
 
 
@@ -117,22 +121,22 @@ def _writer(stream: Any, lose: Callable[[OSError], None]) -> Any:
     if stream is None:
         return Path(os.devnull).open("w", encoding="utf-8")
     if not isinstance(stream, io.TextIOWrapper):
-        return stream  # a notebook's, or a test's: it takes any text
+        return stream  # a notebook's or a test's stream, which takes any text
     stream.flush()
-    errors = _SPELLED if stream.errors in _STRICT else stream.errors
-    mended = _Unfailing(
+    errors = _SPELL_OUT if stream.errors in _STRICT else stream.errors
+    repaired = _SafeWriter(
         stream.buffer,
         encoding=stream.encoding,
         errors=errors,
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
-    mended.lose = lose
-    return mended
+    repaired.lose = lose
+    return repaired
 
 
-class _Unfailing(io.TextIOWrapper):
-    """A stream that is opened to nothing at the first thing that it cannot write."""
+class _SafeWriter(io.TextIOWrapper):
+    """A text stream that is redirected to /dev/null at the first failed write."""
 
     lose: Callable[[OSError], None]
 
@@ -140,18 +144,18 @@ class _Unfailing(io.TextIOWrapper):
         try:
             return super().write(text)
         except OSError as error:
-            self._open_to_nothing(error)
+            self._discard_output(error)
             return len(text)
 
     def flush(self) -> None:
         try:
             super().flush()
         except OSError as error:
-            self._open_to_nothing(error)
+            self._discard_output(error)
 
-    def _open_to_nothing(self, error: OSError) -> None:
-        nothing = os.open(os.devnull, os.O_WRONLY)
+    def _discard_output(self, error: OSError) -> None:
+        null = os.open(os.devnull, os.O_WRONLY)
         with suppress(OSError):
-            os.dup2(nothing, self.fileno())  # or what waits in the buffer would raise at the end of the process
-        os.close(nothing)
+            os.dup2(null, self.fileno())  # otherwise the buffer would raise at the end of the process
+        os.close(null)
         self.lose(error)

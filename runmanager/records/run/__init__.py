@@ -1,1 +1,1 @@
-"""What is recorded of a run: its record, status, attempts, measurements, epochs and turns."""
+"""Records of runs: status, attempts, epochs, measurements, heartbeats and turns."""

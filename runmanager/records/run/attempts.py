@@ -1,33 +1,26 @@
-"""The attempts of a run: when its processes lived, and which epochs were made elsewhere than the last ones."""
+"""Attempts of a run: when its processes lived, and the sessions in which they took turns."""
 
 import datetime
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
-from runmanager.records.run.code_identity import changed_files, describe_files
 from runmanager.records.run.heartbeat import Beat
-from runmanager.records.run.record import Attempt, Environment, EpochRecord, RunRecord
+from runmanager.records.run.record import Attempt, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 
 __all__ = [
     "attempts_up_to",
-    "describe_attempts",
-    "epochs_made_elsewhere",
-    "last_sign",
+    "last_sign_of_life",
+    "process_spans",
     "session_of_epoch",
-    "session_spans",
-    "sessions_made_elsewhere",
+    "session_seconds",
     "sessions_of",
-    "spans",
 ]
 
-_SHORT_COMMIT = 8
 
-
-def last_sign(record: RunRecord, epochs: Sequence[EpochRecord], beat: Beat | None) -> str | None:
-    """The last moment (ISO 8601) at which the process of a run without an end is known to have lived.
+def last_sign_of_life(record: RunRecord, epochs: Sequence[EpochRecord], beat: Beat | None) -> str | None:
+    """Return the last time (ISO 8601) at which the process of a run without a recorded end was certainly alive.
 
     None for a run that never started.
     """
@@ -41,24 +34,24 @@ def last_sign(record: RunRecord, epochs: Sequence[EpochRecord], beat: Beat | Non
     return max(lived_until, beat.at).isoformat() if beat else lived_until.isoformat()
 
 
-def spans(
+def process_spans(
     record: RunRecord, epochs: Sequence[EpochRecord] = (), beat: Beat | None = None
 ) -> list[tuple[str, float, float]]:
-    """When the run's processes lived: (host, from, to) in seconds since 1970; one that still runs lives for ever.
+    """Return when the run's processes lived, as (host, start, end) in seconds since 1970; infinity if still alive.
 
-    Nothing for a run that was skipped or never started.
+    Empty for a run that was skipped or never started.
     """
     if record.started_at is None or record.status is Status.SKIPPED:
         return []
     last_end = float("inf") if record.ended_at is None and not record.status.is_ended else None
     if last_end is None:
-        last_end = _seconds(record.ended_at or last_sign(record, epochs, beat) or record.started_at)
+        last_end = _seconds(record.ended_at or last_sign_of_life(record, epochs, beat) or record.started_at)
     earlier = [(each.environment.host, _seconds(each.started_at), _seconds(each.ended_at)) for each in record.earlier]
     return [*earlier, (record.environment.host, _seconds(record.resumed_at or record.started_at), last_end)]
 
 
 def attempts_up_to(earlier: Sequence[Attempt], last_epoch: int) -> tuple[Attempt, ...]:
-    """The earlier attempts of a run of which the epochs up to `last_epoch` are kept, the last ones of the last."""
+    """Adjust the `last_epoch` of a run's earlier attempts when only its epochs up to `last_epoch` are kept."""
     if not earlier:
         return ()
     kept = [min(each.last_epoch, last_epoch) for each in earlier[:-1]] + [last_epoch]
@@ -66,103 +59,22 @@ def attempts_up_to(earlier: Sequence[Attempt], last_epoch: int) -> tuple[Attempt
 
 
 def sessions_of(record: RunRecord) -> set[str]:
-    """Every session in which the run took turns, in whichever of its attempts."""
+    """Return the sessions in which any attempt of the run took turns."""
     known = [each.session for each in record.earlier] + [record.session]
     return {session for session in known if session is not None}
 
 
 def session_of_epoch(record: RunRecord, epoch: int) -> str | None:
-    """In which session this epoch was trained; None for one that had the machine without taking turns."""
+    """Return the session in which this epoch was trained; None if its attempt did not take turns."""
     of_attempt = (each.session for each in record.earlier if epoch <= each.last_epoch)
     return next(of_attempt, record.session)
 
 
-def epochs_made_elsewhere(record: RunRecord) -> set[int]:
-    """The epochs that were made on another device or host, or with other threads or versions than the last attempt.
-
-    Their times say nothing of what the run's record says it was made with.
-    """
-    return {epoch for first, last, _ in _moves(record) for epoch in range(first, last + 1)}
-
-
-def sessions_made_elsewhere(record: RunRecord) -> set[str]:
-    """The sessions in which the run took turns under other conditions than those of its last attempt."""
-    now = _conditions(record.environment)
-    return {
-        each.session
-        for each in record.earlier
-        if each.session is not None and each.environment != record.environment and _conditions(each.environment) != now
-    }
-
-
-def session_spans(record: RunRecord) -> list[float]:
-    """For how many seconds each process of the run lived that took turns, in order; one that runs is left out."""
+def session_seconds(record: RunRecord) -> list[float]:
+    """Return the lifetime of each ended process of the run that took turns, in order."""
     lived = [(each.session, each.started_at, each.ended_at) for each in record.earlier]
     lived.append((record.session, record.resumed_at or record.started_at or "", record.ended_at or ""))
     return [_seconds(end) - _seconds(began) for session, began, end in lived if session and began and end]
-
-
-def describe_attempts(record: RunRecord) -> list[str]:
-    """What a reader must know of epochs made elsewhere, one line each stretch of them."""
-    lines = []
-    for first, last, facts in _moves(record):
-        which = f"epoch {first} was" if first == last else f"epochs {first} to {last} were"
-        counts = "it counts" if first == last else "they count"
-        lines.append(f"{which} made in another environment ({facts}); {counts} as warm-up")
-    return lines
-
-
-def _moves(record: RunRecord) -> list[tuple[int, int, str]]:
-    """The first and last epoch of each stretch made in another environment, and in what that differed."""
-    if not record.earlier:
-        return []
-    moves: list[tuple[int, int, str]] = []
-    first = 1
-    now = _conditions(record.environment)
-    for each in record.earlier:
-        facts = _differences(_conditions(each.environment), now)
-        if files := changed_files((each.environment, record.environment)):
-            facts = "; ".join(filter(None, [facts, f"code changed ({describe_files(files)})"]))
-        if facts and first <= each.last_epoch:
-            if moves and moves[-1][1:] == (first - 1, facts):
-                moves[-1] = (moves[-1][0], each.last_epoch, facts)
-            else:
-                moves.append((first, each.last_epoch, facts))
-        first = max(first, each.last_epoch + 1)
-    return moves
-
-
-def _conditions(environment: Environment) -> dict[str, Any]:
-    """What decides how fast the same code on the same data is, or which code it is."""
-    return {
-        "host": environment.host or None,
-        "CPU model": environment.cpu_model,
-        "device": environment.device_name,
-        "torch threads": environment.torch_threads,
-        "driver": environment.driver,
-        "CUDA": environment.cuda,
-        "cuDNN": environment.cudnn,
-        "cuDNN benchmark": environment.cudnn_benchmark,
-        "cuDNN deterministic": environment.cudnn_deterministic,
-        "TF32 in products": environment.tf32_matmul,
-        "TF32 in cuDNN": environment.tf32_cudnn,
-        "python": environment.python or None,
-        "commit": environment.commit and environment.commit[:_SHORT_COMMIT],
-        **environment.libraries,
-    }
-
-
-def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    names = dict.fromkeys([*then, *now])
-    return "; ".join(
-        f"{name} {_said(then.get(name))}, now {_said(now.get(name))}"
-        for name in names
-        if then.get(name) != now.get(name)
-    )
-
-
-def _said(value: Any) -> str:
-    return "unknown" if value is None else str(value)
 
 
 def _seconds(time_of_day: str) -> float:

@@ -1,4 +1,4 @@
-"""A run's sign of life: a small file that its process writes anew every few seconds, and what a reader makes of it."""
+"""Heartbeats: a small file that a run's process rewrites every few seconds, and how readers judge it."""
 
 import datetime
 import math
@@ -18,28 +18,28 @@ __all__ = [
     "SILENT_AFTER_SECONDS",
     "Beat",
     "HeartbeatObserver",
-    "judged_by_heartbeat",
-    "last_heartbeat",
+    "describe_last_heartbeat",
+    "observed_by_heartbeat",
     "read_beat",
     "timeout_faults",
     "write_beat",
 ]
 
 BEAT_SECONDS = 2.0
-"""How often a run beats."""
+"""Interval of a run's heartbeats."""
 
 SILENT_AFTER_SECONDS = 60.0
-"""How long a reader on another machine sees no beat before it takes the run's process for gone."""
+"""How long a reader on another host waits for a beat before it considers the run's process gone."""
 
-_LEAST_TIMEOUT = 5 * BEAT_SECONDS  # a busy machine and a network file system may each hold a beat back
+_LEAST_TIMEOUT = 5 * BEAT_SECONDS  # a busy machine and a network file system may each delay a beat
 _WIDTH = 20  # digits of the largest 64-bit number
 
 
 @dataclass(frozen=True)
 class Beat:
-    """`counter` rises with every beat, `progress` with every batch handed out and every epoch's end.
+    """One heartbeat: `counter` rises with every beat, `progress` with every batch and every end of an epoch.
 
-    `unix_seconds` is when it was written, by the clock of the run's own host.
+    `unix_seconds` is the time of writing by the clock of the run's host.
     """
 
     counter: int
@@ -48,42 +48,42 @@ class Beat:
 
     @property
     def at(self) -> datetime.datetime:
-        """When it was written."""
+        """When the beat was written."""
         return datetime.datetime.fromtimestamp(self.unix_seconds, datetime.UTC)
 
 
 def write_beat(path: Path, beat: Beat) -> None:
-    """Write the beat over the one before. Raises `OSError`.
+    """Overwrite the file with this beat. Raises `OSError`.
 
-    The file has one size, so a full disk does not stop it; closed each time, so that a network file system passes it
-    on. No sync: a beat is for those who look now.
+    The size of the file is fixed, so that a full disk does not matter. The file is closed each time, so that a network
+    file system publishes it. It is not synced, because a beat matters only now.
     """
-    words = " ".join(f"{number:0{_WIDTH}d}" for number in (beat.counter, beat.progress, beat.unix_seconds))
+    text = " ".join(f"{number:0{_WIDTH}d}" for number in (beat.counter, beat.progress, beat.unix_seconds))
     handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
-        os.pwrite(handle, f"{words}\n".encode(), 0)
+        os.pwrite(handle, f"{text}\n".encode(), 0)
     finally:
         os.close(handle)
 
 
 def read_beat(path: Path) -> Beat | None:
-    """The last beat; None where there is none, or only a part of one."""
+    """Read the last beat; None if the file is missing or incomplete."""
     try:
-        words = read_bytes(path).split()
-        if [len(word) for word in words] == [_WIDTH] * 3:
-            return Beat(*map(int, words))
+        numbers = read_bytes(path).split()
+        if [len(number) for number in numbers] == [_WIDTH] * 3:
+            return Beat(*map(int, numbers))
     except (OSError, ValueError):
         pass
     return None
 
 
-def last_heartbeat(beat: Beat | None) -> str:
-    """When a run that cannot be seen from here was last heard of, in words."""
+def describe_last_heartbeat(beat: Beat | None) -> str:
+    """Describe when the last heartbeat of a run on another host was written."""
     return f"last heartbeat {beat.at:%Y-%m-%d %H:%M:%S} UTC" if beat else "no heartbeat"
 
 
 def timeout_faults(name: str, seconds: float) -> list[str]:
-    """What is wrong with a time after which a silent run is taken for gone, as readable lines."""
+    """Return error messages for an invalid heartbeat timeout."""
     if math.isfinite(seconds) and seconds >= _LEAST_TIMEOUT:
         return []
     return [
@@ -92,14 +92,14 @@ def timeout_faults(name: str, seconds: float) -> list[str]:
     ]
 
 
-def judged_by_heartbeat(record: RunRecord, *, silent_seconds: float, limit_seconds: float) -> RunRecord:
-    """This record as it truly stands, read on any machine.
+def observed_by_heartbeat(record: RunRecord, *, silent_seconds: float, limit_seconds: float) -> RunRecord:
+    """Return this record with its true status, on any host.
 
-    On the run's own machine its process decides at once. Elsewhere a run that says `running` reads `crashed` when the
-    reader has seen no beat for `limit_seconds`.
+    On the run's own host its process decides immediately. On another host, a run that says `running` reads `crashed`
+    if the reader has seen no beat for `limit_seconds`.
     """
     record = record.observed()
-    if not record.is_out_of_sight or silent_seconds < limit_seconds:
+    if not record.is_running_elsewhere or silent_seconds < limit_seconds:
         return record
     assert record.owner is not None
     message = f"no sign of life from process {record.owner.pid} on {record.owner.host} for {limit_seconds:g} s"
@@ -107,9 +107,9 @@ def judged_by_heartbeat(record: RunRecord, *, silent_seconds: float, limit_secon
 
 
 class HeartbeatObserver:
-    """Watches the heartbeats of runs by the reader's own clock: those of two machines never agree.
+    """Watches the heartbeats of runs by the reader's own clock, because clocks of two machines never agree.
 
-    `wait` is how the reader lets time pass between two looks.
+    `limit_seconds` without a beat mean that a run's process is gone. `wait` lets time pass between two readings.
     """
 
     def __init__(
@@ -125,13 +125,13 @@ class HeartbeatObserver:
         self._seen: dict[Path, tuple[tuple[int, Beat | None], float]] = {}
 
     def observed(self, paths: RunPaths, record: RunRecord) -> RunRecord:
-        """The record as it stands after another look at the run's heartbeat; call it every few seconds."""
-        if not record.is_out_of_sight:
+        """Read the run's heartbeat again and return the record with its true status; call it every few seconds."""
+        if not record.is_running_elsewhere:
             return record.observed()
         now = self.clock()
-        mark = (record.attempt, read_beat(paths.heartbeat))
+        state = (record.attempt, read_beat(paths.heartbeat))
         earlier, since = self._seen.get(paths.root, (None, now))
-        if mark != earlier:
+        if state != earlier:
             since = now
-        self._seen[paths.root] = (mark, since)
-        return judged_by_heartbeat(record, silent_seconds=now - since, limit_seconds=self.limit_seconds)
+        self._seen[paths.root] = (state, since)
+        return observed_by_heartbeat(record, silent_seconds=now - since, limit_seconds=self.limit_seconds)

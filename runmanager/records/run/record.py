@@ -1,32 +1,44 @@
-"""What a run is: the record in run.json, and the record of an epoch, one line of epochs.jsonl."""
+"""Records of runs (run.json) and of epochs (lines of epochs.jsonl)."""
 
 from typing import Any
 
 import msgspec
 
+from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.host.process import ProcessIdentity
-from runmanager.records.run.measurements import Measurements
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.records.settings.grid import flatten
-from runmanager.records.settings.signature import UNSIGNED, completed
+from runmanager.records.settings.signature import UNSIGNED, with_later_settings
+from runmanager.records.settings.values import flatten
 
-__all__ = ["PHASES", "SCHEMA_VERSION", "Attempt", "Environment", "EpochRecord", "RunRecord"]
+__all__ = [
+    "PHASES",
+    "SCHEMA_VERSION",
+    "UNKNOWN_WORK",
+    "Attempt",
+    "Environment",
+    "EpochRecord",
+    "Measurements",
+    "RunRecord",
+]
 
 SCHEMA_VERSION = 1
-"""Version of run.json and sweep.json; raised when an older reader could misread a newer file."""
+"""Version of run.json and sweep.json; increased when an older reader could misread a newer file."""
 
 PHASES = ("data", "transfer", "compute", "eval", "tracking")
 """The parts of an epoch's wall time, in the order of their columns (`data_seconds`, …)."""
+
+UNKNOWN_WORK = "the work of a step is not known"
+"""Beginning of the note that explains why the work of a run's step could not be counted."""
 
 
 _INFINITE = float("inf")
 
 
 class EpochRecord(msgspec.Struct, frozen=True, gc=False):
-    """One epoch: metrics are means over its samples, accuracies fractions in [0, 1], times seconds.
+    """One epoch: metrics are means over its samples, accuracies fractions in [0, 1], times in seconds.
 
-    Epochs count from 1; epoch 0 is the evaluation before training: no samples, no `epoch_seconds`.
-    None is what was not measured. `run_seconds` counts from the run's start.
+    Epochs count from 1; epoch 0 is the evaluation before training, without samples and `epoch_seconds`.
+    None means not measured. `run_seconds` counts from the run's start.
     """
 
     epoch: int
@@ -47,7 +59,7 @@ class EpochRecord(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def samples_per_second(self) -> float | None:
-        """Throughput of the training part; None where there was none, and where its clock cannot have been right."""
+        """Throughput of the training part; None without training, or if its clock cannot have been right."""
         if self.samples <= 0 or self.epoch_seconds is None or self.epoch_seconds <= 0:
             return None
         rate = self.samples / self.epoch_seconds
@@ -55,11 +67,11 @@ class EpochRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class Environment(msgspec.Struct, frozen=True, gc=False):
-    """Where and with what a run was made; None is what could not be found out.
+    """Hardware, software and load of a run; None for what could not be determined.
 
-    `outside_cpu_share` and `steal_share` are the shares of all the cores' time that others and the hypervisor took,
-    means over the run; their `_p90` were met or exceeded during a tenth of it, and show who came for a part only.
-    `code` has a digest of each source file of the user's own that the run was made with, by its path.
+    `outside_cpu_share` and `steal_share` are the shares of all cores' time that other processes and the hypervisor
+    took, as means over the run. Their `_p90` were reached or exceeded during a tenth of it, and reveal load that
+    lasted only for a part of the run. `code` maps the path of each source file of the user to its digest.
     """
 
     host: str = ""
@@ -89,11 +101,48 @@ class Environment(msgspec.Struct, frozen=True, gc=False):
     outside_cpu_share_p90: float | None = None
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An earlier stretch of a run that a later one went on from: when and where, and the last epoch kept of it.
+class Measurements(msgspec.Struct, frozen=True, kw_only=True):
+    """Measurements of a whole run; None for what was not measured.
 
-    A stretch that nobody saw the end of ends with its last sign of life. `last_epoch` is 0 where nothing was kept,
-    `session` that of the record then.
+    `first_batch_seconds` is the time until the loader's first batch in the first epoch, including the start of its
+    workers. `compile_seconds` is the time of compilation before the first epoch of the last attempt; it is not part of
+    any epoch. `precision` is that of the products with weights: `fp32`, `tf32`, `bf16`, `fp16`, `fp64`.
+
+    The work of a step is that of one full batch: forward, backward and, where it can be traced, the optimiser's step;
+    not the loss. `flop_per_step` counts a multiply-add of a matrix product, convolution or attention as two, and no
+    other arithmetic; `operations_per_step` counts dispatched operators, without views; `bytes_per_step` is what they
+    would read and write without caches.
+
+    Peaks are those of the device's memory during training, except `peak_host_bytes`, the peak resident memory of this
+    process since it began. Shares are fractions in [0, 1]. The accelerator's meters are means over samples taken during
+    the epochs; `gpu_throttled_share` and `gpu_others_share` are the shares of samples with a throttled device or with
+    other processes computing on it. Energy is a median over measured epochs, evaluation included.
+    """
+
+    first_batch_seconds: float | None = None
+    steps_per_epoch: int | None = None
+    compile_seconds: float | None = None
+    precision: str | None = None
+    flop_per_step: int | None = None
+    operations_per_step: int | None = None
+    bytes_per_step: int | None = None
+    peak_allocated_bytes: int | None = None
+    peak_reserved_bytes: int | None = None
+    peak_host_bytes: int | None = None
+    gpu_utilization: float | None = None
+    gpu_power_watts: float | None = None
+    gpu_energy_joules_per_epoch: float | None = None
+    gpu_clock_hertz: float | None = None
+    gpu_throttled_share: float | None = None
+    gpu_others_share: float | None = None
+    ceilings: DevicePeaks | None = None
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An earlier attempt of a run that was resumed: when and where it ran, and the last epoch kept of it.
+
+    An attempt whose end was not recorded ends with its last sign of life. `last_epoch` is 0 if no epoch was kept;
+    `session` is the one of the record at that time.
     """
 
     started_at: str
@@ -104,15 +153,15 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One run, as kept in its run.json.
+    """One run, as stored in its run.json.
 
-    `config` holds the settings as asked, resolved and nested. `attempt` counts from 1 the times the run was begun
-    or gone on with; where it was gone on with, `earlier` has the stretches before, and `resumed_at` is when this one
-    began. `started_at` is the first one's start, `environment` the last one's. Times of day are ISO 8601 in UTC.
-    `unsigned` names the top-level settings that are no part of its identity; None: the built-in job's (`UNSIGNED`).
-    `notes` are readable lines about what could not be done or was chosen, `deviations` about what was done otherwise
-    than `config` asks. Runs of one `session` took turns on their machine (`measure=paired`); what a run waited for its
-    turns is in no time of it.
+    `config` holds the requested settings, resolved and nested. `attempt` counts from 1 how often the run was begun or
+    resumed; if it was resumed, `earlier` has the attempts before, and `resumed_at` is the start of the last one.
+    `started_at` is the start of the first attempt, `environment` that of the last one. Times of day are ISO 8601 in
+    UTC. `unsigned` names the top-level settings that are not part of its identity; None: those of the built-in job
+    (`UNSIGNED`). `notes` are readable lines about what could not be done or was chosen automatically, `deviations`
+    about deviations from `config`. Runs of one `session` took turns on their machine (`measure=paired`); none of their
+    times includes the waiting for turns.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -141,31 +190,31 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings under dotted names, without those that do not change what the run computes.
+        """The settings that change what the run computes, under dotted names.
 
-        What came later than the run is among them, at the value that changes nothing.
+        Settings that were added after the run are included, at their neutral value (see `LATER`).
         """
         unsigned = UNSIGNED if self.unsigned is None else self.unsigned
-        return completed(flatten({key: value for key, value in self.config.items() if key not in unsigned}))
+        return with_later_settings(flatten({key: value for key, value in self.config.items() if key not in unsigned}))
 
     @property
     def outcome(self) -> Outcome:
         return Outcome(self.status, self.reason, self.message)
 
     @property
-    def is_out_of_sight(self) -> bool:
-        """Whether it says `running`, and only its own host could see whether its process lives."""
+    def is_running_elsewhere(self) -> bool:
+        """Whether its status is `running` on another host, which alone can see whether its process is alive."""
         return self.status is Status.RUNNING and self.owner is not None and self.owner.is_alive() is None
 
     def ended(self, outcome: Outcome, *, at: str | None) -> "RunRecord":
-        """This record with its end written in."""
+        """Return this record with the given outcome and time of its end."""
         return msgspec.structs.replace(
             self, status=outcome.status, reason=outcome.reason, message=outcome.message, ended_at=at
         )
 
     def observed(self) -> "RunRecord":
-        """This record as it truly stands: one that says `running` while its process is gone reads `crashed`."""
+        """Return this record with its true status: `crashed` if it says `running` but its process is gone."""
         if self.status is Status.RUNNING and self.owner is not None and self.owner.is_alive() is False:
-            gone = Outcome(Status.CRASHED, Reason.VANISHED, f"process {self.owner.pid} is gone without a word")
+            gone = Outcome(Status.CRASHED, Reason.VANISHED, f"process {self.owner.pid} ended without recording an end")
             return self.ended(gone, at=self.ended_at)
         return self

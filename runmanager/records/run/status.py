@@ -1,4 +1,4 @@
-"""The states of a run and their reasons."""
+"""States of a run, their reasons, and outcomes."""
 
 from enum import StrEnum
 
@@ -10,7 +10,7 @@ __all__ = ["Outcome", "Reason", "Status"]
 
 
 class Status(StrEnum):
-    """Where a run stands."""
+    """The state of a run."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -26,12 +26,12 @@ class Status(StrEnum):
 
     @property
     def is_success(self) -> bool:
-        """Whether a sweep in which every run ended so exits with status 0."""
+        """Whether a sweep whose runs all have this status exits with status 0."""
         return self in (Status.FINISHED, Status.SKIPPED)
 
 
 class Reason(StrEnum):
-    """Why a run ended as it did; a finished run that ran all its epochs has none."""
+    """Why a run ended; a finished run that ran all its epochs has no reason."""
 
     EARLY_STOPPED = "early_stopped"
     EXCEPTION = "exception"
@@ -47,10 +47,10 @@ class Reason(StrEnum):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How a run ended: a value that explains itself.
+    """How a run ended, as a value that explains itself.
 
-    `message` is one readable line for people, empty where status and reason say it all. What is longer than a line
-    can be, as an error that quotes its data, is cut: error.txt has it whole, and the pages and tables stay small.
+    `message` is one line for people, empty if status and reason say it all. A message that is too long, for example an
+    error that quotes its data, is cut to keep tables and pages small; error.txt has all of it.
     """
 
     status: Status

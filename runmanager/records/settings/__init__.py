@@ -1,1 +1,1 @@
-"""Settings: grids of them, their identity as a signature, and short names for what varies."""
+"""Settings of runs: grids, plain values, signatures and names."""

@@ -1,17 +1,17 @@
-"""The identity of a cell: a hash of everything that it was asked to do."""
+"""Signatures: the identity of a cell as a hash of its settings."""
 
 import hashlib
 import json
 from collections.abc import Container, Mapping
 from typing import Any
 
-__all__ = ["LATER", "UNSIGNED", "completed", "short_signature", "signature"]
+__all__ = ["LATER", "UNSIGNED", "short_signature", "signature", "with_later_settings"]
 
 UNSIGNED = frozenset(
     {"name", "output_root", "data_root", "resume", "rerun_changed", "checkpoint", "log_every", "hydra"}
 )
-"""Top-level settings of the built-in job that say where and how a run is kept, not what it computes: left out of the
-signature. In somebody's own loop these are names like any other."""
+"""Top-level settings of the built-in job that decide where and how a run is stored, not what it computes. They are not
+part of the signature. In a custom training loop these names have no special meaning."""
 
 LATER: dict[str, Any] = {
     "channels_last": False,
@@ -25,18 +25,18 @@ LATER: dict[str, Any] = {
     "tensorboard.confusion_matrix": True,
     "tensorboard.predictions": True,
 }
-"""Settings that came after runs were first signed, by dotted name, each with the value that changes nothing: a run with
-it has the signature that it had before there was the setting."""
+"""Settings that were added after the first release of signatures, by dotted name, with their neutral value: a run with
+that value keeps the signature that it had before the setting existed."""
 
-_CHOICES = {"loader.prefetch_to_device": "dataloader"}
-"""The one choice of its group that has the setting, where not all of them do."""
+_OPTION_WITH = {"loader.prefetch_to_device": "dataloader"}
+"""For settings that only one option of their config group has: that option."""
 
 
 def signature(config: Mapping[str, Any], *, unsigned: Container[str] = UNSIGNED) -> str:
-    """SHA-256, as 64 hex digits, of the resolved configuration without the top-level settings in `unsigned`.
+    """Return the SHA-256, as 64 hex digits, of the resolved configuration without the top-level settings in `unsigned`.
 
-    The order of keys does not matter. Everything else does, defaults too: a default that changes later then changes
-    no old identity. Only a setting of `LATER` is left out at the value that is named there.
+    The order of keys does not matter. Default values count, so that a later change of a default does not change the
+    signatures of stored runs. Settings in `LATER` are left out if they have their neutral value.
     """
     signed = _without_later({key: value for key, value in config.items() if key not in unsigned})
     text = json.dumps(signed, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
@@ -44,7 +44,7 @@ def signature(config: Mapping[str, Any], *, unsigned: Container[str] = UNSIGNED)
 
 
 def _without_later(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The settings without those of `LATER` that change nothing; only groups can hold some."""
+    """Remove the settings of `LATER` at their neutral value, at top level and inside groups."""
     kept = {}
     for key, value in config.items():
         name = prefix + key
@@ -54,10 +54,10 @@ def _without_later(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any
     return kept
 
 
-def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by dotted name, with those of `LATER` that they had no word for when they were stored.
+def with_later_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the settings of `LATER` that did not exist when these (flat) settings were stored, at their neutral value.
 
-    Those of somebody's own loop are left as they are: they name no optimiser by `optimizer.name`.
+    Settings of a custom training loop, which lack `optimizer.name`, are returned unchanged.
     """
     later = LATER if "optimizer.name" in settings else {}
     return {**settings, **{name: value for name, value in later.items() if _is_missing(name, settings)}}
@@ -65,10 +65,10 @@ def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_missing(name: str, settings: Mapping[str, Any]) -> bool:
     group = name.rpartition(".")[0]
-    choice = _CHOICES.get(name) or settings.get(f"{group}.name")
-    return name not in settings and (not group or choice == settings.get(f"{group}.name"))
+    option = _OPTION_WITH.get(name) or settings.get(f"{group}.name")
+    return name not in settings and (not group or option == settings.get(f"{group}.name"))
 
 
 def short_signature(full: str) -> str:
-    """The eight hex digits that end a run folder's name."""
+    """Return the first eight hex digits of a signature, which end the name of a run folder."""
     return full[:8]

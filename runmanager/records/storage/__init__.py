@@ -1,1 +1,1 @@
-"""Run folders: claiming one, writing it as its one owner, and reading runs and whole sweeps."""
+"""Run folders: claiming, writing as the only owner, ending, and reading runs and sweeps."""

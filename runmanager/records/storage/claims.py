@@ -1,4 +1,4 @@
-"""Claims: folders whose appearance gives a process the right to a run folder's next attempt."""
+"""Claims: folders whose atomic creation gives one process the right to a run's next attempt."""
 
 import errno
 import os
@@ -11,55 +11,57 @@ import msgspec
 
 from runmanager.errors import RunBusyError
 from runmanager.records.files.atomic_files import replace_file
-from runmanager.records.files.damaged_files import UNDECODABLE
+from runmanager.records.files.file_errors import UNDECODABLE
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 
-__all__ = ["claim_attempt", "give_back"]
+__all__ = ["claim_attempt", "release_claim"]
 
 _OWNER = "owner.json"
 
 
-def claim_attempt(paths: RunPaths, attempt: int, owner: ProcessIdentity, *, is_left: Callable[[Path], bool]) -> Path:
-    """Set up the claim on the first attempt from `attempt` on that no process, or only a dead one, has claimed.
+def claim_attempt(
+    paths: RunPaths, attempt: int, owner: ProcessIdentity, *, is_abandoned: Callable[[Path], bool]
+) -> Path:
+    """Claim the first attempt from `attempt` on that no living process has claimed.
 
-    `is_left` is asked of a claim of another host's: whether nobody is behind it any more. Raises `RunBusyError` where
-    somebody is.
+    `is_abandoned` decides whether a claim of another host, whose process cannot be seen, is abandoned. Raises
+    `RunBusyError` if a living process has claimed the run.
     """
-    beside = Path(tempfile.mkdtemp(dir=paths.root, prefix=".claiming-"))
+    prepared = Path(tempfile.mkdtemp(dir=paths.root, prefix=".claiming-"))
     try:
-        replace_file(beside / _OWNER, msgspec.json.encode(owner))
+        replace_file(prepared / _OWNER, msgspec.json.encode(owner))
         while True:
             claim = paths.claim(attempt)
             try:
-                # A claim appears with its owner in it, or not at all: a kill never leaves one of nobody's.
-                os.rename(beside, claim)
+                # A claim appears with its owner in it, or not at all: a kill never leaves one without owner.
+                os.rename(prepared, claim)
                 return claim
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
             try:
-                lives = _claimant_lives(claim)
+                is_alive = _is_claimant_alive(claim)
             except FileNotFoundError:
-                continue  # it was just given back
-            if lives or (lives is None and not is_left(claim)):
+                continue  # it was just released
+            if is_alive or (is_alive is None and not is_abandoned(claim)):
                 raise RunBusyError(f"Run {paths.name} is being taken over by another process.")
             attempt += 1
     except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(prepared, ignore_errors=True)
         raise
 
 
-def _claimant_lives(claim: Path) -> bool | None:
-    """Whether the process behind a claim lives; None where only its own host could see that."""
+def _is_claimant_alive(claim: Path) -> bool | None:
+    """Whether the process of a claim is alive; None if it runs on another host."""
     try:
         return msgspec.json.decode((claim / _OWNER).read_bytes(), type=ProcessIdentity).is_alive()
     except UNDECODABLE:
-        return False  # it was whole when it appeared, so this is damage from after its time
+        return False  # it was complete when it appeared, so it was damaged later
 
 
-def give_back(claim: Path) -> None:
-    """Take a claim away again."""
+def release_claim(claim: Path) -> None:
+    """Remove a claim, atomically."""
     gone = Path(tempfile.mkdtemp(dir=claim.parent, prefix=".claiming-"))
     os.rename(claim, gone)
     shutil.rmtree(gone)

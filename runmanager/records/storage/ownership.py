@@ -1,4 +1,4 @@
-"""Becoming the one writer of a run folder: new, or left by a process that is gone, on this host or another."""
+"""Ownership of run folders: claiming a new one, or one whose process on this or another host is gone."""
 
 import os
 import shutil
@@ -10,41 +10,40 @@ from pathlib import Path
 import msgspec
 
 from runmanager.errors import RecordError, RunBusyError
-from runmanager.records.files.atomic_files import replace_file
-from runmanager.records.files.disk_full import disk_full_named
+from runmanager.records.files.file_errors import explain_disk_full
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.run.record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.storage.claims import claim_attempt, give_back
-from runmanager.records.storage.reader import last_moment, read_record
+from runmanager.records.storage.claims import claim_attempt, release_claim
+from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 
-__all__ = ["claim_run", "end_silent", "silent_runs"]
+__all__ = ["claim_next_attempt", "claim_run", "silent_runs"]
 
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 
 
 def claim_run(paths: RunPaths, record: RunRecord, *, observer: HeartbeatObserver | None = None) -> RunFolder:
-    """Become the one writer of a run folder, new or left by a process that is gone.
+    """Become the only writer of a run folder, new or left by a process that is gone.
 
-    `record` is written at once for a new folder. For one that exists, the folder's own record comes back unchanged
-    but for its owner and a raised `attempt`, and the caller decides what to keep. One that says `running` on another
-    host is watched first, and taken over only when `observer` has heard nothing of it for its limit.
-    Raises `RunBusyError` when a living process owns it, `NoRoomError` where the disk is full.
+    A new folder gets `record` immediately. For an existing folder, the stored record is returned, unchanged but for its
+    owner and an increased `attempt`, and the caller decides what to keep. A run that says `running` on another host is
+    watched first, and taken over only if `observer` sees no heartbeat for its limit.
+    Raises `RunBusyError` if a living process owns the run, `NoRoomError` if the disk is full.
     """
     paths.root.parent.mkdir(parents=True, exist_ok=True)
     if not paths.record.exists():
-        with disk_full_named(paths.record):
-            beside = _prepared(paths, record)
+        with explain_disk_full(paths.record):
+            prepared = _prepare_folder(paths, record)
         try:
-            # An empty folder gives way, one that holds files does not: one of two claimants wins.
-            os.rename(beside, paths.root)
+            # Replaces an empty folder but not one with files: one of two claimants wins.
+            os.rename(prepared, paths.root)
             return RunFolder(paths, record)
         except OSError:
-            shutil.rmtree(beside)
+            shutil.rmtree(prepared)
             if not paths.record.exists():
                 raise RunBusyError(
                     f"Folder {paths.root} must be empty or hold a run.json, got other files; move them away."
@@ -52,115 +51,96 @@ def claim_run(paths: RunPaths, record: RunRecord, *, observer: HeartbeatObserver
     return _take_over(paths, record, observer or HeartbeatObserver())
 
 
-def _prepared(paths: RunPaths, record: RunRecord) -> Path:
-    """A folder beside the run's, with its record in it."""
-    beside = Path(tempfile.mkdtemp(dir=paths.root.parent, prefix=".new-"))
+def _prepare_folder(paths: RunPaths, record: RunRecord) -> Path:
+    """Create a folder next to the run's, with its record in it."""
+    folder = Path(tempfile.mkdtemp(dir=paths.root.parent, prefix=".new-"))
     try:
-        beside.chmod(0o755)
-        (beside / paths.record.name).write_bytes(encode_record(record))
+        folder.chmod(0o755)
+        (folder / paths.record.name).write_bytes(encode_record(record))
     except OSError:
-        shutil.rmtree(beside)
+        shutil.rmtree(folder)
         raise
-    return beside
+    return folder
 
 
 def _take_over(paths: RunPaths, record: RunRecord, observer: HeartbeatObserver) -> RunFolder:
     assert record.owner is not None
-    _refuse_what_leads_away(paths)
+    _refuse_links(paths)
     while True:
         stored = read_record(paths)
         if _is_in_use(paths, stored, observer):
             assert stored.owner is not None
             raise RunBusyError(f"Run {paths.name} is being run by process {stored.owner.pid} on {stored.owner.host}.")
-        is_left = partial(_is_left, paths, observer=observer)
-        claim = claim_attempt(paths, stored.attempt + 1, record.owner, is_left=is_left)
+        claim = claim_next_attempt(paths, stored, record.owner, observer)
         if read_record(paths) == stored:
             attempt = int(claim.name.rpartition("-")[2])
             return RunFolder(paths, msgspec.structs.replace(stored, attempt=attempt, owner=record.owner), claim=claim)
-        give_back(claim)  # somebody took over, ran and ended between the reading and the claiming: look again
+        release_claim(claim)  # another process has run it between the reading and the claiming: read again
 
 
-def _refuse_what_leads_away(paths: RunPaths) -> None:
-    """Raise `RecordError` for a folder with links or pipes in it: what the run writes would go where they lead."""
+def _refuse_links(paths: RunPaths) -> None:
+    """Raise `RecordError` for a folder with links or pipes in it, which would redirect what the run writes."""
     with os.scandir(paths.root) as entries:
-        own = (os.DirEntry.is_file, os.DirEntry.is_dir)
-        others = [each.name for each in entries if not any(is_own(each, follow_symlinks=False) for is_own in own)]
-    if others:
-        got = ", ".join(sorted(others))
-        raise RecordError(f"{paths.root} must hold files of its own, got {got}, which leads elsewhere; move it away.")
+        kinds = (os.DirEntry.is_file, os.DirEntry.is_dir)
+        links = [each.name for each in entries if not any(is_kind(each, follow_symlinks=False) for is_kind in kinds)]
+    if links:
+        got = ", ".join(sorted(links))
+        raise RecordError(f"{paths.root} must hold only regular files and folders, got {got}; move it away.")
 
 
 def _is_in_use(paths: RunPaths, stored: RunRecord, observer: HeartbeatObserver) -> bool:
     if stored.owner is None or stored.status.is_ended:
         return False
-    if not stored.is_out_of_sight:
+    if not stored.is_running_elsewhere:
         return stored.owner.is_alive() is not False
-    # What moved while it was watched may have been its end.
+    # The change that was seen may have been its end.
     return not silent_runs([paths], observer) and not read_record(paths).status.is_ended
 
 
 def silent_runs(runs: Sequence[RunPaths], observer: HeartbeatObserver) -> list[RunPaths]:
-    """Those of some runs of other hosts that show no sign of life for the observer's limit, watched together.
+    """Return the runs of other hosts that show no sign of life for the observer's limit; all are watched together.
 
-    A run that lives is known as such within a few seconds: by its next beat, or by another record.
+    A living run is recognised within a few seconds, by its next beat or by a changed record.
     """
-    first = {paths: _sign(paths) for paths in runs}
+    first = {paths: _sign_of_life(paths) for paths in runs}
     waiting = [paths for paths, sign in first.items() if sign is not None]
     silent = []
     while waiting:
         for paths in list(waiting):
-            sign = _sign(paths)
+            sign = _sign_of_life(paths)
             if sign is None or sign != first[paths]:
                 waiting.remove(paths)
             elif observer.observed(paths, sign[0]).status is Status.CRASHED:
                 waiting.remove(paths)
                 silent.append(paths)
         if waiting:
-            observer.wait(_LOOK_SECONDS)
+            observer.wait(_POLL_SECONDS)
     return silent
 
 
-def _sign(paths: RunPaths) -> tuple[RunRecord, Beat | None] | None:
-    """What a living run changes; None for one that cannot be read, or is not out of sight."""
+def _sign_of_life(paths: RunPaths) -> tuple[RunRecord, Beat | None] | None:
+    """Return what a living run changes; None if it cannot be read, or is not running on another host."""
     try:
         record = read_record(paths)
     except RecordError:
         return None
-    return (record, read_beat(paths.heartbeat)) if record.is_out_of_sight else None
+    return (record, read_beat(paths.heartbeat)) if record.is_running_elsewhere else None
 
 
-def _is_left(paths: RunPaths, claim: Path, *, observer: HeartbeatObserver) -> bool:
-    """Whether a claim by another host's process stands unused for the observer's limit."""
+def claim_next_attempt(paths: RunPaths, stored: RunRecord, owner: ProcessIdentity, observer: HeartbeatObserver) -> Path:
+    """Claim for `owner` the attempt after the `stored` one, or the first later one that no living process has claimed.
+
+    A claim by a process on another host is watched for up to the observer's limit. Raises `RunBusyError`.
+    """
+    is_abandoned = partial(_is_abandoned, paths, observer=observer)
+    return claim_attempt(paths, stored.attempt + 1, owner, is_abandoned=is_abandoned)
+
+
+def _is_abandoned(paths: RunPaths, claim: Path, *, observer: HeartbeatObserver) -> bool:
+    """Whether a claim by a process on another host stays unused for the observer's limit."""
     stored, since = read_record(paths), observer.clock()
     while claim.exists() and read_record(paths) == stored:
         if observer.clock() - since >= observer.limit_seconds:
             return True
-        observer.wait(_LOOK_SECONDS)
+        observer.wait(_POLL_SECONDS)
     return False
-
-
-def end_silent(paths: RunPaths, observer: HeartbeatObserver) -> RunRecord | None:
-    """Write the end of a run of another host that `observer` takes for gone, so that it can be gone on with.
-
-    Done under a claim, so that no run that another process begins meanwhile is declared dead. Returns the record;
-    None where the run is not gone, or in other hands.
-    """
-    try:
-        stored = read_record(paths)
-        gone = observer.observed(paths, stored)
-        if not stored.is_out_of_sight or gone.status is not Status.CRASHED:
-            return None
-        claim = claim_attempt(
-            paths, stored.attempt + 1, ProcessIdentity.current(), is_left=partial(_is_left, paths, observer=observer)
-        )
-    except (RecordError, RunBusyError):
-        return None
-    try:
-        if read_record(paths) != stored:
-            return None
-        gone = msgspec.structs.replace(gone, ended_at=last_moment(paths, stored))
-        replace_file(paths.record, encode_record(gone))
-        paths.heartbeat.unlink(missing_ok=True)
-        return gone
-    finally:
-        give_back(claim)

@@ -1,7 +1,8 @@
-"""Reading runs and whole sweeps from their folders, damaged ones by name."""
+"""Reading runs and sweeps from their folders; damaged ones are reported."""
 
+import datetime
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,25 +11,24 @@ import msgspec
 
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import whole_lines
-from runmanager.records.files.damaged_files import UNDECODABLE, UNREADABLE, damaged
+from runmanager.records.files.file_errors import UNDECODABLE, UNREADABLE, damaged_file_error
 from runmanager.records.files.paths import EPOCHS, RECORD, RunPaths, SweepPaths
-from runmanager.records.run.attempts import last_sign
+from runmanager.records.run.attempts import last_sign_of_life
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.run.record import EpochRecord, RunRecord
-from runmanager.records.run.shared_parts import PARTLY_DECODER, SharedParts
 from runmanager.records.run.status import Status
 from runmanager.records.run.turn_record import Turn, read_turns
-from runmanager.records.run.validity import refuse_name, refuse_times
-from runmanager.records.storage.gc_paused import gc_paused
+from runmanager.records.storage.bulk_reading import PARTIAL_DECODER, SharedParts, gc_paused
 from runmanager.records.storage.versioned_file import decode_file
+from runmanager.text import encodable
 
 __all__ = [
     "Damage",
     "StoredRun",
     "SweepContents",
-    "last_moment",
     "order_of_start",
     "read_epochs",
+    "read_last_sign_of_life",
     "read_record",
     "read_run",
     "read_sweep",
@@ -42,38 +42,68 @@ _EPOCH_DECODER = msgspec.json.Decoder(EpochRecord)
 
 
 def read_record(paths: RunPaths, *, shared: SharedParts | None = None) -> RunRecord:
-    """The run's record as stored. Raises `RecordError` if it is missing, damaged or newer than this package.
+    """Read the run's record as stored. Raises `RecordError` if it is missing, damaged or newer than this package.
 
-    `shared` is for those who read many.
+    `shared` saves time and memory when many records are read.
     """
     path = f"{paths.root}/{RECORD}"
-    refuse_name(paths)
+    _check_name(paths)
     if shared is None:
         record = decode_file(path, _RECORD_DECODER)
     else:
-        partly = decode_file(path, PARTLY_DECODER)
+        partial = decode_file(path, PARTIAL_DECODER)
         try:
-            record = shared.whole(partly)
+            record = shared.complete(partial)
         except UNDECODABLE as error:
-            raise damaged(path, error) from error
-    refuse_times(path, record)
+            raise damaged_file_error(path, error) from error
+    _check_times(path, record)
     return record
 
 
+def _check_name(run: RunPaths) -> None:
+    """Raise `RecordError` if the folder's name is not UTF-8, so that no file can contain it."""
+    try:
+        run.name.encode()
+    except UnicodeEncodeError:
+        path = encodable(str(run.root))
+        raise RecordError(f"{path} must have a name in UTF-8, got another one; rename the folder.") from None
+
+
+def _check_times(path: str, record: RunRecord) -> None:
+    """Raise `RecordError` for a record with an invalid time of day."""
+    for time in _times_of(record):
+        if time is not None and not _is_time(time):
+            raise RecordError(f"{path} is damaged: a time of day must be in ISO 8601, got {time!r}")
+
+
+def _times_of(record: RunRecord) -> Iterator[str | None]:
+    yield from (record.started_at, record.resumed_at, record.ended_at)
+    for attempt in record.earlier:
+        yield from (attempt.started_at, attempt.ended_at)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
 def read_epochs(paths: RunPaths) -> list[EpochRecord]:
-    """The run's epochs in order; a torn last line is left out. Raises `RecordError` for a damaged line."""
+    """Read the run's epochs in order, without a torn last line. Raises `RecordError` for a damaged line."""
     try:
         return _EPOCH_DECODER.decode_lines(whole_lines(f"{paths.root}/{EPOCHS}"))
     except UNREADABLE as error:
-        raise damaged(paths.epochs, error) from error
+        raise damaged_file_error(paths.epochs, error) from error
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as read: its record, states made true (see `RunRecord.observed`), its epochs and its turns in order.
+    """A run as read: its record with true status (see `RunRecord.observed`), its epochs and its turns in order.
 
-    `beat` is the last one of a run whose process has written no end. Where `is_damaged`, its epochs or its turns
-    cannot be read, and there are none of them here.
+    `beat` is the last heartbeat of a run without a recorded end. With `is_damaged`, its epochs or turns could not be
+    read and are empty.
     """
 
     paths: RunPaths
@@ -110,7 +140,7 @@ class StoredRun:
 
 @dataclass(frozen=True)
 class Damage:
-    """A run folder that could not be read, and why."""
+    """A damaged run folder, with an error message."""
 
     path: Path
     message: str
@@ -118,15 +148,15 @@ class Damage:
 
 @dataclass(frozen=True)
 class SweepContents:
-    """All that a sweep's `runs/` holds: runs in order of start, and what is damaged."""
+    """The content of a sweep's `runs/`: runs in order of start, and what is damaged."""
 
     paths: SweepPaths
     runs: Sequence[StoredRun]
     damaged: Sequence[Damage] = ()
 
 
-def last_moment(paths: RunPaths, record: RunRecord) -> str | None:
-    """The last moment (ISO 8601) at which the process of a run without an end is known to have lived.
+def read_last_sign_of_life(paths: RunPaths, record: RunRecord) -> str | None:
+    """Read the last time (ISO 8601) at which the process of a run without a recorded end was certainly alive.
 
     None for a run that never started.
     """
@@ -134,18 +164,18 @@ def last_moment(paths: RunPaths, record: RunRecord) -> str | None:
         epochs = read_epochs(paths)
     except RecordError:
         epochs = []
-    return last_sign(record, epochs, read_beat(paths.heartbeat))
+    return last_sign_of_life(record, epochs, read_beat(paths.heartbeat))
 
 
 def read_run(paths: RunPaths) -> StoredRun:
-    """One run with its epochs. Raises `RecordError`."""
+    """Read one run with its epochs and turns. Raises `RecordError`."""
     record = read_record(paths)
     epochs, turns = read_epochs(paths), _turns_of(paths, record)
     return StoredRun(paths, record.observed(), epochs, _last_beat(paths, record), turns)
 
 
 def _turns_of(paths: RunPaths, record: RunRecord) -> Sequence[Turn]:
-    """The measured turns of a run that took any: the others, however many, cost no look at the disk."""
+    """Read the turns of a run that took any; for other runs, the disk is not accessed."""
     return () if record.session is None else read_turns(paths)
 
 
@@ -155,10 +185,10 @@ def read_sweep(
     observer: HeartbeatObserver | None = None,
     epochs_of: Callable[[RunRecord], bool] = lambda _: True,
 ) -> SweepContents:
-    """Every run of a sweep. A damaged run is reported and drops no other; its epochs alone damaged, it stays.
+    """Read all runs of a sweep. A damaged run is reported, and is left out only if its record is damaged.
 
-    `observer` is one that has watched runs of other hosts, and may know that they are gone. `epochs_of` says by a run's
-    stored record whether its epochs and turns are wanted: those of the others are left unread, and empty.
+    `observer` has watched runs of other hosts, and may know that they are gone. `epochs_of` decides by a run's stored
+    record whether its epochs and turns are read; otherwise they are empty.
     """
     runs: list[StoredRun] = []
     damaged: list[Damage] = []
@@ -180,7 +210,7 @@ def read_tolerantly(
     observer: HeartbeatObserver | None = None,
     epochs_of: Callable[[RunRecord], bool] = lambda _: True,
 ) -> StoredRun | None:
-    """One run as `read_sweep` reads it; what is damaged is added to `damaged`, and without a record there is no run."""
+    """Read one run like `read_sweep`; append damage to `damaged`. Return None if the record cannot be read."""
     try:
         stored = read_record(run, shared=shared)
     except RecordError as error:
@@ -201,7 +231,7 @@ def read_tolerantly(
 
 
 def order_of_start(started_at: str | None, name: str) -> tuple[str, str]:
-    """What runs are sorted by: when they began, those that have not last, then their names."""
+    """Return the sort key of a run: its start, then its name; runs that have not begun come last."""
     return started_at or "~", name
 
 
@@ -210,7 +240,7 @@ def _last_beat(paths: RunPaths, stored: RunRecord) -> Beat | None:
 
 
 def run_names(paths: SweepPaths) -> list[str]:
-    """The names of the folders under `runs/`, sorted; those that are just being claimed (`.new-…`) left out."""
+    """Return the names of the folders under `runs/`, sorted, without hidden ones (`.new-…` are being claimed)."""
     try:
         with os.scandir(paths.runs) as entries:
             return sorted(entry.name for entry in entries if not entry.name.startswith(".") and _is_folder(entry))
@@ -221,5 +251,5 @@ def run_names(paths: SweepPaths) -> list[str]:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link to itself
+    except OSError:  # for example a link to itself
         return False

@@ -1,4 +1,4 @@
-"""The run folder in the hands of its one writer: the record, the epochs, and what an attempt leaves behind."""
+"""Writing a run folder as its only owner: record, epochs, and files of earlier attempts."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.atomic_files import LineAppender, replace_file
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.record import EpochRecord, RunRecord
-from runmanager.records.storage.claims import give_back
+from runmanager.records.storage.claims import release_claim
 from runmanager.records.storage.reader import read_epochs, read_record
 from runmanager.records.storage.versioned_file import encode_record
 
@@ -20,9 +20,9 @@ __all__ = ["RunFolder"]
 
 
 class RunFolder:
-    """The files of a run in the hands of their one writer: the process that claimed it, until it leaves the folder.
+    """The files of a run for their only writer: the process that claimed the folder, until it calls `leave`.
 
-    Whatever writes raises `UsageError` in any other process, as a fork of it, and after that.
+    Methods that write raise `UsageError` in any other process, such as a fork, and after `leave`.
     """
 
     def __init__(self, paths: RunPaths, record: RunRecord, *, claim: Path | None = None) -> None:
@@ -38,44 +38,46 @@ class RunFolder:
         return self._writer == os.getpid()
 
     def refuse_others(self) -> None:
-        """Raise `UsageError` where this process may not write."""
+        """Raise `UsageError` if this process may not write."""
         if self._writer is None:
             raise UsageError(
-                f"Run {self.paths.name} must be written while it runs, got a call after its end; begin it once more."
+                f"Run {self.paths.name} must be written while it runs, got a call after its end; begin the run again."
             )
         if not self.is_ours:
             raise UsageError(
                 f"Run {self.paths.name} must be written by process {self._writer}, which began it, got its fork "
-                f"{os.getpid()}; begin a run of its own there."
+                f"{os.getpid()}; begin another run there."
             )
 
     def write(self, **changes: Any) -> RunRecord:
-        """Replace run.json by the record with `changes`."""
+        """Change fields of the record and replace run.json."""
         self.refuse_others()
         self.record = msgspec.structs.replace(self.record, **changes)
         replace_file(self.paths.record, encode_record(self.record))
         return self.record
 
     def is_lost(self) -> bool:
-        """Whether another process has ended the run or taken it over. Raises `RecordError` where the folder is gone."""
+        """Whether another process has ended the run or taken it over. Raises `RecordError` if the folder is gone."""
         try:
             stored = read_record(self.paths)
         except RecordError:
             if not self.paths.root.exists():
-                raise RecordError(f"The folder {self.paths.root} must stay while its run runs, got it gone.") from None
-            return False  # the next writing says what is wrong
+                raise RecordError(
+                    f"The folder {self.paths.root} must exist while its run is running, got none."
+                ) from None
+            return False  # the next write reports what is wrong
         is_ended = stored.status.is_ended and not self.record.status.is_ended
         return is_ended or (stored.owner, stored.attempt) != (self.record.owner, self.record.attempt)
 
     def append(self, epoch: EpochRecord) -> None:
-        """Add an epoch to epochs.jsonl; it survives a kill from here on."""
+        """Append an epoch to epochs.jsonl; from then on it survives a kill."""
         self.refuse_others()
         if self._appender is None:
             self._appender = LineAppender(self.paths.epochs)
         self._appender.append(msgspec.json.encode(epoch))
 
     def cut_epochs(self, last: EpochRecord | None, *, unmeasured: Container[int] = ()) -> list[EpochRecord]:
-        """Keep the epochs up to `last`, added where it is missing, those `unmeasured` as warm-up; return them."""
+        """Keep the epochs up to `last`, added if missing; mark those in `unmeasured` as warm-up. Return them."""
         kept = [] if last is None else [each for each in read_epochs(self.paths) if each.epoch <= last.epoch]
         if last is not None and (not kept or kept[-1].epoch < last.epoch):
             kept.append(last)
@@ -84,40 +86,40 @@ class RunFolder:
         return kept
 
     def replace_epochs(self, epochs: Sequence[EpochRecord]) -> None:
-        """Let epochs.jsonl have these and no others."""
+        """Replace the epochs in epochs.jsonl."""
         self.refuse_others()
         self.close()
         replace_file(self.paths.epochs, b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in epochs))
 
-    def begin_anew(self, record: RunRecord) -> None:
-        """Put `record` in the place of an earlier attempt, whose files go to attempts/<its number>/.
+    def restart(self, record: RunRecord) -> None:
+        """Begin a new attempt with `record`; the files of the earlier one move to attempts/<its number>/.
 
-        A kill in between leaves nothing that lies: the checkpoint goes first, so that nobody goes on from it, and the
-        old record says what it says until the new one stands, before the old epochs go.
+        A kill in between leaves a truthful folder: the checkpoint moves first, so that no process resumes from it, and
+        the old record stays until the new one replaces it, before the old epochs move.
         """
         self.refuse_others()
-        aside = self.paths.attempts / str(self.record.attempt - 1)
-        aside.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(self.paths.record, aside / self.paths.record.name)
+        earlier = self.paths.attempts / str(self.record.attempt - 1)
+        earlier.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(self.paths.record, earlier / self.paths.record.name)
         if self.paths.checkpoint.exists():
-            os.replace(self.paths.checkpoint, aside / self.paths.checkpoint.name)
+            os.replace(self.paths.checkpoint, earlier / self.paths.checkpoint.name)
         attempt, self.record = self.record.attempt, record
         self.write(attempt=attempt)
         for path in sorted(self.paths.root.iterdir()):
             if path == self.paths.heartbeat:
-                path.unlink()  # of a process that is gone
+                path.unlink()  # its process is gone
             elif path not in (self.paths.attempts, self.paths.record) and not path.name.startswith("."):
-                os.replace(path, aside / path.name)
+                os.replace(path, earlier / path.name)
 
-    def give_back(self) -> None:
-        """Let go of a folder that was there before, unwritten: the next process may claim it while this one lives."""
+    def release(self) -> None:
+        """Release an existing folder without having written it: another process may claim it while this one lives."""
         self.leave()
         if self._claim is not None:
-            give_back(self._claim)
+            release_claim(self._claim)
             self._claim = None
 
     def leave(self) -> None:
-        """Write no more: the run has ended, or is not to be run."""
+        """Stop writing: the run has ended, or will not be run."""
         self.close()
         self._writer = None
 

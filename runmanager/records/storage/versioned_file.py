@@ -1,4 +1,4 @@
-"""JSON files with a schema version: older ones are read, newer ones are refused by name."""
+"""JSON files with a schema version: older ones are read, newer ones are rejected."""
 
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -7,14 +7,14 @@ import msgspec
 
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import read_bytes
-from runmanager.records.files.damaged_files import UNDECODABLE, UNREADABLE, damaged
+from runmanager.records.files.file_errors import UNDECODABLE, UNREADABLE, damaged_file_error
 from runmanager.records.run.record import SCHEMA_VERSION
 
 __all__ = ["decode_file", "encode_record"]
 
 
 def encode_record(record: msgspec.Struct) -> bytes:
-    """A record as it stands in its file, to be read by people too."""
+    """Encode a record for its file, indented for people."""
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 
 
@@ -31,14 +31,14 @@ _T = TypeVar("_T", bound=_HasVersion)
 
 
 def decode_file(path: str | Path, decoder: msgspec.json.Decoder[_T]) -> _T:
-    """A versioned JSON file; unknown fields are tolerated, a newer `schema_version` is refused by name."""
+    """Decode a versioned JSON file; unknown fields are ignored. Raises `RecordError`, also for a newer version."""
     try:
         data = read_bytes(path)
         try:
             decoded = decoder.decode(data)
             version = decoded.schema_version
         except UNDECODABLE:
-            version = _VERSION_DECODER.decode(data).schema_version  # a newer file may have other types
+            version = _VERSION_DECODER.decode(data).schema_version  # fields of a newer file may have other types
             if version <= SCHEMA_VERSION:
                 raise
         if version > SCHEMA_VERSION:
@@ -50,7 +50,7 @@ def decode_file(path: str | Path, decoder: msgspec.json.Decoder[_T]) -> _T:
     except FileNotFoundError:
         raise RecordError(f"{path} must be a file, got nothing there.") from None
     except UNREADABLE as error:
-        raise damaged(path, error) from error
+        raise damaged_file_error(path, error) from error
 
 
 _VERSION_DECODER = msgspec.json.Decoder(_Versioned)

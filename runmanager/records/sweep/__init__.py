@@ -1,1 +1,1 @@
-"""What is recorded of a sweep, and how to find a sweep or a run by name."""
+"""Sweeps: their record, and finding sweeps and runs by name."""

@@ -1,4 +1,4 @@
-"""Finding the sweep or the run that somebody names: by its folder, or by a part of its name under outputs/."""
+"""Finding sweeps and runs by folder or by name under outputs/."""
 
 import difflib
 from collections.abc import Iterator, Sequence
@@ -12,16 +12,16 @@ from runmanager.records.sweep.record import open_sweep
 __all__ = ["OUTPUT_ROOT", "find_run", "find_sweep", "known_runs", "known_sweeps"]
 
 OUTPUT_ROOT = Path("outputs")
-"""Where sweeps lie if nobody says otherwise."""
+"""The default folder of sweeps."""
 
 _MAX_NAMED = 5
 
 
 def find_sweep(name: str) -> SweepPaths:
-    """The sweep in the folder `name`, else the one of that name under `outputs/`.
+    """Return the sweep in the folder `name`, else the one of that name under `outputs/`.
 
-    Raises `UsageError`, with the nearest names there are, where neither is a sweep; `RecordError` where the sweep's
-    own record is damaged.
+    Raises `UsageError`, with the closest existing names, if neither is a sweep; `RecordError` if the sweep's record is
+    damaged.
     """
     folder = Path(name)
     try:
@@ -32,88 +32,88 @@ def find_sweep(name: str) -> SweepPaths:
                 raise
         return open_sweep(OUTPUT_ROOT / name)
     except UsageError as error:
-        raise UsageError(f"{error} {_sweeps_there(folder.name)}") from None
+        raise UsageError(f"{error} {_existing_sweeps_hint(folder.name)}") from None
 
 
 def find_run(name: str) -> RunPaths:
-    """The run that `name` means.
+    """Return the run that `name` identifies.
 
-    A run's folder; `SWEEP/RUN`, where SWEEP is a folder or a name under `outputs/`; RUN alone, looked for in every
-    sweep under `outputs/`; or a sweep that has one run only. RUN is the beginning of a run's name, or of the
-    signature's eight digits that end it.
-    Raises `UsageError` where nothing, or more than one run, is meant.
+    `name` is a run's folder; `SWEEP/RUN`, where SWEEP is a folder or a name under `outputs/`; RUN alone, searched in
+    every sweep under `outputs/`; or a sweep with only one run. RUN is the beginning of a run's name or of the eight
+    digits of the signature at its end.
+    Raises `UsageError` if no run or more than one matches.
     """
     folder = Path(name)
     if RunPaths(folder).record.exists():
         return RunPaths(folder)
-    for sweep in _as_sweeps(folder):
+    for sweep in _candidate_sweeps(folder):
         if names := run_names(sweep):
-            return sweep.run(_the_only(names, name))
+            return sweep.run(_only_run(names, name))
     if folder.name != name:
-        return _run_of_sweep(folder)
-    return _run_anywhere(name)
+        return _find_run_in_sweep(folder)
+    return _find_run_anywhere(name)
 
 
-def _sweeps_there(asked: str) -> str:
-    """The sweeps that could have been meant: the nearest names, else the newest."""
+def _existing_sweeps_hint(name: str) -> str:
+    """Suggest existing sweeps: those with the closest names, else the newest."""
     there = known_sweeps()
     if not there:
         return f"There is none in {OUTPUT_ROOT}/ yet; `runmanager demo` makes one."
-    near = difflib.get_close_matches(asked, there, n=3)
+    near = difflib.get_close_matches(name, there, n=3)
     if near:
         return f"Did you mean {' or '.join(near)}?"
     newest = sorted(there, key=lambda name: SweepPaths(OUTPUT_ROOT / name).root.stat().st_mtime, reverse=True)
-    return f"There {'is' if len(there) == 1 else 'are'} {_listed(newest)} in {OUTPUT_ROOT}/."
+    return f"There {'is' if len(there) == 1 else 'are'} {_join_names(newest)} in {OUTPUT_ROOT}/."
 
 
-def _as_sweeps(folder: Path) -> Iterator[SweepPaths]:
-    """The sweeps that a path may mean, its `runs/` too."""
+def _candidate_sweeps(folder: Path) -> Iterator[SweepPaths]:
+    """Yield the sweeps that a path may denote; it may also be a `runs/` folder."""
     for each in (folder, OUTPUT_ROOT / folder):
         yield SweepPaths(each.parent if each.name == "runs" else each)
 
 
-def _the_only(names: Sequence[str], asked: str) -> str:
+def _only_run(names: Sequence[str], sweep: str) -> str:
     if len(names) > 1:
-        raise UsageError(f"'{asked}' must be one run, got a sweep of {len(names)}; add one of: {_listed(names)}.")
+        raise UsageError(f"'{sweep}' must be one run, got a sweep of {len(names)}; add one of: {_join_names(names)}.")
     return names[0]
 
 
-def _run_of_sweep(asked: Path) -> RunPaths:
-    for sweep in _as_sweeps(asked.parent):
+def _find_run_in_sweep(path: Path) -> RunPaths:
+    for sweep in _candidate_sweeps(path.parent):
         if not (names := run_names(sweep)):
             continue
-        found = _meant(asked.name, names)
+        found = _matching_names(path.name, names)
         if len(found) == 1:
             return sweep.run(found[0])
         if found:
-            raise UsageError(f"'{asked}' must be the beginning of one run's name, got that of {_listed(found)}.")
-        raise UsageError(f"'{asked}' must be a run of {sweep.root}, got none of: {_listed(names)}.")
-    raise UsageError(f"'{asked}' must be a run's folder or SWEEP/RUN, got nothing there.")
+            raise UsageError(f"'{path}' must be the beginning of one run's name, got that of {_join_names(found)}.")
+        raise UsageError(f"'{path}' must be a run of {sweep.root}, got none of: {_join_names(names)}.")
+    raise UsageError(f"'{path}' must be a run's folder or SWEEP/RUN, got nothing there.")
 
 
-def _run_anywhere(asked: str) -> RunPaths:
+def _find_run_anywhere(prefix: str) -> RunPaths:
     found: list[RunPaths] = []
     for sweep in known_sweeps():
         paths = SweepPaths(OUTPUT_ROOT / sweep)
-        found += [paths.run(name) for name in _meant(asked, run_names(paths))]
+        found += [paths.run(name) for name in _matching_names(prefix, run_names(paths))]
     if len(found) == 1:
         return found[0]
     if found:
-        named = _listed([_with_sweep(run) for run in found])
-        raise UsageError(f"'{asked}' must be the beginning of one run's name, got that of {named}.")
-    near = difflib.get_close_matches(asked, known_runs(), n=2, cutoff=0.5)
+        named = _join_names([_with_sweep(run) for run in found])
+        raise UsageError(f"'{prefix}' must be the beginning of one run's name, got that of {named}.")
+    near = difflib.get_close_matches(prefix, known_runs(), n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "`runmanager table SWEEP` shows a sweep's runs."
-    raise UsageError(f"'{asked}' must be a run's folder, SWEEP/RUN or the beginning of a run's name, got none; {hint}")
+    raise UsageError(f"'{prefix}' must be a run's folder, SWEEP/RUN or the beginning of a run's name, got none; {hint}")
 
 
-def _meant(asked: str, names: Sequence[str]) -> list[str]:
-    """The run of exactly that name, with or without its digits; else those whose name or digits begin so."""
-    exact = [name for name in names if asked in (name, name.rpartition("-")[0])]
-    return exact or [name for name in names if name.startswith(asked) or name.rpartition("-")[2].startswith(asked)]
+def _matching_names(prefix: str, names: Sequence[str]) -> list[str]:
+    """Return the name equal to `prefix`, with or without digits; else names that begin, or whose digits begin, so."""
+    exact = [name for name in names if prefix in (name, name.rpartition("-")[0])]
+    return exact or [name for name in names if name.startswith(prefix) or name.rpartition("-")[2].startswith(prefix)]
 
 
 def known_sweeps() -> list[str]:
-    """The names of the sweeps under `outputs/`, sorted."""
+    """Return the names of the sweeps under `outputs/`, sorted."""
     if not OUTPUT_ROOT.is_dir():
         return []
     return sorted(folder.name for folder in OUTPUT_ROOT.iterdir() if _is_sweep(folder))
@@ -130,7 +130,7 @@ def _is_sweep(folder: Path) -> bool:
 
 
 def known_runs() -> list[str]:
-    """Every run under `outputs/` as SWEEP/RUN, sorted by sweep, then by name."""
+    """Return every run under `outputs/` as SWEEP/RUN, sorted by sweep, then by name."""
     sweeps = (SweepPaths(OUTPUT_ROOT / sweep) for sweep in known_sweeps())
     return [_with_sweep(sweep.run(name)) for sweep in sweeps for name in run_names(sweep)]
 
@@ -139,6 +139,6 @@ def _with_sweep(run: RunPaths) -> str:
     return f"{run.root.parent.parent.name}/{run.name}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     more = len(names) - _MAX_NAMED
     return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

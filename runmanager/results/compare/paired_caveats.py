@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from runmanager.records.run.attempts import session_spans
+from runmanager.records.run.attempts import session_seconds
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.stats.paired_speedup import PairedSpeedup
 
@@ -39,7 +39,7 @@ def _of(config: object, group: str, name: str) -> object:
 
 def _process_seconds(run: StoredRun) -> float:
     """For how long a process lived that did nothing but take turns; where none did, how long the first one started."""
-    if later := session_spans(run.record)[1:]:
+    if later := session_seconds(run.record)[1:]:
         return max(later)
     first = next((epoch for epoch in run.epochs if epoch.epoch == 1), None)
     if first is None or first.run_seconds is None or first.wall_seconds is None:

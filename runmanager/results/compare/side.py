@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from runmanager.records.run.code_identity import changed_files, describe_files
+from runmanager.records.run.environment_changes import changed_files, describe_files
 from runmanager.records.run.record import Environment
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun

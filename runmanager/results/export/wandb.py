@@ -6,7 +6,7 @@ from typing import Any
 
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.run.status import Status
-from runmanager.records.settings.grid import flatten
+from runmanager.records.settings.values import flatten
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.results.export.common import Exported, mark_of_run, metrics_of, needed_package, write_changed
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from runmanager.records.host.device_peaks import DevicePeaks
-from runmanager.records.run.measurements import UNKNOWN_WORK, Measurements
+from runmanager.records.run.record import UNKNOWN_WORK, Measurements
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.record import SweepRecord
 from runmanager.results.compare.matching import Matches

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from runmanager.records.run.code_identity import changed_files
+from runmanager.records.run.environment_changes import changed_files
 from runmanager.records.run.record import Environment
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import SUMMARY_COLUMNS, summary_of

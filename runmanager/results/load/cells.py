@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from runmanager.records.settings.grid import differing
+from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import Damage, StoredRun
 from runmanager.records.sweep.record import PlannedCell, SweepRecord
 from runmanager.results.model.columns import BASE_SETTINGS
@@ -88,4 +88,4 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
         shared = {}
     cells = [CellWith(run.name, run.signature, settings, run) for run, settings in zip(runs, own, strict=True)]
     cells += [CellWith(cell.run, cell.signature, settings, None) for cell, settings in waiting]
-    return CellsWith(cells, shared, differing([cell.own for cell in cells]))
+    return CellsWith(cells, shared, differing_settings([cell.own for cell in cells]))

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Sequence
 
 import msgspec
 
-from runmanager.records.run.attempts import sessions_of, spans
+from runmanager.records.run.attempts import process_spans, sessions_of
 from runmanager.records.run.record import Environment
 from runmanager.records.storage.reader import StoredRun
 
@@ -35,7 +35,7 @@ GPU_OTHERS = "other processes on its GPU"
 
 
 class Exposure(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """When a run's processes lived (see `spans`), the sessions in which it took turns, and what load it met."""
+    """When a run's processes lived (see `process_spans`), the sessions in which it took turns, and what load it met."""
 
     spans: tuple[tuple[str, float, float], ...]
     sessions: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Exposure(msgspec.Struct, frozen=True, array_like=True, gc=False):
 def exposure_of(run: StoredRun) -> Exposure:
     """What of a run says whom it met."""
     sessions = {turn.session for turn in run.turns} | sessions_of(run.record)
-    return Exposure(tuple(spans(run.record, run.epochs, run.beat)), tuple(sorted(sessions)), _outside_load(run))
+    return Exposure(tuple(process_spans(run.record, run.epochs, run.beat)), tuple(sorted(sessions)), _outside_load(run))
 
 
 def contention(exposures: Sequence[Exposure]) -> list[tuple[str, ...] | None]:

@@ -7,8 +7,7 @@ from pathlib import Path
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
-from runmanager.records.run.shared_parts import SharedParts
-from runmanager.records.storage.gc_paused import gc_paused
+from runmanager.records.storage.bulk_reading import SharedParts, gc_paused
 from runmanager.records.storage.reader import (
     Damage,
     StoredRun,

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.attempts import describe_attempts
-from runmanager.records.run.heartbeat import last_heartbeat
+from runmanager.records.run.environment_changes import describe_attempts
+from runmanager.records.run.heartbeat import describe_last_heartbeat
 from runmanager.records.run.record import EpochRecord
 from runmanager.records.storage.reader import Damage, StoredRun, SweepContents
 from runmanager.records.sweep.record import SweepRecord
@@ -110,7 +110,7 @@ def summary_of(run: StoredRun, planned: Container[str]) -> RunSummary:
         None if run.record.signature in planned else run.record.settings,
         sum(epoch.epoch > 0 for epoch in run.epochs) if is_warmup else 0,
         tuple(describe_attempts(run.record)),
-        _heard_of(run) if run.record.is_out_of_sight else "",
+        _heard_of(run) if run.record.is_running_elsewhere else "",
         run.record.deviations,
     )
 
@@ -163,7 +163,7 @@ def _times(measured: Sequence[EpochRecord]) -> dict[str, float | None]:
 
 def _heard_of(run: StoredRun) -> str:
     assert run.record.owner is not None
-    return f"{run.record.name} on {run.record.owner.host} ({last_heartbeat(run.beat)})"
+    return f"{run.record.name} on {run.record.owner.host} ({describe_last_heartbeat(run.beat)})"
 
 
 def damage_notes(damaged: Iterable[Damage]) -> list[str]:

@@ -16,7 +16,7 @@ import msgspec
 
 from runmanager import __version__
 from runmanager.records.files.atomic_files import FileStamp, file_stamp, read_bytes, replace_file
-from runmanager.records.files.damaged_files import UNREADABLE
+from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.files.paths import EPOCHS, RECORD, SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun

@@ -57,7 +57,7 @@ def report_page(
         results,
         comparison,
         sweep=str(sweep.paths.root),
-        commands=plan.given_by() if plan else {},
+        commands=plan.commands_by_run() if plan else {},
         settings=sweep.runs[0].record.settings if sweep.runs else None,
         causes=causes,
         to_find=to_find,

@@ -9,8 +9,7 @@ import msgspec
 
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.device_peaks import DevicePeaks
-from runmanager.records.run.attempts import describe_attempts
-from runmanager.records.run.code_identity import describe_files
+from runmanager.records.run.environment_changes import describe_attempts, describe_files
 from runmanager.records.run.record import PHASES, EpochRecord, RunRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import measured_epochs

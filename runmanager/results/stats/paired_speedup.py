@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runmanager.records.run.attempts import sessions_made_elsewhere
+from runmanager.records.run.environment_changes import sessions_in_other_environments
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.stats.noise_model import Noise, Residuals
@@ -69,7 +69,7 @@ def rounds_of(runs: Sequence[StoredRun]) -> list[list[dict[int, float]]]:
 
     A session that a run took part in on another machine, or with other versions, than its record names is left out.
     """
-    elsewhere = {session for run in runs for session in sessions_made_elsewhere(run.record)}
+    elsewhere = {session for run in runs for session in sessions_in_other_environments(run.record)}
     sessions: defaultdict[str, defaultdict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for at, run in enumerate(runs):
         for turn in run.turns:

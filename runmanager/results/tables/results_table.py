@@ -5,7 +5,7 @@ from itertools import zip_longest
 from typing import Any
 
 from runmanager.records.run.status import Status
-from runmanager.records.storage.gc_paused import gc_paused
+from runmanager.records.storage.bulk_reading import gc_paused
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.record import SweepRecord
 from runmanager.results.compare.hidden_costs import hidden_cost_notes

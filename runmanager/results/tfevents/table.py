@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.settings.grid import differing
+from runmanager.records.settings.values import differing_settings
 from runmanager.results.model.columns import MISSING, Table, column_of, prefers_larger
 from runmanager.results.tfevents.reader import EventFolder, Series, is_event_file, read_event_files
 
@@ -64,7 +64,7 @@ def event_rows(folders: Mapping[str, EventFolder]) -> Table:
         name: f"settings.{name}" if name in taken else column_of(name)
         for name in sorted({name for each in kept.values() for name in each.hparams})  # they are stored in no order
     }
-    varying = differing([each.hparams for each in kept.values()])
+    varying = differing_settings([each.hparams for each in kept.values()])
     columns = {tag: f"value.{tag}" if tag in _OWN_COLUMNS else tag for tag in tags}
     foreign = (*columns.values(), *map(_best_column, best))
     rows = [_row(name, each, settings=settings, tags=columns, best=best) for name, each in kept.items()]

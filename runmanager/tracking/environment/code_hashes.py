@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from runmanager.records.settings.target_paths import targets_in
+from runmanager.records.settings.values import find_targets
 from runmanager.tracking.environment.import_scanner import ImportScanner, is_below, is_installed
 
 __all__ = ["CodeRehasher", "LateImports", "hash_user_code", "rehash_code"]
@@ -41,7 +41,7 @@ def hash_user_code(settings: Mapping[str, Any], *, is_built_in: bool) -> dict[st
         _add_program(scanner, sys.modules["__main__"])
         if not scanner.files:
             return None
-    if not all(scanner.add_target(str(target)) for _, target in targets_in(settings)):
+    if not all(scanner.add_target(str(target)) for _, target in find_targets(settings)):
         return None
     return _hash_files(scanner.files, folder)
 

@@ -1,13 +1,13 @@
 """Finalizers: record the end of a dropped run, and write the tables of a dropped manager."""
 
 import contextlib
-import datetime
 from collections.abc import Callable, Sequence
 from multiprocessing.util import Finalize
 from typing import Any
 
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.environment.heartbeat_writer import Heartbeat
 
@@ -39,9 +39,8 @@ def _end_run(folder: RunFolder, heartbeat: Heartbeat, outcome: Outcome) -> None:
     heartbeat.stop(keeps_file=is_lost)
     if is_lost or not folder.is_ours:
         return
-    now = datetime.datetime.now(datetime.UTC).isoformat()
     with contextlib.suppress(OSError):  # the folder may be gone
-        folder.write(status=outcome.status, reason=outcome.reason, message=outcome.message, ended_at=now)
+        end_own_run(folder, outcome)
     folder.leave()
 
 

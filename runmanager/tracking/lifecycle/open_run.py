@@ -10,7 +10,7 @@ from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.record import Attempt, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.ownership import claim_run
-from runmanager.records.storage.reader import last_moment, read_epochs, read_record
+from runmanager.records.storage.reader import read_epochs, read_last_sign_of_life, read_record
 from runmanager.records.storage.run_folder import RunFolder
 
 __all__ = ["OpenedRun", "open_run"]
@@ -50,7 +50,7 @@ def open_run(
     status = stored.observed().status if stored.owner != record.owner else stored.status
     is_resumable = can_resume and not overwrite and paths.checkpoint.exists()
     if status is Status.FINISHED and not overwrite and not (reopens_finished and is_resumable):
-        folder.give_back()
+        folder.release()
         folder.record = read_record(paths)
         return OpenedRun(folder, is_kept=True)
     if is_resumable and (status is Status.FINISHED or _has_broken_off(status)):
@@ -70,7 +70,7 @@ def open_run(
         folder.record = record
         folder.write(attempt=stored.attempt)
     else:
-        folder.begin_anew(record)
+        folder.restart(record)
     return OpenedRun(folder)
 
 
@@ -82,7 +82,7 @@ def _attempt_of(paths: RunPaths, stored: RunRecord, *, now: str) -> Attempt:
         epochs = []  # the error is raised when they are restored
     return Attempt(
         started_at=stored.resumed_at or stored.started_at or now,
-        ended_at=stored.ended_at or last_moment(paths, stored) or now,
+        ended_at=stored.ended_at or read_last_sign_of_life(paths, stored) or now,
         last_epoch=epochs[-1].epoch if epochs else 0,
         environment=stored.environment,
         session=stored.session,

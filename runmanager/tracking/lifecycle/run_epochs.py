@@ -4,7 +4,8 @@ import threading
 from collections.abc import Callable, Sequence
 
 from runmanager.errors import UsageError
-from runmanager.records.run.attempts import attempts_up_to, epochs_made_elsewhere
+from runmanager.records.run.attempts import attempts_up_to
+from runmanager.records.run.environment_changes import epochs_in_other_environments
 from runmanager.records.run.record import EpochRecord
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.epoch import Epoch
@@ -106,7 +107,7 @@ class EpochHistory:
     def restore(self, last: EpochRecord) -> None:
         """Continue after epoch `last` of a checkpoint: cut what was recorded later, and add `last` if it is missing."""
         record = self._folder.write(earlier=attempts_up_to(self._folder.record.earlier, last.epoch))
-        self.records = self._folder.cut_epochs(last, unmeasured=epochs_made_elsewhere(record))
+        self.records = self._folder.cut_epochs(last, unmeasured=epochs_in_other_environments(record))
 
     def judge_warmup(self, record: EpochRecord, step_seconds: Sequence[float]) -> bool:
         """Return whether a new epoch with these step times is warm-up."""

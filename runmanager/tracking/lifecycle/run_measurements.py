@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import torch
 
-from runmanager.records.run.measurements import UNKNOWN_WORK, Measurements
-from runmanager.records.run.record import Environment, EpochRecord, RunRecord
+from runmanager.records.run.record import UNKNOWN_WORK, Environment, EpochRecord, Measurements, RunRecord
 from runmanager.text import error_line
 from runmanager.tracking.device.devices import (
     peak_host_bytes,

@@ -17,7 +17,7 @@ import google_crc32c
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 
-from runmanager.records.files.disk_full import disk_full_named
+from runmanager.records.files.file_errors import explain_disk_full
 
 if TYPE_CHECKING:  # the sweep's own event file is written without torch
     from runmanager.tracking.metrics.loss_buffer import LoggedLosses
@@ -53,7 +53,7 @@ class EventWriter:
 
     def series(self, tag: str, logged: "LoggedLosses") -> None:
         """Add one number per step under one tag, an event each."""
-        with disk_full_named(self._path):
+        with explain_disk_full(self._path):
             self._file.writelines(_series_records(tag, logged))
 
     def graph(self, graph: bytes) -> None:
@@ -61,15 +61,15 @@ class EventWriter:
         self._write(Event(wall_time=time.time(), graph_def=graph))
 
     def flush(self) -> None:
-        with disk_full_named(self._path):
+        with explain_disk_full(self._path):
             self._file.flush()
 
     def close(self) -> None:
-        with disk_full_named(self._path):
+        with explain_disk_full(self._path):
             self._file.close()
 
     def _write(self, event: Event) -> None:
-        with disk_full_named(self._path):
+        with explain_disk_full(self._path):
             self._file.write(_record(event.SerializeToString()))
 
 

@@ -21,7 +21,7 @@ from tensorboard.plugins.hparams.api_pb2 import (
 )
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 
-from runmanager.records.settings.grid import differing
+from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import StoredRun
 
 __all__ = [
@@ -95,7 +95,7 @@ def experiment_summary(cells: Sequence[Mapping[str, Any]], metrics: Iterable[Met
     TensorBoard applies the first experiment that it finds to all runs and hides other columns. Write one only, with
     all cells.
     """
-    varying = differing(cells)
+    varying = differing_settings(cells)
     names = varying or list(dict.fromkeys(name for cell in cells for name in cell))
     infos = [_hparam(name, [cell.get(name) for cell in cells], differs=name in varying) for name in names]
     declared = Experiment(

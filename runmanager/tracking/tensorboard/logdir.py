@@ -9,7 +9,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.settings.short_names import short_names
+from runmanager.records.settings.naming import short_names
 from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.sweep.record import PlannedCell, SweepRecord, read_sweep_record
 from runmanager.tracking.tensorboard.event_writer import EventWriter

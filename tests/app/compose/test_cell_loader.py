@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.schema import CellReader, conf_folder, plain_config, read_config
 from runmanager.app.main import _register
-from runmanager.records.settings.grid import plain_settings
+from runmanager.records.settings.values import plain_settings
 
 SETS = """
 lr=0.1

@@ -17,7 +17,7 @@ from screens import Screen
 from runmanager.app.display.progress import RunDisplay, in_terminal
 from runmanager.records.files.paths import RunPaths
 
-from ...ending import discard
+from ...processes import discard
 
 Begin = Callable[..., Screen]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runmanager.app.driver.run_listener import outcome_of_ending
 from runmanager.launching.local.engine import Job, ProcessExit
+from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.worker import Raised
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Outcome, Reason, Status
@@ -163,7 +163,7 @@ def test_a_run_whose_folder_alone_is_gone_has_failed(
     assert (done.status, done.err) == (1, "")
     assert sweep("gone").states() == {"lr=0.1": ("failed", "exception"), "lr=0.2": ("finished", None)}
     message = sweep("gone").record(lr=0.1).message
-    assert message == f"RecordError: The folder {folder} must stay while its run runs, got it gone."
+    assert message == f"RecordError: The folder {folder} must exist while its run is running, got none."
 
 
 def test_ctrl_c_ends_the_run_after_its_epoch(
@@ -236,4 +236,4 @@ def test_a_second_ctrl_c_stops_at_once(
     ],
 )
 def test_what_an_ending_means(ending: ProcessExit, outcome: Outcome) -> None:
-    assert outcome_of_ending(ending) == outcome
+    assert outcome_of_exit(ending) == outcome

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from runmanager.app.compose.schema import conf_folder
-from runmanager.records.settings.grid import flatten
+from runmanager.records.settings.values import flatten
 from runmanager.records.sweep.record import fresh_sweep_folder
 
 RESULT_COLUMNS = [

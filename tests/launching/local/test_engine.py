@@ -127,7 +127,7 @@ def test_a_process_that_has_said_all_and_does_not_leave_is_ended(jobs: Any, reco
     LocalEngine(leave_seconds=0.1).run([Job(0, jobs.never_leave), Job(1, jobs.my_pid)], recorder)
     assert recorder.endings[0].answer == Returned("done")
     assert recorder.endings[0].exit_code == -signal.SIGKILL
-    assert recorder.settled(recorder.endings[0]).status.is_success
+    assert recorder.outcome(recorder.endings[0]).status.is_success
     assert isinstance(recorder.endings[1].answer, Returned)
 
 

@@ -1,4 +1,4 @@
-"""Files that survive a kill at any moment."""
+"""Atomic files: they survive a kill at any moment."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ def refuse(*arguments: Any, **options: Any) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
+def test_replace_file_creates_and_replaces(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     replace_file(path, "one é")
     assert path.read_bytes() == "one é".encode()
@@ -33,7 +33,7 @@ def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_step_that_fails_leaves_the_old_file_and_nothing_beside_it(
+def test_failed_step_leaves_the_old_file_and_no_temporary_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     path = tmp_path / "run.json"
@@ -75,19 +75,17 @@ replace_file(Path("run.json"), "new")
 
 
 @pytest.mark.parametrize(("step", "left"), [*((step, "old") for step in STEPS), ("after", "new")])
-def test_a_kill_at_any_step_leaves_one_of_the_two_whole(tmp_path: Path, step: str, left: str) -> None:
+def test_kill_at_any_step_leaves_the_old_or_the_new_file_whole(tmp_path: Path, step: str, left: str) -> None:
     path = tmp_path / "run.json"
     replace_file(path, "old")
     killed = subprocess.run([sys.executable, "-c", KILLED_AT, step], cwd=tmp_path, check=False, timeout=120)
     assert killed.returncode == -signal.SIGKILL
     assert path.read_text() == left
-    replace_file(path, "newer")  # what the dead one left beside is in nobody's way
+    replace_file(path, "newer")  # the temporary file of the killed process does no harm
     assert path.read_text() == "newer"
 
 
-def test_what_is_renamed_was_synced_before_and_its_folder_after(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_is_synced_before_the_rename_and_its_folder_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     sync, rename = os.fsync, os.replace
 
@@ -112,7 +110,7 @@ class Clock:
         return self.now
 
 
-def test_lines_are_there_at_once_and_synced_once_a_second_and_at_the_end(
+def test_lines_are_written_immediately_and_synced_once_a_second_and_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     syncs: list[float] = []
@@ -133,7 +131,7 @@ def test_lines_are_there_at_once_and_synced_once_a_second_and_at_the_end(
 @pytest.mark.parametrize(
     ("there", "kept"), [(None, b""), (b"", b""), (b"a\n", b"a\n"), (b"a\nb", b"a\n"), (b"torn", b""), (b"\n{", b"\n")]
 )
-def test_a_torn_last_line_is_cut_before_the_next_one(tmp_path: Path, there: bytes | None, kept: bytes) -> None:
+def test_torn_last_line_is_cut_before_the_next_one(tmp_path: Path, there: bytes | None, kept: bytes) -> None:
     path = tmp_path / "epochs.jsonl"
     if there is not None:
         path.write_bytes(there)
@@ -148,9 +146,7 @@ def test_a_torn_last_line_is_cut_before_the_next_one(tmp_path: Path, there: byte
         st.binary(min_size=1, max_size=9).filter(lambda line: line.strip() and b"\n" not in line), max_size=5
     )
 )
-def test_cut_anywhere_the_whole_lines_before_it_are_read(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
-) -> None:
+def test_whole_lines_before_any_cut_are_read(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
     path = tmp_path_factory.getbasetemp() / "cut.jsonl"
     data = b"".join(line + b"\n" for line in lines)
     for end in range(len(data) + 1):
@@ -158,23 +154,23 @@ def test_cut_anywhere_the_whole_lines_before_it_are_read(
         assert whole_lines(path) == b"".join(line + b"\n" for line in lines[: data[:end].count(b"\n")])
 
 
-def test_no_file_has_no_lines(tmp_path: Path) -> None:
+def test_missing_file_has_no_lines(tmp_path: Path) -> None:
     assert whole_lines(tmp_path / "nothing") == b""
 
 
-def test_a_file_that_was_written_anew_has_another_mark(tmp_path: Path) -> None:
+def test_replaced_file_has_another_stamp(tmp_path: Path) -> None:
     path = tmp_path / "a"
     assert file_stamp(path) is None
     path.write_bytes(b"one")
-    mark = file_stamp(path)
-    assert file_stamp(path) == mark
+    stamp = file_stamp(path)
+    assert file_stamp(path) == stamp
     times = path.stat()
-    replace_file(path, b"two")  # as long, and as old
+    replace_file(path, b"two")  # same size and time
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert file_stamp(path) != mark
+    assert file_stamp(path) != stamp
 
 
-def test_a_locked_folder_is_ones_own_and_may_be_locked_again_by_the_same(tmp_path: Path) -> None:
+def test_folder_lock_excludes_other_threads_and_is_reentrant(tmp_path: Path) -> None:
     entered = threading.Event()
 
     def enter() -> None:
@@ -198,7 +194,7 @@ from runmanager.records.files.atomic_files import LineAppender
 
 appender = LineAppender(Path("epochs.jsonl"))
 appender.append(b"a" * 50)
-resource.setrlimit(resource.RLIMIT_FSIZE, (80, 80))  # a disk with room for half a line more
+resource.setrlimit(resource.RLIMIT_FSIZE, (80, 80))  # room for half a line more
 try:
     appender.append(b"b" * 50)
 except OSError as error:
@@ -208,8 +204,8 @@ appender.close()
 """
 
 
-def test_a_fork_that_was_made_under_a_lock_does_not_keep_it(tmp_path: Path) -> None:
-    """As a loader's workers are, by another thread: they live on with all that was open."""
+def test_fork_made_under_a_lock_does_not_keep_it(tmp_path: Path) -> None:
+    """A loader's workers, for example, may be forked by another thread, and inherit open files."""
     import fcntl
 
     ours, forks = os.pipe()
@@ -217,7 +213,7 @@ def test_a_fork_that_was_made_under_a_lock_does_not_keep_it(tmp_path: Path) -> N
         child = os.fork()
         if child == 0:
             os.close(forks)
-            os.read(ours, 1)  # until the other end is closed
+            os.read(ours, 1)  # blocks until the other end is closed
             os._exit(0)
     other = os.open(tmp_path, os.O_RDONLY)
     try:
@@ -228,7 +224,7 @@ def test_a_fork_that_was_made_under_a_lock_does_not_keep_it(tmp_path: Path) -> N
         os.waitpid(child, 0)
 
 
-def test_a_line_that_finds_no_room_is_an_error_and_spoils_no_other(tmp_path: Path) -> None:
+def test_line_without_room_raises_and_leaves_other_lines_intact(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FULL_DISK], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
     )

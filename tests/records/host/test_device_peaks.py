@@ -1,4 +1,4 @@
-"""The measured ceilings: kept by device, threads and version of torch, and never in the way."""
+"""Peaks of devices: stored by device, threads and version of torch; damaged files do no harm."""
 
 from pathlib import Path
 
@@ -17,18 +17,18 @@ def find(path: Path, device_name: str = "Zen 4", threads: int | None = 2, torch:
     return find_device_peaks(path, device_name=device_name, threads=threads, torch=torch)
 
 
-def test_what_was_measured_of_the_same_is_found(tmp_path: Path) -> None:
+def test_peaks_are_found_by_device_threads_and_torch(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ceilings.json"
     assert find(path) is None and read_device_peaks(path) == []
     save_device_peaks(path, [CPU, GPU])
     assert find(path) == CPU
     assert find(path, "H200", None) == GPU
-    assert find(path, threads=1) is None, "one thread does not reach what two do"
+    assert find(path, threads=1) is None, "the number of threads matters"
     assert find(path, torch="2.14.0") is None
     assert find_device_peaks(None, device_name="Zen 4", threads=2, torch="2.15.0") is None
 
 
-def test_measured_again_it_replaces_its_like_alone(tmp_path: Path) -> None:
+def test_new_peaks_replace_only_those_of_the_same_device(tmp_path: Path) -> None:
     path = tmp_path / "ceilings.json"
     save_device_peaks(path, [CPU, GPU])
     slower = DevicePeaks(device_name="Zen 4", threads=2, copy_bytes_per_second=1e9, torch="2.15.0")
@@ -38,7 +38,7 @@ def test_measured_again_it_replaces_its_like_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'[{"threads": 1}]', b"\xff", b'[{"device_name": "\xff"}]'])
-def test_a_file_that_cannot_be_read_is_none_and_is_replaced(tmp_path: Path, content: bytes) -> None:
+def test_unreadable_file_counts_as_empty_and_is_replaced(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "ceilings.json"
     path.write_bytes(content)
     assert find(path) is None
@@ -46,9 +46,9 @@ def test_a_file_that_cannot_be_read_is_none_and_is_replaced(tmp_path: Path, cont
     assert find(path) == CPU
 
 
-def test_it_lies_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_file_is_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert device_peaks_file() == tmp_path / "runmanager" / "ceilings.json"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", "/home/somebody")
-    assert cache_folder() == Path("/home/somebody/.cache/runmanager")
+    monkeypatch.setenv("HOME", "/home/user")
+    assert cache_folder() == Path("/home/user/.cache/runmanager")

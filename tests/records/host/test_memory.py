@@ -1,11 +1,11 @@
-"""The memory that is left: the machine's, or in a container what its limit leaves."""
+"""Free memory of a machine, and of a container with a limit."""
 
 from pathlib import Path
 
 import psutil
 import pytest
 
-from runmanager.records.host.memory import free_memory, in_gib
+from runmanager.records.host.memory import format_gib, free_memory
 
 GIB = 2**30
 
@@ -17,17 +17,17 @@ def cgroup(folder: Path, *, limit: str, used: int, cached: int) -> Path:
     return folder
 
 
-def test_a_container_has_what_its_limit_leaves_its_cached_files_among_it(tmp_path: Path) -> None:
+def test_container_has_the_rest_of_its_limit_cached_files_included(tmp_path: Path) -> None:
     assert free_memory(cgroup(tmp_path, limit="1000000", used=900_000, cached=300_000)) == 400_000
     assert free_memory(cgroup(tmp_path, limit="1000000", used=2_000_000, cached=0)) == 0
 
 
 @pytest.mark.parametrize("limit", ["max", "nonsense", str(2**62)])
-def test_without_a_limit_the_machine_decides(tmp_path: Path, limit: str) -> None:
+def test_without_a_limit_the_memory_of_the_machine_counts(tmp_path: Path, limit: str) -> None:
     total = psutil.virtual_memory().total
     assert 0 < free_memory(cgroup(tmp_path, limit=limit, used=0, cached=0)) <= total
     assert 0 < free_memory(tmp_path / "no such folder") <= total
 
 
-def test_sizes_are_said_in_gib() -> None:
-    assert (in_gib(GIB // 2), in_gib(5000 * GIB)) == ("0.5 GiB", "5,000.0 GiB")
+def test_format_gib() -> None:
+    assert (format_gib(GIB // 2), format_gib(5000 * GIB)) == ("0.5 GiB", "5,000.0 GiB")

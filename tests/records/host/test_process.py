@@ -1,4 +1,4 @@
-"""Who owns a run, and whether it still lives: pids come again, and zombies are dead."""
+"""Identity of processes: pids are reused, and zombies are dead."""
 
 import os
 import signal
@@ -12,14 +12,14 @@ import pytest
 from runmanager.records.host.process import ProcessIdentity
 
 
-def test_this_process_lives() -> None:
-    me = ProcessIdentity.current()
-    assert me.pid == os.getpid()
-    assert me.is_alive() is True
-    assert ProcessIdentity.current() == me
+def test_current_process_is_alive() -> None:
+    current = ProcessIdentity.current()
+    assert current.pid == os.getpid()
+    assert current.is_alive() is True
+    assert ProcessIdentity.current() == current
 
 
-def test_a_fork_is_somebody_else() -> None:
+def test_fork_has_another_identity() -> None:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -27,8 +27,8 @@ def test_a_fork_is_somebody_else() -> None:
         try:
             os.write(writing, msgspec.json.encode(ProcessIdentity.current()))
         finally:
-            os._exit(0)  # whatever went wrong, it must not go on as a second process of tests
-    os.close(writing)  # or a child that says nothing would be waited for for ever
+            os._exit(0)  # it must never continue as a second test process
+    os.close(writing)  # otherwise a child that fails would block the read
     os.waitpid(pid, 0)
     child = msgspec.json.decode(os.read(reading, 10_000), type=ProcessIdentity)
     os.close(reading)
@@ -36,7 +36,7 @@ def test_a_fork_is_somebody_else() -> None:
     assert child.is_alive() is False
 
 
-def test_a_process_is_dead_once_killed_even_as_a_zombie(
+def test_killed_process_is_dead_even_as_a_zombie(
     start_process: Callable[[], Any], wait_for: Callable[..., None]
 ) -> None:
     other = start_process()
@@ -52,19 +52,19 @@ def test_a_process_is_dead_once_killed_even_as_a_zombie(
 @pytest.mark.parametrize(
     ("change", "alive"),
     [
-        ({"start_ticks": 1}, False),  # the pid was given to another process since
+        ({"start_ticks": 1}, False),  # the pid belongs to another process now
         ({"boot_id": "the boot before"}, False),
         ({"host": "elsewhere"}, None),
         ({"host": "elsewhere", "boot_id": "of elsewhere"}, None),
     ],
 )
-def test_a_living_pid_is_not_enough(change: dict[str, Any], alive: bool | None) -> None:
+def test_pid_alone_does_not_identify_a_process(change: dict[str, Any], alive: bool | None) -> None:
     assert msgspec.structs.replace(ProcessIdentity.current(), **change).is_alive() is alive
 
 
-def test_a_name_with_spaces_and_parentheses_is_no_obstacle(start_process: Callable[[], Any]) -> None:
+def test_command_name_may_have_spaces_and_parentheses(start_process: Callable[[], Any]) -> None:
     renames = "open('/proc/self/comm', 'wb').write(b') Z \\xff (')"  # and bytes that are not UTF-8
-    me_then = ProcessIdentity.current()
+    current = ProcessIdentity.current()
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -77,7 +77,7 @@ def test_a_name_with_spaces_and_parentheses_is_no_obstacle(start_process: Callab
             os._exit(0)
     os.close(writing)
     os.waitpid(pid, 0)
-    said = os.read(reading, 100)
+    answer = os.read(reading, 100)
     os.close(reading)
-    assert said == b"same"
-    assert me_then.is_alive() is True
+    assert answer == b"same"
+    assert current.is_alive() is True

@@ -1,4 +1,4 @@
-"""Tests of the standard streams: whatever they cannot take, what was asked for is done, and its status holds."""
+"""Standard streams: closed, full or ASCII, a command does its work and keeps its exit status."""
 
 import os
 import shlex
@@ -17,16 +17,16 @@ RUN = (
     "tensorboard.graph=false name=first"
 )
 COMMAND = "-c 'import sys; from runmanager.cli.main import run_command; sys.exit(run_command(sys.argv[1:]))'"
-NOTHING_MORE = "nothing more is shown; the runs go on.\n"
+NOTHING_MORE = "nothing more is shown; the runs continue.\n"
 
 
 def shell(folder: Path, line: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    """A line for bash, from this folder; `python` in it is ours."""
-    ours = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
+    """Run a line in bash, in this folder; `python` in it is this interpreter."""
+    variables_of_tests = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
     return subprocess.run(
         ["bash", "-o", "pipefail", "-c", line.replace("python", shlex.quote(sys.executable))],
         cwd=folder,
-        env={**os.environ, **ours, **variables},
+        env={**os.environ, **variables_of_tests, **variables},
         capture_output=True,
         timeout=300,
         check=False,
@@ -35,7 +35,7 @@ def shell(folder: Path, line: str, **variables: str) -> subprocess.CompletedProc
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a run was made whose output could hold ASCII alone, as could its settings' and its own files'."""
+    """A folder with a run that was made with ASCII streams."""
     folder = tmp_path_factory.mktemp("ascii")
     done = shell(folder, f"python {RUN} é=1", **ASCII)
     assert done.returncode == 2 and done.stderr.startswith(b"error: ") and done.stderr.isascii()
@@ -49,25 +49,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "words",
     ["table first", "best first", "show first/run", "report first", "watch first", "--help", "export --help", "doctor"],
 )
-def test_every_command_can_be_read_in_ascii(folder: Path, words: str) -> None:
+def test_output_of_every_command_fits_ascii(folder: Path, words: str) -> None:
     done = shell(folder, f"python {COMMAND} {words}", **ASCII)
     assert done.returncode == 0, done.stderr
     assert done.stdout and done.stdout.isascii() and b"UnicodeEncodeError" not in done.stderr
 
 
-def test_what_is_longer_in_ascii_takes_the_room_of_blanks() -> None:
+def test_longer_spelling_takes_the_place_of_blanks() -> None:
     code = (
-        "from runmanager.records.host.standard_streams import mended_streams\n"
-        "with mended_streams(): print('|lr…   |\\n|0.01  |\\n|…x|\\n✓✗é')"
+        "from runmanager.records.host.standard_streams import repaired_streams\n"
+        "with repaired_streams(): print('|lr…   |\\n|0.01  |\\n|…x|\\n✓✗é')"
     )
-    said = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, check=True
     )
-    assert said.stdout.decode("ascii").splitlines() == ["|lr... |", "|0.01  |", "|...x|", "+x\\xe9"]
+    assert done.stdout.decode("ascii").splitlines() == ["|lr... |", "|0.01  |", "|...x|", "+x\\xe9"]
 
 
 @pytest.mark.parametrize(
-    ("where", "said"),
+    ("redirection", "message"),
     [
         (">&-", "warning: Standard output is closed: " + NOTHING_MORE),
         (">/dev/full", f"warning: Standard output cannot be written (No space left on device): {NOTHING_MORE}"),
@@ -75,15 +75,15 @@ def test_what_is_longer_in_ascii_takes_the_room_of_blanks() -> None:
         ("<&- >&- 2>&-", ""),
     ],
 )
-def test_a_sweep_goes_on_without_standard_output(tmp_path: Path, where: str, said: str) -> None:
-    done = shell(tmp_path, f"python {RUN} {where}")
-    assert (done.returncode, done.stderr.decode()) == (0, said)
+def test_sweep_continues_without_standard_output(tmp_path: Path, redirection: str, message: str) -> None:
+    done = shell(tmp_path, f"python {RUN} {redirection}")
+    assert (done.returncode, done.stderr.decode()) == (0, message)
     assert "finished" in (tmp_path / "outputs" / "first" / "results.csv").read_text()
     assert (tmp_path / "outputs" / "first" / "report.html").exists()
 
 
 @pytest.mark.parametrize(
-    ("where", "status", "said"),
+    ("redirection", "status", "message"),
     [
         (">&-", 1, "error: Standard output must take what the command shows, but is closed.\n"),
         (
@@ -97,16 +97,16 @@ def test_a_sweep_goes_on_without_standard_output(tmp_path: Path, where: str, sai
     ],
 )
 @pytest.mark.parametrize("words", ["table first", "--help"])
-def test_a_command_that_cannot_show_what_it_was_asked_for_says_so(
-    folder: Path, words: str, where: str, status: int, said: str
+def test_other_commands_fail_without_standard_output(
+    folder: Path, words: str, redirection: str, status: int, message: str
 ) -> None:
-    done = shell(folder, f"python {COMMAND} {words} {where}")
-    assert (done.returncode, done.stderr.decode()) == (status, said)
+    done = shell(folder, f"python {COMMAND} {words} {redirection}")
+    assert (done.returncode, done.stderr.decode()) == (status, message)
 
 
-def test_the_streams_are_as_before_afterwards(capfd: pytest.CaptureFixture[str]) -> None:
+def test_streams_are_restored_afterwards(capfd: pytest.CaptureFixture[str]) -> None:
     own = sys.stdout, sys.stderr
-    with repaired_streams(), repaired_streams():  # a command that carries out another
+    with repaired_streams(), repaired_streams():  # a command that runs another one
         print("within")
     print("afterwards")
     assert (sys.stdout, sys.stderr) == own

@@ -1,4 +1,4 @@
-"""The attempts of a run: when it lived, and which epochs were made elsewhere."""
+"""Attempts of a run: when its processes lived."""
 
 import datetime
 from collections.abc import Callable
@@ -7,13 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from runmanager.records.run.attempts import (
-    attempts_up_to,
-    describe_attempts,
-    epochs_made_elsewhere,
-    last_sign,
-    spans,
-)
+from runmanager.records.run.attempts import attempts_up_to, last_sign_of_life, process_spans
 from runmanager.records.run.heartbeat import Beat
 from runmanager.records.run.record import Attempt, Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
@@ -46,15 +40,17 @@ def resumed(record: MakeRecord, *earlier: Attempt, **fields: Any) -> RunRecord:
     return record(**{**usual, **fields})
 
 
-def test_a_run_lives_in_its_attempts_and_not_between_them(record: MakeRecord) -> None:
+def test_process_spans_are_those_of_the_attempts(record: MakeRecord) -> None:
     run = resumed(record, attempt(0, 10, 2, ELSEWHERE), attempt(40, 50, 3), ended_at=at(120), status=Status.FINISHED)
-    assert spans(run) == [
+    assert process_spans(run) == [
         ("bellows", unix(0), unix(10)),
         ("anvil", unix(40), unix(50)),
         ("anvil", unix(100), unix(120)),
     ]
-    assert spans(resumed(record))[-1] == ("anvil", unix(100), float("inf"))
-    assert spans(record(started_at=None)) == spans(record(started_at=at(0), status=Status.SKIPPED)) == []
+    assert process_spans(resumed(record))[-1] == ("anvil", unix(100), float("inf"))
+    assert (
+        process_spans(record(started_at=None)) == process_spans(record(started_at=at(0), status=Status.SKIPPED)) == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,82 +58,22 @@ def test_a_run_lives_in_its_attempts_and_not_between_them(record: MakeRecord) ->
     [(None, 13.0), (Beat(1, 1, int(unix(20))), 20.0), (Beat(1, 1, int(unix(5))), 13.0)],
     ids=["no beat", "a beat after the epoch", "a beat before it"],
 )
-def test_a_run_that_nobody_saw_the_end_of_lived_until_its_last_sign(
+def test_run_without_a_recorded_end_lived_until_its_last_sign_of_life(
     record: MakeRecord, beat: Beat | None, lived_until: float
 ) -> None:
     run = record(status=Status.CRASHED, started_at=at(0), environment=HERE)
-    assert last_sign(run, epochs(8, 13), beat) == at(lived_until)
-    assert spans(run, epochs(8, 13), beat) == [("anvil", unix(0), unix(lived_until))]
-    assert last_sign(record(), [], beat) is None
+    assert last_sign_of_life(run, epochs(8, 13), beat) == at(lived_until)
+    assert process_spans(run, epochs(8, 13), beat) == [("anvil", unix(0), unix(lived_until))]
+    assert last_sign_of_life(record(), [], beat) is None
 
 
-def test_the_epochs_of_earlier_attempts_are_no_sign_of_the_last_one(record: MakeRecord) -> None:
+def test_epochs_of_earlier_attempts_do_not_count_for_the_last_one(record: MakeRecord) -> None:
     run = resumed(record, attempt(0, 10, 2), status=Status.CRASHED)
-    assert last_sign(run, epochs(4, 8), None) == at(100)
-    assert last_sign(run, epochs(4, 8, 15), None) == at(107)
+    assert last_sign_of_life(run, epochs(4, 8), None) == at(100)
+    assert last_sign_of_life(run, epochs(4, 8, 15), None) == at(107)
 
 
-def test_epochs_count_as_made_elsewhere_where_anything_that_matters_differs(record: MakeRecord) -> None:
-    same = resumed(record, attempt(0, 10, 3))
-    assert epochs_made_elsewhere(same) == set() and describe_attempts(same) == []
-    moved = resumed(record, attempt(0, 10, 3, ELSEWHERE), attempt(20, 30, 5))
-    assert epochs_made_elsewhere(moved) == {1, 2, 3}
-    assert describe_attempts(moved) == [
-        "epochs 1 to 3 were made in another environment (host bellows, now anvil; torch threads 2, now 1); "
-        "they count as warm-up"
-    ]
-    newer = msgspec.structs.replace(HERE, libraries={"torch": "2.16.0"})
-    back = resumed(record, attempt(0, 10, 3), attempt(20, 30, 4, newer))
-    assert epochs_made_elsewhere(back) == {4}
-    assert describe_attempts(back) == [
-        "epoch 4 was made in another environment (torch 2.16.0, now 2.15.0); it counts as warm-up"
-    ]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"host": "x"},
-        {"device_name": "x"},
-        {"cpu_model": "x"},
-        {"torch_threads": 7},
-        {"python": "3.12.1"},
-        {"commit": "0123456789"},
-        {"tf32_matmul": True},
-        {"cuda": "13.0"},
-        {"libraries": {"torch": "2.15.0", "numpy": "2.3"}},
-    ],
-    ids=str,
-)
-def test_what_matters(record: MakeRecord, change: dict[str, Any]) -> None:
-    run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, **change)))
-    assert epochs_made_elsewhere(run) == {1}
-
-
-@pytest.mark.parametrize("change", [{"load_at_start": 3.0}, {"command": ("other",)}, {"steal_share": 0.5}], ids=str)
-def test_what_does_not(record: MakeRecord, change: dict[str, Any]) -> None:
-    run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, **change)))
-    assert epochs_made_elsewhere(run) == set()
-
-
-def test_code_that_changed_between_attempts_matters_and_what_is_not_known_does_not(record: MakeRecord) -> None:
-    now = msgspec.structs.replace(HERE, code={"own.py": "0a", "part.py": "0b"})
-    for code, said in (
-        ({"own.py": "0a", "part.py": "1b"}, "epoch 1 was made in another environment (code changed (part.py))"),
-        ({"own.py": "0a"}, None),
-        (None, None),
-    ):
-        run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, code=code)), environment=now)
-        assert epochs_made_elsewhere(run) == ({1} if said else set())
-        assert describe_attempts(run) == ([f"{said}; it counts as warm-up"] if said else [])
-
-
-def test_attempts_that_follow_each_other_elsewhere_are_one_stretch(record: MakeRecord) -> None:
-    run = resumed(record, attempt(0, 10, 2, ELSEWHERE), attempt(20, 30, 2, HERE), attempt(30, 40, 4, ELSEWHERE))
-    assert [line.partition(" were")[0] for line in describe_attempts(run)] == ["epochs 1 to 4"]
-
-
-def test_epochs_past_the_checkpoint_are_nobody_s() -> None:
+def test_epochs_past_the_checkpoint_are_dropped_from_attempts() -> None:
     earlier = (attempt(0, 10, 5), attempt(20, 30, 7))
     assert [each.last_epoch for each in attempts_up_to(earlier, 6)] == [5, 6]
     assert [each.last_epoch for each in attempts_up_to(earlier, 4)] == [4, 4]

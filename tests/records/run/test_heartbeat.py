@@ -1,4 +1,4 @@
-"""A run's sign of life, and what a reader on its own machine or on another makes of it."""
+"""Heartbeats, and their judgement on the run's own host and on others."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import (
     Beat,
     HeartbeatObserver,
-    judged_by_heartbeat,
+    observed_by_heartbeat,
     read_beat,
     timeout_faults,
     write_beat,
@@ -28,7 +28,7 @@ def record(owner: ProcessIdentity | None, status: Status = Status.RUNNING, attem
     return RunRecord(name="run", signature="s", status=status, config={}, owner=owner, attempt=attempt)
 
 
-def test_a_beat_comes_back_and_the_file_keeps_its_size(tmp_path: Path) -> None:
+def test_beat_is_read_as_written_and_the_file_keeps_its_size(tmp_path: Path) -> None:
     path = tmp_path / "heartbeat"
     sizes = set()
     for beat in (Beat(1, 0), Beat(12, 345678, 1795262410), Beat(10**19, 10**19, 10**10)):
@@ -39,40 +39,40 @@ def test_a_beat_comes_back_and_the_file_keeps_its_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"12 13", b"\x00" * 63, b"word " * 8, b"0" * 20])
-def test_what_is_no_beat_reads_as_none(tmp_path: Path, content: bytes) -> None:
+def test_invalid_beat_is_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "heartbeat").write_bytes(content)
     assert read_beat(tmp_path / "heartbeat") is None
     assert read_beat(tmp_path / "missing") is None
 
 
-def test_on_the_runs_own_machine_its_process_decides_at_once() -> None:
+def test_on_its_own_host_the_process_decides_immediately() -> None:
     for silent in (0.0, 1e9):
-        assert judged_by_heartbeat(record(HERE), silent_seconds=silent, limit_seconds=60).status is Status.RUNNING
-        gone = judged_by_heartbeat(record(GONE), silent_seconds=silent, limit_seconds=60)
+        assert observed_by_heartbeat(record(HERE), silent_seconds=silent, limit_seconds=60).status is Status.RUNNING
+        gone = observed_by_heartbeat(record(GONE), silent_seconds=silent, limit_seconds=60)
         assert (gone.status, gone.reason) == (Status.CRASHED, Reason.VANISHED)
 
 
-def test_elsewhere_silence_decides() -> None:
+def test_on_another_host_silence_decides() -> None:
     far = record(ELSEWHERE)
-    assert judged_by_heartbeat(far, silent_seconds=59.9, limit_seconds=60) is far
-    gone = judged_by_heartbeat(far, silent_seconds=3600, limit_seconds=60)
+    assert observed_by_heartbeat(far, silent_seconds=59.9, limit_seconds=60) is far
+    gone = observed_by_heartbeat(far, silent_seconds=3600, limit_seconds=60)
     assert (gone.status, gone.reason) == (Status.CRASHED, Reason.VANISHED)
     assert gone.message == f"no sign of life from process {os.getpid()} on another-host for 60 s"
     ended = record(ELSEWHERE, Status.FINISHED)
-    assert judged_by_heartbeat(ended, silent_seconds=1e9, limit_seconds=60) is ended
-    nobodys = record(None)
-    assert judged_by_heartbeat(nobodys, silent_seconds=1e9, limit_seconds=60) is nobodys
+    assert observed_by_heartbeat(ended, silent_seconds=1e9, limit_seconds=60) is ended
+    unowned = record(None)
+    assert observed_by_heartbeat(unowned, silent_seconds=1e9, limit_seconds=60) is unowned
 
 
 @pytest.mark.parametrize("seconds", [0.0, -60.0, 9.9, float("nan"), float("inf")])
-def test_a_timeout_that_would_declare_living_runs_dead_is_refused(seconds: float) -> None:
+def test_too_short_timeout_is_rejected(seconds: float) -> None:
     (fault,) = timeout_faults("heartbeat_timeout", seconds)
     assert fault.startswith("`heartbeat_timeout` must be a number of seconds of at least 10, got ")
     assert timeout_faults("heartbeat_timeout", 10.0) == timeout_faults("heartbeat_timeout", 3600.0) == []
 
 
 class Reader:
-    """An observer whose clock the test turns."""
+    """An observer whose clock the test controls."""
 
     def __init__(self, folder: Path, limit_seconds: float = 60) -> None:
         self.now = 5.0
@@ -84,25 +84,25 @@ class Reader:
         return self.observer.observed(self.paths, record(ELSEWHERE, attempt=attempt)).status
 
 
-def test_an_observer_waits_by_its_own_clock(tmp_path: Path) -> None:
+def test_observer_uses_its_own_clock(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
     write_beat(reader.paths.heartbeat, Beat(1, 1))
     assert reader.status(0) is Status.RUNNING
     assert reader.status(59) is Status.RUNNING
-    write_beat(reader.paths.heartbeat, Beat(2, 1))  # no step, but a beat
+    write_beat(reader.paths.heartbeat, Beat(2, 1))  # a beat without progress
     assert reader.status(10) is Status.RUNNING
     assert reader.status(59) is Status.RUNNING
     assert reader.status(1) is Status.CRASHED
-    write_beat(reader.paths.heartbeat, Beat(3, 1))  # it was the network
+    write_beat(reader.paths.heartbeat, Beat(3, 1))  # only the network was down
     assert reader.status(0) is Status.RUNNING
 
 
-def test_a_run_without_a_heartbeat_is_given_the_same_time(tmp_path: Path) -> None:
+def test_run_without_a_heartbeat_gets_the_same_time(tmp_path: Path) -> None:
     reader = Reader(tmp_path, limit_seconds=10)
     assert [reader.status(seconds) for seconds in (0, 9, 1)] == [Status.RUNNING, Status.RUNNING, Status.CRASHED]
 
 
-def test_another_attempt_begins_the_waiting_anew(tmp_path: Path) -> None:
+def test_new_attempt_restarts_the_timeout(tmp_path: Path) -> None:
     reader = Reader(tmp_path, limit_seconds=10)
     assert [reader.status(seconds) for seconds in (0, 10)] == [Status.RUNNING, Status.CRASHED]
     assert [reader.status(seconds, attempt=2) for seconds in (0, 9, 1)] == [
@@ -112,7 +112,7 @@ def test_another_attempt_begins_the_waiting_anew(tmp_path: Path) -> None:
     ]
 
 
-def test_each_run_is_watched_by_itself(tmp_path: Path) -> None:
+def test_runs_are_watched_separately(tmp_path: Path) -> None:
     reader = Reader(tmp_path / "one", limit_seconds=10)
     reader.status(0)
     reader.now += 10

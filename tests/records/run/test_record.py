@@ -1,4 +1,4 @@
-"""Records: what is written is what is read, by newer and older programs too."""
+"""Records are read as written, also by newer and older versions."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -45,12 +45,12 @@ RECORDS = st.builds(
 
 
 @given(RECORDS)
-def test_a_record_is_read_as_it_was_written(record: RunRecord) -> None:
+def test_record_is_read_as_written(record: RunRecord) -> None:
     assert msgspec.json.decode(encode_record(record), type=RunRecord) == record
 
 
 @given(EPOCHS)
-def test_an_epoch_is_one_line_and_read_as_it_was_written(epoch: EpochRecord) -> None:
+def test_epoch_is_one_line_and_read_as_written(epoch: EpochRecord) -> None:
     line = msgspec.json.encode(epoch)
     assert b"\n" not in line
     assert msgspec.json.decode(line, type=EpochRecord) == epoch
@@ -63,27 +63,27 @@ def stored(folder: Path, data: dict[str, object]) -> RunPaths:
     return paths
 
 
-def test_a_field_of_a_later_program_is_passed_over(tmp_path: Path, record: Callable[..., RunRecord]) -> None:
+def test_unknown_field_is_ignored(tmp_path: Path, record: Callable[..., RunRecord]) -> None:
     data = msgspec.to_builtins(record())
     data["colour"] = {"of": "tomorrow"}
     data["environment"]["moon"] = "full"
     assert read_record(stored(tmp_path, data)) == record()
 
 
-def test_a_newer_schema_is_refused_by_name(tmp_path: Path, record: Callable[..., RunRecord]) -> None:
-    # Its other fields need not make sense to this program.
+def test_newer_schema_is_rejected(tmp_path: Path, record: Callable[..., RunRecord]) -> None:
+    # Its other fields may be of other types.
     paths = stored(tmp_path, {"schema_version": SCHEMA_VERSION + 1, "status": {"is": "something new"}})
-    said = f"run.json must have a schema_version of at most {SCHEMA_VERSION}, got {SCHEMA_VERSION + 1}; .*upgrade"
-    with pytest.raises(RecordError, match=said):
+    message = f"run.json must have a schema_version of at most {SCHEMA_VERSION}, got {SCHEMA_VERSION + 1}; .*upgrade"
+    with pytest.raises(RecordError, match=message):
         read_record(paths)
 
 
-def test_settings_are_flat_and_without_what_does_not_count(record: Callable[..., RunRecord]) -> None:
+def test_settings_are_flat_and_without_unsigned_ones(record: Callable[..., RunRecord]) -> None:
     config = {"lr": 0.1, "name": "grid", "model": {"name": "cnn", "depth": 8}, "checkpoint": {"every": 2}}
     assert record(config=config).settings == {"lr": 0.1, "model.name": "cnn", "model.depth": 8}
 
 
-def test_settings_that_came_later_stand_at_what_changes_nothing(record: Callable[..., RunRecord]) -> None:
+def test_later_settings_have_their_neutral_value(record: Callable[..., RunRecord]) -> None:
     older = {"lr": 0.1, "optimizer": {"name": "adam"}, "loader": {"name": "dataloader"}}
     newer = {**older, "optimizer": {"name": "adam", "fused": True}, "on_oom": "halve"}
     settings = record(config=older).settings
@@ -91,10 +91,10 @@ def test_settings_that_came_later_stand_at_what_changes_nothing(record: Callable
     assert settings["loader.prefetch_to_device"] is False
     assert "loader.prefetch_to_device" not in record(config={**older, "loader": {"name": "resident"}}).settings
     assert record(config=newer).settings == {**settings, "on_oom": "halve", "optimizer.fused": True}
-    assert record(config={"lr": 0.1}).settings == {"lr": 0.1}, "somebody's own settings are theirs alone"
+    assert record(config={"lr": 0.1}).settings == {"lr": 0.1}, "settings of a custom loop are unchanged"
 
 
-def test_a_run_whose_process_is_gone_reads_crashed(
+def test_run_whose_process_is_gone_reads_crashed(
     record: Callable[..., RunRecord], dead: ProcessIdentity, tmp_path: Path
 ) -> None:
     seen = record(owner=dead).observed()
@@ -107,24 +107,24 @@ def test_a_run_whose_process_is_gone_reads_crashed(
         record(owner=dead, status=Status.FINISHED),
     ):
         assert unchanged.observed() is unchanged
-    # Seeing is not writing.
+    # Observing does not write.
     folder = claim_run(RunPaths(tmp_path / "run"), record(owner=dead))
     assert read_record(folder.paths).status is Status.RUNNING
 
 
-def test_an_end_is_written_into_the_record(record: Callable[..., RunRecord]) -> None:
+def test_ended_sets_outcome_and_time(record: Callable[..., RunRecord]) -> None:
     ended = record().ended(Outcome(Status.FAILED, Reason.DIVERGED, "loss is NaN"), at="2026-11-21T12:00:00+00:00")
     assert ended.outcome == Outcome(Status.FAILED, Reason.DIVERGED, "loss is NaN")
     assert ended.ended_at == "2026-11-21T12:00:00+00:00"
 
 
-def test_throughput_counts_the_samples_that_were_trained_on() -> None:
+def test_throughput_counts_trained_samples() -> None:
     assert EpochRecord(epoch=1, samples=300, epoch_seconds=2.0).samples_per_second == 150
     assert EpochRecord(epoch=0).samples_per_second is None
     assert EpochRecord(epoch=1, samples=300, epoch_seconds=0.0).samples_per_second is None
 
 
-def test_the_columns_of_an_epoch_are_those_of_the_contract() -> None:
+def test_epoch_columns_are_those_of_the_contract() -> None:
     metrics = ["epoch", "loss", "accuracy", "val_loss", "val_accuracy"]
     measures = ["epoch_seconds", "wall_seconds", "run_seconds", "samples", "warmup"]
     assert list(EpochRecord.__struct_fields__) == [*metrics, *measures, *(f"{phase}_seconds" for phase in PHASES)]

@@ -1,10 +1,10 @@
-"""The words for how a run stands, as other programs read them."""
+"""States and reasons of runs, as other programs read them."""
 
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.text import MAX_LINE
 
 
-def test_the_words_are_those_of_the_contract() -> None:
+def test_states_and_reasons_are_those_of_the_contract() -> None:
     assert [*Status] == ["pending", "running", "finished", "failed", "killed", "crashed", "skipped"]
     assert set(Reason) == {
         *("early_stopped", "exception", "exit", "out_of_memory", "diverged", "signal", "timeout", "stalled"),
@@ -12,16 +12,16 @@ def test_the_words_are_those_of_the_contract() -> None:
     }
 
 
-def test_which_states_are_ends_and_which_are_good_ones() -> None:
+def test_ended_and_successful_states() -> None:
     assert {status for status in Status if not status.is_ended} == {Status.PENDING, Status.RUNNING}
     assert {status for status in Status if status.is_success} == {Status.FINISHED, Status.SKIPPED}
 
 
-def test_an_outcome_without_a_word_says_it_all() -> None:
+def test_outcome_defaults() -> None:
     assert Outcome(Status.FINISHED) == Outcome(Status.FINISHED, reason=None, message="")
 
 
-def test_a_message_far_longer_than_a_line_is_cut_once() -> None:
+def test_long_message_is_cut_once() -> None:
     outcome = Outcome(Status.FAILED, Reason.EXCEPTION, "ValueError: " + 10_000_000 * "x")
     assert len(outcome.message) == MAX_LINE
     assert outcome.message.startswith("ValueError: xxx")

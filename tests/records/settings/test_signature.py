@@ -1,4 +1,4 @@
-"""Identity: everything that was asked for counts, its order does not, and an old signature never changes."""
+"""Signatures: every requested setting counts, the order does not, and old signatures never change."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def reversed_keys(value: Any) -> Any:
 
 
 @given(CONFIGS)
-def test_the_order_of_keys_does_not_matter(config: dict[str, Any]) -> None:
+def test_order_of_keys_does_not_matter(config: dict[str, Any]) -> None:
     assert signature(reversed_keys(config)) == signature(config)
 
 
@@ -32,23 +32,23 @@ def test_the_order_of_keys_does_not_matter(config: dict[str, Any]) -> None:
 def test_every_change_matters(config: dict[str, Any], key: str, value: Any) -> None:
     assume(key not in config or repr(reversed_keys(config[key])) != repr(reversed_keys(value)))
     changed = {**config, key: value}
-    # Equal but for the order of inner keys is no change.
+    # A change of the order of inner keys does not count.
     assume(not (key in config and config[key] == value))
     assert signature(changed) != signature(config)
 
 
 @given(CONFIGS, st.sampled_from(sorted(UNSIGNED)), VALUES)
-def test_where_and_how_a_run_is_kept_does_not_matter(config: dict[str, Any], key: str, value: Any) -> None:
+def test_unsigned_settings_do_not_matter(config: dict[str, Any], key: str, value: Any) -> None:
     assert signature({**config, key: value}) == signature(config)
 
 
-def test_what_is_left_out_is_this_and_no_more() -> None:
+def test_unsigned_settings_are_exactly_these() -> None:
     left_out = {"name", "output_root", "data_root", "resume", "rerun_changed", "checkpoint", "log_every", "hydra"}
     assert left_out == UNSIGNED
 
 
 @pytest.mark.parametrize("name", sorted(LATER))
-def test_a_setting_that_came_later_changes_no_signature_until_it_changes_something(name: str) -> None:
+def test_later_setting_at_its_neutral_value_keeps_the_signature(name: str) -> None:
     groups = {"optimizer": {"name": "adam"}, "loader": {"name": "dataloader"}, "tensorboard": {"enabled": True}}
     before: dict[str, Any] = {**groups, "lr": 0.1}
     group, _, key = name.rpartition(".")
@@ -63,16 +63,16 @@ def test_a_setting_that_came_later_changes_no_signature_until_it_changes_somethi
     assert signature({**before, "model": {name: LATER[name]}}) != signature({**before, "model": {}})
 
 
-def test_a_group_may_have_a_name_of_its_own() -> None:
+def test_name_inside_a_group_counts() -> None:
     assert signature({"model": {"name": "cnn"}}) != signature({"model": {"name": "mlp"}})
 
 
 @pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), (0, None), ("1", 1), ([1], "1"), ([1, 2], [2, 1])])
-def test_values_that_look_alike_are_told_apart(one: Any, other: Any) -> None:
+def test_similar_values_have_different_signatures(one: Any, other: Any) -> None:
     assert signature({"x": one}) != signature({"x": other})
 
 
-def test_a_signature_written_long_ago_is_found_today() -> None:
+def test_signature_of_a_stored_run_has_not_changed() -> None:
     config = {
         "lr": 0.01,
         "batch_size": 1000,

@@ -1,4 +1,4 @@
-"""Owning a run folder: one writer however many want it, and another only when the first is gone."""
+"""Ownership of run folders: one writer at a time, and another one only after the first is gone."""
 
 import subprocess
 import sys
@@ -12,13 +12,15 @@ import pytest
 from runmanager.errors import RecordError, RunBusyError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
-from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, write_beat
-from runmanager.records.run.record import EpochRecord, RunRecord
-from runmanager.records.run.status import Reason, Status
+from runmanager.records.run.heartbeat import Beat, write_beat
+from runmanager.records.run.record import RunRecord
+from runmanager.records.run.status import Status
 from runmanager.records.storage import ownership
-from runmanager.records.storage.ownership import claim_run, end_silent, silent_runs
+from runmanager.records.storage.ownership import claim_run, silent_runs
 from runmanager.records.storage.reader import read_record, read_run
 from runmanager.records.storage.run_folder import RunFolder
+
+from ..run_folders import Reader, left_by
 
 MakeRecord = Callable[..., RunRecord]
 Race = Callable[..., list[list[str]]]
@@ -50,15 +52,7 @@ def take(number):
 """
 
 
-def left_by(paths: RunPaths, record: RunRecord) -> RunFolder:
-    """A run folder as its owner left it."""
-    folder = claim_run(paths, record)
-    folder.append(EpochRecord(epoch=1, loss=0.5))
-    folder.close()
-    return folder
-
-
-def test_a_new_folder_holds_its_record_at_once(tmp_path: Path, record: MakeRecord) -> None:
+def test_new_folder_has_its_record_immediately(tmp_path: Path, record: MakeRecord) -> None:
     mine = record()
     folder = claim_run(RunPaths(tmp_path / "runs" / "a"), mine)
     assert folder.record is mine
@@ -67,14 +61,14 @@ def test_a_new_folder_holds_its_record_at_once(tmp_path: Path, record: MakeRecor
     assert folder.paths.root.stat().st_mode & 0o777 == 0o755
 
 
-def test_of_eight_processes_that_want_a_new_folder_exactly_one_gets_it(race: Race, tmp_path: Path) -> None:
+def test_one_of_eight_processes_gets_a_new_folder(race: Race, tmp_path: Path) -> None:
     answers = race(TAKE)
     for number, words in enumerate(zip(*answers, strict=True)):
         assert sorted(words) == ["busy"] * 7 + ["won 1"], f"run-{number}"
-    assert not list((tmp_path / "runs").glob(".*"))  # the losers took their own folders away
+    assert not list((tmp_path / "runs").glob(".*"))  # the losers removed their prepared folders
 
 
-def test_of_eight_processes_that_want_a_crashed_run_exactly_one_gets_it(
+def test_one_of_eight_processes_gets_a_crashed_run(
     race: Race, tmp_path: Path, record: MakeRecord, dead: ProcessIdentity
 ) -> None:
     for number in range(20):
@@ -95,30 +89,30 @@ folder.write(status=Status.FINISHED)
 """
 
 
-def test_a_run_that_another_finished_meanwhile_is_not_run_again(
+def test_run_finished_by_another_process_meanwhile_is_not_run_again(
     tmp_path: Path, record: MakeRecord, dead: ProcessIdentity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between our look at a crashed run and our claim, another process takes it over, finishes it, and is gone."""
+    """Between the reading of a crashed run and the claim, another process takes it over, finishes it and exits."""
     paths = RunPaths(tmp_path / "runs" / "a")
     left_by(paths, record(name="a", owner=dead))
-    read, looks = ownership.read_record, []
+    read, seen_states = ownership.read_record, []
 
     def read_and_lose_time(paths: RunPaths) -> RunRecord:
         seen = read(paths)
-        looks.append(seen.status)
-        if len(looks) == 1:
+        seen_states.append(seen.status)
+        if len(seen_states) == 1:
             subprocess.run([sys.executable, "-c", FINISH], cwd=tmp_path, check=True, timeout=120)
         return seen
 
     monkeypatch.setattr(ownership, "read_record", read_and_lose_time)
     folder = claim_run(paths, record(name="a"))
-    assert looks[0] is Status.RUNNING
-    assert folder.record.status is Status.FINISHED  # the caller sees that there is nothing to do
+    assert seen_states[0] is Status.RUNNING
+    assert folder.record.status is Status.FINISHED  # the caller sees that nothing is left to do
     assert folder.record.attempt == 3
     assert read(paths).attempt == 2
 
 
-def test_a_living_owner_keeps_its_run(tmp_path: Path, record: MakeRecord, start_process: Callable[[], Any]) -> None:
+def test_living_owner_keeps_its_run(tmp_path: Path, record: MakeRecord, start_process: Callable[[], Any]) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
     other = start_process()
     left_by(paths, record(owner=other.identity))
@@ -131,27 +125,7 @@ def test_a_living_owner_keeps_its_run(tmp_path: Path, record: MakeRecord, start_
     assert (folder.record.attempt, folder.record.owner) == (2, ProcessIdentity.current())
 
 
-class Reader:
-    """An observer whose time passes only while it waits; `while_it_waits` is what happens elsewhere meanwhile."""
-
-    def __init__(self, while_it_waits: Callable[[float], object] = lambda now: None) -> None:
-        self.now = 0.0
-        self._meanwhile = while_it_waits
-        self.observer = HeartbeatObserver(limit_seconds=60, clock=lambda: self.now, wait=self._wait)
-
-    def _wait(self, seconds: float) -> None:
-        self.now += seconds
-        assert self.now < 200, "watched for longer than the limit"
-        self._meanwhile(self.now)
-
-
-@pytest.fixture
-def far(dead: ProcessIdentity) -> ProcessIdentity:
-    """Somebody on another host, of whom nobody here can say whether he lives."""
-    return msgspec.structs.replace(dead, host="elsewhere", boot_id="another")
-
-
-def test_a_run_of_another_host_that_beats_keeps_its_owner(
+def test_run_on_another_host_with_heartbeats_keeps_its_owner(
     tmp_path: Path, record: MakeRecord, far: ProcessIdentity
 ) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
@@ -160,11 +134,11 @@ def test_a_run_of_another_host_that_beats_keeps_its_owner(
     reader = Reader(lambda now: write_beat(paths.heartbeat, Beat(1 + int(now / 2), 1, 1)))
     with pytest.raises(RunBusyError, match="on elsewhere"):
         claim_run(paths, record(), observer=reader.observer)
-    assert reader.now == 2.0, "a living run is known by its next beat"
+    assert reader.now == 2.0, "a living run is recognised by its next beat"
     assert not list(paths.root.glob(".*")) and read_record(paths).owner == far
 
 
-def test_a_run_of_another_host_that_is_silent_is_taken_over_after_the_limit(
+def test_silent_run_on_another_host_is_taken_over_after_the_limit(
     tmp_path: Path, record: MakeRecord, far: ProcessIdentity
 ) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
@@ -176,7 +150,7 @@ def test_a_run_of_another_host_that_is_silent_is_taken_over_after_the_limit(
     assert (folder.record.attempt, folder.record.owner) == (2, ProcessIdentity.current())
 
 
-def test_a_run_of_another_host_that_ends_while_it_is_watched_is_not_run_again(
+def test_run_on_another_host_that_ends_while_watched_is_not_run_again(
     tmp_path: Path, record: MakeRecord, far: ProcessIdentity
 ) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
@@ -186,10 +160,10 @@ def test_a_run_of_another_host_that_ends_while_it_is_watched_is_not_run_again(
     assert (folder.record.status, reader.now) == (Status.FINISHED, 10.0)
 
 
-def test_a_claim_of_another_host_blocks_nobody_for_ever(
+def test_abandoned_claim_of_another_host_expires(
     tmp_path: Path, record: MakeRecord, dead: ProcessIdentity, far: ProcessIdentity
 ) -> None:
-    """Another host's process claimed a crashed run, and its machine went down before it could begin."""
+    """A process on another host claimed a crashed run, and its machine went down before it could begin."""
     paths = RunPaths(tmp_path / "runs" / "a")
     left_by(paths, record(owner=dead))
     paths.claim(2).mkdir()
@@ -222,68 +196,7 @@ def test_silent_runs_are_watched_together(tmp_path: Path, record: MakeRecord, fa
     assert not gone.root.exists()
 
 
-def test_the_end_of_a_silent_run_is_written_as_of_its_last_beat(
-    tmp_path: Path, record: MakeRecord, far: ProcessIdentity
-) -> None:
-    paths = RunPaths(tmp_path / "runs" / "a")
-    left_by(paths, record(owner=far, started_at="2026-11-21T12:00:00+00:00"))
-    write_beat(paths.heartbeat, Beat(9, 9, 1795262410))  # ten seconds after noon
-    reader = Reader()
-    assert end_silent(paths, reader.observer) is None, "one look is not enough"
-    assert silent_runs([paths], reader.observer) == [paths]
-    ended = end_silent(paths, reader.observer)
-    assert ended == read_record(paths)
-    assert (ended.status, ended.reason, ended.ended_at) == (
-        Status.CRASHED,
-        Reason.VANISHED,
-        "2026-11-21T12:00:10+00:00",
-    )
-    assert ended.message == f"no sign of life from process {far.pid} on elsewhere for 60 s"
-    assert not paths.heartbeat.exists() and not list(paths.root.glob(".*"))
-    assert claim_run(paths, record()).record.attempt == 2, "it is to be gone on with at once"
-
-
-def test_a_silent_run_that_another_has_claimed_is_not_declared_dead(
-    tmp_path: Path, record: MakeRecord, far: ProcessIdentity
-) -> None:
-    paths = RunPaths(tmp_path / "runs" / "a")
-    left_by(paths, record(owner=far))
-    reader = Reader()
-    assert silent_runs([paths], reader.observer) == [paths]
-    folder = claim_run(paths, record(), observer=reader.observer)
-    assert end_silent(paths, reader.observer) is None
-    folder.write()
-    assert end_silent(paths, reader.observer) is None
-    assert read_record(paths).status is Status.RUNNING
-
-
-def test_a_silent_run_that_another_finished_meanwhile_is_not_declared_dead(
-    tmp_path: Path,
-    record: MakeRecord,
-    far: ProcessIdentity,
-    dead: ProcessIdentity,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Between our look at a silent run and our claim, another process takes it over, finishes it, and is gone."""
-    paths = RunPaths(tmp_path / "runs" / "a")
-    left_by(paths, record(owner=far))
-    reader = Reader()
-    assert silent_runs([paths], reader.observer) == [paths]
-    read, looks = ownership.read_record, []
-
-    def read_and_lose_time(paths: RunPaths) -> RunRecord:
-        seen = read(paths)
-        looks.append(seen.status)
-        if len(looks) == 1:
-            claim_run(paths, record(owner=dead), observer=reader.observer).write(status=Status.FINISHED)
-        return seen
-
-    monkeypatch.setattr(ownership, "read_record", read_and_lose_time)
-    assert end_silent(paths, reader.observer) is None
-    assert looks[0] is Status.RUNNING and read(paths).status is Status.FINISHED
-
-
-def test_the_record_of_a_run_taken_over_comes_back_unchanged_and_unwritten(
+def test_record_of_a_run_taken_over_is_returned_unchanged_and_unwritten(
     tmp_path: Path, record: MakeRecord, dead: ProcessIdentity
 ) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
@@ -294,23 +207,21 @@ def test_the_record_of_a_run_taken_over_comes_back_unchanged_and_unwritten(
     assert read_record(paths) == old
 
 
-def test_a_folder_from_which_links_lead_away_is_not_written_to(
-    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity
-) -> None:
-    """It may have come from anybody: what a run appends to its log would go to a file elsewhere."""
+def test_folder_with_links_is_rejected(tmp_path: Path, record: MakeRecord, dead: ProcessIdentity) -> None:
+    """The folder may come from an untrusted source; through a link, the run would append to a file elsewhere."""
     paths = RunPaths(tmp_path / "run")
     left_by(paths, record(status=Status.RUNNING, owner=dead))
     (tmp_path / "victim").write_text("mine")
     paths.log.symlink_to(tmp_path / "victim")
     before = read_record(paths)
-    with pytest.raises(RecordError, match=r"must hold files of its own, got run\.log, which leads elsewhere"):
+    with pytest.raises(RecordError, match=r"must hold only regular files and folders, got run\.log; move it away"):
         claim_run(paths, record())
     assert read_record(paths) == before
     paths.log.unlink()
     assert claim_run(paths, record()).is_ours
 
 
-def test_a_folder_with_others_files_is_left_alone(tmp_path: Path, record: MakeRecord) -> None:
+def test_folder_with_other_files_is_rejected(tmp_path: Path, record: MakeRecord) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
     paths.root.mkdir(parents=True)
     (paths.root / "thesis.tex").write_text("mine")
@@ -341,7 +252,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize(("step", "attempt"), [("replace", 2), ("rename", 2), ("after it", 3)])
-def test_a_claimant_that_dies_at_it_blocks_nobody(
+def test_claimant_that_dies_does_not_block_others(
     tmp_path: Path, record: MakeRecord, dead: ProcessIdentity, step: str, attempt: int
 ) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
@@ -351,9 +262,9 @@ def test_a_claimant_that_dies_at_it_blocks_nobody(
     assert claim_run(paths, record(name="a")).record.attempt == attempt
 
 
-# As a power cut leaves it, and with a text that is not UTF-8.
+# Content left by a power cut, and text that is not UTF-8.
 @pytest.mark.parametrize("content", [b"\0" * 80, b'{"pid":1,"start_ticks":2,"boot_id":"\xff","host":""}'])
-def test_a_damaged_claim_blocks_nobody(
+def test_damaged_claim_does_not_block_others(
     tmp_path: Path, record: MakeRecord, dead: ProcessIdentity, content: bytes
 ) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
@@ -363,16 +274,14 @@ def test_a_damaged_claim_blocks_nobody(
     assert claim_run(paths, record()).record.attempt == 3
 
 
-def test_a_run_that_is_only_looked_at_can_be_given_back(
-    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity
-) -> None:
+def test_claimed_run_can_be_released_unwritten(tmp_path: Path, record: MakeRecord, dead: ProcessIdentity) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
     left_by(paths, record(owner=dead, status=Status.FINISHED))
     before = sorted(path.name for path in paths.root.iterdir())
-    for _ in range(3):  # a notebook's cell, run again and again by one living process
+    for _ in range(3):  # for example a notebook cell that is run repeatedly
         folder = claim_run(paths, record())
         assert folder.record.status is Status.FINISHED
-        folder.give_back()
+        folder.release()
     assert sorted(path.name for path in paths.root.iterdir()) == before
     claim_run(paths, record())
     with pytest.raises(RunBusyError, match="being taken over"):

@@ -1,4 +1,4 @@
-"""The run folder: what its one writer leaves, and readers that lose no run to another's damage."""
+"""Reading runs and sweeps: damage is reported and affects no other run."""
 
 import os
 import re
@@ -19,112 +19,15 @@ from runmanager.records.run.record import SCHEMA_VERSION, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.run.turn_record import Turn
 from runmanager.records.storage.ownership import claim_run
-from runmanager.records.storage.reader import read_record, read_run, read_sweep
-from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.storage.reader import read_run, read_sweep
 from runmanager.records.storage.versioned_file import encode_record
+
+from ..run_folders import left_by
 
 MakeRecord = Callable[..., RunRecord]
 
 
-def left_by(paths: RunPaths, record: RunRecord) -> RunFolder:
-    """A run folder as its owner left it."""
-    folder = claim_run(paths, record)
-    folder.append(EpochRecord(epoch=1, loss=0.5))
-    folder.close()
-    return folder
-
-
-def taken_over(folder: RunFolder, record: RunRecord) -> RunFolder:
-    """The folder in the hands of its next owner, as `claim_run` gives it."""
-    return RunFolder(folder.paths, msgspec.structs.replace(record, attempt=folder.record.attempt + 1))
-
-
-def filled(folder: RunFolder) -> RunPaths:
-    paths = folder.paths
-    for path in (paths.checkpoint, paths.log, paths.error, paths.config, paths.root / "events.out.tfevents.1"):
-        path.write_text(path.name)
-    return paths
-
-
-def test_an_old_attempt_is_put_aside_whole(tmp_path: Path, record: MakeRecord) -> None:
-    old = left_by(RunPaths(tmp_path / "runs" / "a"), record(status=Status.FAILED))
-    paths = filled(old)
-    before = paths.record.read_bytes()
-    folder = taken_over(old, old.record)
-    folder.begin_anew(record(status=Status.RUNNING))
-    assert {path.name for path in (paths.attempts / "1").iterdir()} == {
-        *("run.json", "epochs.jsonl", "checkpoint.pt", "run.log", "error.txt", "config.yaml", "events.out.tfevents.1")
-    }
-    assert (paths.attempts / "1" / "run.json").read_bytes() == before
-    assert (read_record(paths).status, read_record(paths).attempt) == (Status.RUNNING, 2)
-    assert [path.name for path in sorted(paths.root.iterdir())] == ["attempts", "run.json"]
-    folder.append(EpochRecord(epoch=1))
-    taken_over(folder, folder.record).begin_anew(record())  # the first stays where it is
-    assert {path.name for path in paths.attempts.iterdir()} == {"1", "2"}
-    assert (paths.attempts / "1" / "checkpoint.pt").read_text() == "checkpoint.pt"
-    folder.close()
-
-
-@pytest.mark.parametrize("moves", range(7))
-def test_a_kill_while_an_attempt_is_put_aside_leaves_no_lie(
-    tmp_path: Path, record: MakeRecord, monkeypatch: pytest.MonkeyPatch, moves: int
-) -> None:
-    old = left_by(RunPaths(tmp_path / "runs" / "a"), record(status=Status.FINISHED))
-    paths = filled(old)
-    before = read_run(paths)
-    left = iter(range(moves))
-    replace = os.replace
-
-    def killed_after(source: Path, target: Path) -> None:
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", killed_after)
-    with pytest.raises(KeyboardInterrupt):
-        taken_over(old, old.record).begin_anew(record(status=Status.RUNNING))
-    monkeypatch.undo()
-    after = read_run(paths)
-    if after.record.status is Status.FINISHED:
-        assert after.epochs == before.epochs, "what reads finished has all its epochs"
-    else:
-        assert not paths.checkpoint.exists(), "nobody goes on from the old attempt's checkpoint"
-
-
-def epochs(*numbers: int) -> list[EpochRecord]:
-    return [EpochRecord(epoch=number, loss=1 / (number + 1), samples=number) for number in numbers]
-
-
-@pytest.mark.parametrize(
-    ("there", "last", "kept"),
-    [
-        ((0, 1, 2, 3), 3, (0, 1, 2, 3)),
-        ((0, 1, 2, 3), 2, (0, 1, 2)),  # what came after the checkpoint is run again
-        ((1, 2), 3, (1, 2, 3)),  # the kill fell between the checkpoint and its line
-        ((), 1, (1,)),
-        ((1, 2), None, ()),
-    ],
-)
-def test_epochs_are_cut_to_the_checkpoint(
-    tmp_path: Path,
-    record: MakeRecord,
-    there: tuple[int, ...],
-    last: int | None,
-    kept: tuple[int, ...],
-) -> None:
-    folder = claim_run(RunPaths(tmp_path / "a"), record())
-    for epoch in epochs(*there):
-        folder.append(epoch)
-    with folder.paths.epochs.open("ab") as file:
-        file.write(b'{"epoch": 9, "lo')
-    carried = None if last is None else epochs(last)[0]
-    assert folder.cut_epochs(carried) == epochs(*kept)
-    folder.append(EpochRecord(epoch=7))
-    folder.close()
-    assert read_run(folder.paths).epochs == [*epochs(*kept), EpochRecord(epoch=7)]
-
-
-def test_a_torn_last_line_is_left_out_and_a_damaged_one_is_told(tmp_path: Path, record: MakeRecord) -> None:
+def test_torn_last_line_is_dropped_and_a_damaged_one_reported(tmp_path: Path, record: MakeRecord) -> None:
     folder = left_by(RunPaths(tmp_path / "a"), record())
     whole = folder.paths.epochs.read_bytes()
     folder.paths.epochs.write_bytes(whole + whole[:10])
@@ -134,7 +37,7 @@ def test_a_torn_last_line_is_left_out_and_a_damaged_one_is_told(tmp_path: Path, 
         read_run(folder.paths)
 
 
-def test_an_epoch_of_a_later_program_is_read(tmp_path: Path, record: MakeRecord) -> None:
+def test_epoch_of_a_newer_version_is_read(tmp_path: Path, record: MakeRecord) -> None:
     folder = claim_run(RunPaths(tmp_path / "a"), record())
     folder.paths.epochs.write_bytes(b'{"epoch":1,"loss":0.5,"perplexity":{"of":3}}\n')
     assert read_run(folder.paths).epochs == [EpochRecord(epoch=1, loss=0.5)]
@@ -148,7 +51,7 @@ def sweep_of_five(folder: Path, record: MakeRecord, dead: ProcessIdentity) -> Sw
     return sweep
 
 
-def test_a_sweep_is_read_in_order_of_start(tmp_path: Path, record: MakeRecord, dead: ProcessIdentity) -> None:
+def test_sweep_is_read_in_order_of_start(tmp_path: Path, record: MakeRecord, dead: ProcessIdentity) -> None:
     sweep = sweep_of_five(tmp_path / "s", record, dead)
     (sweep.runs / ".new-being-claimed").mkdir()
     (sweep.runs / "notes.txt").write_text("not a run")
@@ -159,7 +62,7 @@ def test_a_sweep_is_read_in_order_of_start(tmp_path: Path, record: MakeRecord, d
     assert read_sweep(SweepPaths(tmp_path / "nothing")).runs == []
 
 
-def test_a_time_that_is_none_is_damage(tmp_path: Path, record: MakeRecord) -> None:
+def test_invalid_time_is_damage(tmp_path: Path, record: MakeRecord) -> None:
     sweep = sweep_of_five(tmp_path / "s", record, ProcessIdentity.current())
     path = sweep.run("run-1").record
     path.write_bytes(encode_record(record(started_at="yesterday")))
@@ -170,7 +73,7 @@ def test_a_time_that_is_none_is_damage(tmp_path: Path, record: MakeRecord) -> No
 
 
 @pytest.mark.parametrize("name", ["run.json", "epochs.jsonl", "heartbeat"])
-def test_a_pipe_or_a_device_in_the_place_of_a_file_is_damage_and_holds_nobody_up(
+def test_pipe_or_device_instead_of_a_file_is_damage_and_does_not_block(
     tmp_path: Path, record: MakeRecord, name: str
 ) -> None:
     sweep = SweepPaths(tmp_path)
@@ -189,7 +92,7 @@ def test_a_pipe_or_a_device_in_the_place_of_a_file_is_damage_and_holds_nobody_up
     assert [len(run.epochs) for run in contents.runs if run.folder == "run-0"] == [1]
 
 
-def test_damage_is_told_and_drops_no_other_run(tmp_path: Path, record: MakeRecord, dead: ProcessIdentity) -> None:
+def test_damage_is_reported_and_drops_no_other_run(tmp_path: Path, record: MakeRecord, dead: ProcessIdentity) -> None:
     sweep = sweep_of_five(tmp_path / "s", record, dead)
     sweep.run("run-1").record.write_bytes(b'{"name": "run-1", ')
     sweep.run("run-2").epochs.write_bytes(b"nonsense\n")
@@ -199,10 +102,10 @@ def test_damage_is_told_and_drops_no_other_run(tmp_path: Path, record: MakeRecor
     sweep.run("run-4").record.unlink()
     contents = read_sweep(sweep)
     assert {run.record.name: len(run.epochs) for run in contents.runs} == {"run-0": 1, "run-2": 0}
-    told = {damage.path.name: damage.message for damage in contents.damaged}
-    assert set(told) == {"run-1", "run-2", "run-3", "run-4"}
-    assert "run.json is damaged" in told["run-1"] and "epochs.jsonl is damaged" in told["run-2"]
-    assert f"at most {SCHEMA_VERSION}, got 2" in told["run-3"] and "got nothing there" in told["run-4"]
+    messages = {damage.path.name: damage.message for damage in contents.damaged}
+    assert set(messages) == {"run-1", "run-2", "run-3", "run-4"}
+    assert "run.json is damaged" in messages["run-1"] and "epochs.jsonl is damaged" in messages["run-2"]
+    assert f"at most {SCHEMA_VERSION}, got 2" in messages["run-3"] and "got nothing there" in messages["run-4"]
 
 
 DAMAGE = st.one_of(
@@ -215,7 +118,7 @@ DAMAGE = st.one_of(
 
 @settings(max_examples=40)
 @given(damage=DAMAGE, name=st.sampled_from(["run.json", "epochs.jsonl"]))
-def test_no_damage_ends_the_reading(
+def test_no_damage_stops_the_reader(
     tmp_path_factory: pytest.TempPathFactory, record: MakeRecord, damage: bytes, name: str
 ) -> None:
     root = tmp_path_factory.mktemp("damage", numbered=True)
@@ -238,7 +141,7 @@ TURN = Turn(session="s", round=1, place=1, steps=1, samples=1, seconds=1.0)
     byte=st.one_of(st.sampled_from([0xFF, 0x80, 0xC3]), st.integers(0, 255)),
     data=st.data(),
 )
-def test_one_byte_costs_no_more_than_its_file(
+def test_one_damaged_byte_costs_at_most_its_file(
     tmp_path_factory: pytest.TempPathFactory, record: MakeRecord, name: str, byte: int, data: st.DataObject
 ) -> None:
     sweep = SweepPaths(tmp_path_factory.mktemp("byte", numbered=True))
@@ -259,7 +162,7 @@ def test_one_byte_costs_no_more_than_its_file(
 
 
 @pytest.mark.parametrize("name", ["run.json", "turns.jsonl"])
-def test_text_that_is_not_utf_8_is_damage_as_any_other(tmp_path: Path, record: MakeRecord, name: str) -> None:
+def test_text_that_is_not_utf_8_is_damage(tmp_path: Path, record: MakeRecord, name: str) -> None:
     sweep = SweepPaths(tmp_path)
     paths = left_by(sweep.run("a"), record(session="s")).paths
     paths.turns.write_bytes(msgspec.json.encode(TURN) + b"\n")
@@ -272,16 +175,14 @@ def test_text_that_is_not_utf_8_is_damage_as_any_other(tmp_path: Path, record: M
         read_run(paths)
 
 
-def test_folders_that_no_table_can_name_and_links_in_a_circle_end_no_reading(
-    tmp_path: Path, record: MakeRecord
-) -> None:
+def test_unnameable_folders_and_circular_links_do_not_stop_the_reader(tmp_path: Path, record: MakeRecord) -> None:
     sweep = SweepPaths(tmp_path)
     left_by(sweep.run("good"), record())
     left_by(sweep.run("odd"), record())
     try:
         os.rename(os.fsencode(sweep.runs / "odd"), os.fsencode(sweep.runs) + b"/caf\xe9")
     except OSError:
-        pytest.skip("this file system takes names in UTF-8 alone")
+        pytest.skip("this file system accepts only UTF-8 names")
     (sweep.runs / "circle").symlink_to("circle")
     contents = read_sweep(sweep)
     assert [run.folder for run in contents.runs] == ["good"]
@@ -289,7 +190,7 @@ def test_folders_that_no_table_can_name_and_links_in_a_circle_end_no_reading(
     assert damage.message == rf"{sweep.runs}/caf\udce9 must have a name in UTF-8, got another one; rename the folder."
 
 
-def test_a_folder_in_a_files_place_is_damage(tmp_path: Path, record: MakeRecord) -> None:
+def test_folder_instead_of_a_file_is_damage(tmp_path: Path, record: MakeRecord) -> None:
     sweep = SweepPaths(tmp_path)
     left_by(sweep.run("a"), record())
     sweep.run("a").epochs.unlink()

@@ -1,4 +1,4 @@
-"""Tests of finding the sweep or the run that somebody names."""
+"""Finding sweeps and runs by folder or name."""
 
 from pathlib import Path
 
@@ -30,17 +30,17 @@ def test_folder_and_bare_name_find_the_same_sweep(outputs: Path) -> None:
         assert find_sweep(name).root.resolve() == outputs / "first"
 
 
-def test_folder_here_that_is_no_sweep_does_not_hide_the_one_under_outputs(outputs: Path, tmp_path: Path) -> None:
+def test_local_folder_that_is_not_a_sweep_does_not_hide_the_one_under_outputs(outputs: Path, tmp_path: Path) -> None:
     (tmp_path / "first").mkdir()
     assert find_sweep("first").root.resolve() == outputs / "first"
 
 
-def test_unknown_sweep_is_refused_with_the_nearest() -> None:
+def test_unknown_sweep_is_rejected_with_the_closest_name() -> None:
     with pytest.raises(UsageError, match=r"'furst' must be a sweep's folder.*Did you mean first\?"):
         find_sweep("furst")
 
 
-def test_sweep_of_another_name_is_refused_with_those_there_are(
+def test_unknown_sweep_is_rejected_with_the_existing_names(
     outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("qqqq", "", "outputs/qqqq"):
@@ -52,7 +52,7 @@ def test_sweep_of_another_name_is_refused_with_those_there_are(
         find_sweep("qqqq")
 
 
-def test_folder_without_a_sweep_is_refused(outputs: Path) -> None:
+def test_folder_without_a_sweep_is_rejected(outputs: Path) -> None:
     (outputs / "empty").mkdir()
     for name in ("empty", "outputs/empty"):
         with pytest.raises(UsageError, match="got a folder without them"):
@@ -73,15 +73,15 @@ def test_folder_without_a_sweep_is_refused(outputs: Path) -> None:
         "2d",
     ],
 )
-def test_any_part_that_only_one_run_begins_with_is_its_name(name: str) -> None:
+def test_any_unique_prefix_finds_the_run(name: str) -> None:
     assert find_run(name).name == "lr=0.1,seed=1-2dc67ffb"
 
 
-def test_whole_name_without_digits_is_not_taken_for_the_beginning_of_another() -> None:
+def test_whole_name_without_digits_is_not_treated_as_a_prefix() -> None:
     assert find_run("first/lr=0.1").name == find_run("lr=0.1").name == "lr=0.1-7e000000"
 
 
-def test_sweep_of_one_run_is_that_run() -> None:
+def test_sweep_with_one_run_denotes_that_run() -> None:
     for name in ("second", "outputs/second"):
         assert find_run(name).name == "batch_size=100-25ffffff"
     with pytest.raises(UsageError, match=r"must be one run, got a sweep of 3; add one of: lr=0\.1,seed=0-250ab410, "):
@@ -100,7 +100,7 @@ def test_several_matches_are_listed_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("batch_size=10O", r"got none; did you mean second/batch_size=100"),
         ("qqqq", r"got none; `runmanager table SWEEP` shows"),
@@ -108,10 +108,10 @@ def test_several_matches_are_listed_in_one_line() -> None:
         ("third/x", r"must be a run's folder or SWEEP/RUN, got nothing there"),
     ],
 )
-def test_unknown_run_is_refused_with_a_way_out(name: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_unknown_run_is_rejected_with_a_hint(name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         find_run(name)
 
 
-def test_known_runs_are_those_of_every_sweep() -> None:
+def test_known_runs_lists_the_runs_of_every_sweep() -> None:
     assert known_runs() == [f"{sweep}/{run}" for sweep, runs in RUNS.items() for run in sorted(runs)]

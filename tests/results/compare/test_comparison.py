@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from runmanager.errors import UsageError
-from runmanager.records.run.measurements import Measurements
-from runmanager.records.run.record import Environment
+from runmanager.records.run.record import Environment, Measurements
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.compare.comparison import CompareOptions, compare, compare_with_stand_in
 from runmanager.results.load.loader import read_results

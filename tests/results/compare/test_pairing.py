@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from runmanager.errors import UsageError
-from runmanager.records.settings.grid import flatten
+from runmanager.records.settings.values import flatten
 from runmanager.results.compare.matching import match_sides
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.pairing import find_axis, pair_cells, varying_axes

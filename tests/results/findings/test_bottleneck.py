@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from runmanager.records.host.device_peaks import DevicePeaks
-from runmanager.records.run.measurements import Measurements
+from runmanager.records.run.record import Measurements
 from runmanager.results.compare.matching import match_sides
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.findings.bottleneck import find_bottleneck

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from runmanager.records.host.device_peaks import DevicePeaks
-from runmanager.records.run.measurements import UNKNOWN_WORK, Measurements
+from runmanager.records.run.record import UNKNOWN_WORK, Measurements
 from runmanager.records.run.turn_record import Turn
 from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.compare.matching import match_sides

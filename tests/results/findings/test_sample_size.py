@@ -6,7 +6,7 @@ import re
 import pytest
 
 from runmanager.records.run.status import Status
-from runmanager.records.sweep.record import plan_cell, with_cells
+from runmanager.records.sweep.record import add_cells, plan_cell
 from runmanager.results.compare.comparison import compare
 from runmanager.results.compare.matching import match_sides
 from runmanager.results.compare.options import CompareOptions
@@ -23,7 +23,7 @@ def planned(contents):
     def lines(*cells):
         configs = [{"device": device, "seed": seed, "epochs": 8} for device, seed in cells]
         axes = {"device": ["cpu", "cuda"], "seed": [0, 1]}
-        record = with_cells(
+        record = add_cells(
             None, [plan_cell(str(at), str(at), config) for at, config in enumerate(configs)], axes=axes, command=("x",)
         )
         return detectable_before_running(contents(), record)

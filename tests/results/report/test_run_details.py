@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from runmanager.records.run.measurements import Measurements
-from runmanager.records.run.record import Attempt, Environment
+from runmanager.records.run.record import Attempt, Environment, Measurements
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import read_run
 from runmanager.results.model.sections import as_text

@@ -1,4 +1,4 @@
-"""Tests of files that find no room: each is named, with its disk."""
+"""Errors of files: a full disk is named, with the file."""
 
 import errno
 import os
@@ -8,37 +8,37 @@ import pytest
 
 from runmanager.errors import NoRoomError
 from runmanager.records.files.atomic_files import replacement
-from runmanager.records.files.disk_full import disk_full_named
+from runmanager.records.files.file_errors import explain_disk_full
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("number", "cause"),
     [
         (errno.ENOSPC, r"No space left on device \([\d,]+ bytes free\); make room there\.$"),
         (errno.EDQUOT, r"Disk quota exceeded \([\d,]+ bytes free\); make room there\.$"),
         (errno.EFBIG, r"File too large; raise that limit\.$"),
     ],
 )
-def test_the_file_and_its_disk_are_named_whatever_a_library_made_of_it(tmp_path: Path, number: int, said: str) -> None:
+def test_full_disk_is_named_even_if_a_library_hides_the_error(tmp_path: Path, number: int, cause: str) -> None:
     path = tmp_path / "checkpoint.pt"
     path.write_text("the one before")
-    with pytest.raises(NoRoomError, match=rf"^{path} must .*, got {said}"), replacement(path):
+    with pytest.raises(NoRoomError, match=rf"^{path} must .*, got {cause}"), replacement(path):
         try:
             raise OSError(number, os.strerror(number))
         finally:
-            raise RuntimeError("unexpected pos 2304 vs 2198")  # as torch, which closes its archive meanwhile
+            raise RuntimeError("unexpected pos 2304 vs 2198")  # like torch, which closes its archive
     assert [each.name for each in tmp_path.iterdir()] == ["checkpoint.pt"]
     assert path.read_text() == "the one before"
 
 
-def test_another_error_stays_what_it_is(tmp_path: Path) -> None:
-    with pytest.raises(PermissionError), disk_full_named(tmp_path):
+def test_other_errors_are_unchanged(tmp_path: Path) -> None:
+    with pytest.raises(PermissionError), explain_disk_full(tmp_path):
         raise PermissionError(errno.EACCES, "Permission denied")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is wanted: /dev/full")
-def test_an_event_file_that_finds_no_room_is_named() -> None:
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a device that is always full")
+def test_event_file_on_a_full_disk_is_named() -> None:
     full = Path("/dev/full")
     writer = EventWriter(full.parent, existing=full)
     for step in (writer.flush, writer.close):

@@ -1,5 +1,6 @@
-"""Records of which equal parts are shared say what they say when each is read alone."""
+"""Reading many records: shared parts change nothing, and garbage collection is only paused."""
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.record import Environment, RunRecord
-from runmanager.records.run.shared_parts import SharedParts
+from runmanager.records.storage.bulk_reading import SharedParts, gc_paused
 from runmanager.records.storage.reader import read_record, read_sweep
 from runmanager.records.storage.versioned_file import encode_record
 
@@ -17,7 +18,7 @@ MakeRecord = Callable[..., RunRecord]
 
 @pytest.fixture
 def sweep(tmp_path: Path, record: MakeRecord) -> SweepPaths:
-    """Three runs that differ in one setting, one of which has a machine of its own."""
+    """Three runs that differ in one setting; one was made with other libraries and without code."""
     paths = SweepPaths(tmp_path)
     for lr in (0.1, 0.2, 0.3):
         config = {
@@ -41,7 +42,7 @@ def sweep(tmp_path: Path, record: MakeRecord) -> SweepPaths:
     return paths
 
 
-def test_they_say_the_same_and_what_is_equal_is_there_once(sweep: SweepPaths) -> None:
+def test_shared_parts_are_equal_to_those_read_alone(sweep: SweepPaths) -> None:
     runs = [run.record for run in read_sweep(sweep).runs]
     assert runs == [read_record(sweep.run(run.name)).observed() for run in runs]
     assert [type(value) for value in runs[0].config.values()] == [float, int, bool, type(None), str, dict]
@@ -54,16 +55,39 @@ def test_they_say_the_same_and_what_is_equal_is_there_once(sweep: SweepPaths) ->
     assert [run.environment.load_at_start for run in runs] == [0.1, 0.2, 0.3]
 
 
-def test_nothing_of_two_kinds_is_not_the_same(sweep: SweepPaths, record: MakeRecord) -> None:
+def test_empty_parts_of_different_types_are_not_shared(sweep: SweepPaths, record: MakeRecord) -> None:
     paths = sweep.run("lr=0.1")
     paths.record.write_bytes(encode_record(record(environment=Environment())))
     assert read_record(paths, shared=SharedParts()) == read_record(paths)
 
 
 @pytest.mark.parametrize("part", [b"1e999", b'"\\ud800"', b"[1,]", b"nonsense"])
-def test_a_part_that_is_damaged_is_told(sweep: SweepPaths, part: bytes) -> None:
+def test_damaged_part_is_reported(sweep: SweepPaths, part: bytes) -> None:
     paths: RunPaths = sweep.run("lr=0.1")
     paths.record.write_bytes(paths.record.read_bytes().replace(b'"cnn"', part))
     with pytest.raises(RecordError, match="is damaged"):
         read_record(paths, shared=SharedParts())
     assert [damage.path.name for damage in read_sweep(sweep).damaged] == ["lr=0.1"]
+
+
+def test_gc_is_enabled_again_afterwards() -> None:
+    assert gc.isenabled()
+    with gc_paused():
+        assert not gc.isenabled()
+        with gc_paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(KeyError), gc_paused():
+        raise KeyError
+    assert gc.isenabled()
+
+
+def test_gc_stays_disabled_if_it_was() -> None:
+    gc.disable()
+    try:
+        with gc_paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

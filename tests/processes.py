@@ -1,4 +1,4 @@
-"""What a test has started comes to its end, with all that this has started in turn, in time or with a word why not."""
+"""Processes that tests start: they end in time, with all their descendants, or the test fails with a message."""
 
 import contextlib
 import subprocess
@@ -10,14 +10,14 @@ from typing import Any
 import psutil
 import pytest
 
-__all__ = ["PATIENCE_SECONDS", "discard", "end_of", "kill_all", "time_since"]
+__all__ = ["TIMEOUT_SECONDS", "discard", "kill_all", "time_since", "wait_for_output"]
 
-PATIENCE_SECONDS = 120.0
-_SECONDS_TO_DIE = 30.0
+TIMEOUT_SECONDS = 120.0
+_KILL_SECONDS = 30.0
 
 
 def kill_all(process: subprocess.Popen[Any]) -> None:
-    """Kill a process and its descendants: who reads its pipe waits for each of them that lives on."""
+    """Kill a process and its descendants, which would keep its pipes open."""
     descendants: list[psutil.Process] = []
     if process.poll() is None:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -29,31 +29,31 @@ def kill_all(process: subprocess.Popen[Any]) -> None:
 
 
 def discard(process: subprocess.Popen[Any]) -> None:
-    """End what a test has left. Nothing is read any more: who outlived the process may hold the other side."""
+    """Kill a process that a test has left and close its pipes unread, as a surviving descendant may hold them."""
     kill_all(process)
-    process.wait(_SECONDS_TO_DIE)
+    process.wait(_KILL_SECONDS)
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream is not None:
-            with contextlib.suppress(BrokenPipeError):  # what was written and never taken
+            with contextlib.suppress(BrokenPipeError):  # buffered input that was never read
                 stream.close()
 
 
-def end_of(process: subprocess.Popen[str], *, seconds: float = PATIENCE_SECONDS) -> tuple[str, str]:
-    """All that a process says to its end; where that does not come in time it is ended, and the test fails."""
+def wait_for_output(process: subprocess.Popen[str], *, seconds: float = TIMEOUT_SECONDS) -> tuple[str, str]:
+    """Return the output of a process until its end; after the timeout the process is killed and the test fails."""
     try:
         return process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         kill_all(process)
         try:
-            said = "\n".join(process.communicate(timeout=_SECONDS_TO_DIE))
+            output = "\n".join(process.communicate(timeout=_KILL_SECONDS))
         except subprocess.TimeoutExpired as late:
-            said = f"{late.stdout!r}\n{late.stderr!r}\nand who was started by it still holds its pipes"
+            output = f"{late.stdout!r}\n{late.stderr!r}\nand a descendant still holds its pipes"
         discard(process)
-        pytest.fail(f"the command came to no end in {seconds:g} s:\n{said}")
+        pytest.fail(f"the command did not end in {seconds:g} s:\n{output}")
 
 
 def time_since(path: Path) -> Callable[[], float]:
-    """A clock that stands still until the file is there: what a busy machine takes until then counts for nothing."""
+    """Return a clock that starts when the file appears, so that delays of a busy machine before that do not count."""
     began: list[float] = []
 
     def clock() -> float:

@@ -1,0 +1,80 @@
+"""Errors of files and folders as one clear line: damaged, no room on the disk, not writable."""
+
+import errno
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from runmanager.errors import NoRoomError, RecordError, UsageError
+
+__all__ = ["UNDECODABLE", "UNREADABLE", "damaged_file_error", "explain_disk_full", "require_writable"]
+
+UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for content that it cannot decode, text that is not UTF-8 included."""
+
+UNREADABLE = (OSError, *UNDECODABLE)
+"""`UNDECODABLE`, and what opening or reading the file raises."""
+
+
+def damaged_file_error(path: str | Path, error: Exception, *, way_out: str = "") -> RecordError:
+    """Return the error that names the damaged file; `error` is what reading it raised."""
+    reason = str(error)
+    if isinstance(error, UnicodeDecodeError):
+        reason = f"its text must be UTF-8, got the byte 0x{error.object[error.start]:02x}"
+    return RecordError(f"{path} is damaged: {reason}{way_out}")
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextmanager
+def explain_disk_full(path: Path) -> Iterator[None]:
+    """Raise `NoRoomError` if the disk has no room for `path` inside the block, even if a library hides that error."""
+    try:
+        yield
+    except NoRoomError:
+        raise
+    except Exception as error:
+        cause = _no_room_cause(error)
+        if cause is None:
+            raise
+        raise NoRoomError(_no_room_message(path, cause), cause) from cause
+
+
+def _no_room_cause(error: BaseException | None) -> OSError | None:
+    """Find the system's error in a chain of exceptions: torch, for one, reports only a position in its archive."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _no_room_message(path: Path, cause: OSError) -> str:
+    if cause.errno == errno.EFBIG:
+        import resource  # imported late: Windows lacks it, and gets a clear error elsewhere
+
+        most, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+        limit = "" if most == resource.RLIM_INFINITY else f" ({most:,} bytes at most, ulimit -f)"
+        return f"{path} must fit the size that a file may have, got {cause.strerror}{limit}; raise that limit."
+    disk = next((each for each in path.absolute().parents if each.is_mount()), path.parent)
+    try:
+        free = f" ({shutil.disk_usage(disk).free:,} bytes free)"
+    except OSError:
+        free = ""
+    return f"{path} must find room on the disk at {disk}, got {cause.strerror}{free}; make room there."
+
+
+@contextmanager
+def require_writable(what: str, folder: Path, *, way_out: str) -> Iterator[None]:
+    """Raise `UsageError` when writing below `folder` fails inside the block: missing, not permitted, or full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EFBIG:  # no other folder would help
+            raise UsageError(str(error)) from error
+        cause = error.strerror or str(error)
+        raise UsageError(f"{what} must be a folder that can be written, got '{folder}': {cause}; {way_out}.") from error

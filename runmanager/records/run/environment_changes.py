@@ -1,0 +1,129 @@
+"""Changes between the environments of runs and attempts: code, machine and versions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from runmanager.records.run.record import Environment, RunRecord
+
+__all__ = [
+    "changed_files",
+    "describe_attempts",
+    "describe_files",
+    "epochs_in_other_environments",
+    "is_same_code",
+    "sessions_in_other_environments",
+]
+
+_MAX_NAMED_FILES = 3
+_SHORT_COMMIT = 8
+
+
+def changed_files(environments: Iterable[Environment]) -> list[str]:
+    """Return the source files that some of these runs have in common with different content.
+
+    A file that a run did not use is not a change: another setting may lead to other code.
+    """
+    digests: dict[str, set[str]] = {}
+    for environment in environments:
+        for name, digest in (environment.code or {}).items():
+            digests.setdefault(name, set()).add(digest)
+    return [name for name, found in digests.items() if len(found) > 1]
+
+
+def is_same_code(one: Environment, other: Environment) -> bool | None:
+    """Whether two runs with the same settings had the same code; None if unknown.
+
+    Without digests, the same commit without local changes is the same code; another commit may have changed other
+    files only.
+    """
+    if one.code is not None and other.code is not None:
+        return not changed_files((one, other))
+    is_one_commit = one.commit is not None and one.commit == other.commit
+    return True if is_one_commit and False not in (one.commit_clean, other.commit_clean) else None
+
+
+def describe_files(files: Sequence[str]) -> str:
+    """List file names in one line, the first few by name."""
+    more = len(files) - _MAX_NAMED_FILES
+    return ", ".join(files[:_MAX_NAMED_FILES]) + (f" and {more} more" if more > 0 else "")
+
+
+def epochs_in_other_environments(record: RunRecord) -> set[int]:
+    """Return the epochs that ran on another device or host, or with other threads or versions than the last attempt.
+
+    Their times do not describe the environment in the run's record.
+    """
+    return {epoch for first, last, _ in _environment_changes(record) for epoch in range(first, last + 1)}
+
+
+def sessions_in_other_environments(record: RunRecord) -> set[str]:
+    """Return the sessions in which the run took turns in another environment than that of its last attempt."""
+    now = _conditions(record.environment)
+    return {
+        each.session
+        for each in record.earlier
+        if each.session is not None and each.environment != record.environment and _conditions(each.environment) != now
+    }
+
+
+def describe_attempts(record: RunRecord) -> list[str]:
+    """Describe the epochs that ran in other environments, one line per range of epochs."""
+    lines = []
+    for first, last, facts in _environment_changes(record):
+        which = f"epoch {first} was" if first == last else f"epochs {first} to {last} were"
+        counts = "it counts" if first == last else "they count"
+        lines.append(f"{which} made in another environment ({facts}); {counts} as warm-up")
+    return lines
+
+
+def _environment_changes(record: RunRecord) -> list[tuple[int, int, str]]:
+    """Return the first and last epoch of each range that ran in another environment, and what differed."""
+    if not record.earlier:
+        return []
+    changes: list[tuple[int, int, str]] = []
+    first = 1
+    now = _conditions(record.environment)
+    for each in record.earlier:
+        facts = _differences(_conditions(each.environment), now)
+        if files := changed_files((each.environment, record.environment)):
+            facts = "; ".join(filter(None, [facts, f"code changed ({describe_files(files)})"]))
+        if facts and first <= each.last_epoch:
+            if changes and changes[-1][1:] == (first - 1, facts):
+                changes[-1] = (changes[-1][0], each.last_epoch, facts)
+            else:
+                changes.append((first, each.last_epoch, facts))
+        first = max(first, each.last_epoch + 1)
+    return changes
+
+
+def _conditions(environment: Environment) -> dict[str, Any]:
+    """Return the facts that decide how fast the same code is on the same data, or which code it is."""
+    return {
+        "host": environment.host or None,
+        "CPU model": environment.cpu_model,
+        "device": environment.device_name,
+        "torch threads": environment.torch_threads,
+        "driver": environment.driver,
+        "CUDA": environment.cuda,
+        "cuDNN": environment.cudnn,
+        "cuDNN benchmark": environment.cudnn_benchmark,
+        "cuDNN deterministic": environment.cudnn_deterministic,
+        "TF32 in products": environment.tf32_matmul,
+        "TF32 in cuDNN": environment.tf32_cudnn,
+        "python": environment.python or None,
+        "commit": environment.commit and environment.commit[:_SHORT_COMMIT],
+        **environment.libraries,
+    }
+
+
+def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    names = dict.fromkeys([*then, *now])
+    return "; ".join(
+        f"{name} {_or_unknown(then.get(name))}, now {_or_unknown(now.get(name))}"
+        for name in names
+        if then.get(name) != now.get(name)
+    )
+
+
+def _or_unknown(value: Any) -> str:
+    return "unknown" if value is None else str(value)

@@ -1,0 +1,100 @@
+"""Settings of runs as plain values: conversion, dotted names, differences, targets."""
+
+import argparse
+import dataclasses
+import math
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from runmanager.errors import UsageError
+
+__all__ = ["differing_settings", "find_targets", "flatten", "plain_settings"]
+
+_TARGET_KEY = "_target_"
+
+
+def plain_settings(params: Any) -> dict[str, Any]:
+    """Convert the settings of a run, a mapping, named tuple, dataclass or `argparse.Namespace`, to plain values.
+
+    NumPy's numbers become Python's, functions their qualified name, and other values that JSON cannot express (a
+    `torch.device`, a path, infinity) their text.
+    Raises `UsageError` for anything else, and for keys that are not strings.
+    """
+    if params is None:
+        return {}
+    if hasattr(params, "_asdict"):
+        params = params._asdict()
+    elif dataclasses.is_dataclass(params) and not isinstance(params, type):
+        params = dataclasses.asdict(params)
+    elif isinstance(params, argparse.Namespace | types.SimpleNamespace):
+        params = vars(params)
+    if not isinstance(params, Mapping):
+        raise UsageError(
+            "A run's settings must be a mapping, a named tuple, a dataclass or an argparse.Namespace, "
+            f"got {type(params).__name__}; use expand_grid(...) or a dict."
+        )
+    return {_key(key): _plain(value) for key, value in params.items()}
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise UsageError(f"The name of a setting must be a string, got {key!r}.")
+    return key
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(value)  # JSON turns others into null
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        return _plain(value.item())  # a NumPy scalar or a tensor of one element
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence | set | frozenset):
+        return [_plain(item) for item in value]
+    if isinstance(value, types.FunctionType | types.BuiltinFunctionType) and "<" not in value.__qualname__:
+        return ".".join(filter(None, (value.__module__, value.__qualname__)))  # its text contains an address
+    return str(value)
+
+
+def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Flatten nested settings to dotted keys (`{"model": {"depth": 8}}` -> `{"model.depth": 8}`); lists stay values."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            flat.update({f"{key}.{name}": item for name, item in flatten(value).items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def differing_settings(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the dotted names of the settings in which flat cells differ, in order of appearance."""
+    if not cells:
+        return []
+    names = dict.fromkeys(name for cell in cells for name in cell)
+    first = cells[0]
+    absent = object()
+    return [
+        name for name in names if any(_differ(cell.get(name, absent), first.get(name, absent)) for cell in cells[1:])
+    ]
+
+
+def _differ(one: Any, other: Any) -> bool:
+    # 1 == True in Python, but they are different values of a setting.
+    return one is not other and (type(one) is not type(other) or one != other)
+
+
+def find_targets(settings: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted name and the value of each `_target_` in nested settings, also inside lists."""
+    if isinstance(settings, Mapping):
+        for key, value in settings.items():
+            inner = f"{name}.{key}" if name else str(key)
+            if inner.rpartition(".")[2] == _TARGET_KEY:
+                yield inner, value
+            yield from find_targets(value, inner)
+    elif isinstance(settings, list | tuple):
+        for index, value in enumerate(settings):
+            yield from find_targets(value, f"{name}[{index}]")

@@ -1,0 +1,154 @@
+"""Writing the end of a run into run.json: the only place that does it.
+
+==================================  ==================================================
+writer                              function
+==================================  ==================================================
+the run's own process               `end_own_run`; `skipped_record` if it cannot begin
+the driver that started the process `find_end`, then `write_end`
+a supervisor that comes later       `end_gone_run`, `correct_outcome`
+a driver on another host            `end_silent_run`
+==================================  ==================================================
+"""
+
+import datetime
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from runmanager.errors import RecordError, RunBusyError
+from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.heartbeat import HeartbeatObserver
+from runmanager.records.run.record import RunRecord
+from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.storage.claims import release_claim
+from runmanager.records.storage.ownership import claim_next_attempt
+from runmanager.records.storage.reader import read_last_sign_of_life, read_record
+from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.storage.versioned_file import encode_record
+
+__all__ = [
+    "RunEnd",
+    "correct_outcome",
+    "end_gone_run",
+    "end_own_run",
+    "end_silent_run",
+    "find_end",
+    "skipped_record",
+    "write_end",
+]
+
+
+def end_own_run(folder: RunFolder, outcome: Outcome, **facts: Any) -> RunRecord:
+    """Write the end of a run from its own process, as of now, together with other fields of its record.
+
+    Raises `OSError` if the record cannot be written, and `UsageError` in a process that does not own the folder.
+    """
+    return folder.write(status=outcome.status, reason=outcome.reason, message=outcome.message, ended_at=_now(), **facts)
+
+
+def skipped_record(record: RunRecord, message: str) -> RunRecord:
+    """Return the record of a run whose device this host lacks: it ends when it starts."""
+    return record.ended(Outcome(Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, message), at=record.started_at)
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How a run ended whose process has exited.
+
+    `is_recorded`: run.json has this outcome already. `to_write` is the record with this end, which the driver must
+    write; None if it must not write any.
+    """
+
+    outcome: Outcome
+    is_recorded: bool = False
+    to_write: RunRecord | None = None
+
+
+def find_end(paths: RunPaths, pid: int, outcome: Outcome, *, pending: RunRecord, has_returned: bool) -> RunEnd:
+    """Compare how the process `pid` exited (`outcome`) with what is stored of its run. Writes nothing.
+
+    `pending` is the record to use if none is stored. `has_returned`: the process returned without an error, for example
+    because another process had ended the run before. Nothing is to be written if the process died before it could claim
+    a folder that has ended or that belongs to another living process.
+    """
+    try:
+        record = read_record(paths)
+        owner = record.owner
+        is_own = owner is None or owner.pid == pid
+    except RecordError:
+        if paths.record.exists():
+            return RunEnd(outcome)  # damaged: every reader reports it
+        record, owner, is_own = pending, None, True
+    if record.status.is_ended and (is_own or has_returned):
+        return RunEnd(record.outcome, is_recorded=True)
+    is_abandoned = not record.status.is_ended and owner is not None and owner.is_alive() is False
+    if not (is_own or is_abandoned):
+        return RunEnd(outcome)
+    return RunEnd(outcome, to_write=record.ended(outcome, at=_now()))
+
+
+def write_end(paths: RunPaths, record: RunRecord, *, traceback: str | None = None) -> None:
+    """Write a record with its end in it, then error.txt, for a run whose process has exited. Raises `OSError`."""
+    paths.root.mkdir(parents=True, exist_ok=True)
+    _replace_record(paths, record)
+    if traceback is not None:
+        replace_file(paths.error, traceback)
+
+
+def end_gone_run(paths: RunPaths, outcome: Outcome, *, pending: RunRecord) -> None:
+    """Write the end of a run whose process is gone without having written it, as of its last sign of life.
+
+    It may be noticed long afterwards that the process is gone. `pending` is the record to use if none is stored. A
+    stored end and a damaged record stay as they are. Raises `OSError`.
+    """
+    try:
+        record = read_record(paths)
+    except RecordError:
+        if paths.record.exists():
+            return  # damaged: every reader reports it
+        paths.root.mkdir(parents=True, exist_ok=True)
+        record = pending
+    if not record.status.is_ended:
+        _replace_record(paths, record.ended(outcome, at=read_last_sign_of_life(paths, record) or _now()))
+
+
+def correct_outcome(paths: RunPaths, record: RunRecord, outcome: Outcome) -> None:
+    """Replace the outcome in a record that has ended by its true cause; the time of the end stays."""
+    replace_file(paths.record, encode_record(record.ended(outcome, at=record.ended_at)))
+
+
+def end_silent_run(paths: RunPaths, observer: HeartbeatObserver) -> RunRecord | None:
+    """Write the end of a run on another host that `observer` considers gone, so that it can be resumed.
+
+    Done under a claim, so that a run that another process begins at the same time is not declared dead. Returns the
+    record; None if the run is not gone, or belongs to another process.
+    """
+    try:
+        stored = read_record(paths)
+        gone = observer.observed(paths, stored)
+        if not stored.is_running_elsewhere or gone.status is not Status.CRASHED:
+            return None
+        claim = claim_next_attempt(paths, stored, ProcessIdentity.current(), observer)
+    except (RecordError, RunBusyError):
+        return None
+    try:
+        if read_record(paths) != stored:
+            return None
+        gone = msgspec.structs.replace(gone, ended_at=read_last_sign_of_life(paths, stored))
+        _replace_record(paths, gone)
+        return gone
+    finally:
+        release_claim(claim)
+
+
+def _replace_record(paths: RunPaths, record: RunRecord) -> None:
+    """Replace run.json, then remove the heartbeat: the record no longer says `running`."""
+    replace_file(paths.record, encode_record(record))
+    paths.heartbeat.unlink(missing_ok=True)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat()

@@ -1,0 +1,111 @@
+"""Settings as plain values, flattened, and compared without confusing two values."""
+
+import dataclasses
+import json
+import math
+from argparse import Namespace
+from collections import namedtuple
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runmanager.errors import UsageError
+from runmanager.records.settings.grid import expand_grid
+from runmanager.records.settings.values import differing_settings, flatten, plain_settings
+
+KEYS = st.text(st.characters(categories=["Ll"], max_codepoint=127), min_size=1, max_size=6)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
+NESTED = st.recursive(
+    st.dictionaries(KEYS, SCALARS | st.lists(SCALARS, max_size=3), max_size=4),
+    lambda inner: st.dictionaries(KEYS, inner | SCALARS, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(NESTED)
+def test_flatten_keeps_every_leaf_under_its_path(config: dict[str, object]) -> None:
+    def leaf(path: str) -> object:
+        found: object = config
+        for part in path.split("."):
+            assert isinstance(found, dict)
+            found = found[part]
+        return found
+
+    def num_leaves(node: object) -> int:
+        return sum(map(num_leaves, node.values())) if isinstance(node, dict) and node else 1
+
+    flat = flatten(config)
+    assert all(leaf(path) is value for path, value in flat.items())
+    assert len(flat) == (num_leaves(config) if config else 0)
+    assert flatten(flat) == flat
+
+
+@given(
+    st.lists(st.dictionaries(KEYS, st.sampled_from([0, False, 0.0, 1, True, "1", None, "x"]), max_size=3), max_size=4)
+)
+def test_differing_settings_have_more_than_one_value(cells: list[dict[str, object]]) -> None:
+    names = dict.fromkeys(name for cell in cells for name in cell)
+    # repr distinguishes 1, 1.0, True and '1'.
+    expected = [name for name in names if len({repr(cell[name]) if name in cell else "" for cell in cells}) > 1]
+    assert differing_settings(cells) == expected
+
+
+def test_values_that_are_equal_in_python_may_differ() -> None:
+    for one, other in ((1, True), (0, 0.0), (False, 0)):
+        assert differing_settings([{"x": one}, {"x": other}]) == ["x"]
+
+
+def test_setting_that_some_cells_lack_differs() -> None:
+    assert differing_settings([{"lr": 1, "model.depth": 8}, {"lr": 1}]) == ["model.depth"]
+    assert differing_settings([{"lr": 1}]) == differing_settings([]) == []
+
+
+def test_function_becomes_its_qualified_name() -> None:
+    """Its text contains an address, which differs between processes."""
+    assert plain_settings({"f": json.dumps, "g": len}) == {"f": "json.dumps", "g": "builtins.len"}
+
+
+def test_settings_may_be_a_mapping_named_tuple_or_dataclass_or_none() -> None:
+    @dataclasses.dataclass
+    class Options:
+        lr: float
+
+    assert plain_settings(None) == {}
+    expected = {"lr": 0.1}
+    for given_settings in (
+        {"lr": 0.1},
+        namedtuple("Run", ["lr"])(0.1),
+        Options(0.1),
+        Namespace(lr=0.1),
+        *expand_grid(lr=[0.1]),
+    ):
+        assert plain_settings(given_settings) == expected
+    for wrong in (Options, 3, [("lr", 0.1)]):
+        with pytest.raises(
+            UsageError, match=r"must be a mapping, a named tuple, a dataclass or an argparse\.Namespace"
+        ):
+            plain_settings(wrong)
+    with pytest.raises(UsageError, match="must be a string, got 3"):
+        plain_settings({"model": {3: 1}})
+
+
+def test_values_become_plain() -> None:
+    plain = plain_settings({"a": Path("x/y"), "b": (1, 2), "c": {"d": {3}}, "e": True})
+    assert plain == {"a": "x/y", "b": [1, 2], "c": {"d": [3]}, "e": True}
+    assert plain["e"] is True
+
+
+def test_numpy_numbers_become_python_numbers() -> None:
+    """Users write `expand_grid(lr=np.logspace(…))`."""
+    plain = plain_settings(
+        {"lr": np.float64(0.1), "size": np.int64(3), "flag": np.bool_(True), "half": np.float32(0.5)}
+    )
+    assert plain == {"lr": 0.1, "size": 3, "flag": True, "half": 0.5}
+    assert [type(value) for value in plain.values()] == [float, int, bool, float]
+
+
+def test_number_that_json_cannot_express_becomes_text() -> None:
+    assert plain_settings({"clip": math.inf, "x": math.nan}) == {"clip": "inf", "x": "nan"}
