@@ -1,8 +1,9 @@
 """When a run has stopped getting better."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from runmanager.records.run.record import EpochRecord
+from runmanager.validation import limits
 
 __all__ = ["METRICS", "EarlyStop", "EarlyStopOptions", "is_better"]
 
@@ -14,9 +15,9 @@ METRICS = {"loss": -1, "accuracy": 1, "val_loss": -1, "val_accuracy": 1}
 class EarlyStopOptions:
     """Stop after `patience` epochs in which `metric` got better by no more than `min_delta`; null never stops."""
 
-    metric: str | None = None
-    patience: int = 3
-    min_delta: float = 0.0
+    metric: str | None = field(default=None, metadata=limits(choices=METRICS))
+    patience: int = field(default=3, metadata=limits(ge=1))
+    min_delta: float = field(default=0.0, metadata=limits(ge=0))
 
 
 def is_better(metric: str, value: float, best: float | None, *, by: float = 0.0) -> bool:

@@ -13,7 +13,8 @@ from runmanager.training.custom_target import call_target, parameter_names, reso
 from runmanager.training.data.arrays import ArrayDataset
 from runmanager.training.data.splits import hold_out, subset_of
 from runmanager.training.data.tensor_views import as_arrays, owner_of
-from runmanager.validation import at_least_faults, holdout_faults
+from runmanager.training.options.dataset import holdout_faults
+from runmanager.validation import range_faults
 
 __all__ = ["custom_sets"]
 
@@ -57,7 +58,7 @@ def _check(ours: Mapping[str, Any]) -> None:
         if ours.get(key) is not None and not isinstance(ours[key], int):
             faults.append(f"`dataset.{key}` must be a whole number, got {ours[key]}.")
         else:
-            faults += at_least_faults(f"dataset.{key}", ours.get(key), 1)
+            faults += range_faults(f"dataset.{key}", ours.get(key), ge=1)
     if faults:
         raise ConfigurationError(faults)
 

@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from runmanager.training.options.choice import Options
-from runmanager.validation import at_least_faults, fault, holdout_faults
+from runmanager.validation import MAX_COUNT, GroupOptions, fault, limits
 
 __all__ = [
     "Cifar10Options",
@@ -18,15 +17,15 @@ __all__ = [
     "MnistOptions",
     "VisionOptions",
     "added_samples",
+    "holdout_faults",
 ]
 
 _LABEL_BYTES = 8
-_MOST_CLASSES = 2**31 - 1
 _DIGITS_VAL_SIZE = 10_000
 
 
 @dataclass(frozen=True)
-class DatasetOptions(Options):
+class DatasetOptions(GroupOptions):
     """A dataset."""
 
     group: ClassVar[str] = "dataset"
@@ -41,6 +40,16 @@ def added_samples(holdout: int | float, size: int) -> int:
     return holdout if isinstance(holdout, int) else max(1, round(size * holdout / (1 - holdout)))
 
 
+def holdout_faults(value: int | float | None) -> list[str]:
+    """Check `dataset.holdout`: null, a fraction or a count."""
+    if value is None or (isinstance(value, float) and 0 < value < 1):
+        return []
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return []
+    rule = "be a fraction between 0 and 1 or a whole count of at least 1"
+    return [fault("dataset.holdout", rule, value, "null takes the official test split")]
+
+
 @dataclass(frozen=True)
 class DigitsOptions(DatasetOptions):
     """Scikit-learn's 1,797 digits, enlarged to 28x28 and jittered to `size` training images.
@@ -49,17 +58,17 @@ class DigitsOptions(DatasetOptions):
     """
 
     name: str = "digits"
-    size: int = 60_000
-    val_size: int | None = None
+    size: int = field(default=60_000, metadata=limits(ge=1))
+    val_size: int | None = field(default=None, metadata=limits(ge=1))
     holdout: int | float | None = None
-    data_seed: int = 0
+    data_seed: int = field(default=0, metadata=limits(ge=0))
 
-    def _bad_values(self) -> list[str]:
-        faults = at_least_faults("dataset.size", self.size, 1) + at_least_faults("dataset.val_size", self.val_size, 1)
+    def _special_faults(self) -> list[str]:
+        faults = holdout_faults(self.holdout)
         if isinstance(self.holdout, int) and self.val_size not in (None, self.holdout):
             way_out = "leave one of the two at null"
             faults.append(fault("dataset.val_size", f"equal `dataset.holdout`={self.holdout}", self.val_size, way_out))
-        return faults + holdout_faults(self.holdout) + at_least_faults("dataset.data_seed", self.data_seed, 0)
+        return faults
 
     @property
     def num_validation(self) -> int:
@@ -78,12 +87,12 @@ class DiscOptions(DatasetOptions):
     """Points in the unit square, told apart by a disc around the origin; `size` of them to train on."""
 
     name: str = "disc"
-    size: int = 1000
+    # Two points, because one has no standard deviation to normalise by.
+    size: int = field(default=1000, metadata=limits(ge=2))
     holdout: int | float | None = None
 
-    def _bad_values(self) -> list[str]:
-        # Two points, because one has no standard deviation to normalise by.
-        return at_least_faults("dataset.size", self.size, 2) + holdout_faults(self.holdout)
+    def _special_faults(self) -> list[str]:
+        return holdout_faults(self.holdout)
 
     @property
     def num_validation(self) -> int:
@@ -100,11 +109,11 @@ class VisionOptions(DatasetOptions):
     """What the downloaded datasets share: `size` null trains on all there is."""
 
     name: str = "vision"
-    size: int | None = None
+    size: int | None = field(default=None, metadata=limits(ge=1))
     holdout: int | float | None = None
 
-    def _bad_values(self) -> list[str]:
-        return at_least_faults("dataset.size", self.size, 1) + holdout_faults(self.holdout)
+    def _special_faults(self) -> list[str]:
+        return holdout_faults(self.holdout)
 
 
 @dataclass(frozen=True)
@@ -140,20 +149,16 @@ class FakeOptions(DatasetOptions):
     """Random images with random labels, of any shape and number: for measuring, not for learning."""
 
     name: str = "fake"
-    size: int = 10_000
-    val_size: int = 1000
+    size: int = field(default=10_000, metadata=limits(ge=1))
+    val_size: int = field(default=1000, metadata=limits(ge=1))
     in_shape: list[int] = field(default_factory=lambda: [1, 28, 28])
-    num_classes: int = 10
-    data_seed: int = 0
+    num_classes: int = field(default=10, metadata=limits(ge=1, le=MAX_COUNT))
+    data_seed: int = field(default=0, metadata=limits(ge=0))
 
-    def _bad_values(self) -> list[str]:
-        faults = at_least_faults("dataset.size", self.size, 1) + at_least_faults("dataset.val_size", self.val_size, 1)
-        if not self.in_shape or min(self.in_shape) < 1:
-            faults.append(fault("dataset.in_shape", "hold at least one length, each at least 1", self.in_shape))
-        faults += at_least_faults("dataset.num_classes", self.num_classes, 1)
-        if self.num_classes > _MOST_CLASSES:
-            faults.append(fault("dataset.num_classes", f"be at most {_MOST_CLASSES}", self.num_classes))
-        return faults + at_least_faults("dataset.data_seed", self.data_seed, 0)
+    def _special_faults(self) -> list[str]:
+        if self.in_shape and min(self.in_shape) >= 1:
+            return []
+        return [fault("dataset.in_shape", "hold at least one length, each at least 1", self.in_shape)]
 
     def least_bytes(self) -> int:
         """A byte a value, and a label."""

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import torch
 
-from runmanager.training.options.step import Precision, not_on_cpu
+from runmanager.training.options.step import Precision, cpu_precision_fault
 from runmanager.validation import fault
 
 __all__ = ["CountingScaler", "autocast", "precision_faults", "rounding_to", "scaler_for", "weight_faults"]
@@ -57,7 +57,7 @@ def _older_words() -> tuple[str, bool] | None:
 def precision_faults(precision: Precision, device: torch.device) -> list[str]:
     """What `device`, which is there, cannot compute in."""
     if device.type == "cpu":
-        return [not_on_cpu(precision)] if precision in (Precision.TF32, Precision.FP16) else []
+        return [cpu_precision_fault(precision)] if precision in (Precision.TF32, Precision.FP16) else []
     is_nvidia = device.type == "cuda" and torch.version.hip is None
     if precision is Precision.TF32 and not is_nvidia:
         return [fault("precision", f"be another one on {device.type}", precision, "NVIDIA's GPUs alone have TF32")]
