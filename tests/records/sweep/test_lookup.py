@@ -36,7 +36,7 @@ def test_folder_here_that_is_no_sweep_does_not_hide_the_one_under_outputs(output
 
 
 def test_unknown_sweep_is_refused_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"'furst' must be a sweep's folder.*Did you mean first\?"):
+    with pytest.raises(UsageError, match=r"'furst' must be a sweep's folder.*Did you mean 'first'\?"):
         find_sweep("furst")
 
 
@@ -102,7 +102,7 @@ def test_several_matches_are_listed_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("batch_size=10O", r"got none; did you mean second/batch_size=100"),
+        ("batch_size=10O", r"got none; did you mean 'second/batch_size=100"),
         ("qqqq", r"got none; `runmanager table SWEEP` shows"),
         ("first/x", r"must be a run of outputs/first, got none of: lr"),
         ("third/x", r"must be a run's folder or SWEEP/RUN, got nothing there"),
