@@ -33,7 +33,7 @@ from benchmarks.tutorial import (
 from runmanager.records.run.record import EpochRecord
 from runmanager.tracking.device.rng import seed_everything
 from runmanager.training.data.splits import subset_of
-from runmanager.training.loading.sample_order import epoch_seed
+from runmanager.training.loading.batch_sampler import epoch_seed
 from runmanager.training.models.models import Network
 
 __all__ = ["Case", "DoubleNetwork", "Trained", "measure", "rows", "train_ours", "train_tutorial"]

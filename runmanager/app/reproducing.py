@@ -22,7 +22,7 @@ from runmanager.text import format_value, full_command
 from runmanager.tracking.device.processor import cpu_model
 from runmanager.tracking.environment.code_hashes import current_code
 from runmanager.tracking.environment.provenance import commit_of, library_versions
-from runmanager.training.stored_targets import refuse_foreign_targets
+from runmanager.training.targets import refuse_foreign_targets
 from runmanager.validation import fault
 
 if TYPE_CHECKING:

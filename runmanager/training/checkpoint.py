@@ -15,7 +15,7 @@ from runmanager.tracking.device.rng import random_states, restore_random_states
 from runmanager.tracking.early_stop import is_better
 from runmanager.tracking.options import Progress
 from runmanager.training.data.registry import Data
-from runmanager.training.step.step import Stepper
+from runmanager.training.step.stepper import Stepper
 
 __all__ = ["TrainingState", "read_state"]
 

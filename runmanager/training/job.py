@@ -15,7 +15,6 @@ from runmanager.tracking.options import RunOptions, TurnTaker
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.training.checkpoint import TrainingState
 from runmanager.training.data.registry import Data, load_dataset
-from runmanager.training.interleaved import measure_in_turns
 from runmanager.training.loading.loaders import EpochLoader, Loaders, build_loaders
 from runmanager.training.loading.prefetching import with_prefetch
 from runmanager.training.loop import evaluate_epoch, train_epoch
@@ -23,13 +22,14 @@ from runmanager.training.models.models import build_model
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.measure import PairedOptions
 from runmanager.training.options.step import AUTO, Precision
+from runmanager.training.paired_measurement import measure_in_turns
 from runmanager.training.step.amp import rounding_to
 from runmanager.training.step.compiled import CompiledNetwork
 from runmanager.training.step.cuda_graphs import graph_device
 from runmanager.training.step.malloc import keep_freed_memory
 from runmanager.training.step.optimizers import build_optimizer
 from runmanager.training.step.schedulers import build_scheduler
-from runmanager.training.step.step import Stepper, build_stepper
+from runmanager.training.step.stepper import Stepper, build_stepper
 
 __all__ = ["train_run"]
 

@@ -16,10 +16,9 @@ from runmanager.records.sweep.lookup import find_run
 from runmanager.text import error_line, truncated
 from runmanager.tracking.device.rng import preserve_random_states
 from runmanager.training.checkpoint import read_state
-from runmanager.training.custom_target import resolve_target
 from runmanager.training.models.models import build_model
 from runmanager.training.options.groups import OPTION_TYPES
-from runmanager.training.stored_targets import known_network, refuse_foreign_targets
+from runmanager.training.targets import known_network, refuse_foreign_targets, resolve_target
 
 __all__ = ["load_model"]
 

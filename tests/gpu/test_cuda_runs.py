@@ -18,7 +18,7 @@ from runmanager.tracking.environment.calibration import calibrate
 from runmanager.tracking.metrics.correct_counter import MatchBuffer
 from runmanager.tracking.metrics.evaluation import Evaluation
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
-from runmanager.training.data.arrays import as_floats
+from runmanager.training.data.array_dataset import as_floats
 from runmanager.training.data.registry import load_dataset
 from runmanager.training.loading.loaders import build_loaders
 from runmanager.training.loop import evaluate_epoch, train_epoch
@@ -36,7 +36,7 @@ from runmanager.training.step.cuda_graphs import CudaGraphs
 from runmanager.training.step.micro_batches import MicroBatches
 from runmanager.training.step.optimizers import build_optimizer
 from runmanager.training.step.schedulers import build_scheduler
-from runmanager.training.step.step import Forward, Stepper
+from runmanager.training.step.stepper import Forward, Stepper
 
 from .where import DEVICE, IS_CUDA, needs_cuda, needs_device
 

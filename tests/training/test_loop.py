@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from runmanager import DeviceDataLoader, evaluate, fit
 from runmanager.errors import TensorMismatchError, UsageError
 from runmanager.training.loop import train_epoch
-from runmanager.training.step.step import Forward, Stepper
+from runmanager.training.step.stepper import Forward, Stepper
 
 
 def network() -> nn.Module:

@@ -13,7 +13,7 @@ from torch import nn
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.timing.timer import PhaseTimer
 from runmanager.training.loop import evaluate_epoch, train_epoch
-from runmanager.training.step.step import Forward, Stepper
+from runmanager.training.step.stepper import Forward, Stepper
 
 META = torch.device("meta")
 NUM_BATCHES = 20

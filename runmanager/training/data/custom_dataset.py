@@ -9,11 +9,10 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 
 from runmanager.errors import ConfigurationError, DatasetError
-from runmanager.training.custom_target import call_target, parameter_names, resolve_target
-from runmanager.training.data.arrays import ArrayDataset
+from runmanager.training.data.array_dataset import ArrayDataset, as_arrays, base_dataset
 from runmanager.training.data.splits import hold_out, subset_of
-from runmanager.training.data.tensor_views import as_arrays, owner_of
 from runmanager.training.options.dataset import holdout_faults
+from runmanager.training.targets import call_target, parameter_names, resolve_target
 from runmanager.validation import range_faults
 
 __all__ = ["custom_sets"]
@@ -108,7 +107,7 @@ def _sample_shape(dataset: Dataset[Any], name: str) -> tuple[int, ...]:
 def _told_classes(options: Mapping[str, Any], training: Dataset[Any]) -> int | None:
     if options.get("num_classes") is not None:
         return int(options["num_classes"])
-    owner: Any = owner_of(training)  # a Subset says nothing itself
+    owner: Any = base_dataset(training)  # a Subset says nothing itself
     if isinstance(getattr(owner, "num_classes", None), int):
         return int(owner.num_classes)
     return None if getattr(owner, "classes", None) is None else len(owner.classes)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from runmanager.training.data.array_cache import Arrays, cache_file, cached
-from runmanager.training.data.arrays import ArrayDataset
+from runmanager.training.data.array_dataset import ArrayDataset
 from runmanager.training.data.splits import generator_for
 from runmanager.training.options.dataset import DigitsOptions
 

@@ -8,14 +8,13 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from runmanager.errors import UsageError
-from runmanager.training.custom_target import resolve_target
 from runmanager.training.data.custom_dataset import custom_sets
 from runmanager.training.data.digits import digits_are_cached, digits_sets
-from runmanager.training.data.disc import disc_sets
 from runmanager.training.data.download import download
-from runmanager.training.data.fake import fake_sets
+from runmanager.training.data.synthetic import disc_sets, fake_sets
 from runmanager.training.data.torchvision_files import SOURCES, vision_sets
 from runmanager.training.options.dataset import DigitsOptions, DiscOptions, FakeOptions, VisionOptions
+from runmanager.training.targets import resolve_target
 
 __all__ = ["Data", "load_dataset", "prepare_dataset"]
 

@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import Dataset
 
 from runmanager.errors import DatasetError
-from runmanager.training.data.arrays import subset
+from runmanager.training.data.array_dataset import subset
 
 __all__ = ["derived_seed", "generator_for", "hold_out", "num_held_out", "subset_of"]
 

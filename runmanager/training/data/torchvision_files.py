@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from runmanager.errors import DatasetError
-from runmanager.training.data.arrays import ArrayDataset
+from runmanager.training.data.array_dataset import ArrayDataset, as_arrays
 from runmanager.training.data.splits import hold_out, subset_of
-from runmanager.training.data.tensor_views import as_arrays
 from runmanager.training.models.torchvision_models import import_torchvision
 from runmanager.training.options.dataset import VisionOptions
 

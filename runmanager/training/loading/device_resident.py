@@ -10,10 +10,8 @@ from torch.utils.data import Dataset
 
 from runmanager.errors import DatasetError
 from runmanager.tracking.device.transfer import PINNING_DEVICES, to_device
-from runmanager.training.data.arrays import ArrayDataset, as_stored, collate_pairs
-from runmanager.training.data.tensor_views import owner_of
-from runmanager.training.loading.batch_fetching import SampleBatches
-from runmanager.training.loading.sample_order import EpochBatches
+from runmanager.training.data.array_dataset import ArrayDataset, as_stored, base_dataset, collate_pairs
+from runmanager.training.loading.batch_sampler import EpochBatchSampler, SampleBatches
 
 __all__ = ["ResidentLoader"]
 
@@ -34,7 +32,7 @@ class ResidentLoader:
     ) -> None:
         self._device = device
         self._samples = dataset.to(device) if isinstance(dataset, ArrayDataset) else _read(dataset, device)
-        self._batches = EpochBatches(len(self._samples), batch_size, shuffle=shuffle, seed=seed)
+        self._batches = EpochBatchSampler(len(self._samples), batch_size, shuffle=shuffle, seed=seed)
         self._next: tuple[int, Tensor] | None = None  # an epoch, and its order
         self.batch_size = batch_size
         self.num_samples = len(self._samples)
@@ -106,7 +104,7 @@ def _read(dataset: Dataset[Any], device: torch.device) -> ArrayDataset:
                 f"{_described(inputs)} and {_described(its_inputs)}; make them so, or use `loader=dataloader`."
             )
         inputs[part], labels[part] = its_inputs, its_labels
-    classes = getattr(owner_of(dataset), "classes", None)
+    classes = getattr(base_dataset(dataset), "classes", None)
     return ArrayDataset(inputs, labels, unpack=as_stored, classes=classes)
 
 

@@ -11,13 +11,17 @@ from torch.utils.data import DataLoader, Dataset
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.tracking.device.rng import preserve_random_states
 from runmanager.tracking.device.transfer import PINNING_DEVICES, Packed
-from runmanager.training.data.arrays import ArrayDataset, collate_pairs
+from runmanager.training.data.array_dataset import ArrayDataset, base_dataset, collate_pairs, transform_names
 from runmanager.training.data.registry import Data
-from runmanager.training.data.tensor_views import owner_of, transform_of
-from runmanager.training.loading.batch_fetching import ArrayBatches, SampleBatches, as_fetched
+from runmanager.training.loading.batch_sampler import (
+    ArrayBatches,
+    EpochBatchSampler,
+    SampleBatches,
+    SeededBatchSampler,
+    SeededSampleBatches,
+    already_collated,
+)
 from runmanager.training.loading.device_resident import ResidentLoader
-from runmanager.training.loading.sample_order import EpochBatches
-from runmanager.training.loading.worker_seeds import SeededBatches, SeededSamples
 from runmanager.training.options.groups import DataLoaderOptions, ResidentOptions
 from runmanager.validation import fault
 
@@ -107,11 +111,11 @@ def build_loaders(
 
 def _tell_of_transforms(data: Data, tell: Callable[[str], None], *, is_resident: bool) -> None:
     for dataset in (data.train, data.validation):
-        if isinstance(dataset, ArrayDataset) or (names := transform_of(dataset)) is None:
+        if isinstance(dataset, ArrayDataset) or (names := transform_names(dataset)) is None:
             continue
         if is_resident:
             tell(f"loader: samples are read once, before training: the dataset's transform ({names}) is not drawn anew")
-        elif not hasattr(owner_of(dataset), "__getitems__"):
+        elif not hasattr(base_dataset(dataset), "__getitems__"):
             tell(f"loader: samples are read one by one, through the dataset's transform ({names})")
 
 
@@ -141,7 +145,7 @@ class WorkerLoader:
         self.batch_size = batch_size
         self.dataset = dataset
         self._device = device
-        self._batches = EpochBatches(self.num_samples, batch_size, shuffle=shuffle, seed=seed)
+        self._batches = EpochBatchSampler(self.num_samples, batch_size, shuffle=shuffle, seed=seed)
         # The DataLoader draws the first seeds of its workers from a generator, which is not to be the global one.
         self._generator = torch.Generator()
         fetched, batches = _fetched(dataset, self._batches, num_workers)
@@ -149,7 +153,7 @@ class WorkerLoader:
             fetched,
             batch_sampler=batches,
             num_workers=num_workers,
-            collate_fn=as_fetched if isinstance(dataset, ArrayDataset) else collate_pairs,
+            collate_fn=already_collated if isinstance(dataset, ArrayDataset) else collate_pairs,
             pin_memory=_pinned(options, device),
             persistent_workers=options.persistent_workers and num_workers > 0,
             prefetch_factor=options.prefetch_factor if num_workers > 0 else None,
@@ -186,13 +190,13 @@ class WorkerLoader:
         return (unpack(stored) if self._device.type == "cpu" else Packed(stored, unpack)), labels
 
 
-def _fetched(dataset: Dataset[Any], batches: EpochBatches, num_workers: int) -> tuple[Dataset[Any], Any]:
+def _fetched(dataset: Dataset[Any], batches: EpochBatchSampler, num_workers: int) -> tuple[Dataset[Any], Any]:
     """What a DataLoader fetches from, and what it asks for."""
     if isinstance(dataset, ArrayDataset):
         return ArrayBatches(dataset), batches  # draws nothing
     if num_workers == 0:
         return SampleBatches(dataset), batches
-    return SeededSamples(dataset), SeededBatches(batches)
+    return SeededSampleBatches(dataset), SeededBatchSampler(batches)
 
 
 def _pinned(options: DataLoaderOptions, device: torch.device) -> bool:

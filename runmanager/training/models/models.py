@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runmanager.errors import ConfigurationError, UsageError
-from runmanager.training.custom_target import call_target, resolve_target
 from runmanager.training.models.pooling import max_pool_2x2
 from runmanager.training.models.torchvision_models import build_torchvision_model
 from runmanager.training.options.groups import (
@@ -19,6 +18,7 @@ from runmanager.training.options.groups import (
     MlpTowerOptions,
     TorchvisionModelOptions,
 )
+from runmanager.training.targets import call_target, resolve_target
 from runmanager.validation import fault
 
 __all__ = ["OFFERED", "Network", "build_model"]

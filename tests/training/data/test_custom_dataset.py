@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from runmanager.errors import ConfigurationError, DatasetError, UsageError
-from runmanager.training.data.arrays import ArrayDataset
+from runmanager.training.data.array_dataset import ArrayDataset
 from runmanager.training.data.registry import load_dataset, prepare_dataset
 
 SOURCE = """
 import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
-from runmanager.training.data.arrays import ArrayDataset
+from runmanager.training.data.array_dataset import ArrayDataset
 
 class Plain(Dataset):
     def __init__(self, count=50, **kwargs):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runmanager.errors import DatasetError
-from runmanager.training.data.arrays import ArrayDataset
+from runmanager.training.data.array_dataset import ArrayDataset
 from runmanager.training.data.splits import derived_seed, hold_out, num_held_out, subset_of
 from runmanager.training.options.dataset import added_samples
 

@@ -12,12 +12,12 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, Subset
 from runmanager.errors import ConfigurationError, DatasetError, UsageError
 from runmanager.tracking.device.transfer import Packed, to_device
 from runmanager.tracking.introspect.loader_samples import class_names
-from runmanager.training.data.arrays import ArrayDataset, subset
+from runmanager.training.data.array_dataset import ArrayDataset, subset
 from runmanager.training.data.registry import Data, load_dataset
-from runmanager.training.loading import sample_order as orders
+from runmanager.training.loading import batch_sampler
+from runmanager.training.loading.batch_sampler import epoch_order, epoch_seed
 from runmanager.training.loading.device_resident import ResidentLoader
 from runmanager.training.loading.loaders import build_loaders
-from runmanager.training.loading.sample_order import epoch_order, epoch_seed
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import CnnOptions, DataLoaderOptions, ResidentOptions
 
@@ -113,7 +113,7 @@ def test_the_order_of_the_next_epoch_is_drawn_before_it_begins(data, monkeypatch
         drawn.append(epoch)
         return epoch_order(num_samples, seed=seed, epoch=epoch)
 
-    monkeypatch.setattr(orders, "epoch_order", draw)
+    monkeypatch.setattr(batch_sampler, "epoch_order", draw)
     loader = build(ResidentOptions(), data).train
     loader.set_epoch(1)
     batches = iter(loader)

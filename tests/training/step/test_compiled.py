@@ -23,7 +23,7 @@ from runmanager.training.options.groups import (
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.step.compiled import CompiledNetwork, compiler_faults
 from runmanager.training.step.micro_batches import MicroBatches
-from runmanager.training.step.step import Forward, Stepper
+from runmanager.training.step.stepper import Forward, Stepper
 
 CPU = torch.device("cpu")
 

@@ -21,7 +21,7 @@ from runmanager.training.step.amp import CountingScaler
 from runmanager.training.step.cuda_graphs import CudaGraphs, graph_device
 from runmanager.training.step.optimizers import build_optimizer
 from runmanager.training.step.schedulers import build_scheduler
-from runmanager.training.step.step import Forward, Stepper
+from runmanager.training.step.stepper import Forward, Stepper
 
 NUM_STEPS = 12
 BATCH, LAST = 8, 3

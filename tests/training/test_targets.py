@@ -3,7 +3,7 @@
 import pytest
 
 from runmanager.errors import ConfigurationError
-from runmanager.training.custom_target import call_target, parameter_names, resolve_target
+from runmanager.training.targets import call_target, parameter_names, resolve_target
 
 
 def test_a_missing_argument_is_named(own_module):

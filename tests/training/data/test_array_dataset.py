@@ -1,4 +1,4 @@
-"""Datasets that lie in memory: taken as tensors where that changes no sample, and left alone where it might."""
+"""Datasets in two tensors, and the conversion of known datasets to them if it changes no sample."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ import torchvision
 from torch.utils.data import Subset, TensorDataset
 from torchvision.transforms import Compose, Normalize, ToTensor, v2
 
-from runmanager.training.data.arrays import ArrayDataset
-from runmanager.training.data.tensor_views import as_arrays, transform_of
+from runmanager.errors import DatasetError
+from runmanager.training.data.array_dataset import ArrayDataset, as_arrays, as_floats, subset, transform_names
 
 IMAGES = torch.randint(0, 256, (300, 6, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 IMAGES[0].flatten()[:] = torch.arange(30)
@@ -39,6 +39,52 @@ class Squares(torchvision.datasets.MNIST):
 class Half(torchvision.datasets.MNIST):
     def __len__(self):
         return super().__len__() // 2
+
+
+@pytest.fixture
+def dataset():
+    images = torch.arange(12 * 4, dtype=torch.uint8).view(12, 1, 2, 2)
+    return ArrayDataset(images, torch.arange(12, dtype=torch.int32))
+
+
+def test_samples_and_batches_agree(dataset):
+    images, labels = dataset.__getitems__([5, 0, 11])
+    assert images.dtype == torch.float32 and labels.dtype == torch.int64
+    assert images.shape == (3, 1, 2, 2) and labels.tolist() == [5, 0, 11]
+    for number, index in enumerate([5, 0, 11]):
+        image, label = dataset[index]
+        assert torch.equal(image, images[number]) and label == labels[number]
+    assert images[0].flatten().tolist() == pytest.approx([20 / 255, 21 / 255, 22 / 255, 23 / 255])
+
+
+def test_every_byte_becomes_the_nearest_fraction():
+    exact = torch.arange(256, dtype=torch.float64) / 255
+    assert torch.equal(as_floats(torch.arange(256, dtype=torch.uint8)), exact.to(torch.float32))
+
+
+def test_floats_stay_what_they_are():
+    values = torch.tensor([[-1.5], [3.0]], dtype=torch.float64)
+    images, _ = ArrayDataset(values, torch.zeros(2)).__getitems__([1, 0])
+    assert images.tolist() == [[3.0], [-1.5]] and images.dtype == torch.float32
+
+
+def test_work_in_place_leaves_the_dataset_alone():
+    dataset = ArrayDataset(torch.ones(3, 2), torch.zeros(3))
+    dataset[0][0].zero_()
+    dataset.__getitems__([0, 1])[0].zero_()
+    assert dataset.tensors()[0].sum() == 6
+
+
+def test_subsets_of_arrays_stay_arrays(dataset):
+    part = subset(dataset, [3, 1])
+    assert isinstance(part, ArrayDataset) and part.tensors()[1].tolist() == [3, 1]
+    other = subset(TensorDataset(torch.arange(5)), [3, 1])
+    assert [int(each[0]) for each in (other[0], other[1])] == [3, 1]
+
+
+def test_one_label_an_image():
+    with pytest.raises(DatasetError, match="one label an image, got 3 and 2"):
+        ArrayDataset(torch.zeros(3, 1), torch.zeros(2))
 
 
 @pytest.mark.parametrize("make", [mnist, cifar])
@@ -98,8 +144,8 @@ def test_transforms_are_named():
     def jitter(image):
         return image
 
-    assert transform_of(mnist()) is None
+    assert transform_names(mnist()) is None
     nested = Compose([jitter, Compose([ToTensor(), Normalize(0.5, 0.5)])])
-    assert transform_of(mnist(transform=nested)) == "jitter, ToTensor, Normalize"
-    assert transform_of(Subset(mnist(target_transform=int), [0])) == "int"
-    assert transform_of(torchvision.datasets.VisionDataset("nowhere", transforms=jitter)) == "jitter"
+    assert transform_names(mnist(transform=nested)) == "jitter, ToTensor, Normalize"
+    assert transform_names(Subset(mnist(target_transform=int), [0])) == "int"
+    assert transform_names(torchvision.datasets.VisionDataset("nowhere", transforms=jitter)) == "jitter"

@@ -8,7 +8,7 @@ from runmanager.tracking.lifecycle.outcome import divergence
 from runmanager.tracking.run import ActiveRun
 from runmanager.training.loading.loaders import EpochLoader
 from runmanager.training.loop import train_epoch
-from runmanager.training.step.step import Stepper
+from runmanager.training.step.stepper import Stepper
 
 __all__ = ["measure_in_turns"]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from runmanager.training.data.disc import disc_points
 from runmanager.training.data.registry import load_dataset
 from runmanager.training.data.splits import generator_for
+from runmanager.training.data.synthetic import disc_points
 from runmanager.training.options.dataset import DiscOptions, FakeOptions
 
 

@@ -18,7 +18,7 @@ from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import Precision
 from runmanager.training.step.amp import CountingScaler, precision_faults, rounding_to
 from runmanager.training.step.micro_batches import MicroBatches, fast_size, needs_whole_batches
-from runmanager.training.step.step import Forward, Stepper, build_stepper
+from runmanager.training.step.stepper import Forward, Stepper, build_stepper
 
 CPU = torch.device("cpu")
 IMAGES = (1, 16, 16)
