@@ -23,7 +23,7 @@ from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.measure import PairedOptions
 from runmanager.training.options.step import AUTO, Precision
 from runmanager.training.paired_measurement import measure_in_turns
-from runmanager.training.step.amp import rounding_to
+from runmanager.training.step.amp import float32_precision
 from runmanager.training.step.compiled import CompiledNetwork
 from runmanager.training.step.cuda_graphs import graph_device
 from runmanager.training.step.malloc import keep_freed_memory
@@ -65,7 +65,7 @@ def train_run(
         precision=precision if precision.is_cast else None,
         is_built_in=True,
     )
-    with rounding_to(precision):  # from the start: the run's record tells of it
+    with float32_precision(precision):  # from the start: the run's record tells of it
         run = manager.run(params, folder=folder, can_resume=True, options=run_options, unsigned=None)
         if isinstance(run, InactiveRun):
             return run.record
@@ -112,9 +112,9 @@ def _begun(run: ActiveRun, options: TrainingOptions) -> _Parts:
     optimizer = build_optimizer(options.optimizer, network.parameters(), lr=options.lr, is_scaled=is_scaled)
     num_steps = len(loaders.train)
     scheduler = build_scheduler(options.scheduler, optimizer, num_epochs=options.epochs, steps_per_epoch=num_steps)
-    compiled = CompiledNetwork(network, tell=run.note) if options.compile else None
+    compiled = CompiledNetwork(network, notify=run.note) if options.compile else None
     stepper = build_stepper(
-        options, network, optimizer, device=run.device, in_shape=data.in_shape, tell=run.deviates, apply=compiled
+        options, network, optimizer, device=run.device, in_shape=data.in_shape, notify=run.deviates, apply=compiled
     )
     if options.micro_batch == AUTO:
         size = stepper.piece_size
@@ -159,11 +159,13 @@ def _fix_step(
 ) -> None:
     """What is done once for the steps on full batches: compile them, and have them captured on the way."""
     if compiled is not None:
-        seconds = compiled.rehearse(stepper.learn, loader, device=run.device)
+        seconds = compiled.compile_for(stepper.compute_gradients, loader, device=run.device)
         run.learn(compile_seconds=seconds)
     if (graphs := graph_device(options, run.device)) is not None:
         num_full = max(1, loader.num_samples // loader.batch_size)
-        stepper.replay_on(graphs, num_warmups=min(_WARMUPS, num_full), must=options.graphs is True, tell=run.note)
+        stepper.use_graphs(
+            graphs, num_warmups=min(_WARMUPS, num_full), required=options.graphs is True, notify=run.note
+        )
 
 
 def _loaders(run: ActiveRun, options: TrainingOptions, data: Data) -> Loaders:
@@ -175,6 +177,6 @@ def _loaders(run: ActiveRun, options: TrainingOptions, data: Data) -> Loaders:
         num_workers=options.num_workers,
         device=run.device,
         seed=options.seed,
-        tell=run.note,
+        notify=run.note,
     )
     return with_prefetch(options.loader, loaders, device=run.device)

@@ -113,8 +113,8 @@ class Job:
         paths = SweepPaths(self.root / "sweep").run(name)
         manager = RunManager(self.root / "sweep", sinks=[LogSink(), TensorBoardSink(), self.memory], owns_sweep=False)
         options = self.options(**changes)
-        tell = claimed.append if when_claimed is None else lambda run: claimed.append(run) or when_claimed(run)
-        train_run(manager, options, params={"name": name, "device": "cpu"}, folder=paths, when_claimed=tell)
+        notify = claimed.append if when_claimed is None else lambda run: claimed.append(run) or when_claimed(run)
+        train_run(manager, options, params={"name": name, "device": "cpu"}, folder=paths, when_claimed=notify)
         return self.stored(name)
 
     def stored(self, name):
@@ -227,7 +227,7 @@ def test_however_steps_are_made_a_run_goes_on_as_if_it_had_never_stopped(job, wa
 
 TIGHT = {"model": {"name": "custom", "_target_": "own.Tight"}, "on_oom": "halve", "epochs": 2}
 HALVED = tuple(
-    f"out of memory with {count} samples at once: steps are made in pieces of {count // 2}" for count in (16, 8)
+    f"out of memory with {count} samples at once: steps are computed in pieces of {count // 2}" for count in (16, 8)
 )
 
 

@@ -19,7 +19,7 @@ from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell, PlannedRun
 from runmanager.records.settings.grid import flatten, readable_name
 from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
-from runmanager.training.options.unused import unused_settings
+from runmanager.training.options.unused import unused_setting_faults
 
 __all__ = ["Grid", "expand", "prepare_cells", "prepare_jobs", "split"]
 
@@ -156,7 +156,7 @@ def _read_cells(
         cells.append(Cell(identity, name, plain, tuple(words_of_cell)))
         configs.append(config)
     if len(configs) == len(combinations):  # a cell that cannot be composed might have heeded what the others do not
-        faults.update(dict.fromkeys(unused_settings(configs, given)))
+        faults.update(dict.fromkeys(unused_setting_faults(configs, given)))
     if faults:
         raise ConfigurationError(faults)
     return cells, configs

@@ -149,7 +149,7 @@ def _size_faults(network: Any) -> list[str]:
 
 
 def _model_faults(model: Any) -> list[str]:
-    from runmanager.training.models.models import OFFERED
+    from runmanager.training.models.models import MODEL_ARGUMENTS
     from runmanager.training.models.torchvision_models import architecture_faults
     from runmanager.training.targets import check_arguments, resolve_target
 
@@ -157,7 +157,7 @@ def _model_faults(model: Any) -> list[str]:
         if isinstance(model, TorchvisionModelOptions):
             return architecture_faults(model.architecture)
         if isinstance(model, Mapping):
-            check_arguments(resolve_target(model, group="model"), model, OFFERED, group="model")
+            check_arguments(resolve_target(model, group="model"), model, MODEL_ARGUMENTS, group="model")
     except RunManagerError as error:
         return str(error).splitlines()
     return []

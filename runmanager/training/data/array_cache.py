@@ -13,7 +13,7 @@ import numpy as np
 from runmanager.records.files.atomic_files import replacement
 from runmanager.records.files.paths import cache_folder
 
-__all__ = ["Arrays", "cache_file", "cached"]
+__all__ = ["Arrays", "cache_file", "load_or_build"]
 
 Arrays = dict[str, np.ndarray]
 _KEPT_FILES = 8  # of one kind; a digits file takes 55 MB
@@ -27,7 +27,7 @@ def cache_file(kind: str, key: Mapping[str, object]) -> Path | None:
     return None if folder is None else folder / f"{kind}-{digest}.npz"
 
 
-def cached(path: Path | None, build: Callable[[], Arrays]) -> Arrays:
+def load_or_build(path: Path | None, build: Callable[[], Arrays]) -> Arrays:
     """The arrays of the file, or of `build` where there is no whole one; then the file is written for the next time.
 
     A cache that cannot be written is done without, with a warning in the log. Two processes may build at once: each

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 from runmanager.errors import ConfigurationError, DatasetError
 from runmanager.training.data.array_dataset import ArrayDataset, as_arrays, base_dataset
-from runmanager.training.data.splits import hold_out, subset_of
+from runmanager.training.data.splits import hold_out, random_subset
 from runmanager.training.options.dataset import holdout_faults
 from runmanager.training.targets import call_target, parameter_names, resolve_target
 from runmanager.validation import range_faults
@@ -47,7 +47,7 @@ def custom_sets(
     shape = _sample_shape(training, str(options["_target_"]))
     if classes is None:
         classes = 1 + max(int(_labels(part).max()) for part in (training, validation))
-    training = subset_of(training, ours.get("size"), seed=seed, name=str(options["_target_"]))
+    training = random_subset(training, ours.get("size"), seed=seed, name=str(options["_target_"]))
     return training, validation, shape, classes
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from runmanager.training.data.array_cache import Arrays, cache_file, cached
+from runmanager.training.data.array_cache import Arrays, cache_file, load_or_build
 from runmanager.training.data.array_dataset import ArrayDataset
 from runmanager.training.data.splits import generator_for
 from runmanager.training.options.dataset import DigitsOptions
@@ -30,7 +30,7 @@ def digits_sets(options: DigitsOptions, *, seed: int) -> tuple[ArrayDataset, Arr
     Without a `holdout` they depend on the options only; with one, `seed` says which training digits are held out.
     They are kept in the user's cache folder.
     """
-    arrays = cached(_file(options, seed), lambda: build_digits(options, seed=seed))
+    arrays = load_or_build(_file(options, seed), lambda: build_digits(options, seed=seed))
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     training = ArrayDataset(tensors["train_images"], tensors["train_labels"])
     return training, ArrayDataset(tensors["val_images"], tensors["val_labels"])

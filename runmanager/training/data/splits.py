@@ -9,7 +9,7 @@ from torch.utils.data import Dataset
 from runmanager.errors import DatasetError
 from runmanager.training.data.array_dataset import subset
 
-__all__ = ["derived_seed", "generator_for", "hold_out", "num_held_out", "subset_of"]
+__all__ = ["derived_seed", "generator_for", "hold_out", "num_held_out", "random_subset"]
 
 
 def derived_seed(*parts: object) -> int:
@@ -49,7 +49,7 @@ def hold_out(dataset: Dataset[Any], holdout: int | float, *, seed: int) -> tuple
     return subset(dataset, kept), subset(dataset, held_out)
 
 
-def subset_of(dataset: Dataset[Any], size: int | None, *, seed: int, name: str) -> Dataset[Any]:
+def random_subset(dataset: Dataset[Any], size: int | None, *, seed: int, name: str) -> Dataset[Any]:
     """`size` random samples in the dataset's own order; all of them where `size` is None.
 
     Raises `DatasetError` when there are fewer.

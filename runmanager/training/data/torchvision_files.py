@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from runmanager.errors import DatasetError
 from runmanager.training.data.array_dataset import ArrayDataset, as_arrays
-from runmanager.training.data.splits import hold_out, subset_of
+from runmanager.training.data.splits import hold_out, random_subset
 from runmanager.training.models.torchvision_models import import_torchvision
 from runmanager.training.options.dataset import VisionOptions
 
@@ -88,7 +88,7 @@ def vision_sets(options: VisionOptions, *, data_root: Path, seed: int) -> tuple[
         validation = _read(source, data_root, train=False)
     else:
         training, validation = hold_out(training, options.holdout, seed=seed)
-    return subset_of(training, options.size, seed=seed, name=options.name), validation
+    return random_subset(training, options.size, seed=seed, name=options.name), validation
 
 
 def _read(source: VisionSource, data_root: Path, *, train: bool) -> Dataset[object]:

@@ -80,7 +80,7 @@ def build_loaders(
     num_workers: int,
     device: torch.device,
     seed: int,
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> Loaders:
     """Loaders for training on `device`: a resident one gives batches on it, the other on the CPU.
 
@@ -88,7 +88,7 @@ def build_loaders(
     hears of a dataset whose transform stands in the way of taking whole batches. On the CPU nothing is pinned, whatever
     the options say. Raises `ConfigurationError` for workers of a resident loader.
     """
-    _tell_of_transforms(data, tell, is_resident=isinstance(options, ResidentOptions))
+    _notify_of_transforms(data, notify, is_resident=isinstance(options, ResidentOptions))
     if isinstance(options, ResidentOptions):
         if num_workers > 0:
             rule = "be 0 with `loader=resident`, which has nothing to load"
@@ -109,14 +109,16 @@ def build_loaders(
     raise UsageError(f"The loader's options must be a loader dataclass, got {options!r}.")
 
 
-def _tell_of_transforms(data: Data, tell: Callable[[str], None], *, is_resident: bool) -> None:
+def _notify_of_transforms(data: Data, notify: Callable[[str], None], *, is_resident: bool) -> None:
     for dataset in (data.train, data.validation):
         if isinstance(dataset, ArrayDataset) or (names := transform_names(dataset)) is None:
             continue
         if is_resident:
-            tell(f"loader: samples are read once, before training: the dataset's transform ({names}) is not drawn anew")
+            notify(
+                f"loader: samples are read once, before training: the dataset's transform ({names}) is not drawn anew"
+            )
         elif not hasattr(base_dataset(dataset), "__getitems__"):
-            tell(f"loader: samples are read one by one, through the dataset's transform ({names})")
+            notify(f"loader: samples are read one by one, through the dataset's transform ({names})")
 
 
 class WorkerLoader:

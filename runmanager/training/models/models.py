@@ -21,9 +21,9 @@ from runmanager.training.options.groups import (
 from runmanager.training.targets import call_target, resolve_target
 from runmanager.validation import fault
 
-__all__ = ["OFFERED", "Network", "build_model"]
+__all__ = ["MODEL_ARGUMENTS", "Network", "build_model"]
 
-OFFERED = ("in_shape", "num_classes")
+MODEL_ARGUMENTS = ("in_shape", "num_classes")
 """What somebody's own model is given if it takes it."""
 
 _LEAST_CNN_SIDE = 16
@@ -108,7 +108,7 @@ def _linear_layers(widths: list[int]) -> nn.Sequential:
 def _custom(
     target: Callable[..., Any], options: Mapping[str, Any], in_shape: tuple[int, ...], num_classes: int
 ) -> nn.Module:
-    offered = dict(zip(OFFERED, (tuple(in_shape), num_classes), strict=True))
+    offered = dict(zip(MODEL_ARGUMENTS, (tuple(in_shape), num_classes), strict=True))
     model = call_target(target, options, offered, group="model")
     if isinstance(model, nn.Module):
         return model

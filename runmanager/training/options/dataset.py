@@ -16,8 +16,8 @@ __all__ = [
     "FashionMnistOptions",
     "MnistOptions",
     "VisionOptions",
-    "added_samples",
     "holdout_faults",
+    "num_extra_samples",
 ]
 
 _LABEL_BYTES = 8
@@ -30,12 +30,12 @@ class DatasetOptions(GroupOptions):
 
     group: ClassVar[str] = "dataset"
 
-    def least_bytes(self) -> int:
+    def min_bytes(self) -> int:
         """The memory that making and holding the samples takes at least; 0 where they are read from files."""
         return 0
 
 
-def added_samples(holdout: int | float, size: int) -> int:
+def num_extra_samples(holdout: int | float, size: int) -> int:
     """How many samples to make besides `size` training samples, so that `holdout` of all of them is held out."""
     return holdout if isinstance(holdout, int) else max(1, round(size * holdout / (1 - holdout)))
 
@@ -75,9 +75,9 @@ class DigitsOptions(DatasetOptions):
         """How many validation images are made."""
         if self.val_size is not None:
             return self.val_size
-        return _DIGITS_VAL_SIZE if self.holdout is None else added_samples(self.holdout, self.size)
+        return _DIGITS_VAL_SIZE if self.holdout is None else num_extra_samples(self.holdout, self.size)
 
-    def least_bytes(self) -> int:
+    def min_bytes(self) -> int:
         """An image of 28x28 bytes, its label and the number of its source."""
         return (self.size + self.num_validation) * (28 * 28 + 2 * _LABEL_BYTES)
 
@@ -97,9 +97,9 @@ class DiscOptions(DatasetOptions):
     @property
     def num_validation(self) -> int:
         """How many validation points are made."""
-        return self.size if self.holdout is None else added_samples(self.holdout, self.size)
+        return self.size if self.holdout is None else num_extra_samples(self.holdout, self.size)
 
-    def least_bytes(self) -> int:
+    def min_bytes(self) -> int:
         """Two coordinates as drawn and two as normalised, in float32, and a label."""
         return (self.size + self.num_validation) * (4 * 4 + _LABEL_BYTES)
 
@@ -160,6 +160,6 @@ class FakeOptions(DatasetOptions):
             return []
         return [fault("dataset.in_shape", "hold at least one length, each at least 1", self.in_shape)]
 
-    def least_bytes(self) -> int:
+    def min_bytes(self) -> int:
         """A byte a value, and a label."""
         return (self.size + self.val_size) * (math.prod(self.in_shape) + _LABEL_BYTES)

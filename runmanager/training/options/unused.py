@@ -16,12 +16,12 @@ from runmanager.training.options.groups import (
 from runmanager.training.options.job import TrainingOptions
 from runmanager.validation import fault
 
-__all__ = ["idle_settings", "unused_settings"]
+__all__ = ["unused_setting_faults", "unused_settings"]
 
 _FLAT_MODELS = (LogisticOptions, MlpOptions, MlpTowerOptions)
 
 
-def idle_settings(cell: TrainingOptions) -> dict[str, str]:
+def unused_settings(cell: TrainingOptions) -> dict[str, str]:
     """By dotted name, the settings to which this cell would be the same without them, each with the fault to say."""
     return {
         **_of_loader(cell),
@@ -33,13 +33,13 @@ def idle_settings(cell: TrainingOptions) -> dict[str, str]:
     }
 
 
-def unused_settings(cells: Iterable[TrainingOptions], given: Iterable[str]) -> list[str]:
+def unused_setting_faults(cells: Iterable[TrainingOptions], given: Iterable[str]) -> list[str]:
     """A fault for each value of a `given` setting that none of these cells heeds.
 
     A grid may hold cells with and without use for a setting: `num_workers=0,1 loader.prefetch_factor=4` is one. What a
     preset sets, and nobody gave, may lie idle: so every setting of a preset can be changed.
     """
-    idle = [(cell, idle_settings(cell)) for cell in cells]
+    idle = [(cell, unused_settings(cell)) for cell in cells]
     faults: dict[str, None] = {}
     for name in given:
         if not any(name in lines for _, lines in idle):

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from runmanager.errors import DatasetError
 from runmanager.training.data.array_dataset import ArrayDataset
-from runmanager.training.data.splits import derived_seed, hold_out, num_held_out, subset_of
-from runmanager.training.options.dataset import added_samples
+from runmanager.training.data.splits import derived_seed, hold_out, num_held_out, random_subset
+from runmanager.training.options.dataset import num_extra_samples
 
 
 def numbered(count):
@@ -51,18 +51,22 @@ def test_the_seed_decides():
 
 def test_keep_takes_exactly_as_many_as_asked_for():
     dataset = numbered(50)
-    assert subset_of(dataset, None, seed=0, name="x") is dataset
-    kept = labels(subset_of(dataset, 20, seed=0, name="x"))
+    assert random_subset(dataset, None, seed=0, name="x") is dataset
+    kept = labels(random_subset(dataset, 20, seed=0, name="x"))
     assert len(set(kept)) == 20 and kept == sorted(kept)
-    assert kept == labels(subset_of(dataset, 20, seed=0, name="x")) != labels(subset_of(dataset, 20, seed=1, name="x"))
+    assert (
+        kept
+        == labels(random_subset(dataset, 20, seed=0, name="x"))
+        != labels(random_subset(dataset, 20, seed=1, name="x"))
+    )
     with pytest.raises(DatasetError, match=r"`dataset.size` must be at most 50, .* that x has, got 51"):
-        subset_of(dataset, 51, seed=0, name="x")
+        random_subset(dataset, 51, seed=0, name="x")
 
 
 def test_samples_to_add_make_the_asked_share():
-    assert added_samples(0.2, 8000) == 2000
-    assert added_samples(500, 8000) == 500
-    assert added_samples(0.001, 10) == 1
+    assert num_extra_samples(0.2, 8000) == 2000
+    assert num_extra_samples(500, 8000) == 500
+    assert num_extra_samples(0.001, 10) == 1
 
 
 def test_seeds_for_unlike_things_differ():

@@ -58,7 +58,7 @@ def build(options, data, *, batch_size=20, num_workers=0, seed=0, device=CPU, to
         num_workers=num_workers,
         device=device,
         seed=seed,
-        tell=[].append if told is None else told.append,
+        notify=[].append if told is None else told.append,
     )
 
 

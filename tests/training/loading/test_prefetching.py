@@ -35,7 +35,7 @@ class Lane:
 def loaders(options=None):
     data = load_dataset(FakeOptions(size=23, val_size=7, in_shape=[1, 4, 4]), data_root=Path("unused"), seed=0)
     options = options or DataLoaderOptions(prefetch_to_device=True)
-    given = {"batch_size": 5, "eval_batch_size": 4, "num_workers": 0, "device": CPU, "seed": 0, "tell": print}
+    given = {"batch_size": 5, "eval_batch_size": 4, "num_workers": 0, "device": CPU, "seed": 0, "notify": print}
     return options, build_loaders(options, data, **given)
 
 

@@ -18,7 +18,7 @@ from runmanager.training.options.groups import (
     ResidentOptions,
 )
 from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.unused import idle_settings, unused_settings
+from runmanager.training.options.unused import unused_setting_faults, unused_settings
 
 CELL = TrainingOptions(
     dataset=MnistOptions(),
@@ -91,25 +91,25 @@ IDLE = {"tensorboard.graph", "tensorboard.histograms", "tensorboard.confusion_ma
     ],
 )
 def test_what_a_cell_does_not_heed(changes, names):
-    idle = idle_settings(cell(**changes))
+    idle = unused_settings(cell(**changes))
     assert set(idle) == names
     assert all(line.startswith("`") and " must " in line and line.endswith(".") for line in idle.values())
 
 
 def test_what_nobody_gave_may_lie_idle():
-    assert unused_settings([cell(num_workers=0)], ["lr", "num_workers"]) == []
+    assert unused_setting_faults([cell(num_workers=0)], ["lr", "num_workers"]) == []
 
 
 def test_a_grid_may_hold_cells_without_use_for_a_setting():
     loaders = [DataLoaderOptions(prefetch_factor=factor) for factor in (2, 4)]
     cells = [cell(num_workers=workers, loader=loader) for workers in (0, 1) for loader in loaders]
-    assert unused_settings(cells, ["num_workers", "loader.prefetch_factor"]) == []
+    assert unused_setting_faults(cells, ["num_workers", "loader.prefetch_factor"]) == []
 
 
 def test_each_value_must_be_heeded_by_a_cell():
     schedulers = [MultistepOptions(milestones=[milestone]) for milestone in (3, 50)]
     cells = [cell(scheduler=scheduler, epochs=epochs) for scheduler in schedulers for epochs in (5, 10)]
-    faults = unused_settings(cells, ["scheduler.milestones", "epochs"])
+    faults = unused_setting_faults(cells, ["scheduler.milestones", "epochs"])
     assert [line.split(", got")[0] for line in faults] == [
         "`scheduler.milestones` must be below `epochs`=5",
         "`scheduler.milestones` must be below `epochs`=10",
@@ -117,4 +117,4 @@ def test_each_value_must_be_heeded_by_a_cell():
 
 
 def test_one_fault_of_two_settings_is_said_once():
-    assert len(unused_settings([cell(epochs=2)], ["early_stop.metric", "early_stop.patience"])) == 1
+    assert len(unused_setting_faults([cell(epochs=2)], ["early_stop.metric", "early_stop.patience"])) == 1

@@ -58,13 +58,13 @@ class Training:
     def __init__(self, *, compiler=None, model=None, size=None):
         self.told = []
         self.network = network() if model is None else model
-        self.compiled = compiler and CompiledNetwork(self.network, tell=self.told.append, backend=compiler)
+        self.compiled = compiler and CompiledNetwork(self.network, notify=self.told.append, backend=compiler)
         optimizer = torch.optim.Adam(self.network.parameters(), fused=True)
         forward = Forward(self.network, apply=self.compiled)
         self.stepper = Stepper(forward, optimizer, pieces=MicroBatches(size))
 
     def rehearse(self):
-        return self.compiled.rehearse(self.stepper.learn, Loader(), device=CPU)
+        return self.compiled.compile_for(self.stepper.compute_gradients, Loader(), device=CPU)
 
     def epochs(self, count=2):
         losses = []
@@ -127,7 +127,7 @@ def test_code_that_is_compiled_in_an_epoch_is_told_of():
     training = Training(compiler=compiler)
     training.rehearse()
     training.stepper.train(torch.rand(6, 5), torch.zeros(6, dtype=torch.int64))
-    assert training.told == ["compile: compiled anew in an epoch, for images of shape (6, 5)"]
+    assert training.told == ["compile: compiled again during an epoch, for images of shape (6, 5)"]
     assert compiler.num_graphs == 2
 
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_compiled_is_refused_in_one_line():
     with pytest.raises(ConfigurationError) as caught:
         Training(compiler=Compiler("no such operator\nand more")).rehearse()
     line = str(caught.value)
-    assert line.startswith("`compile` must be false for this model on this machine, got true; torch.compile says: ")
+    assert line.startswith("`compile` must be false for this model on this machine, got true; torch.compile reports: ")
     assert "no such operator" in line and "\n" not in line
 
 
@@ -148,9 +148,7 @@ def test_a_fault_of_the_network_itself_is_said_as_ever():
 def test_without_a_compiler_there_is_a_way_out(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     (line,) = compiler_faults()
-    assert line.startswith(
-        "`compile` must be false where there is no C++ compiler (no-such-compiler), got true; install"
-    )
+    assert line.startswith("`compile` must be false without a C++ compiler (no-such-compiler), got true; install")
     monkeypatch.setenv("CXX", "sh")
     assert compiler_faults() == []
 

@@ -37,12 +37,12 @@ class StandIn:
         self._refuses = refuses
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
+    def side_stream(self) -> Iterator[None]:
         self.beside_steps += 1
         yield
 
     @contextmanager
-    def watched(self) -> Iterator[list[str]]:
+    def record_waits(self) -> Iterator[list[str]]:
         waits: list[str] = []
         yield waits
         waits += self._waits
@@ -103,9 +103,9 @@ class Training:
         self.losses: list[torch.Tensor] = []
         self.told: list[str] = []
 
-    def replaying(self, *, num_warmups=2, must=False, **how) -> "Training":
+    def replaying(self, *, num_warmups=2, required=False, **how) -> "Training":
         self.device = StandIn(self.stepper, **how)
-        self.stepper.replay_on(self.device, num_warmups=num_warmups, must=must, tell=self.told.append)
+        self.stepper.use_graphs(self.device, num_warmups=num_warmups, required=required, notify=self.told.append)
         return self
 
     def run(self, start=0, stop=NUM_STEPS) -> "Training":
@@ -214,7 +214,7 @@ def test_a_step_that_cannot_be_captured_is_made_as_ever_or_refused(how, why):
     (line,) = graphed.told
     assert line.startswith("graphs: steps are not replayed") and why in line
     with pytest.raises(ConfigurationError, match=r"`graphs` must be auto or false for this model, got true; its step"):
-        Training().replaying(must=True, **how).run()
+        Training().replaying(required=True, **how).run()
 
 
 def test_memory_that_does_not_suffice_for_a_captured_step_is_a_result_where_it_must_be_captured():
@@ -223,7 +223,7 @@ def test_memory_that_does_not_suffice_for_a_captured_step_is_a_result_where_it_m
     assert torch.equal(graphed.numbers(), Training().run().numbers())
     assert "cannot be captured: CUDA out of memory" in graphed.told[0]
     with pytest.raises(torch.OutOfMemoryError):
-        Training().replaying(must=True, refuses=lacking).run()
+        Training().replaying(required=True, refuses=lacking).run()
 
 
 @pytest.mark.parametrize(

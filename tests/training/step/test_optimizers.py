@@ -82,7 +82,7 @@ def test_fused_is_refused_where_it_cannot_be():
         build_optimizer(AdamOptions(fused=True), [odd], lr=0.1)
     assert build_optimizer(AdamOptions(), [odd], lr=0.1).param_groups[0]["fused"] is None
     nowhere = nn.Linear(1, 1, device="meta").parameters()
-    with pytest.raises(ConfigurationError, match="there are no fused kernels for meta"):
+    with pytest.raises(ConfigurationError, match="PyTorch has no fused kernels for meta"):
         build_optimizer(SgdOptions(fused=True), nowhere, lr=0.1)
 
 

@@ -8,13 +8,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from runmanager.errors import TensorMismatchError
-from runmanager.training.step.shape_errors import explained
+from runmanager.training.step.shape_errors import explain_shape_errors
 
 LABELS = torch.tensor([0, 1, 2, 0])
 
 
 def said(network: nn.Module, images: torch.Tensor, labels: torch.Tensor = LABELS) -> str:
-    with pytest.raises(TensorMismatchError) as raised, explained(network, images, labels):
+    with pytest.raises(TensorMismatchError) as raised, explain_shape_errors(network, images, labels):
         F.cross_entropy(network(images), labels)
     assert raised.value.__cause__ is not None, "PyTorch's own words stay within reach"
     return str(raised.value)
@@ -69,7 +69,7 @@ def test_too_few_labels() -> None:
 def test_wrong_devices(name: str) -> None:
     batch = {"images": torch.rand(4, 5), "labels": LABELS}
     batch[name] = batch[name].to("meta")
-    with pytest.raises(TensorMismatchError) as raised, explained(nn.Linear(5, 3), **batch):
+    with pytest.raises(TensorMismatchError) as raised, explain_shape_errors(nn.Linear(5, 3), **batch):
         raise RuntimeError("Expected all tensors to be on the same device")
     words = (
         f"The {name} must be on the device of the network's parameters, cpu, got meta; move them with {name}.to('cpu')."
@@ -92,12 +92,12 @@ class Failing(nn.Module):
 )
 def test_what_has_another_cause_stays_as_it_is(error: Exception) -> None:
     network, images = Failing(error), torch.rand(4, 5)
-    with pytest.raises(type(error)) as raised, explained(network, images, LABELS):
+    with pytest.raises(type(error)) as raised, explain_shape_errors(network, images, LABELS):
         network(images)
     assert raised.value is error
 
 
 def test_out_of_memory_is_never_explained_away() -> None:
     images = torch.rand(4, 6)  # does not fit either, but that is not what happened
-    with pytest.raises(torch.OutOfMemoryError), explained(nn.Linear(5, 3), images, LABELS):
+    with pytest.raises(torch.OutOfMemoryError), explain_shape_errors(nn.Linear(5, 3), images, LABELS):
         raise torch.OutOfMemoryError("out of memory")

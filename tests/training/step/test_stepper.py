@@ -16,8 +16,8 @@ from runmanager.training.models.models import build_model
 from runmanager.training.options.groups import CnnOptions
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import Precision
-from runmanager.training.step.amp import CountingScaler, precision_faults, rounding_to
-from runmanager.training.step.micro_batches import MicroBatches, fast_size, needs_whole_batches
+from runmanager.training.step.amp import CountingScaler, float32_precision, precision_faults
+from runmanager.training.step.micro_batches import MicroBatches, cache_friendly_size, needs_whole_batches
 from runmanager.training.step.stepper import Forward, Stepper, build_stepper
 
 CPU = torch.device("cpu")
@@ -97,7 +97,7 @@ def test_pieces_are_as_equal_as_they_can_be() -> None:
         return torch.zeros(()), images
 
     images, labels = batch(10)
-    MicroBatches(4).each(work, images, labels, network=nn.Identity())
+    MicroBatches(4).compute(work, images, labels, network=nn.Identity())
     assert sizes == [(4, 4, 0.4), (3, 3, 0.3), (3, 3, 0.3)]
 
 
@@ -153,7 +153,7 @@ def test_out_of_memory_halves_and_makes_the_step_anew(error: Callable[[], Except
     said: list[str] = []
     images, labels = batch(16, torch.float64)
     results = []
-    for room, pieces in ((4, MicroBatches(halves=True, tell=said.append)), (16, MicroBatches(4))):
+    for room, pieces in ((4, MicroBatches(halve_on_oom=True, notify=said.append)), (16, MicroBatches(4))):
         network = Small(room, error)
         random.seed(3), np.random.seed(3), torch.manual_seed(3)
         stepper = step_of(network, pieces=pieces)
@@ -164,8 +164,8 @@ def test_out_of_memory_halves_and_makes_the_step_anew(error: Callable[[], Except
     assert losses == wanted_losses and torch.equal(weight, wanted_weight)
     assert (seen, drawn) == (wanted_seen, wanted_drawn)
     assert said == [
-        "out of memory with 16 samples at once: steps are made in pieces of 8",
-        "out of memory with 8 samples at once: steps are made in pieces of 4",
+        "out of memory with 16 samples at once: steps are computed in pieces of 8",
+        "out of memory with 8 samples at once: steps are computed in pieces of 4",
     ]
 
 
@@ -181,7 +181,7 @@ def test_out_of_memory_in_a_later_piece_leaves_no_gradient_of_the_earlier_ones()
 
     network.dropout.p = 0.0
     handle = network.layer.register_forward_pre_hook(full_once)
-    step_of(network, pieces=MicroBatches(8, halves=True)).train(images, labels)
+    step_of(network, pieces=MicroBatches(8, halve_on_oom=True)).train(images, labels)
     handle.remove()
     whole = Small(16)
     whole.dropout.p = 0.0
@@ -193,22 +193,22 @@ def test_out_of_memory_in_a_later_piece_leaves_no_gradient_of_the_earlier_ones()
 
 def test_evaluation_is_halved_too_and_what_fits_in_no_piece_is_raised() -> None:
     images, labels = batch(16, torch.float64)
-    stepper = step_of(Small(4), pieces=MicroBatches(halves=True))
+    stepper = step_of(Small(4), pieces=MicroBatches(halve_on_oom=True))
     with torch.no_grad():
         assert stepper.evaluate(images, labels)[1].shape == (16, 4)
     assert stepper.state_dict()["micro_batch"] == 4
     with pytest.raises(torch.OutOfMemoryError):
-        step_of(Small(0), pieces=MicroBatches(halves=True)).train(images, labels)
+        step_of(Small(0), pieces=MicroBatches(halve_on_oom=True)).train(images, labels)
     with pytest.raises(torch.OutOfMemoryError):
         step_of(Small(4)).train(images, labels)
     with pytest.raises(ValueError, match="mine"):
-        step_of(Small(4, lambda: ValueError("mine")), pieces=MicroBatches(halves=True)).train(images, labels)
+        step_of(Small(4, lambda: ValueError("mine")), pieces=MicroBatches(halve_on_oom=True)).train(images, labels)
 
 
 def test_an_evaluation_that_does_not_fit_leaves_the_gradients_of_the_last_step() -> None:
     images, labels = batch(16, torch.float64)
     network = Small(4)
-    stepper = step_of(network, pieces=MicroBatches(halves=True))
+    stepper = step_of(network, pieces=MicroBatches(halve_on_oom=True))
     stepper.train(images[:4], labels[:4])
     gradient = network.layer.weight.grad
     assert gradient is not None
@@ -220,10 +220,10 @@ def test_an_evaluation_that_does_not_fit_leaves_the_gradients_of_the_last_step()
 
 def test_a_resumed_stepper_knows_what_fits() -> None:
     images, labels = batch(16, torch.float64)
-    stepper = step_of(Small(4), pieces=MicroBatches(halves=True))
+    stepper = step_of(Small(4), pieces=MicroBatches(halve_on_oom=True))
     stepper.train(images, labels)
     said: list[str] = []
-    resumed = step_of(Small(4), pieces=MicroBatches(halves=True, tell=said.append))
+    resumed = step_of(Small(4), pieces=MicroBatches(halve_on_oom=True, notify=said.append))
     resumed.load_state_dict(stepper.state_dict())
     resumed.train(images, labels)
     assert said == []
@@ -275,23 +275,23 @@ def rounding() -> list[Any]:
 def test_the_process_has_its_own_rounding_back_after_a_run(own: str) -> None:
     whole = ([False, False, "highest"], {"ieee", "none"})
     rounded = ([True, True, "high"], {"tf32"})
-    with rounding_to(Precision.FP32):  # whatever this test does to the process is undone
+    with float32_precision(Precision.FP32):  # whatever this test does to the process is undone
         torch.set_float32_matmul_precision(own)
         before = rounding()
         for precision, (older, newer) in ((Precision.TF32, rounded), (Precision.FP32, whole)):
-            with pytest.raises(KeyError), rounding_to(precision):
+            with pytest.raises(KeyError), float32_precision(precision):
                 assert rounding()[:3] == older and set(rounding()[3:]) <= newer
                 raise KeyError
             assert rounding() == before
 
 
 def test_a_wish_for_all_backends_is_overruled_too() -> None:
-    with rounding_to(Precision.FP32):  # whatever this test does to the process is undone
+    with float32_precision(Precision.FP32):  # whatever this test does to the process is undone
         try:
             torch.backends.fp32_precision = "tf32"
             before = rounding_of_newer()
             assert "tf32" in before
-            with rounding_to(Precision.FP32):
+            with float32_precision(Precision.FP32):
                 assert "tf32" not in rounding_of_newer()
             assert rounding_of_newer() == before
         finally:
@@ -307,11 +307,11 @@ def rounding_of_newer() -> list[str]:
 def test_the_fast_size_is_that_of_the_activations() -> None:
     layer = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU())
     # What the backward pass keeps of a sample: the layer's input and the activation, 4 KiB each.
-    assert fast_size(layer, (1024,)) == 40 * 2**20 // 8192
-    assert fast_size(nn.Linear(2**24, 1, device="meta"), (2**24,)) == 1
+    assert cache_friendly_size(layer, (1024,)) == 40 * 2**20 // 8192
+    assert cache_friendly_size(nn.Linear(2**24, 1, device="meta"), (2**24,)) == 1
     network = Small(4)
     states = random.getstate(), torch.get_rng_state()
-    assert fast_size(network, IMAGES) == 40 * 2**20 // 1024 and network.seen.item() == 0
+    assert cache_friendly_size(network, IMAGES) == 40 * 2**20 // 1024 and network.seen.item() == 0
     assert random.getstate() == states[0] and torch.equal(torch.get_rng_state(), states[1])
 
 
@@ -320,7 +320,7 @@ def test_a_model_that_looks_at_its_values_has_no_fast_size() -> None:
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return images * images.sum().item()
 
-    assert fast_size(Looking(), IMAGES) is None
+    assert cache_friendly_size(Looking(), IMAGES) is None
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ def test_instance_normalisation_needs_whole_batches_where_it_keeps_statistics(ke
 def built(network: nn.Module, *, in_shape: tuple[int, ...] = IMAGES, **settings: Any) -> Stepper:
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     options = TrainingOptions(**settings)
-    return build_stepper(options, network, optimizer, device=CPU, in_shape=in_shape, tell=lambda line: None)
+    return build_stepper(options, network, optimizer, device=CPU, in_shape=in_shape, notify=lambda line: None)
 
 
 NORMED = nn.Sequential(nn.Flatten(), nn.Linear(256, 4), nn.BatchNorm1d(4))
@@ -380,7 +380,7 @@ def test_what_cannot_be_is_refused_in_one_line(network: nn.Module, settings: dic
 
 
 CAPABILITIES = [
-    ((7, 5), Precision.TF32, "`precision` must be fp32 or fp16 on a Card, got tf32; it came with compute capability"),
+    ((7, 5), Precision.TF32, "`precision` must be fp32 or fp16 on a Card, got tf32; it needs compute capability"),
     ((7, 5), Precision.BF16, "`precision` must be fp32 or fp16 on a Card, got bf16;"),
     ((7, 5), Precision.FP16, ""),
     ((8, 0), Precision.TF32, ""),
@@ -400,7 +400,7 @@ def test_what_a_gpu_cannot_compute_in_is_refused(
 
 def test_no_other_accelerator_has_tf32() -> None:
     (line,) = precision_faults(Precision.TF32, torch.device("mps"))
-    assert line == "`precision` must be another one on mps, got tf32; NVIDIA's GPUs alone have TF32."
+    assert line == "`precision` must be another one on mps, got tf32; only NVIDIA's GPUs have TF32."
 
 
 def test_auto_on_an_accelerator_takes_the_whole_batch_unless_it_does_not_fit() -> None:
@@ -409,13 +409,13 @@ def test_auto_on_an_accelerator_takes_the_whole_batch_unless_it_does_not_fit() -
     options = TrainingOptions(micro_batch="auto")
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     gpu = torch.device("cuda")
-    stepper = build_stepper(options, network, optimizer, device=gpu, in_shape=IMAGES, tell=said.append)
+    stepper = build_stepper(options, network, optimizer, device=gpu, in_shape=IMAGES, notify=said.append)
     assert stepper.state_dict()["micro_batch"] is None
     stepper.train(*batch(16, torch.float64))
     assert stepper.state_dict()["micro_batch"] == 8 and len(said) == 1
 
 
 def test_auto_takes_pieces_on_the_cpu_and_whole_batches_where_they_are_needed() -> None:
-    assert built(cnn(), micro_batch="auto").state_dict()["micro_batch"] == fast_size(cnn(), IMAGES)
+    assert built(cnn(), micro_batch="auto").state_dict()["micro_batch"] == cache_friendly_size(cnn(), IMAGES)
     assert built(NORMED, micro_batch="auto").state_dict()["micro_batch"] is None
     assert built(cnn()).state_dict()["micro_batch"] is None
