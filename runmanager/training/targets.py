@@ -141,8 +141,8 @@ def _import_longest(path: str, key: str) -> tuple[Any, list[str]]:
                 raise  # the module exists, but one that it imports does not
     raise ConfigurationError(
         [
-            f"`{key}` must name something that exists, got {path}: there is no module '{parts[0]}' in the current "
-            f"folder ({Path.cwd()}) or among the installed packages; run the command in its folder, or install it."
+            f"`{key}` must name something that exists, got {path}: module '{parts[0]}' is neither in the current "
+            f"folder ({Path.cwd()}) nor among the installed packages; run the command in its folder, or install it."
         ]
     )
 

@@ -1,4 +1,4 @@
-"""The settings of every dataset, with the checks of their values."""
+"""Settings of the datasets, with the checks of their values."""
 
 import math
 from dataclasses import dataclass, field
@@ -26,17 +26,17 @@ _DIGITS_VAL_SIZE = 10_000
 
 @dataclass(frozen=True)
 class DatasetOptions(GroupOptions):
-    """A dataset."""
+    """Settings of a dataset."""
 
     group: ClassVar[str] = "dataset"
 
     def min_bytes(self) -> int:
-        """The memory that making and holding the samples takes at least; 0 where they are read from files."""
+        """A lower bound of the memory for the generated samples in bytes; 0 if they are read from files."""
         return 0
 
 
 def num_extra_samples(holdout: int | float, size: int) -> int:
-    """How many samples to make besides `size` training samples, so that `holdout` of all of them is held out."""
+    """The number of validation samples next to `size` training samples: `holdout`, or that share of all samples."""
     return holdout if isinstance(holdout, int) else max(1, round(size * holdout / (1 - holdout)))
 
 
@@ -52,9 +52,9 @@ def holdout_faults(value: int | float | None) -> list[str]:
 
 @dataclass(frozen=True)
 class DigitsOptions(DatasetOptions):
-    """Scikit-learn's 1,797 digits, enlarged to 28x28 and jittered to `size` training images.
+    """Scikit-learn's 1,797 digits, enlarged to 28x28 and jittered to make `size` training images.
 
-    `val_size` null makes 10,000 validation images, or with a `holdout` as many as it says.
+    `val_size` null means 10,000 validation images, or the number or share given by `holdout`.
     """
 
     name: str = "digits"
@@ -72,22 +72,22 @@ class DigitsOptions(DatasetOptions):
 
     @property
     def num_validation(self) -> int:
-        """How many validation images are made."""
+        """The number of validation images."""
         if self.val_size is not None:
             return self.val_size
         return _DIGITS_VAL_SIZE if self.holdout is None else num_extra_samples(self.holdout, self.size)
 
     def min_bytes(self) -> int:
-        """An image of 28x28 bytes, its label and the number of its source."""
+        """28x28 bytes for each image, its label and the index of its source digit."""
         return (self.size + self.num_validation) * (28 * 28 + 2 * _LABEL_BYTES)
 
 
 @dataclass(frozen=True)
 class DiscOptions(DatasetOptions):
-    """Points in the unit square, told apart by a disc around the origin; `size` of them to train on."""
+    """Points in the unit square, labelled by whether they are in a disc around the origin; `size` for training."""
 
     name: str = "disc"
-    # Two points, because one has no standard deviation to normalise by.
+    # Two points, because the standard deviation of one is not defined.
     size: int = field(default=1000, metadata=limits(ge=2))
     holdout: int | float | None = None
 
@@ -96,17 +96,17 @@ class DiscOptions(DatasetOptions):
 
     @property
     def num_validation(self) -> int:
-        """How many validation points are made."""
+        """The number of validation points."""
         return self.size if self.holdout is None else num_extra_samples(self.holdout, self.size)
 
     def min_bytes(self) -> int:
-        """Two coordinates as drawn and two as normalised, in float32, and a label."""
+        """Two drawn and two normalised coordinates in float32 for each point, and a label."""
         return (self.size + self.num_validation) * (4 * 4 + _LABEL_BYTES)
 
 
 @dataclass(frozen=True)
 class VisionOptions(DatasetOptions):
-    """What the downloaded datasets share: `size` null trains on all there is."""
+    """Settings that the downloaded datasets share; `size` null uses all training samples."""
 
     name: str = "vision"
     size: int | None = field(default=None, metadata=limits(ge=1))
@@ -146,7 +146,7 @@ class Cifar100Options(VisionOptions):
 
 @dataclass(frozen=True)
 class FakeOptions(DatasetOptions):
-    """Random images with random labels, of any shape and number: for measuring, not for learning."""
+    """Random images with random labels, of any shape and number: for timing, not for learning."""
 
     name: str = "fake"
     size: int = field(default=10_000, metadata=limits(ge=1))
@@ -161,5 +161,5 @@ class FakeOptions(DatasetOptions):
         return [fault("dataset.in_shape", "hold at least one length, each at least 1", self.in_shape)]
 
     def min_bytes(self) -> int:
-        """A byte a value, and a label."""
+        """One byte for each value, and a label."""
         return (self.size + self.val_size) * (math.prod(self.in_shape) + _LABEL_BYTES)

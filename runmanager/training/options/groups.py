@@ -1,4 +1,4 @@
-"""The settings of every model, optimiser, scheduler and loader, and which choices each group has."""
+"""Settings of the models, optimisers, schedulers and loaders, and the choices of each group."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -37,12 +37,12 @@ __all__ = [
 ]
 
 _MAX_PREFETCH = 1000  # batches per worker: all are held in memory, and more do not hide any further latency
-MAX_TOWER_DEPTH = 16  # 2.8 thousand million parameters; each layer more has four times as many
+MAX_TOWER_DEPTH = 16  # 2.8 billion parameters; each further layer quadruples them
 
 
 @dataclass(frozen=True)
 class ModelOptions(GroupOptions):
-    """A model."""
+    """Settings of a model."""
 
     group: ClassVar[str] = "model"
 
@@ -85,7 +85,7 @@ class MlpTowerOptions(ModelOptions):
 
 @dataclass(frozen=True)
 class TorchvisionModelOptions(ModelOptions):
-    """A classifier of torchvision by name, untrained; `input_size` null picks the side it needs."""
+    """An untrained torchvision classifier by name; `input_size` null chooses the side length that it needs."""
 
     name: str = "torchvision"
     architecture: str = "resnet18"
@@ -94,7 +94,7 @@ class TorchvisionModelOptions(ModelOptions):
 
 @dataclass(frozen=True)
 class OptimizerOptions(GroupOptions):
-    """An optimiser."""
+    """Settings of an optimiser."""
 
     group: ClassVar[str] = "optimizer"
 
@@ -103,7 +103,8 @@ class OptimizerOptions(GroupOptions):
 class SgdOptions(OptimizerOptions):
     """Stochastic gradient descent.
 
-    `fused` takes all parameters in one kernel; null does not, as it gains little and takes no sparse gradients.
+    `fused` updates all parameters in one kernel; null means false, because the gain is small and sparse gradients are
+    not supported.
     """
 
     name: str = "sgd"
@@ -123,7 +124,7 @@ class SgdOptions(OptimizerOptions):
 class AdamOptions(OptimizerOptions):
     """Adam; `weight_decay` is added to the gradient.
 
-    `fused` takes all parameters in one kernel; null does so on CPU and CUDA, where that is several times as fast.
+    `fused` updates all parameters in one kernel; null means true on CPU and CUDA, where it is several times as fast.
     """
 
     name: str = "adam"
@@ -149,29 +150,29 @@ class AdamWOptions(AdamOptions):
 
 @dataclass(frozen=True)
 class SchedulerOptions(GroupOptions):
-    """A scheduler of the learning rate."""
+    """Settings of a learning-rate schedule."""
 
     group: ClassVar[str] = "scheduler"
 
 
 @dataclass(frozen=True)
 class ConstantOptions(SchedulerOptions):
-    """The learning rate stays as given."""
+    """A constant learning rate."""
 
     name: str = "constant"
 
 
 @dataclass(frozen=True)
 class MultistepOptions(SchedulerOptions):
-    """The learning rate is multiplied by `gamma` after each of the `milestones`, counted in finished epochs."""
+    """The learning rate is multiplied by `gamma` after each of the `milestones`, in finished epochs."""
 
     name: str = "multistep"
     milestones: list[int] = field(default_factory=list)
     gamma: float = field(default=0.1, metadata=limits(gt=0))
 
     def _special_faults(self) -> list[str]:
-        rising = all(early < late for early, late in zip(self.milestones, self.milestones[1:], strict=False))
-        if self.milestones and self.milestones[0] >= 1 and rising:
+        is_rising = all(early < late for early, late in zip(self.milestones, self.milestones[1:], strict=False))
+        if self.milestones and self.milestones[0] >= 1 and is_rising:
             return []
         way_out = "`scheduler.milestones=[5]` lowers the rate after epoch 5"
         return [fault("scheduler.milestones", "be rising epochs from 1 on", self.milestones, way_out)]
@@ -179,7 +180,7 @@ class MultistepOptions(SchedulerOptions):
 
 @dataclass(frozen=True)
 class CosineOptions(SchedulerOptions):
-    """The learning rate falls to `min_lr` along half a cosine, a step an epoch."""
+    """The learning rate falls to `min_lr` along half a cosine, one step an epoch."""
 
     name: str = "cosine"
     min_lr: float = field(default=0.0, metadata=limits(ge=0))
@@ -195,7 +196,7 @@ class OneCycleOptions(SchedulerOptions):
 
 @dataclass(frozen=True)
 class LoaderOptions(GroupOptions):
-    """A way of loading."""
+    """Settings of a loader."""
 
     group: ClassVar[str] = "loader"
 
@@ -204,8 +205,8 @@ class LoaderOptions(GroupOptions):
 class DataLoaderOptions(LoaderOptions):
     """PyTorch's DataLoader.
 
-    `pin_memory` null pins where the device gains by it; `prefetch_factor` is the batches that each worker holds ready.
-    `prefetch_to_device` sends each batch while the device computes the step before.
+    `pin_memory` null pins if the device benefits; `prefetch_factor` is the number of batches that each worker loads
+    ahead. `prefetch_to_device` copies each batch while the device computes the previous step.
     """
 
     name: str = "dataloader"
@@ -225,7 +226,7 @@ class DataLoaderOptions(LoaderOptions):
 
 @dataclass(frozen=True)
 class ResidentOptions(LoaderOptions):
-    """The whole set lies on the training device."""
+    """The whole dataset in the memory of the training device."""
 
     name: str = "resident"
     shuffle: bool = True

@@ -1,4 +1,4 @@
-"""The settings of the built-in job that stand at the top level. Loads no torch."""
+"""Top-level settings of the built-in job, with the checks of their values and combinations. Loads no torch."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,10 +17,11 @@ _DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "hpu", "mtia", "npu")
 
 @dataclass(frozen=True)
 class CheckpointOptions:
-    """`every`: save after each so many epochs, and after the last; 0 saves none, and a killed run then starts anew.
+    """Settings of checkpoints.
 
-    `keep_best` names a metric (loss, accuracy, val_loss, val_accuracy): the weights of the epoch that is best by it
-    are kept in best.pt, and such an epoch is saved too; null keeps none.
+    `every` is the number of epochs between checkpoints; the last epoch is always saved. 0 saves none, and a killed run
+    then starts again. `keep_best` names a metric (loss, accuracy, val_loss, val_accuracy): the weights of the epoch
+    with its best value are kept in best.pt, and each such epoch is saved too. Null keeps none.
     """
 
     every: int = field(default=1, metadata=limits(ge=0))
@@ -29,7 +30,7 @@ class CheckpointOptions:
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """What a cell says about training. The groups hold an options dataclass each, or a mapping with `_target_`."""
+    """Settings of a cell that concern training; each group is an options dataclass or a mapping with `_target_`."""
 
     lr: float = field(default=0.01, metadata=limits(gt=0))
     batch_size: int = field(default=1000, metadata=limits(ge=1, le=MAX_COUNT))
