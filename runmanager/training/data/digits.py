@@ -39,7 +39,7 @@ def digits_sets(options: DigitsOptions, *, seed: int) -> tuple[ArrayDataset, Arr
 def digits_are_cached(options: DigitsOptions, *, seed: int) -> bool:
     """Whether the images are in the cache."""
     file = _cache_file(options, seed)
-    return file is not None and file.is_cache_file()
+    return file is not None and file.is_file()
 
 
 def _cache_file(options: DigitsOptions, seed: int) -> Path | None:

@@ -1,4 +1,4 @@
-"""Holding out and keeping: exact counts, nothing twice, the same with the same seed."""
+"""Holdouts and random subsets: exact counts, no sample twice, reproducible by seed."""
 
 import pytest
 import torch
@@ -44,12 +44,12 @@ def test_fractions_and_counts():
             num_held_out(too_much, 10)
 
 
-def test_the_seed_decides():
+def test_the_seed_decides_the_split():
     first, again, other = (labels(hold_out(numbered(100), 0.2, seed=seed)[1]) for seed in (1, 1, 2))
     assert first == again != other
 
 
-def test_keep_takes_exactly_as_many_as_asked_for():
+def test_a_random_subset_has_exactly_its_size():
     dataset = numbered(50)
     assert random_subset(dataset, None, seed=0, name="x") is dataset
     kept = labels(random_subset(dataset, 20, seed=0, name="x"))
@@ -63,12 +63,12 @@ def test_keep_takes_exactly_as_many_as_asked_for():
         random_subset(dataset, 51, seed=0, name="x")
 
 
-def test_samples_to_add_make_the_asked_share():
+def test_extra_samples_are_the_requested_share():
     assert num_extra_samples(0.2, 8000) == 2000
     assert num_extra_samples(500, 8000) == 500
     assert num_extra_samples(0.001, 10) == 1
 
 
-def test_seeds_for_unlike_things_differ():
+def test_seeds_for_different_purposes_differ():
     seeds = {derived_seed(what, seed) for what in ("size", "holdout") for seed in range(100)}
     assert len(seeds) == 200 and all(0 <= seed < 2**32 for seed in seeds)

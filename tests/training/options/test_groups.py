@@ -1,4 +1,4 @@
-"""The settings: registered, checked all at once, and free of torch."""
+"""Settings of the groups: their files, their checks, and that they do not load torch."""
 
 import copy
 import dataclasses
@@ -33,7 +33,7 @@ CHOICES = [(group, name) for group, choices in OPTION_TYPES.items() for name in 
 
 @pytest.fixture
 def schemas(monkeypatch):
-    Plugins.instance()  # registers Hydra's own schemas once a process, so before the copy
+    Plugins.instance()  # registers Hydra's schemas once in a process, so before the copy
     monkeypatch.setattr(ConfigStore.instance(), "repo", copy.deepcopy(ConfigStore.instance().repo))
     for group, choices in OPTION_TYPES.items():
         for name, kind in choices.items():
@@ -51,7 +51,7 @@ def test_importing_the_options_does_not_load_torch():
 
 
 @pytest.mark.parametrize(("group", "name"), CHOICES)
-def test_every_choice_has_a_file_that_gives_its_dataclass(schemas, group, name):
+def test_every_choice_has_a_file_for_its_dataclass(schemas, group, name):
     config = compose(overrides=[f"+{group}={name}"])
     assert OmegaConf.to_object(config)[group] == OPTION_TYPES[group][name]()
     assert (CONF / group / f"{name}.yaml").read_text().startswith("# ")
@@ -110,10 +110,10 @@ def test_only_multistep_needs_a_setting(group, name):
         (DataLoaderOptions(prefetch_factor=0), ["`loader.prefetch_factor`"]),
     ],
 )
-def test_all_faults_are_said_at_once(options, faults):
-    said = options.faults()
-    assert len(said) == len(faults)
-    assert all(start in line for start, line in zip(faults, said, strict=True))
+def test_all_faults_are_reported_together(options, faults):
+    lines = options.faults()
+    assert len(lines) == len(faults)
+    assert all(start in line for start, line in zip(faults, lines, strict=True))
 
 
 def test_a_choice_cannot_be_renamed():
