@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from runmanager.records.settings.grid import plain_settings
 from runmanager.training.options.groups import OPTION_TYPES
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.measure import MEASURE_TYPES
-from runmanager.validation import did_you_mean, fault, suggestion
+from runmanager.validation import fault, limits, suggestion
 
 __all__ = [
     "CellReader",
@@ -38,15 +38,12 @@ class Config(TrainingOptions):
 
     name: str | None = None
     output_root: str = "outputs"
-    resume: str = "auto"
+    resume: str = field(default="auto", metadata=limits(choices=list(Resume)))
     rerun_changed: bool = False
 
     def faults(self) -> list[str]:
         """Every fault, as readable lines."""
         faults = super().faults()
-        if self.resume not in list(Resume):
-            way_out = did_you_mean(self.resume, Resume)
-            faults.append(fault("resume", f"be one of {', '.join(Resume)}", self.resume, way_out))
         if self.name is not None and (not self.name.strip() or "/" in self.name or self.name in (".", "..")):
             way_out = "`output_root` says where it lies"
             faults.append(fault("name", "be the name of one folder", repr(self.name), way_out))

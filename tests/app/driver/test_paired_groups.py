@@ -62,7 +62,7 @@ REFUSED = {
     "blocks with workers": (
         ["num_workers=0,2", "measure.block_steps=5"],
         "`measure.block_steps` must be null where `num_workers` is above 0, got 5; "
-        "a turn is then an epoch, as workers would load ahead while others have the machine.",
+        "a turn is then an epoch, as workers would load ahead during the turns of other runs.",
     ),
 }
 

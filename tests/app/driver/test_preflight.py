@@ -67,7 +67,7 @@ def test_code_cannot_be_compiled_without_a_compiler(
     done = command("-m", *tiny, "device=cpu", "compile=false,true", CXX="nowhere")
     assert done.status == 2
     (line,) = done.faults
-    assert "`compile` must be false without a C++ compiler (nowhere), got true; install it, or let" in line
+    assert "`compile` must be false without a C++ compiler (nowhere), got true; install it, or name" in line
     assert not (tmp_path / "outputs").exists()
 
 
