@@ -14,7 +14,6 @@ from runmanager.results.compare.options import CompareOptions
 from runmanager.tracking.options import EarlyStopOptions
 from runmanager.training.options.groups import OPTION_TYPES
 from runmanager.training.options.job import CheckpointOptions, TrainingOptions
-from runmanager.training.options.measure import MEASURE_TYPES
 from runmanager.validation import (
     GroupOptions,
     did_you_mean,
@@ -97,7 +96,7 @@ def test_limits_do_not_show_in_a_structured_config():
     assert OmegaConf.to_container(OmegaConf.structured(_Options)) == dataclasses.asdict(_Options())
 
 
-GROUPS = [options for choices in (*OPTION_TYPES.values(), MEASURE_TYPES) for options in choices.values()]
+GROUPS = [options for choices in OPTION_TYPES.values() for options in choices.values()]
 
 
 @pytest.mark.parametrize(

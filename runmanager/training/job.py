@@ -19,8 +19,8 @@ from runmanager.training.loading.loaders import EpochLoader, Loaders, build_load
 from runmanager.training.loading.prefetching import with_prefetch
 from runmanager.training.loop import evaluate_epoch, train_epoch
 from runmanager.training.models.models import build_model
+from runmanager.training.options.groups import PairedOptions
 from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.measure import PairedOptions
 from runmanager.training.options.step import AUTO, Precision
 from runmanager.training.paired_measurement import measure_in_turns
 from runmanager.training.step.amp import float32_precision

@@ -19,11 +19,11 @@ from runmanager.training.options.groups import (
     DataLoaderOptions,
     LogisticOptions,
     OneCycleOptions,
+    PairedOptions,
     ResidentOptions,
     SgdOptions,
 )
 from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.measure import PairedOptions
 
 
 class Taker:

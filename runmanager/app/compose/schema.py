@@ -1,7 +1,6 @@
 """Every setting of a cell with its type and default, as Hydra is told of them, and back from Hydra's configuration."""
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from runmanager.launching.plan import Resume
 from runmanager.records.settings.grid import plain_settings
 from runmanager.training.options.groups import OPTION_TYPES
 from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.measure import MEASURE_TYPES
 from runmanager.validation import fault, limits, suggestion
 
 __all__ = [
@@ -28,8 +26,6 @@ __all__ = [
     "register_schema",
     "unknown_settings",
 ]
-
-_OPTIONS: dict[str, Mapping[str, type[Any]]] = {**OPTION_TYPES, "measure": MEASURE_TYPES}
 
 
 @dataclass(frozen=True)
@@ -62,10 +58,10 @@ def register_schema() -> None:
     OmegaConf.register_new_resolver("runmanager.choices", _choices, replace=True)
     store = ConfigStore.instance()
     top = _writable(Config)
-    for group in _OPTIONS:
+    for group in OPTION_TYPES:
         top[group] = MISSING
     store.store(name="schema", node=top)
-    for group, choices in _OPTIONS.items():
+    for group, choices in OPTION_TYPES.items():
         for name, options in choices.items():
             store.store(group=group, name=f"schema_{name}", node=_writable(options))
 
@@ -78,7 +74,7 @@ def choices_of(group: str) -> list[str]:
 def choices_with(key: str) -> list[str]:
     """The choices of a key's group that have it: `measure=paired` for `measure.max_seconds`."""
     group, _, name = key.partition(".")
-    return [f"{group}={choice}" for choice, options in _OPTIONS.get(group, {}).items() if name in _names(options)]
+    return [f"{group}={choice}" for choice, options in OPTION_TYPES.get(group, {}).items() if name in _names(options)]
 
 
 def _choices() -> str:

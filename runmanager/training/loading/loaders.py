@@ -148,7 +148,7 @@ class WorkerLoader:
         self._batches = EpochBatchSampler(self.num_samples, batch_size, shuffle=shuffle, seed=seed)
         # The DataLoader draws its workers' first seeds from a generator, which must not be the global one.
         self._generator = torch.Generator()
-        fetched, batches = _fetched(dataset, self._batches, num_workers)
+        fetched, batches = _dataset_and_sampler(dataset, self._batches, num_workers)
         self._loader: DataLoader[Any] = DataLoader(
             fetched,
             batch_sampler=batches,
@@ -190,10 +190,12 @@ class WorkerLoader:
         return (unpack(stored) if self._device.type == "cpu" else Packed(stored, unpack)), labels
 
 
-def _fetched(dataset: Dataset[Any], batches: EpochBatchSampler, num_workers: int) -> tuple[Dataset[Any], Any]:
-    """What a DataLoader fetches from, and what it asks for."""
+def _dataset_and_sampler(
+    dataset: Dataset[Any], batches: EpochBatchSampler, num_workers: int
+) -> tuple[Dataset[Any], Any]:
+    """The `dataset` and `batch_sampler` arguments of the DataLoader."""
     if isinstance(dataset, ArrayDataset):
-        return ArrayBatches(dataset), batches  # draws nothing
+        return ArrayBatches(dataset), batches  # draws no random numbers
     if num_workers == 0:
         return SampleBatches(dataset), batches
     return SeededSampleBatches(dataset), SeededBatchSampler(batches)

@@ -5,7 +5,7 @@ from typing import Any
 
 from runmanager.tracking.early_stop import METRICS, EarlyStopOptions
 from runmanager.tracking.options import TensorBoardOptions
-from runmanager.training.options.measure import MeasureOptions, PairedOptions
+from runmanager.training.options.groups import MeasureOptions, PairedOptions
 from runmanager.training.options.step import OutOfMemory, Precision, step_faults
 from runmanager.validation import MAX_COUNT, GroupOptions, did_you_mean, fault, field_faults, limits
 

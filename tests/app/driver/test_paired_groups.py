@@ -13,7 +13,7 @@ from runmanager.records.run.record import Environment, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_sweep
 from runmanager.results.load.contention import OVERLAP, contention, exposure_of
-from runmanager.training.options.measure import PairedOptions
+from runmanager.training.options.groups import PairedOptions
 
 # Enough as soon as there is an interval at all, however busy the machine is.
 QUICK = ("measure.block_steps=2", "measure.min_rounds=6", "measure.half_width=0.9", "measure.max_seconds=60")
