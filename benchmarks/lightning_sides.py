@@ -18,7 +18,7 @@ from benchmarks.our_training import CNN_ON_MNIST, FASTEST
 from benchmarks.sides import Turns
 from benchmarks.tutorial import LEARNING_RATE, TutorialNetwork, training_set, tutorial_loader
 from runmanager.training.data.registry import load_dataset
-from runmanager.training.data.splits import subset_of
+from runmanager.training.data.splits import random_subset
 from runmanager.training.loading.device_resident import ResidentLoader
 from runmanager.training.models.models import Network
 from runmanager.training.options.dataset import MnistOptions
@@ -48,7 +48,7 @@ def _words(data: Path, device: str) -> list[str]:
 
 def _lightning(data: Path, device: str, turns: Turns) -> None:
     """The Trainer as its documentation shows it: torchvision's MNIST, a plain DataLoader."""
-    dataset = subset_of(training_set(data), NUM_SAMPLES, seed=0, name="mnist")
+    dataset = random_subset(training_set(data), NUM_SAMPLES, seed=0, name="mnist")
     _serve_trainer(TutorialNetwork(), tutorial_loader(dataset, BATCH_SIZE), device, turns)
 
 

@@ -32,8 +32,8 @@ from benchmarks.tutorial import (
 )
 from runmanager.records.run.record import EpochRecord
 from runmanager.tracking.device.rng import seed_everything
-from runmanager.training.data.splits import subset_of
-from runmanager.training.loading.sample_order import epoch_seed
+from runmanager.training.data.splits import random_subset
+from runmanager.training.loading.batch_sampler import epoch_seed
 from runmanager.training.models.models import Network
 
 __all__ = ["Case", "DoubleNetwork", "Trained", "measure", "rows", "train_ours", "train_tutorial"]
@@ -185,7 +185,7 @@ def train_tutorial(case: Case) -> Trained:
     """The tutorial's training of the case: its own loader and loop, and PyTorch's own sampler."""
     seed_everything(case.seed)
     network = (DoubleTutorialNetwork() if case.is_double else TutorialNetwork()).to(case.device)
-    dataset: Any = subset_of(training_set(case.images.root), case.num_samples, seed=case.seed, name="mnist")
+    dataset: Any = random_subset(training_set(case.images.root), case.num_samples, seed=case.seed, name="mnist")
     generator = torch.Generator()
     sampler = RandomSampler(dataset, generator=generator)
     loader = tutorial_loader(dataset, case.batch_size, sampler=sampler)

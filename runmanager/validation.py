@@ -1,52 +1,138 @@
-"""Readable faults of single settings: what must hold, what was got, and the way out."""
+"""Checks of settings, and the wording of their faults: what must hold, what was given, and the way out."""
 
+import dataclasses
 import difflib
 import math
-from collections.abc import Iterable
+import operator
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-__all__ = ["at_least_faults", "did_you_mean", "fault", "holdout_faults", "range_faults", "suggestion"]
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = [
+    "MAX_COUNT",
+    "GroupOptions",
+    "did_you_mean",
+    "fault",
+    "field_faults",
+    "limits",
+    "range_faults",
+    "suggestion",
+]
+
+MAX_COUNT = 2**31 - 1
+"""The largest count that every part of PyTorch accepts: some store it in a signed 32-bit integer."""
+
+_LIMITS = "limits"
+_BOUNDS: dict[str, tuple[Callable[[float, float], bool], str]] = {
+    "ge": (operator.ge, "at least"),
+    "gt": (operator.gt, "above"),
+    "le": (operator.le, "at most"),
+    "lt": (operator.lt, "below"),
+}
+
+
+def fault(key: str, rule: str, value: object, way_out: str = "") -> str:
+    """Format a fault as a sentence: *key* must *rule*, got *value*; *way out*."""
+    sentence = f"`{key}` must {rule}, got {value}" + (f"; {way_out}" if way_out else "")
+    return sentence if sentence.endswith((".", "?")) else f"{sentence}."
+
+
+def did_you_mean(name: str, known: Iterable[str], *, max_names: int = 3) -> str:
+    """Suggest the closest known names as a question; empty if none is close."""
+    close = difflib.get_close_matches(name, list(map(str, known)), n=max_names, cutoff=0.5)
+    return f"did you mean {' or '.join(repr(each) for each in close)}?" if close else ""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """The way out of an unknown name: the known names most like it, or what there is where none is."""
+    """Suggest the closest known names, or list the known names if none is close."""
     names = list(known)
     close = did_you_mean(name, names)
     if close:
         return close
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
-    return f"there is {', '.join(names[:20]) or 'none'}{more}."
+    return f"known: {', '.join(names[:20]) or 'none'}{more}."
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The known names most like an unknown one, as a question; empty where none is like it."""
-    close = difflib.get_close_matches(name, list(map(str, known)), n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(repr(each) for each in close)}?" if close else ""
+def limits(
+    *,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+    choices: Collection[str] | None = None,
+    key: str | None = None,
+    way_out: str = "",
+) -> dict[str, Any]:
+    """Metadata of a dataclass field whose values `field_faults` checks.
+
+    A number must be `ge`, `gt`, `le` and `lt` the bounds given, and finite; a string must be one of `choices`.
+    `key` is the name in messages if it is not the field's own; `way_out` ends the message.
+    """
+    bounds = {name: bound for name, bound in (("ge", ge), ("gt", gt), ("le", le), ("lt", lt)) if bound is not None}
+    return {_LIMITS: {"bounds": bounds, "choices": choices, "key": key, "way_out": way_out}}
 
 
-def fault(key: str, rule: str, value: object, way_out: str = "") -> str:
-    """A fault as a sentence: *key* must *rule*, got *value*; *way out*."""
-    sentence = f"`{key}` must {rule}, got {value}" + (f"; {way_out}" if way_out else "")
-    return sentence if sentence.endswith((".", "?")) else f"{sentence}."
+def field_faults(options: "DataclassInstance", prefix: str = "") -> list[str]:
+    """Check every field of a dataclass that has `limits`: one fault for each value outside them, in field order.
+
+    Names in messages begin with `prefix`. None is always allowed, and so is a string in a field without `choices`.
+    """
+    faults = []
+    for each in dataclasses.fields(options):
+        limit, value = each.metadata.get(_LIMITS), getattr(options, each.name)
+        if limit is None or value is None:
+            continue
+        key = limit["key"] or f"{prefix}{each.name}"
+        if limit["choices"] is not None:
+            faults += _choice_faults(key, value, limit["choices"])
+        elif not isinstance(value, str):
+            faults += range_faults(key, value, **limit["bounds"], way_out=limit["way_out"])
+    return faults
 
 
-def at_least_faults(key: str, value: int | None, least: int) -> list[str]:
-    """A fault if `value` is less than `least`; null is none."""
-    return [] if value is None or value >= least else [fault(key, f"be at least {least}", value)]
+def range_faults(key: str, value: float | None, *, way_out: str = "", **bounds: float) -> list[str]:
+    """Check a number against bounds by the names of `limits`; None is allowed, infinity and NaN are not.
 
-
-def range_faults(key: str, value: float, low: float, high: float) -> list[str]:
-    """A fault unless `low` <= `value` < `high`; NaN is outside."""
-    if low <= value < high:
+    `ge` or `gt` with `lt` is named as one interval. `le` is named only by values above it.
+    """
+    if value is None:
         return []
-    limits = f"be at least {low:g}" + ("" if math.isinf(high) else f" and below {high:g}")
-    return [fault(key, f"{limits} and finite" if math.isinf(high) else limits, value)]
+    broken = [name for name, bound in bounds.items() if not _BOUNDS[name][0](value, bound)]
+    if not broken and (isinstance(value, int) or math.isfinite(value)):
+        return []
+    named = [name for name in bounds if name != "le"] if broken != ["le"] else broken
+    rules = [f"{_BOUNDS[name][1]} {bounds[name]}" for name in named]
+    if isinstance(value, float) and not {"le", "lt"} & set(bounds):
+        rules.append("finite")
+    return [fault(key, f"be {' and '.join(rules)}", value, way_out)]
 
 
-def holdout_faults(value: int | float | None) -> list[str]:
-    """A fault unless `dataset.holdout` is null, a fraction or a count."""
-    if value is None or (isinstance(value, float) and 0 < value < 1):
+def _choice_faults(key: str, value: str, choices: Collection[str]) -> list[str]:
+    names = list(map(str, choices))
+    return [] if value in names else [fault(key, f"be one of {', '.join(names)}", value, did_you_mean(value, names))]
+
+
+@dataclass(frozen=True)
+class GroupOptions:
+    """One choice of a configuration group: its settings and their checks. Subclasses have a field `name`."""
+
+    group: ClassVar[str]
+
+    def faults(self) -> list[str]:
+        """Every fault of these values as a line; an empty list if there are none."""
+        return self._name_faults() + field_faults(self, f"{self.group}.") + self._special_faults()
+
+    def _special_faults(self) -> list[str]:
+        """Faults that the limits of single fields cannot express."""
         return []
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-        return []
-    rule = "be a fraction between 0 and 1 or a whole count of at least 1"
-    return [fault("dataset.holdout", rule, value, "null takes the official test split")]
+
+    def _name_faults(self) -> list[str]:
+        default = next(each.default for each in dataclasses.fields(self) if each.name == "name")
+        name = getattr(self, "name", default)
+        if name == default:
+            return []
+        way_out = f"choose another one with `{self.group}={name}`"
+        return [fault(f"{self.group}.name", f"stay {default!r}", repr(name), way_out)]

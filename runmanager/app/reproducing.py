@@ -22,7 +22,7 @@ from runmanager.text import format_value, full_command
 from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.environment.code_hashes import rehash_code
 from runmanager.tracking.environment.environment import git_commit, library_versions
-from runmanager.training.stored_targets import refuse_foreign_targets
+from runmanager.training.targets import refuse_foreign_targets
 from runmanager.validation import fault
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
 """What can be said of how many runs are run: `hydra.launcher.*` of `hydra/launcher=local`. Loads no torch."""
 
-import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from runmanager.records.run.status import Reason
+from runmanager.validation import fault, field_faults, limits
 
 __all__ = ["RETRIED", "LocalOptions", "OnError"]
 
@@ -19,6 +19,7 @@ class OnError(StrEnum):
 RETRIED = (Reason.SIGNAL, Reason.VANISHED, Reason.STALLED, Reason.TIMEOUT)
 """Ends that say more about the machine than about the cell: tried again where `retries` allows it."""
 
+_PREFIX = "hydra.launcher."
 # The others are no bad end, or would be the same again.
 _RETRIABLE = tuple(reason for reason in Reason if reason not in (Reason.EARLY_STOPPED, Reason.DEVICE_UNAVAILABLE))
 
@@ -34,29 +35,23 @@ class LocalOptions:
     `stop` begins no further run after the first bad end. `preload`: modules that every run's process starts with.
     """
 
-    workers: int = 1
+    workers: int = field(default=1, metadata=limits(ge=1))
     gpus: list[str] | None = None
-    gpus_per_run: int | None = None
-    runs_per_gpu: int = 1
-    timeout: float | None = None
-    stall_timeout: float | None = None
-    retries: int = 0
+    gpus_per_run: int | None = field(default=None, metadata=limits(ge=0))
+    runs_per_gpu: int = field(default=1, metadata=limits(ge=1))
+    timeout: float | None = field(default=None, metadata=limits(gt=0, way_out="null sets no limit"))
+    stall_timeout: float | None = field(default=None, metadata=limits(gt=0, way_out="null sets no limit"))
+    retries: int = field(default=0, metadata=limits(ge=0))
     retry_on: list[str] = field(default_factory=lambda: [str(reason) for reason in RETRIED])
-    on_error: str = str(OnError.CONTINUE)
+    on_error: str = field(default=str(OnError.CONTINUE), metadata=limits(choices=list(OnError)))
     preload: list[str] = field(default_factory=lambda: ["torch"])
 
     def faults(self) -> list[str]:
         """Every fault, as readable lines."""
         return [
-            *_below("workers", self.workers, 1),
+            *field_faults(self, _PREFIX),
             *_bad_gpus(self.gpus),
-            *_below("gpus_per_run", self.gpus_per_run, 0),
-            *_below("runs_per_gpu", self.runs_per_gpu, 1),
-            *_not_positive("timeout", self.timeout),
-            *_not_positive("stall_timeout", self.stall_timeout),
-            *_below("retries", self.retries, 0),
             *_bad_reasons(self.retry_on),
-            *_bad_choice("on_error", self.on_error),
             *self._idle(),
         ]
 
@@ -79,17 +74,7 @@ class LocalOptions:
 
 
 def _fault(key: str, rule: str, value: object) -> str:
-    return f"`hydra.launcher.{key}` must {rule}, got {value}."
-
-
-def _below(key: str, value: int | None, least: int) -> list[str]:
-    return [] if value is None or value >= least else [_fault(key, f"be at least {least}", value)]
-
-
-def _not_positive(key: str, value: float | None) -> list[str]:
-    if value is None or (value > 0 and math.isfinite(value)):
-        return []
-    return [_fault(key, "be null or a number of seconds above 0", value)]
+    return fault(f"{_PREFIX}{key}", rule, value)
 
 
 def _bad_gpus(gpus: list[str] | None) -> list[str]:
@@ -106,7 +91,3 @@ def _names_a_gpu(name: str) -> bool:
 def _bad_reasons(reasons: list[str]) -> list[str]:
     bad = [reason for reason in reasons if reason not in _RETRIABLE]
     return [_fault("retry_on", f"hold only {', '.join(_RETRIABLE)}", ", ".join(bad))] if bad else []
-
-
-def _bad_choice(key: str, value: str) -> list[str]:
-    return [] if value in list(OnError) else [_fault(key, f"be one of {', '.join(OnError)}", value)]

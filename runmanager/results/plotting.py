@@ -1,11 +1,11 @@
 """A sweep's figure for somebody who asks for it by name, in a notebook or a program."""
 
-import difflib
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from runmanager.errors import UsageError
+from runmanager.validation import did_you_mean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,9 +24,8 @@ def choose_figure(figures: "Sequence[Drawn]", name: str | None) -> "Drawn":
     known = {figure.name: figure for figure in figures}
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f" did you mean {near[0]}?" if near else ""
-    raise UsageError(f"A plot must be one that the sweep has ({', '.join(known)}), got '{name}';{hint or ' take one.'}")
+    hint = did_you_mean(name, known, max_names=1) or "choose one of these."
+    raise UsageError(f"A plot must be one that the sweep has ({', '.join(known)}), got '{name}'; {hint}")
 
 
 def drawn_in_notebook(figure: "Drawn") -> "Figure":

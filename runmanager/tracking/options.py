@@ -9,6 +9,7 @@ import msgspec
 
 from runmanager.records.run.record import EpochRecord
 from runmanager.records.run.turn_record import Grant
+from runmanager.validation import limits
 
 __all__ = [
     "CAPTURING_DEVICES",
@@ -51,9 +52,9 @@ class TensorBoardOptions:
 class EarlyStopOptions:
     """Stop after `patience` epochs in which `metric` improved by no more than `min_delta`; null never stops."""
 
-    metric: str | None = None
-    patience: int = 3
-    min_delta: float = 0.0
+    metric: str | None = field(default=None, metadata=limits(choices=METRICS))
+    patience: int = field(default=3, metadata=limits(ge=1))
+    min_delta: float = field(default=0.0, metadata=limits(ge=0))
 
 
 def is_better(metric: str, value: float, best: float | None, *, by: float = 0.0) -> bool:

@@ -1,4 +1,4 @@
-"""The training state of a run on disk: model, optimizer, scheduler, random states, and how far the run has come."""
+"""Checkpoints: the state of model, optimizer, scheduler and random generators, and the progress of the run."""
 
 import math
 from pathlib import Path
@@ -14,7 +14,7 @@ from runmanager.records.run.record import EpochRecord
 from runmanager.tracking.device.rng import random_states, restore_random_states
 from runmanager.tracking.options import Progress, is_better
 from runmanager.training.data.registry import Data
-from runmanager.training.step.step import Stepper
+from runmanager.training.step.stepper import Stepper
 
 __all__ = ["TrainingState", "read_state"]
 
@@ -22,7 +22,7 @@ _VERSION = 1
 
 
 class _Best(msgspec.Struct, frozen=True):
-    """The epoch that was best by `metric` so far."""
+    """The epoch with the best value of `metric` so far."""
 
     metric: str
     value: float
@@ -30,10 +30,10 @@ class _Best(msgspec.Struct, frozen=True):
 
 
 class TrainingState:
-    """Saves and restores what training needs to go on as if it had never stopped.
+    """Saves and restores everything that a resumed run needs to continue as an uninterrupted one would.
 
-    With `keep_best`, a metric's name, the weights of the best epoch are kept beside, in best.pt. `data` is what the
-    network was built for, and is needed to build it again without the data.
+    With `keep_best`, the name of a metric, the weights of the best epoch are also kept, in best.pt. The sample shape
+    and the number of classes of `data` are stored too, so that the network can be built again without the data.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class TrainingState:
         self._built_for = {} if data is None else {"in_shape": list(data.in_shape), "num_classes": data.num_classes}
 
     def observe(self, record: EpochRecord) -> None:
-        """See whether this epoch is the best so far."""
+        """Note whether this epoch is the best so far."""
         value = getattr(record, self._keep_best) if self._keep_best else None
         if self._keep_best is None or value is None or not math.isfinite(value) or record.epoch == 0:
             return
@@ -70,7 +70,7 @@ class TrainingState:
     def is_due(self, epoch: int) -> bool:
         """Whether to save after this epoch.
 
-        The best one so far always is, or a kill could leave best.pt with the weights of an epoch that was lost.
+        The best epoch so far always is; otherwise a kill could leave best.pt with the weights of a lost epoch.
         """
         if self._every == 0 or epoch == 0:
             return False
@@ -80,7 +80,7 @@ class TrainingState:
         return self._best is not None and self._best.record.epoch == epoch
 
     def save(self, path: Path, progress: Progress) -> None:
-        """Write the state, atomically, and then best.pt beside it if this epoch is the best."""
+        """Write the state atomically, and then best.pt in the same folder if this epoch is the best."""
         state = {name: part.state_dict() for name, part in self._parts.items()}
         state |= {"version": _VERSION, "random": random_states(self._device), "progress": msgspec.to_builtins(progress)}
         if self._best is not None:
@@ -94,17 +94,19 @@ class TrainingState:
         _write(path, weights | {"best": msgspec.to_builtins(self._best)} | self._built_for)
 
     def load(self, path: Path) -> Progress:
-        """Put the state back. Raises `RecordError` for a file that is damaged, or is of another version."""
+        """Restore the state. Raises `RecordError` for a damaged file or one of another version."""
         state = read_state(path)
         for name, part in self._parts.items():
-            if name in state or name != "step":  # older versions had no state of that
+            if name in state or name != "step":  # older versions did not store it
                 part.load_state_dict(state[name])
         progress = msgspec.convert(state["progress"], Progress)
         best = msgspec.convert(state["best"], _Best) if "best" in state else None
         if best is not None and best.metric == self._keep_best:
             self._best = best
             if self._is_best(progress.record.epoch):
-                self._save_best(RunPaths(path.parent).best)  # the kill may have come between the two files
+                self._save_best(
+                    RunPaths(path.parent).best
+                )  # the run may have been killed between writing the two files
         restore_random_states(state["random"], self._device)
         return progress
 
@@ -115,15 +117,15 @@ def _write(path: Path, state: dict[str, Any]) -> None:
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    """What a checkpoint or best.pt holds, on the CPU, weights and plain values only.
+    """Read a checkpoint or best.pt to the CPU, restricted to weights and plain values.
 
-    Raises `RecordError` for a file that is damaged, or is of another version.
+    Raises `RecordError` for a damaged file or one of another version.
     """
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # pickle, zip and torch each have errors of their own
-        # Not in their words: torch's advise to load the file in a way that runs whatever code is in it.
-        way_out = "delete it, and the run starts anew"
+    except Exception as error:  # pickle, zip and torch raise different errors
+        # Their messages are not shown, because torch's suggests loading the file in a way that runs the code in it.
+        way_out = "delete it, and the run starts again"
         raise RecordError(f"{path} is damaged ({type(error).__name__}); {way_out}.") from error
     version = state.get("version") if isinstance(state, dict) else None
     if version != _VERSION:

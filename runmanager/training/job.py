@@ -1,4 +1,4 @@
-"""The built-in job: one cell's settings made into data, model and optimiser, trained and recorded as one run."""
+"""The built-in job: build data, model and optimiser from one cell's settings, and train them as one recorded run."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,25 +15,25 @@ from runmanager.tracking.options import RunOptions, TurnSource
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.training.checkpoint import TrainingState
 from runmanager.training.data.registry import Data, load_dataset
-from runmanager.training.interleaved import measure_in_turns
 from runmanager.training.loading.loaders import EpochLoader, Loaders, build_loaders
 from runmanager.training.loading.prefetching import with_prefetch
 from runmanager.training.loop import evaluate_epoch, train_epoch
 from runmanager.training.models.models import build_model
+from runmanager.training.options.groups import PairedOptions
 from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.measure import PairedOptions
 from runmanager.training.options.step import AUTO, Precision
-from runmanager.training.step.amp import rounding_to
+from runmanager.training.paired_measurement import measure_in_turns
+from runmanager.training.step.amp import float32_precision
 from runmanager.training.step.compiled import CompiledNetwork
 from runmanager.training.step.cuda_graphs import graph_device
 from runmanager.training.step.malloc import keep_freed_memory
 from runmanager.training.step.optimizers import build_optimizer
 from runmanager.training.step.schedulers import build_scheduler
-from runmanager.training.step.step import Stepper, build_stepper
+from runmanager.training.step.stepper import Stepper, build_stepper
 
 __all__ = ["train_run"]
 
-_WARMUPS = 3  # as PyTorch's notes on CUDA graphs have it
+_NUM_WARMUPS = 3  # as in PyTorch's notes on CUDA graphs
 
 
 def train_run(
@@ -45,15 +45,15 @@ def train_run(
     when_claimed: Callable[[ActiveRun], None],
     turns: TurnSource | None = None,
 ) -> RunRecord:
-    """Train one cell in its folder and return its record; `params` are its settings as they are to be stored.
+    """Train one cell in its folder and return its record; `params` are the settings to store.
 
-    `when_claimed` is told as soon as the run has its folder, so that it can be interrupted and its output redirected.
-    `turns` gives the run its turns where it is measured side by side. What goes wrong is in the record, and is raised.
+    `when_claimed` is called as soon as the run owns its folder, so that it can be interrupted and its output
+    redirected. `turns` schedules the run if it is measured interleaved with others. Errors are recorded and raised.
     Raises `UsageError` for `measure=paired` without `turns`.
     """
     if isinstance(options.measure, PairedOptions) and turns is None:
         raise UsageError(
-            "`measure` must be single where runs cannot take turns, got paired; use `hydra/launcher=local` and "
+            "`measure` must be single if runs cannot take turns, got paired; use `hydra/launcher=local` and "
             "`hydra/sweeper=grid`."
         )
     precision = Precision(options.precision)
@@ -65,7 +65,7 @@ def train_run(
         precision=precision if precision.is_cast else None,
         is_built_in=True,
     )
-    with rounding_to(precision):  # from the start: the run's record tells of it
+    with float32_precision(precision):  # from the start, because the run's record contains it
         run = manager.run(params, folder=folder, can_resume=True, options=run_options, unsigned=None)
         if isinstance(run, InactiveRun):
             return run.record
@@ -76,8 +76,8 @@ def train_run(
 
 
 @dataclass(frozen=True)
-class _Parts:
-    """What the epochs of a run are made of."""
+class _Components:
+    """What the epochs of a run need."""
 
     loaders: Loaders
     scheduler: Any
@@ -87,24 +87,24 @@ class _Parts:
 def _train(run: ActiveRun, options: TrainingOptions) -> None:
     seed_everything(options.seed)
     keep_freed_memory()
-    parts = _begun(run, options)
-    _run_epochs(run, options, parts)
-    if parts.stepper.num_skipped:
+    components = _build_and_begin(run, options)
+    _run_epochs(run, options, components)
+    if components.stepper.num_skipped:
         steps = pluralize(run.num_steps, "step")
-        run.note(f"left out {parts.stepper.num_skipped} of {steps}, whose gradients overflowed fp16")
+        run.note(f"skipped {components.stepper.num_skipped} of {steps}, whose gradients overflowed fp16")
     if isinstance(options.measure, PairedOptions):
         measure_in_turns(
             run,
-            parts.stepper,
-            parts.loaders.train,
+            components.stepper,
+            components.loaders.train,
             first_epoch=options.epochs + 1,
             num_workers=options.num_workers,
             block_steps=options.measure.block_steps,
         )
 
 
-def _begun(run: ActiveRun, options: TrainingOptions) -> _Parts:
-    """Everything built as the settings say, in the order in which random numbers are drawn; the run has begun."""
+def _build_and_begin(run: ActiveRun, options: TrainingOptions) -> _Components:
+    """Build all components in a fixed order, as they draw random numbers, and begin the run."""
     data = load_dataset(options.dataset, data_root=Path(options.data_root), seed=options.seed)
     loaders = _loaders(run, options, data)
     network = build_model(options.model, in_shape=data.in_shape, num_classes=data.num_classes).to(run.device)
@@ -112,9 +112,15 @@ def _begun(run: ActiveRun, options: TrainingOptions) -> _Parts:
     optimizer = build_optimizer(options.optimizer, network.parameters(), lr=options.lr, is_scaled=is_scaled)
     num_steps = len(loaders.train)
     scheduler = build_scheduler(options.scheduler, optimizer, num_epochs=options.epochs, steps_per_epoch=num_steps)
-    compiled = CompiledNetwork(network, tell=run.note) if options.compile else None
+    compiled = CompiledNetwork(network, notify=run.note) if options.compile else None
     stepper = build_stepper(
-        options, network, optimizer, device=run.device, in_shape=data.in_shape, tell=run.note_deviation, apply=compiled
+        options,
+        network,
+        optimizer,
+        device=run.device,
+        in_shape=data.in_shape,
+        notify=run.note_deviation,
+        apply=compiled,
     )
     if options.micro_batch == AUTO:
         size = stepper.piece_size
@@ -133,12 +139,12 @@ def _begun(run: ActiveRun, options: TrainingOptions) -> _Parts:
         stepper=stepper,
     )
     run.begin(network, loaders.train, optimizer=optimizer, checkpointer=state)
-    _fix_step(run, options, stepper, compiled, loaders.train)
-    return _Parts(loaders, scheduler, stepper)
+    _compile_and_capture(run, options, stepper, compiled, loaders.train)
+    return _Components(loaders, scheduler, stepper)
 
 
-def _run_epochs(run: ActiveRun, options: TrainingOptions, parts: _Parts) -> None:
-    loaders, scheduler, stepper = parts.loaders, parts.scheduler, parts.stepper
+def _run_epochs(run: ActiveRun, options: TrainingOptions, components: _Components) -> None:
+    loaders, scheduler, stepper = components.loaders, components.scheduler, components.stepper
     if options.evaluate_first:
         for epoch in run.evaluation_before_training():
             evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
@@ -146,7 +152,7 @@ def _run_epochs(run: ActiveRun, options: TrainingOptions, parts: _Parts) -> None
     for epoch in run.epochs(options.epochs):
         loaders.train.set_epoch(epoch.number)
         train_epoch(stepper, epoch.batches(loaders.train), track=epoch.track, after_step=after_step)
-        with epoch.evaluating():  # what it needs before and after its batches too
+        with epoch.evaluating():  # includes the time before and after its batches
             evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
         if scheduler.step_interval == "epoch":
             scheduler.step()
@@ -154,16 +160,18 @@ def _run_epochs(run: ActiveRun, options: TrainingOptions, parts: _Parts) -> None
         evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
 
 
-def _fix_step(
+def _compile_and_capture(
     run: ActiveRun, options: TrainingOptions, stepper: Stepper, compiled: CompiledNetwork | None, loader: EpochLoader
 ) -> None:
-    """What is done once for the steps on full batches: compile them, and have them captured on the way."""
+    """Compile the steps on full batches, and let them be captured, as the settings ask."""
     if compiled is not None:
-        seconds = compiled.rehearse(stepper.learn, loader, device=run.device)
+        seconds = compiled.compile_for(stepper.compute_gradients, loader, device=run.device)
         run.add_measurements(compile_seconds=seconds)
     if (graphs := graph_device(options, run.device)) is not None:
         num_full = max(1, loader.num_samples // loader.batch_size)
-        stepper.replay_on(graphs, num_warmups=min(_WARMUPS, num_full), must=options.graphs is True, tell=run.note)
+        stepper.use_graphs(
+            graphs, num_warmups=min(_NUM_WARMUPS, num_full), required=options.graphs is True, notify=run.note
+        )
 
 
 def _loaders(run: ActiveRun, options: TrainingOptions, data: Data) -> Loaders:
@@ -175,6 +183,6 @@ def _loaders(run: ActiveRun, options: TrainingOptions, data: Data) -> Loaders:
         num_workers=options.num_workers,
         device=run.device,
         seed=options.seed,
-        tell=run.note,
+        notify=run.note,
     )
     return with_prefetch(options.loader, loaders, device=run.device)

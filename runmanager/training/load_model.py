@@ -1,4 +1,4 @@
-"""`load_model`: the trained model of a stored run, built again and given its weights."""
+"""`load_model`: rebuild the model of a stored run and load its weights."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -16,64 +16,63 @@ from runmanager.records.sweep.lookup import find_run
 from runmanager.text import error_line, truncated
 from runmanager.tracking.device.rng import preserve_random_states
 from runmanager.training.checkpoint import read_state
-from runmanager.training.custom_target import resolve_target
 from runmanager.training.models.models import build_model
 from runmanager.training.options.groups import OPTION_TYPES
-from runmanager.training.stored_targets import known_network, refuse_foreign_targets
+from runmanager.training.targets import known_network, refuse_foreign_targets, resolve_target
 
 __all__ = ["load_model"]
 
 
 def load_model(run: str | PathLike[str] | StoredRun, best: bool = False, *, trust: bool = False) -> nn.Module:
-    """The model of a run of the application with its last weights, or its `best` ones, on the CPU in eval mode.
+    """Load the model of a run of the application with its last or `best` weights, on the CPU in eval mode.
 
-    `run` names a run as `find_run` takes it (a folder, or the beginning of its name), or is a run as it was read. A
-    run's files are data: a `_target_` in them must name a class of torch.nn.Module that torch.nn, torchvision.models or
-    runmanager define. A custom model needs `trust=True`: it is then imported again, from the current folder or an
-    installed package, and called with its stored settings. No random state is moved.
-    Raises `UsageError` where there is no such run, or none that can be built again; `RecordError` for damaged files.
+    `run` is a run as `find_run` takes it (a folder, or the beginning of the run's name), or a `StoredRun`. A run's
+    files are data: a `_target_` in them must name a class of torch.nn.Module that torch.nn, torchvision.models or
+    runmanager define. A custom model needs `trust=True`: it is then imported from the current folder or an installed
+    package, and called with its stored settings. No random state is changed.
+    Raises `UsageError` if the run does not exist or its model cannot be rebuilt; `RecordError` for damaged files.
     """
     paths = run.paths if isinstance(run, StoredRun) else find_run(os.fspath(run))
     record = run.record if isinstance(run, StoredRun) else read_record(paths)
     if not trust:
-        way_out = "if you trust whoever made the run, use load_model(…, trust=True)"
+        way_out = "if you trust the author of the run, use load_model(…, trust=True)"
         refuse_foreign_targets(record.config.get("model"), name="model", way_out=way_out)
-    with _made_of_settings(paths):
+    with _settings_errors(paths):
         options = _model_options(record, paths)
     state = _stored_state(paths, record, best=best)
-    with preserve_random_states(), _made_of_settings(paths):
+    with preserve_random_states(), _settings_errors(paths):
         network = build_model(
             options,
             in_shape=tuple(state["in_shape"]),
             num_classes=state["num_classes"],
-            find=resolve_target if trust else known_network,
+            resolve=resolve_target if trust else known_network,
         )
     try:
         network.load_state_dict(state["model"])
     except RuntimeError as error:
         raise UsageError(
-            f"The weights of run {paths.name} must fit its model, got another one: it was changed since; "
+            f"The weights of run {paths.name} must fit its model, got another one: it has changed since; "
             f"go back to the code of the run. {str(error).splitlines()[-1].strip()}"
         ) from error
     return network.eval()
 
 
 @contextmanager
-def _made_of_settings(paths: RunPaths) -> Iterator[None]:
-    """Raise `UsageError` for what constructors raise of settings that were stored otherwise, or are too large."""
+def _settings_errors(paths: RunPaths) -> Iterator[None]:
+    """Raise `UsageError` for any error of a constructor: the stored settings may have been changed or be too large."""
     try:
         yield
     except RunManagerError:
         raise
     except Exception as error:
         raise UsageError(
-            f"Run {paths.name} must hold settings that make its model, got {truncated(error_line(error))}; "
-            "its files or its code were changed since."
+            f"Run {paths.name} must have settings that make its model, got {truncated(error_line(error))}; "
+            "its files or its code have changed since."
         ) from error
 
 
 def _model_options(record: RunRecord, paths: RunPaths) -> Any:
-    """The options of the model as the run's configuration has them."""
+    """The model's options in the run's configuration."""
     model = record.config.get("model")
     if isinstance(model, Mapping):
         if "_target_" in model:
@@ -83,7 +82,7 @@ def _model_options(record: RunRecord, paths: RunPaths) -> Any:
             return OPTION_TYPES["model"][name](**model)
     raise UsageError(
         f"Run {paths.name} must have been made by `python -m runmanager` to be built again, got one that names no "
-        "model; a loop of your own saves and loads its model itself."
+        "model; your own training loop saves and loads its model itself."
     )
 
 
@@ -96,5 +95,7 @@ def _stored_state(paths: RunPaths, record: RunRecord, *, best: bool) -> dict[str
         )
     state = read_state(path)
     if "in_shape" not in state or "num_classes" not in state:
-        raise RecordError(f"{path} must say what the model was built for, got an older checkpoint; run it again.")
+        raise RecordError(
+            f"{path} must contain the sample shape and number of classes, got an older checkpoint; run it again."
+        )
     return state

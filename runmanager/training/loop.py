@@ -1,4 +1,4 @@
-"""The training loop: one epoch of training, one of evaluation, and both together as `fit`.
+"""The training loop: an epoch of training, an epoch of evaluation, and both together as `fit`.
 
 ```
 for epoch in epochs:
@@ -17,7 +17,7 @@ import torch
 from runmanager.errors import UsageError
 from runmanager.tracking.device.transfer import to_device
 from runmanager.tracking.metrics.epoch_meter import EpochMeter
-from runmanager.training.step.step import Forward, Stepper
+from runmanager.training.step.stepper import Forward, Stepper
 
 __all__ = ["evaluate", "evaluate_epoch", "fit", "train_epoch"]
 
@@ -27,9 +27,9 @@ Track = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]
 def train_epoch(
     stepper: Stepper, batches: Iterable[Any], *, track: Track, after_step: Callable[[], None] | None = None
 ) -> None:
-    """One optimiser step for each batch (images, labels) on the network's device, by the mean cross-entropy.
+    """Take one optimiser step for each batch (images, labels) on the network's device, on the mean cross-entropy.
 
-    `track(loss, preds, labels)` is told of each step. Raises `TensorMismatchError` for a batch that does not fit.
+    `track(loss, preds, labels)` is called after each step. Raises `TensorMismatchError` for a batch that does not fit.
     """
     stepper.network.train()
     for images, labels in batches:
@@ -41,7 +41,7 @@ def train_epoch(
 
 @torch.no_grad()
 def evaluate_epoch(stepper: Stepper, batches: Iterable[Any], *, track: Track) -> None:
-    """The mean cross-entropy of each batch, in eval mode and without gradients; the mode is put back afterwards."""
+    """Track each batch's mean cross-entropy in eval mode, without gradients; restore the mode at the end."""
     with _eval_mode(stepper.network):
         for images, labels in batches:
             loss, preds = stepper.evaluate(images, labels)
@@ -69,14 +69,14 @@ def fit(
 ) -> list[dict[str, float]]:
     """Train `model` on its own device and return the history: one dict an epoch.
 
-    It has `loss` and `accuracy` (training), and with a `val_loader` `val_loss` and `val_accuracy`; accuracies are
-    fractions. Batches are (images, labels), on any device.
+    Each dict has `loss` and `accuracy` (training), and with a `val_loader` also `val_loss` and `val_accuracy`;
+    accuracies are fractions. Batches are (images, labels), on any device.
     """
     stepper = Stepper(Forward(model), opt_func(model.parameters(), lr))
     history = []
     for _ in range(epochs):
         meter = EpochMeter()
-        train_epoch(stepper, _moved(train_loader, model), track=_into(meter))
+        train_epoch(stepper, _on_model_device(train_loader, model), track=_tracker(meter))
         row = _as_row(meter, "")
         if val_loader is not None:
             row |= evaluate(model, val_loader)
@@ -87,18 +87,18 @@ def fit(
 def evaluate(model: torch.nn.Module, val_loader: Iterable[Any]) -> dict[str, float]:
     """`val_loss` and `val_accuracy` of `model` over a loader of (images, labels), on the model's device."""
     meter = EpochMeter()
-    evaluate_epoch(Stepper(Forward(model)), _moved(val_loader, model), track=_into(meter))
+    evaluate_epoch(Stepper(Forward(model)), _on_model_device(val_loader, model), track=_tracker(meter))
     return _as_row(meter, "val_")
 
 
-def _moved(loader: Iterable[Any], model: torch.nn.Module) -> Iterator[Any]:
+def _on_model_device(loader: Iterable[Any], model: torch.nn.Module) -> Iterator[Any]:
     parameter = next(model.parameters(), None)
     device = torch.device("cpu") if parameter is None else parameter.device
     for batch in loader:
         yield to_device(batch, device)
 
 
-def _into(meter: EpochMeter) -> Track:
+def _tracker(meter: EpochMeter) -> Track:
     def track(loss: torch.Tensor, preds: torch.Tensor, labels: torch.Tensor) -> None:
         meter.add_loss(loss, labels.shape[0])
         meter.add_predictions(preds, labels)
@@ -110,5 +110,5 @@ def _as_row(meter: EpochMeter, prefix: str) -> dict[str, float]:
     averages = meter.averages()
     if averages.loss is None:
         raise UsageError("A loader must give at least one batch, got none.")
-    accuracy = math.nan if averages.accuracy is None else averages.accuracy  # no label that counts
+    accuracy = math.nan if averages.accuracy is None else averages.accuracy  # if all labels are ignored
     return {f"{prefix}loss": averages.loss, f"{prefix}accuracy": accuracy}

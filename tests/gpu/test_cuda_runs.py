@@ -18,7 +18,7 @@ from runmanager.tracking.environment.calibration import calibrate
 from runmanager.tracking.metrics.correct_counter import CorrectCounter
 from runmanager.tracking.metrics.evaluation import Evaluation
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
-from runmanager.training.data.arrays import as_floats
+from runmanager.training.data.array_dataset import as_floats
 from runmanager.training.data.registry import load_dataset
 from runmanager.training.loading.loaders import build_loaders
 from runmanager.training.loop import evaluate_epoch, train_epoch
@@ -31,12 +31,12 @@ from runmanager.training.options.groups import (
     SgdOptions,
 )
 from runmanager.training.options.step import Precision
-from runmanager.training.step.amp import precision_faults, rounding_to, scaler_for
+from runmanager.training.step.amp import float32_precision, precision_faults, scaler_for
 from runmanager.training.step.cuda_graphs import CudaGraphs
 from runmanager.training.step.micro_batches import MicroBatches
 from runmanager.training.step.optimizers import build_optimizer
 from runmanager.training.step.schedulers import build_scheduler
-from runmanager.training.step.step import Forward, Stepper
+from runmanager.training.step.stepper import Forward, Stepper
 
 from .gpu_device import DEVICE, IS_CUDA, needs_cuda, needs_device
 
@@ -101,7 +101,7 @@ def test_products_are_rounded_to_the_precision() -> None:
     left, right = torch.rand(512, 512, device=DEVICE), torch.rand(512, 512, device=DEVICE)
     errors = {}
     for precision in (Precision.FP32, Precision.TF32):
-        with rounding_to(precision):
+        with float32_precision(precision):
             errors[precision] = (left @ right - left.double() @ right.double()).abs().max().item()
     assert errors[Precision.FP32] < 1e-3
     if not precision_faults(Precision.TF32, DEVICE):
@@ -125,7 +125,7 @@ class Greedy(nn.Module):
 def test_batches_that_do_not_fit_the_gpu_are_halved() -> None:
     network = Greedy().to(DEVICE)
     notes: list[str] = []
-    pieces = MicroBatches(halves=True, tell=notes.append)
+    pieces = MicroBatches(halve_on_oom=True, notify=notes.append)
     stepper = Stepper(Forward(network), torch.optim.SGD(network.parameters(), lr=0.1), pieces=pieces)
     images, labels = torch.rand(32, 1, 8, 8, device=DEVICE), torch.zeros(32, dtype=torch.int64, device=DEVICE)
     _, preds = stepper.train(images, labels)
@@ -151,7 +151,7 @@ def test_batches_on_the_gpu_equal_those_on_the_cpu(options: Any) -> None:
 
     def batches(device: torch.device) -> list[Any]:
         sizes = {"batch_size": 20, "eval_batch_size": 16, "num_workers": 0}
-        loader = build_loaders(options, data, device=device, seed=0, tell=print, **sizes).train
+        loader = build_loaders(options, data, device=device, seed=0, notify=print, **sizes).train
         found = []
         for number in (1, 2, 4):
             loader.set_epoch(number)
@@ -167,7 +167,7 @@ def test_batches_on_the_gpu_equal_those_on_the_cpu(options: Any) -> None:
 def test_loading_never_waits(options: Any, waiting_is_an_error: Any) -> None:
     data = load_dataset(FakeOptions(size=103, val_size=31), data_root=Path("unused"), seed=0)
     sizes = {"batch_size": 20, "eval_batch_size": 16, "num_workers": 0}
-    loaders = build_loaders(options, data, device=DEVICE, seed=0, tell=print, **sizes)
+    loaders = build_loaders(options, data, device=DEVICE, seed=0, notify=print, **sizes)
     with waiting_is_an_error:
         for loader in (loaders.train, loaders.validation):
             assert sum(len(to_device(batch, DEVICE)[1]) for batch in loader) == loader.num_samples
@@ -252,7 +252,7 @@ def test_captured_steps_train_like_others(options: Any, precision: Precision) ->
         optimizer = build_optimizer(options, network.parameters(), lr=0.05)
         stepper = Stepper(Forward(network, precision=precision), optimizer, scaler=scaler_for(precision, DEVICE))
         if is_graphed:
-            stepper.replay_on(CudaGraphs(DEVICE), num_warmups=3, must=True, tell=notes.append)
+            stepper.use_graphs(CudaGraphs(DEVICE), num_warmups=3, required=True, notify=notes.append)
         schedule = build_scheduler(OneCycleOptions(), optimizer, num_epochs=3, steps_per_epoch=8)
         found = []
         for step in range(24):
@@ -271,7 +271,7 @@ def test_captured_steps_train_like_others(options: Any, precision: Precision) ->
 def test_replaying_a_step_never_waits(waiting_is_an_error: Any) -> None:
     network, _, _ = build()
     stepper = Stepper(Forward(network), build_optimizer(AdamOptions(), network.parameters(), lr=0.05))
-    stepper.replay_on(CudaGraphs(DEVICE), num_warmups=2, must=True, tell=print)
+    stepper.use_graphs(CudaGraphs(DEVICE), num_warmups=2, required=True, notify=print)
     images, labels = torch.rand(20, 1, 8, 8, device=DEVICE), torch.arange(20, device=DEVICE) % 3
     for _ in range(2):
         stepper.train(images, labels)
@@ -289,7 +289,7 @@ def test_a_step_that_waits_is_not_captured() -> None:
     for must in (False, True):
         network, notes = Waiting(4, 3).to(DEVICE), []
         stepper = Stepper(Forward(network), build_optimizer(AdamOptions(), network.parameters(), lr=0.05))
-        stepper.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=must, tell=notes.append)
+        stepper.use_graphs(CudaGraphs(DEVICE), num_warmups=1, required=must, notify=notes.append)
         batch = torch.rand(5, 4, device=DEVICE), torch.zeros(5, dtype=torch.int64, device=DEVICE)
         if must:
             with pytest.raises(ConfigurationError, match="cannot be captured"):
@@ -315,7 +315,7 @@ def test_captured_steps_draw_the_same_random_numbers_as_others(precision: Precis
         optimizer = build_optimizer(AdamOptions(), network.parameters(), lr=0.0001)
         stepper = Stepper(Forward(network, precision=precision), optimizer, scaler=scaler_for(precision, DEVICE))
         if is_graphed:
-            stepper.replay_on(CudaGraphs(DEVICE), num_warmups=2, must=True, tell=print)
+            stepper.use_graphs(CudaGraphs(DEVICE), num_warmups=2, required=True, notify=print)
         losses.append(torch.stack([stepper.train(images, labels)[0] for _ in range(12)]))
         states.append(torch.cuda.get_rng_state(DEVICE))
     assert torch.allclose(*losses, rtol=1e-3)
@@ -341,7 +341,7 @@ class Synchronizing(nn.Module):
 def test_a_step_whose_capture_fails_is_run_without_capture_and_does_not_affect_others() -> None:
     network, notes = Synchronizing().to(DEVICE), []
     stepper = Stepper(Forward(network), build_optimizer(AdamOptions(), network.parameters(), lr=0.5))
-    stepper.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=False, tell=notes.append)
+    stepper.use_graphs(CudaGraphs(DEVICE), num_warmups=1, required=False, notify=notes.append)
     batch = torch.rand(5, 4, device=DEVICE), torch.zeros(5, dtype=torch.int64, device=DEVICE)
     before = torch.cuda.current_stream(DEVICE)
     losses = [stepper.train(*batch)[0].item() for _ in range(8)]
@@ -350,7 +350,7 @@ def test_a_step_whose_capture_fails_is_run_without_capture_and_does_not_affect_o
     torch.cuda.empty_cache()
     sound, _, _ = build()
     another = Stepper(Forward(sound), build_optimizer(AdamOptions(), sound.parameters(), lr=0.05))
-    another.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=True, tell=print)
+    another.use_graphs(CudaGraphs(DEVICE), num_warmups=1, required=True, notify=print)
     images, labels = torch.rand(20, 1, 8, 8, device=DEVICE), torch.arange(20, device=DEVICE) % 3
     assert all(another.train(images, labels)[0].isfinite() for _ in range(4))
 
@@ -369,7 +369,7 @@ def test_a_step_that_does_not_fit_next_to_the_captured_one_is_out_of_memory() ->
     for must in (False, True):
         network, notes = Larger(4, 3).to(DEVICE), []
         stepper = Stepper(Forward(network), build_optimizer(AdamOptions(), network.parameters(), lr=0.05))
-        stepper.replay_on(CudaGraphs(DEVICE), num_warmups=1, must=must, tell=notes.append)
+        stepper.use_graphs(CudaGraphs(DEVICE), num_warmups=1, required=must, notify=notes.append)
         if must:
             with pytest.raises(torch.OutOfMemoryError):
                 stepper.train(*batch)

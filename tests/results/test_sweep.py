@@ -147,7 +147,9 @@ def test_a_plot_is_a_figure_that_can_be_saved_and_the_first_unless_named(seeded,
 
 
 def test_a_plot_that_is_not_there_is_refused_with_the_names_there_are(seeded, sweep, make_sweep):
-    with pytest.raises(UsageError, match=r"one that the sweep has \(.*curves.*\), got 'curve'; did you mean curves\?"):
+    with pytest.raises(
+        UsageError, match=r"one that the sweep has \(.*curves.*\), got 'curve'; did you mean 'curves'\?"
+    ):
         seeded.plot("curve")
     empty = make_sweep("empty")
     empty.plan({"lr": 1})
@@ -165,7 +167,7 @@ def test_compare_takes_a_metric_and_any_axis(stored):
     frame = Sweep(stored.paths.root).compare("any", metric="epoch_seconds")
     assert set(frame["metric"]) == {"epoch_seconds"}
     assert {"baseline_value", "speedup"} <= set(frame.columns)
-    with pytest.raises(UsageError, match="did you mean val_loss"):
+    with pytest.raises(UsageError, match="did you mean 'val_loss'"):
         Sweep(stored.paths.root).compare(metric="valloss")
 
 

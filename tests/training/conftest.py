@@ -1,4 +1,4 @@
-"""What the tests of training share: a cache folder of their own, and modules that somebody might have written."""
+"""Fixtures of the training tests: a separate cache folder, and user-defined modules."""
 
 import sys
 from collections.abc import Callable
@@ -16,7 +16,7 @@ def cache_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
-    """Write a module into the current folder of the test, importable until its end."""
+    """Write an importable module into the test's current folder; it is unloaded at the end of the test."""
     folder = tmp_path / "project"
     folder.mkdir()
     monkeypatch.chdir(folder)

@@ -1,4 +1,4 @@
-"""Checkpoints: the whole training state, there and back again, from files that load nothing but weights."""
+"""Checkpoints: the complete training state is saved and restored, and files load only weights."""
 
 import random
 from pathlib import Path
@@ -20,7 +20,7 @@ PROGRESS = Progress(EpochRecord(epoch=3, loss=0.5, val_loss=float("inf"), sample
 
 
 class Trained:
-    """A small training with everything that has a state."""
+    """A small training with all stateful components."""
 
     def __init__(self, *, optimizer=None, scheduler=None, seed=0, every=1):
         torch.manual_seed(seed)
@@ -44,7 +44,7 @@ class Trained:
 
 @pytest.mark.parametrize("optimizer", [AdamOptions(), SgdOptions(momentum=0.9)])
 @pytest.mark.parametrize("scheduler", [CosineOptions(), OneCycleOptions()])
-def test_training_goes_on_as_if_it_had_never_stopped(tmp_path, optimizer, scheduler):
+def test_resumed_training_equals_uninterrupted_training(tmp_path, optimizer, scheduler):
     path = tmp_path / "checkpoint.pt"
     first = Trained(optimizer=optimizer, scheduler=scheduler).step().step()
     first.state.save(path, PROGRESS)
@@ -54,15 +54,15 @@ def test_training_goes_on_as_if_it_had_never_stopped(tmp_path, optimizer, schedu
     assert [other.step().numbers() for _ in range(3)] == expected
 
 
-def test_the_file_loads_as_weights_only(tmp_path):
+def test_the_file_loads_with_weights_only(tmp_path):
     path = tmp_path / "checkpoint.pt"
     Trained().step().state.save(path, PROGRESS)
     state = torch.load(path, weights_only=True)
     assert set(state) == {"version", "model", "optimizer", "scheduler", "random", "progress"}
-    assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint.pt"], "nothing may be left beside it"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint.pt"], "no other file may be left"
 
 
-def test_a_save_that_fails_leaves_the_older_one(tmp_path, monkeypatch):
+def test_a_failed_save_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
     path = tmp_path / "checkpoint.pt"
     trained = Trained().step()
     trained.state.save(path, PROGRESS)
@@ -84,16 +84,16 @@ def damage(path: Path, how: str) -> None:
     elif how == "missing":
         path.unlink()
     else:
-        torch.save({"a": Path}, path)  # what weights_only refuses to make
+        torch.save({"a": Path}, path)  # refused by weights_only
 
 
 @pytest.mark.parametrize("how", ["cut", "empty", "words", "missing", "foreign"])
-def test_a_damaged_file_is_said_by_name(tmp_path, how):
+def test_a_damaged_file_is_reported_by_name(tmp_path, how):
     path = tmp_path / "checkpoint.pt"
     trained = Trained().step()
     trained.state.save(path, PROGRESS)
     damage(path, how)
-    with pytest.raises(RecordError, match=r"checkpoint\.pt is damaged \(\w+\); delete it, and the run starts anew\.$"):
+    with pytest.raises(RecordError, match=r"checkpoint\.pt is damaged \(\w+\); delete it, and the run starts again\.$"):
         trained.state.load(path)
 
 
@@ -106,6 +106,6 @@ def test_another_version_is_refused(tmp_path, content, got):
 
 
 @pytest.mark.parametrize(("every", "due"), [(1, list(range(1, 11))), (3, [3, 6, 9, 10]), (20, [10]), (0, [])], ids=str)
-def test_when_it_is_due(every, due):
+def test_when_a_checkpoint_is_due(every, due):
     state = Trained(every=every).state
     assert [epoch for epoch in range(11) if state.is_due(epoch)] == due

@@ -1,4 +1,4 @@
-"""The built-in job: the same numbers for the same seed, and for a run that was broken off."""
+"""The built-in job: reproducible by seed, and equal after an interruption."""
 
 import datetime
 import json
@@ -80,7 +80,7 @@ def job(own_module, tmp_path):
 
 
 class Job:
-    """Runs one cell, again and again in the same folder if it is told so."""
+    """Runs one cell, several times in the same folder if the name is the same."""
 
     def __init__(self, root):
         self.root = root
@@ -113,8 +113,8 @@ class Job:
         paths = SweepPaths(self.root / "sweep").run(name)
         manager = RunManager(self.root / "sweep", sinks=[LogSink(), TensorBoardSink(), self.memory], owns_sweep=False)
         options = self.options(**changes)
-        tell = claimed.append if when_claimed is None else lambda run: claimed.append(run) or when_claimed(run)
-        train_run(manager, options, params={"name": name, "device": "cpu"}, folder=paths, when_claimed=tell)
+        notify = claimed.append if when_claimed is None else lambda run: claimed.append(run) or when_claimed(run)
+        train_run(manager, options, params={"name": name, "device": "cpu"}, folder=paths, when_claimed=notify)
         return self.stored(name)
 
     def stored(self, name):
@@ -122,7 +122,7 @@ class Job:
 
 
 def metrics(run):
-    """The epochs without what a clock says."""
+    """The epochs without times."""
     return [
         (each.epoch, each.loss, each.accuracy, each.val_loss, each.val_accuracy, each.samples) for each in run.epochs
     ]
@@ -180,7 +180,7 @@ SCHEDULES = [CosineOptions(), OneCycleOptions(), MultistepOptions(milestones=[2]
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULES, ids=lambda options: options.name)
-def test_a_run_that_goes_on_equals_one_that_never_stopped(job, scheduler):
+def test_a_resumed_run_equals_an_uninterrupted_one(job, scheduler):
     whole = job("whole", scheduler=scheduler, log_every=2, evaluate_first=True)
     assert [each.epoch for each in whole.epochs] == [0, 1, 2, 3, 4]
     stopped = job("broken", scheduler=scheduler, log_every=2, evaluate_first=True, stop_after=2)
@@ -192,13 +192,17 @@ def test_a_run_that_goes_on_equals_one_that_never_stopped(job, scheduler):
     assert [record.epoch for record, _ in job.memory.epochs] == [3, 4], "no finished epoch is run twice"
     assert [each.warmup for each in resumed.epochs] == [True, True, False, True, False], "each process warms up"
     seconds = [each.run_seconds for each in resumed.epochs]
-    assert seconds == sorted(seconds), "the time of the run goes on, too"
+    assert seconds == sorted(seconds), "the time of the run continues, too"
 
 
 @pytest.mark.parametrize("loader", [DataLoaderOptions(), ResidentOptions()], ids=lambda options: options.name)
-def test_a_run_broken_off_within_an_epoch_begins_that_epoch_again(job, loader):
+def test_a_run_interrupted_within_an_epoch_repeats_it(job, loader):
     whole = job("whole", loader=loader, optimizer=SgdOptions(momentum=0.9))
-    own = {"name": "custom", "_target_": "own.Net", "break_at": 8}  # three steps an epoch: the second of the third
+    own = {
+        "name": "custom",
+        "_target_": "own.Net",
+        "break_at": 8,
+    }  # three steps in an epoch: the second step of the third epoch
     with pytest.raises(KeyboardInterrupt):
         job("broken", loader=loader, optimizer=SgdOptions(momentum=0.9), model=own)
     stopped = job.stored("broken")
@@ -214,24 +218,24 @@ WAYS = [{"channels_last": True}, {"micro_batch": 5}, {"micro_batch": "auto"}, {"
 
 
 @pytest.mark.parametrize("way", WAYS, ids=repr)
-def test_however_steps_are_made_a_run_goes_on_as_if_it_had_never_stopped(job, way):
+def test_resuming_works_with_every_kind_of_step(job, way):
     images = FakeOptions(size=40, val_size=20, in_shape=[1, 16, 16], num_classes=3)
     cell = {"dataset": images, "model": CnnOptions(), "epochs": 2, **way}
     whole = job("whole", **cell)
     job("broken", **cell, stop_after=1)
     assert_equal(job("broken", **cell), whole)
     assert whole.record.measurements.precision == way.get("precision", "fp32")
-    chosen = "micro_batch=auto: whole batches"  # those of this cell are small enough
+    chosen = "micro_batch=auto: whole batches"  # the batches of this cell are small enough
     assert any(note.startswith(chosen) for note in whole.record.notes) == (way == {"micro_batch": "auto"})
 
 
 TIGHT = {"model": {"name": "custom", "_target_": "own.Tight"}, "on_oom": "halve", "epochs": 2}
 HALVED = tuple(
-    f"out of memory with {count} samples at once: steps are made in pieces of {count // 2}" for count in (16, 8)
+    f"out of memory with {count} samples at once: steps are computed in pieces of {count // 2}" for count in (16, 8)
 )
 
 
-def test_what_does_not_fit_is_halved_and_the_record_says_so(job):
+def test_halved_batches_are_recorded(job):
     with pytest.raises(torch.OutOfMemoryError):
         job("fails", **{**TIGHT, "on_oom": "fail"})
     assert job.stored("fails").record.reason == "out_of_memory"
@@ -246,7 +250,7 @@ def test_what_does_not_fit_is_halved_and_the_record_says_so(job):
     assert f"whole: {HALVED[1]}." in table.notes
 
 
-def test_a_checkpoint_of_before_there_was_a_choice_of_steps_is_gone_on_with(job):
+def test_a_checkpoint_without_a_step_state_can_be_resumed(job):
     whole = job("whole", model=LogisticOptions(), epochs=2)
     stopped = job("broken", model=LogisticOptions(), epochs=2, stop_after=1)
     state = torch.load(stopped.paths.checkpoint, weights_only=True)
@@ -255,7 +259,7 @@ def test_a_checkpoint_of_before_there_was_a_choice_of_steps_is_gone_on_with(job)
     assert_equal(job("broken", model=LogisticOptions(), epochs=2), whole)
 
 
-def test_a_line_that_is_missing_is_put_back_from_the_checkpoint(job, monkeypatch):
+def test_a_missing_epoch_record_is_restored_from_the_checkpoint(job, monkeypatch):
     whole = job("whole")
     append = RunFolder.append
 
@@ -271,7 +275,7 @@ def test_a_line_that_is_missing_is_put_back_from_the_checkpoint(job, monkeypatch
     assert_equal(job("broken"), whole)
 
 
-def test_a_break_before_the_pictures_of_the_end_does_not_lose_them(job, monkeypatch):
+def test_an_interruption_before_the_final_pictures_does_not_lose_them(job, monkeypatch):
     plain = {"model": LogisticOptions(), "epochs": 2}
     whole = job("whole", **plain)
     seen = []
@@ -290,7 +294,7 @@ def test_a_break_before_the_pictures_of_the_end_does_not_lose_them(job, monkeypa
     assert not job.memory.epochs, "no epoch is run or recorded again"
 
 
-def test_what_fails_to_be_written_at_the_end_is_no_finished_run(job, monkeypatch):
+def test_a_failed_write_at_the_end_fails_the_run(job, monkeypatch):
     def full(self, record, evaluation):
         raise OSError(28, "No space left on device")
 
@@ -302,7 +306,7 @@ def test_what_fails_to_be_written_at_the_end_is_no_finished_run(job, monkeypatch
     assert job("broken", epochs=1).record.status == "finished"
 
 
-def test_with_fewer_checkpoints_the_epochs_since_the_last_one_are_run_again(job):
+def test_epochs_since_the_last_checkpoint_are_repeated(job):
     every = CheckpointOptions(every=3)
     whole = job("whole", checkpoint=every, epochs=5)
     stopped = job("broken", checkpoint=every, epochs=5, stop_after=4)
@@ -312,7 +316,7 @@ def test_with_fewer_checkpoints_the_epochs_since_the_last_one_are_run_again(job)
     assert [record.epoch for record, _ in job.memory.epochs] == [4, 5]
 
 
-def test_without_a_checkpoint_it_begins_anew(job):
+def test_a_run_without_a_checkpoint_starts_again(job):
     none = CheckpointOptions(every=0)
     job("broken", checkpoint=none, stop_after=2)
     again = job("broken", checkpoint=none)
@@ -323,7 +327,7 @@ def test_without_a_checkpoint_it_begins_anew(job):
     assert len((aside / "epochs.jsonl").read_text().splitlines()) == 2
 
 
-def test_events_that_a_power_cut_lost_do_not_spoil_the_file(job):
+def test_the_event_file_is_valid_after_lost_events(job):
     stopped = job("broken", stop_after=2)
     (events,) = stopped.paths.root.glob("events*")
     with events.open("r+b") as file:
@@ -334,22 +338,22 @@ def test_events_that_a_power_cut_lost_do_not_spoil_the_file(job):
 
 
 def moved(stopped):
-    """A stopped run as it would be, had it been made on another machine."""
+    """Change a stopped run as if another machine had produced it."""
     environment = msgspec.structs.replace(stopped.record.environment, host="elsewhere", torch_threads=64)
     replace_file(stopped.paths.record, encode_record(msgspec.structs.replace(stopped.record, environment=environment)))
     return stopped
 
 
-def test_epochs_that_were_made_elsewhere_do_not_count_and_are_named(job):
+def test_epochs_of_another_machine_are_not_measured_and_are_noted(job):
     moved(job("broken", stop_after=3, epochs=6))
     resumed = job("broken", epochs=6)
     assert [each.warmup for each in resumed.epochs] == [True, True, True, True, False, False]
-    said = "epochs 1 to 3 were made in another environment (host elsewhere, now "
-    assert said in resumed.paths.log.read_text()
+    note = "epochs 1 to 3 were made in another environment (host elsewhere, now "
+    assert note in resumed.paths.log.read_text()
     assert (resumed.record.environment.torch_threads, resumed.record.earlier[0].environment.torch_threads) == (1, 64)
 
 
-def test_each_attempt_is_a_span_of_its_own(job):
+def test_each_attempt_is_a_separate_span(job):
     first = job("broken", stop_after=2)
     second = job("broken", stop_after=3)
     third = job("broken")
@@ -363,7 +367,7 @@ def test_each_attempt_is_a_span_of_its_own(job):
     assert "another environment" not in third.paths.log.read_text()
 
 
-def test_an_attempt_whose_end_nobody_saw_ends_with_its_last_sign(job):
+def test_an_attempt_with_an_unknown_end_ends_with_its_last_sign_of_life(job):
     stopped = job("broken", stop_after=2)
     begun = datetime.datetime.fromisoformat(stopped.record.started_at)
     gone = msgspec.structs.replace(stopped.record.owner, start_ticks=1)
@@ -375,7 +379,7 @@ def test_an_attempt_whose_end_nobody_saw_ends_with_its_last_sign(job):
     assert datetime.datetime.fromisoformat(attempt.ended_at).timestamp() == last_beat
 
 
-def test_a_damaged_checkpoint_fails_the_run_and_the_next_time_it_begins_anew(job):
+def test_a_damaged_checkpoint_fails_the_run_and_the_next_attempt_starts_again(job):
     whole = job("whole")
     job("broken", stop_after=2).paths.checkpoint.write_bytes(b"damaged")
     with pytest.raises(RecordError, match="is damaged"):
@@ -424,7 +428,7 @@ class Images(Dataset):
 """
 
 
-def test_a_run_says_that_samples_pass_through_a_transform(job, own_module):
+def test_a_transform_of_the_samples_is_noted(job, own_module):
     own_module("transformed", DOUBLED)
     dataset = {"name": "custom", "_target_": "transformed.Images"}
     run = job("run", dataset=dataset, model=LogisticOptions(), epochs=1)
@@ -432,7 +436,7 @@ def test_a_run_says_that_samples_pass_through_a_transform(job, own_module):
     assert run.record.notes.count(note) == 1 and f"note: {note}" in run.paths.log.read_text()
     resident = job("resident", dataset=dataset, model=LogisticOptions(), epochs=1, loader=ResidentOptions())
     assert metrics(resident) == metrics(run)
-    assert any("is not drawn anew" in note for note in resident.record.notes)
+    assert any("runs only once" in note for note in resident.record.notes)
 
 
 def test_the_evaluation_before_training_is_epoch_0(job):
@@ -446,7 +450,7 @@ def test_the_evaluation_before_training_is_epoch_0(job):
     assert [step for step, _ in logged["train/loss"]] == [1, 2, 3, 4]
 
 
-def test_the_learning_rate_is_logged_as_it_was_used(job):
+def test_the_used_learning_rate_is_logged(job):
     run = job("run", scheduler=MultistepOptions(milestones=[2], gamma=0.1))
     assert scalars(run)["optim/lr"] == [(1, pytest.approx(0.05)), (2, pytest.approx(0.05))] + [
         (epoch, pytest.approx(0.005)) for epoch in (3, 4)
@@ -461,8 +465,8 @@ def test_the_last_smaller_batch_counts(job):
     assert run.epochs[0].loss == pytest.approx((16 * losses[0] + 16 * losses[1] + 8 * losses[2]) / 40, rel=1e-6)
 
 
-def test_each_epoch_has_an_order_of_its_own(job):
-    # A rate this small changes no weight, so a step's loss tells which samples it had.
+def test_each_epoch_has_another_order(job):
+    # The rate is too small to change a weight, so a step's loss identifies its samples.
     run = job("run", log_every=1, model=LogisticOptions(), optimizer=SgdOptions(), lr=1e-30, epochs=2)
     losses = [value for _, value in scalars(run)["step/loss"]]
     assert losses[:3] != losses[3:]
@@ -489,11 +493,11 @@ def test_a_model_that_does_not_fit_is_explained_and_recorded(job, own_module):
     assert record.message.startswith("TensorMismatchError: A sample must have 7 values")
 
 
-def test_whoever_claims_is_told_before_anything_is_built(job):
+def test_when_claimed_is_called_before_anything_is_built(job):
     def refuse(run):
         assert run.record.status == "running" and run.paths.record.exists()
-        raise RuntimeError("told")
+        raise RuntimeError("refused")
 
-    with pytest.raises(RuntimeError, match="told"):
+    with pytest.raises(RuntimeError, match="refused"):
         job("run", when_claimed=refuse, model={"name": "custom", "_target_": "nothing.there"})
-    assert job.stored("run").record.message == "RuntimeError: told"
+    assert job.stored("run").record.message == "RuntimeError: refused"

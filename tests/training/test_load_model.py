@@ -1,4 +1,4 @@
-"""The best weights of a run, and the model of a stored run given back."""
+"""The best weights of a run, and loading the model of a stored run."""
 
 import dataclasses
 import random
@@ -48,7 +48,7 @@ FAKE = FakeOptions(size=40, val_size=20, in_shape=[1, 6, 6], num_classes=3)
 
 
 class Stopping(MemorySink):
-    """Stops its run after an epoch."""
+    """Sink that stops its run after an epoch."""
 
     def __init__(self, claimed, epoch):
         super().__init__()
@@ -62,10 +62,10 @@ class Stopping(MemorySink):
 
 @pytest.fixture
 def train(own_module, tmp_path):
-    """Train a run of `outputs/sweep` under the current folder, and read it back."""
+    """Train a run of `outputs/sweep` in the current folder, and read it."""
     own_module("own", OWN)
 
-    def carry_out(name="lr=0.5-0123abcd", *, model=None, stop_after=None, epochs=6, every=1, keep_best="val_loss"):
+    def train_and_read(name="lr=0.5-0123abcd", *, model=None, stop_after=None, epochs=6, every=1, keep_best="val_loss"):
         options = TrainingOptions(
             lr=0.5,
             batch_size=16,
@@ -85,7 +85,7 @@ def train(own_module, tmp_path):
         train_run(manager, options, params=params, folder=paths, when_claimed=claimed.append)
         return read_run(paths)
 
-    return carry_out
+    return train_and_read
 
 
 def plain(value):
@@ -107,7 +107,7 @@ def best_epoch(run):
 
 
 @pytest.mark.parametrize("model", [MlpOptions(hidden=[5]), LogisticOptions(), CUSTOM], ids=["mlp", "logistic", "own"])
-def test_the_model_of_a_run_predicts_what_it_did(train, model):
+def test_a_loaded_model_has_the_validation_loss_of_its_run(train, model):
     run = train(model=model)
     trust = model is CUSTOM
     last, best = load_model(run, trust=trust), load_model(run, best=True, trust=trust)
@@ -120,7 +120,7 @@ def test_the_model_of_a_run_predicts_what_it_did(train, model):
         assert all(torch.equal(weights[name], state["model"][name]) for name in weights)
 
 
-def test_predictions_are_bit_equal_to_those_of_the_trained_network(train):
+def test_predictions_equal_those_of_the_trained_network_bit_for_bit(train):
     networks = []
 
     def keep(sink, start):
@@ -136,7 +136,7 @@ def test_predictions_are_bit_equal_to_those_of_the_trained_network(train):
 
 
 @pytest.mark.parametrize("stop_after", [1, 2, 3, 4, 5])
-def test_the_best_is_kept_across_a_break(train, stop_after):
+def test_the_best_weights_are_kept_across_an_interruption(train, stop_after):
     whole = train("whole")
     stopped = train("broken", stop_after=stop_after)
     assert stopped.record.status == "killed"
@@ -160,7 +160,7 @@ def test_the_best_is_kept_across_a_break(train, stop_after):
     ],
     ids=lambda model: str(model)[:60],
 )
-def test_what_makes_no_model_is_said_in_a_line(train, model):
+def test_settings_that_make_no_model_are_reported_in_one_line(train, model):
     run = train()
     run = dataclasses.replace(run, record=msgspec.structs.replace(run.record, config={"model": model}))
     with pytest.raises(UsageError) as refused:
@@ -169,7 +169,7 @@ def test_what_makes_no_model_is_said_in_a_line(train, model):
     assert len(str(refused.value)) < 2000
 
 
-def test_a_kill_between_the_two_files_leaves_the_best_to_be_restored(train):
+def test_best_weights_are_restored_after_a_kill_between_the_two_files(train):
     epoch = best_epoch(train("whole")).epoch
     stopped = train("broken", stop_after=epoch)
     expected = read_state(stopped.paths.best)["model"]
@@ -179,13 +179,13 @@ def test_a_kill_between_the_two_files_leaves_the_best_to_be_restored(train):
     assert all(torch.equal(read_state(resumed.paths.best)["model"][name], expected[name]) for name in expected)
 
 
-def test_the_best_epoch_is_saved_whatever_the_interval(train):
+def test_the_best_epoch_is_saved_for_any_interval(train):
     run = train(every=4, stop_after=best_epoch(train("whole")).epoch)
     assert read_state(run.paths.checkpoint)["progress"]["record"]["epoch"] == run.epochs[-1].epoch
     assert read_state(run.paths.best)["best"]["metric"] == "val_loss"
 
 
-def test_without_the_setting_there_is_no_such_file(train):
+def test_without_keep_best_no_best_file_is_written(train):
     run = train(keep_best=None)
     assert not run.paths.best.exists()
     with pytest.raises(UsageError, match=r"must have a best\.pt, got none; .*checkpoint\.keep_best=val_loss"):
@@ -268,14 +268,14 @@ def test_a_stored_network_of_a_known_package_needs_no_trust(train, target):
         load_model(run)
 
 
-def test_a_model_of_ones_own_is_trusted_where_it_is_said_to_be(train):
+def test_a_custom_model_needs_trust(train):
     run = train(model=CUSTOM)
     with pytest.raises(UsageError, match=r"got own\.Net as model\._target_; .*load_model\(…, trust=True\)"):
         load_model(run)
     assert load_model(run, trust=True).layers[1].out_features == 6
 
 
-def test_a_checkpoint_that_holds_code_runs_none(train, tmp_path):
+def test_code_in_a_checkpoint_is_not_run(train, tmp_path):
     run = train()
     for path in (run.paths.checkpoint, run.paths.best):
         torch.save(Touching(tmp_path / "ran"), path)
@@ -286,7 +286,7 @@ def test_a_checkpoint_that_holds_code_runs_none(train, tmp_path):
 
 
 class Touching:
-    """Touches a file where a pickle of it is loaded."""
+    """Creates a file when its pickle is loaded."""
 
     def __init__(self, path):
         self._path = path
@@ -295,7 +295,7 @@ class Touching:
         return self._path.touch, ()
 
 
-def test_no_random_state_is_moved(train):
+def test_random_states_are_unchanged(train):
     run = train()
     torch.manual_seed(3)
     random.seed(3)
@@ -306,7 +306,7 @@ def test_no_random_state_is_moved(train):
     assert (float(torch.rand(())), random.random()) == drawn
 
 
-def test_a_run_of_somebody_s_own_loop_is_refused(tmp_path):
+def test_a_run_of_a_custom_loop_is_refused(tmp_path):
     manager = RunManager(tmp_path / "mine", sinks=[MemorySink()])
     network = torch.nn.Linear(2, 2)
     with manager.run({"lr": 1}, network, [(torch.rand(3, 2), torch.tensor([0, 1, 0]))]) as run:
@@ -322,19 +322,19 @@ def test_a_run_without_a_checkpoint_is_refused(train):
         load_model(run)
 
 
-def test_damage_and_older_files_are_said(train):
+def test_damaged_and_older_files_are_reported(train):
     run = train()
     state = read_state(run.paths.checkpoint)
     del state["in_shape"]
     torch.save(state, run.paths.checkpoint)
-    with pytest.raises(RecordError, match="must say what the model was built for"):
+    with pytest.raises(RecordError, match="must contain the sample shape and number of classes"):
         load_model(run)
     run.paths.checkpoint.write_bytes(b"x")
     with pytest.raises(RecordError, match="is damaged"):
         load_model(run)
 
 
-def test_a_model_that_has_changed_since_is_said(train, own_module, tmp_path):
+def test_a_changed_model_is_reported(train, own_module, tmp_path):
     run = train(model=CUSTOM)
     changed = dataclasses.replace(run, record=_with_width(run.record, 7))
     with pytest.raises(UsageError, match="must fit its model, got another one"):
@@ -346,12 +346,12 @@ def _with_width(record, width):
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "said"),
+    ("checkpoint", "message"),
     [
         (CheckpointOptions(keep_best="val_los"), "`checkpoint.keep_best` must be one of loss, accuracy, val_loss"),
         (CheckpointOptions(every=0, keep_best="loss"), "`checkpoint.every` must be at least 1 with"),
     ],
 )
-def test_settings_that_cannot_be_are_faults(checkpoint, said):
+def test_invalid_checkpoint_settings_are_faults(checkpoint, message):
     (line,) = TrainingOptions(checkpoint=checkpoint).faults()
-    assert line.startswith(said)
+    assert line.startswith(message)

@@ -1,4 +1,4 @@
-"""`fit` and `evaluate`: the history is that of a loop written by hand."""
+"""`fit` and `evaluate`: their history equals that of a loop written by hand."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from runmanager import DeviceDataLoader, evaluate, fit
 from runmanager.errors import TensorMismatchError, UsageError
 from runmanager.training.loop import train_epoch
-from runmanager.training.step.step import Forward, Stepper
+from runmanager.training.step.stepper import Forward, Stepper
 
 
 def network() -> nn.Module:
@@ -28,7 +28,7 @@ def loader(count: int, *, batch_size: int = 16, seed: int = 1) -> DataLoader[Any
 
 
 def by_hand(epochs: int, lr: float, make: Callable[..., torch.optim.Optimizer]) -> tuple[nn.Module, list[Any]]:
-    """Training as any tutorial writes it, with the sums kept sample by sample."""
+    """A training loop as in tutorials, with sums over samples."""
     model = network()
     optimizer = make(model.parameters(), lr)
     history = []
@@ -54,7 +54,7 @@ def by_hand(epochs: int, lr: float, make: Callable[..., torch.optim.Optimizer]) 
 
 
 @pytest.mark.parametrize(("lr", "make"), [(0.5, torch.optim.SGD), (0.01, torch.optim.Adam)])
-def test_fit_gives_the_history_of_a_loop_by_hand(lr: float, make: Any) -> None:
+def test_fit_returns_the_history_of_a_loop_by_hand(lr: float, make: Any) -> None:
     expected_model, expected = by_hand(3, lr, make)
     model = network()
     history = fit(3, lr, model, loader(50), loader(21, seed=2), opt_func=make)
@@ -85,7 +85,7 @@ def test_evaluate_changes_nothing() -> None:
     assert evaluate(model, loader(21, batch_size=4)) == pytest.approx(result, rel=1e-6), "batches must not matter"
 
 
-def test_the_modes_come_back_after_an_error_too() -> None:
+def test_modes_are_restored_after_an_error() -> None:
     model = network().train()
     wrong = [(torch.rand(4, 7), torch.zeros(4, dtype=torch.int64))]
     with pytest.raises(TensorMismatchError, match="in_features=7"):
@@ -111,7 +111,7 @@ def test_an_empty_loader_is_refused() -> None:
         fit(1, 0.1, network(), [])
 
 
-def test_a_step_is_told_of_after_it_was_made() -> None:
+def test_track_is_called_after_the_step() -> None:
     model, order = network(), []
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     optimizer.register_step_post_hook(lambda *_: order.append("step"))

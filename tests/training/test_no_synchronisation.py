@@ -1,6 +1,6 @@
-"""No step of the loop waits for the device: nothing is read back from one from which nothing can be read.
+"""No step of the loop waits for the device: it runs on the meta device, from which no value can be read.
 
-The stand-in is PyTorch's `meta` device: its tensors have no data, so whatever would wait for a value raises.
+Tensors of PyTorch's `meta` device have no data, so an operation that would wait for a value raises.
 """
 
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from torch import nn
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.timing.timer import PhaseTimer
 from runmanager.training.loop import evaluate_epoch, train_epoch
-from runmanager.training.step.step import Forward, Stepper
+from runmanager.training.step.stepper import Forward, Stepper
 
 META = torch.device("meta")
 NUM_BATCHES = 20
 
 
 class CountingClock:
-    """A device's timeline that counts how often it is waited for."""
+    """A device clock that counts synchronisations."""
 
     def __init__(self) -> None:
         self.waits = 0
@@ -88,7 +88,7 @@ def test_evaluation_waits_for_nothing(epoch: Epoch, clock: CountingClock, networ
     assert clock.waits == waits_before
 
 
-def test_marking_what_a_loop_does_waits_for_nothing(epoch: Epoch, clock: CountingClock) -> None:
+def test_marking_phases_waits_for_nothing(epoch: Epoch, clock: CountingClock) -> None:
     waits_before, marks_before = clock.waits, clock.marks
     for images, labels in batches():
         with epoch.phase("transfer"):
@@ -105,7 +105,7 @@ def test_marking_what_a_loop_does_waits_for_nothing(epoch: Epoch, clock: Countin
     ("task", "class_dim", "ignore_index"),
     [("multiclass", 1, -100), ("multiclass", -1, 0), ("binary", None, -100), ("multilabel", None, 5)],
 )
-def test_predictions_of_any_task_wait_for_nothing(
+def test_tracking_predictions_of_any_task_waits_for_nothing(
     shape: tuple[int, int], task: Any, class_dim: int | None, ignore_index: int
 ) -> None:
     epoch = Epoch(1, timer=PhaseTimer(CountingClock()), device=META, keep_scores=True)
@@ -119,7 +119,7 @@ def test_predictions_of_any_task_wait_for_nothing(
 
 
 @pytest.mark.parametrize("read", [torch.Tensor.item, torch.Tensor.cpu, torch.Tensor.tolist, bool, print, torch.nonzero])
-def test_a_step_that_waits_would_be_seen(epoch: Epoch, network: nn.Module, read: object) -> None:
+def test_a_step_that_waits_would_be_detected(epoch: Epoch, network: nn.Module, read: object) -> None:
     def track(loss: torch.Tensor, preds: torch.Tensor, labels: torch.Tensor) -> None:
         epoch.track(loss, preds, labels)
         if read is not print:

@@ -20,7 +20,7 @@ from runmanager.launching.plan import Cell, PlannedRun
 from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
 from runmanager.records.settings.values import flatten
-from runmanager.training.options.unused import unused_settings
+from runmanager.training.options.unused import unused_setting_faults
 
 __all__ = ["Grid", "expand", "prepare_cells", "prepare_jobs", "split"]
 
@@ -157,7 +157,7 @@ def _read_cells(
         cells.append(Cell(identity, name, plain, tuple(words_of_cell)))
         configs.append(config)
     if len(configs) == len(combinations):  # a cell that cannot be composed might have heeded what the others do not
-        faults.update(dict.fromkeys(unused_settings(configs, given)))
+        faults.update(dict.fromkeys(unused_setting_faults(configs, given)))
     if faults:
         raise ConfigurationError(faults)
     return cells, configs

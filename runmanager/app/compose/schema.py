@@ -1,8 +1,7 @@
 """Every setting of a cell with its type and default, as Hydra is told of them, and back from Hydra's configuration."""
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ from runmanager.launching.plan import Resume
 from runmanager.records.settings.values import plain_settings
 from runmanager.training.options.groups import OPTION_TYPES
 from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.measure import MEASURE_TYPES
-from runmanager.validation import did_you_mean, fault, suggestion
+from runmanager.validation import fault, limits, suggestion
 
 __all__ = [
     "CellReader",
@@ -29,8 +27,6 @@ __all__ = [
     "unknown_settings",
 ]
 
-_OPTIONS: dict[str, Mapping[str, type[Any]]] = {**OPTION_TYPES, "measure": MEASURE_TYPES}
-
 
 @dataclass(frozen=True)
 class Config(TrainingOptions):
@@ -38,15 +34,12 @@ class Config(TrainingOptions):
 
     name: str | None = None
     output_root: str = "outputs"
-    resume: str = "auto"
+    resume: str = field(default="auto", metadata=limits(choices=list(Resume)))
     rerun_changed: bool = False
 
     def faults(self) -> list[str]:
         """Every fault, as readable lines."""
         faults = super().faults()
-        if self.resume not in list(Resume):
-            way_out = did_you_mean(self.resume, Resume)
-            faults.append(fault("resume", f"be one of {', '.join(Resume)}", self.resume, way_out))
         if self.name is not None and (not self.name.strip() or "/" in self.name or self.name in (".", "..")):
             way_out = "`output_root` says where it lies"
             faults.append(fault("name", "be the name of one folder", repr(self.name), way_out))
@@ -65,10 +58,10 @@ def register_schema() -> None:
     OmegaConf.register_new_resolver("runmanager.choices", _choices, replace=True)
     store = ConfigStore.instance()
     top = _writable(Config)
-    for group in _OPTIONS:
+    for group in OPTION_TYPES:
         top[group] = MISSING
     store.store(name="schema", node=top)
-    for group, choices in _OPTIONS.items():
+    for group, choices in OPTION_TYPES.items():
         for name, options in choices.items():
             store.store(group=group, name=f"schema_{name}", node=_writable(options))
 
@@ -81,7 +74,7 @@ def choices_of(group: str) -> list[str]:
 def choices_with(key: str) -> list[str]:
     """The choices of a key's group that have it: `measure=paired` for `measure.max_seconds`."""
     group, _, name = key.partition(".")
-    return [f"{group}={choice}" for choice, options in _OPTIONS.get(group, {}).items() if name in _names(options)]
+    return [f"{group}={choice}" for choice, options in OPTION_TYPES.get(group, {}).items() if name in _names(options)]
 
 
 def _choices() -> str:

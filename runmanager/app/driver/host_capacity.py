@@ -107,4 +107,4 @@ def _dataset_faults(config: Config, free_bytes: int) -> list[str]:
 
 
 def _dataset_bytes(config: Config) -> int:
-    return config.dataset.least_bytes() if isinstance(config.dataset, DatasetOptions) else 0  # of a custom one, unknown
+    return config.dataset.min_bytes() if isinstance(config.dataset, DatasetOptions) else 0  # of a custom one, unknown

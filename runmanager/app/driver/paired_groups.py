@@ -19,7 +19,7 @@ from runmanager.records.sweep.record import plan_cell
 from runmanager.results.compare.pairing import JOINT, find_axis, pair_cells, usual_baseline
 from runmanager.results.load.cells import Cell, Cells
 from runmanager.results.stats.paired_speedup import LEAST_ROUNDS
-from runmanager.training.options.measure import PairedOptions
+from runmanager.training.options.groups import PairedOptions
 from runmanager.validation import fault
 
 __all__ = ["Pairing", "axis_to_compare", "pairing_of", "turns_said"]

@@ -10,7 +10,7 @@ from runmanager.launching.local.turn_keeper import Round, TurnKeeper
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.records.run.status import Status
 from runmanager.results.stats.paired_speedup import LEAST_ROUNDS, is_narrow, log_ratios
-from runmanager.training.options.measure import PairedOptions
+from runmanager.training.options.groups import PairedOptions
 
 __all__ = ["Sessions", "Sides"]
 

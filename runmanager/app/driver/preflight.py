@@ -56,8 +56,8 @@ def preflight(questions: Questions) -> list[str]:
 
     Runs in a process of its own, so that the driver never loads torch.
     """
-    from runmanager.training.custom_target import resolve_target
     from runmanager.training.data.registry import prepare_dataset
+    from runmanager.training.targets import resolve_target
 
     faults = [*missing_devices(questions.devices).values(), *_accelerator_faults(questions.for_accelerators)]
     faults += _precision_faults(questions.precisions) + _compiler_faults(questions.compiled)
@@ -150,15 +150,15 @@ def _size_faults(network: Any) -> list[str]:
 
 
 def _model_faults(model: Any) -> list[str]:
-    from runmanager.training.custom_target import check_arguments, resolve_target
-    from runmanager.training.models.models import OFFERED
+    from runmanager.training.models.models import MODEL_ARGUMENTS
     from runmanager.training.models.torchvision_models import architecture_faults
+    from runmanager.training.targets import check_arguments, resolve_target
 
     try:
         if isinstance(model, TorchvisionModelOptions):
             return architecture_faults(model.architecture)
         if isinstance(model, Mapping):
-            check_arguments(resolve_target(model, group="model"), model, OFFERED, group="model")
+            check_arguments(resolve_target(model, group="model"), model, MODEL_ARGUMENTS, group="model")
     except RunManagerError as error:
         return str(error).splitlines()
     return []

@@ -1,15 +1,13 @@
 """The settings of `hydra/launcher=slurm`, and what is wrong with them."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from runmanager.errors import ConfigurationError
+from runmanager.validation import field_faults, limits
 
 __all__ = ["SlurmOptions"]
 
-_POSITIVE = ("time", "memory_gb", "cpus_per_task", "array_parallelism", "poll_seconds", "signal_seconds")
-_LIMITS = ("timeout", "stall_timeout")
-_COUNTS = ("gpus_per_node", "resubmissions")
 # What the launcher itself says to Slurm: said twice, the two would contradict each other.
 _OURS = {
     "time": "hydra.launcher.time",
@@ -47,22 +45,22 @@ class SlurmOptions:
 
     _target_: str = "hydra_plugins.runmanager.SlurmLauncher"
     partition: str | None = None
-    time: int = 60
-    memory_gb: float | None = None
-    cpus_per_task: int = 1
-    gpus_per_node: int | None = None
+    time: int = field(default=60, metadata=limits(gt=0))
+    memory_gb: float | None = field(default=None, metadata=limits(gt=0))
+    cpus_per_task: int = field(default=1, metadata=limits(gt=0))
+    gpus_per_node: int | None = field(default=None, metadata=limits(ge=0))
     gres: str | None = None
-    array_parallelism: int = 16
+    array_parallelism: int = field(default=16, metadata=limits(gt=0))
     account: str | None = None
     qos: str | None = None
     constraint: str | None = None
     additional_parameters: dict[str, Any] = field(default_factory=dict)
     wait: bool = True
-    poll_seconds: float = 5.0
-    timeout: float | None = None
-    stall_timeout: float | None = None
-    signal_seconds: int = 90
-    resubmissions: int = 10
+    poll_seconds: float = field(default=5.0, metadata=limits(gt=0))
+    timeout: float | None = field(default=None, metadata=limits(gt=0))
+    stall_timeout: float | None = field(default=None, metadata=limits(gt=0))
+    signal_seconds: int = field(default=90, metadata=limits(gt=0))
+    resubmissions: int = field(default=10, metadata=limits(ge=0))
 
     @classmethod
     def checked(cls, **settings: Any) -> "SlurmOptions":
@@ -77,13 +75,7 @@ class SlurmOptions:
 
     def faults(self) -> list[str]:
         """Every fault, as readable lines."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        faults = []
-        for names, least in ((_POSITIVE + _LIMITS, "above 0"), (_COUNTS, "at least 0")):
-            for name in names:
-                value = values[name]
-                if value is not None and (value < 0 or (value == 0 and names is not _COUNTS)):
-                    faults.append(f"`hydra.launcher.{name}` must be {least}, got {value}.")
+        faults = field_faults(self, "hydra.launcher.")
         if self.gpus_per_node is not None and self.gres is not None:
             faults.append(
                 "`hydra.launcher.gpus_per_node` must be given without `hydra.launcher.gres`, got both; keep the one "

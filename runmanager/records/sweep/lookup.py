@@ -1,6 +1,5 @@
 """Finding sweeps and runs by folder or by name under outputs/."""
 
-import difflib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.storage.reader import run_names
 from runmanager.records.sweep.record import open_sweep
+from runmanager.validation import did_you_mean
 
 __all__ = ["OUTPUT_ROOT", "find_run", "find_sweep", "known_runs", "known_sweeps"]
 
@@ -59,9 +59,8 @@ def _existing_sweeps_hint(name: str) -> str:
     there = known_sweeps()
     if not there:
         return f"There is none in {OUTPUT_ROOT}/ yet; `runmanager demo` makes one."
-    near = difflib.get_close_matches(name, there, n=3)
-    if near:
-        return f"Did you mean {' or '.join(near)}?"
+    if hint := did_you_mean(name, there):
+        return hint.replace("did", "Did", 1)
     newest = sorted(there, key=lambda name: SweepPaths(OUTPUT_ROOT / name).root.stat().st_mtime, reverse=True)
     return f"There {'is' if len(there) == 1 else 'are'} {_join_names(newest)} in {OUTPUT_ROOT}/."
 
@@ -101,8 +100,7 @@ def _find_run_anywhere(prefix: str) -> RunPaths:
     if found:
         named = _join_names([_with_sweep(run) for run in found])
         raise UsageError(f"'{prefix}' must be the beginning of one run's name, got that of {named}.")
-    near = difflib.get_close_matches(prefix, known_runs(), n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else "`runmanager table SWEEP` shows a sweep's runs."
+    hint = did_you_mean(prefix, known_runs(), max_names=2) or "`runmanager table SWEEP` shows a sweep's runs."
     raise UsageError(f"'{prefix}' must be a run's folder, SWEEP/RUN or the beginning of a run's name, got none; {hint}")
 
 

@@ -1,6 +1,5 @@
 """What runs can be compared by: each metric with its values of a run, and which direction is the better one."""
 
-import difflib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from runmanager.records.run.turn_record import Turn
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import OVERALL, measured_epochs, overall_rate
 from runmanager.results.model.columns import COMPARISON_COLUMNS
+from runmanager.validation import did_you_mean
 
 __all__ = ["MEMORY", "METRIC_NAMES", "PLAIN_METRICS", "RUN_TIME", "THROUGHPUT", "Effect", "Metric", "find_metric"]
 
@@ -146,8 +146,7 @@ def find_metric(asked: str) -> Metric:
     if name == TIME_TO:
         return _time_to(_accuracy(target, asked))
     if given or name not in _BY_NAME:
-        near = difflib.get_close_matches(name, [*_BY_NAME, TIME_TO], n=1)
-        way_out = f"did you mean {near[0]}?" if near else f"they are {', '.join(METRIC_NAMES)}."
+        way_out = did_you_mean(name, [*_BY_NAME, TIME_TO], max_names=1) or f"they are {', '.join(METRIC_NAMES)}."
         raise UsageError(f"`--metric` must be a metric of the runs, got '{asked}'; {way_out}")
     return _BY_NAME[name]
 

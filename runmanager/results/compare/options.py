@@ -1,8 +1,9 @@
 """How runs are compared: the options of a comparison, and what is wrong with them."""
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from runmanager.validation import field_faults, limits
 
 __all__ = ["ANY_AXIS", "CompareOptions"]
 
@@ -28,11 +29,13 @@ class CompareOptions:
     axis: str | None = None
     baseline: Any = None
     metric: str = "samples_per_second"
-    drift: float = 0.10
-    paired_drift: float = 0.01
-    margin: float | None = None
-    min_epochs: int = 5
-    min_seeds: int = 3
+    drift: float = field(default=0.10, metadata=limits(ge=0, lt=1, key="--drift", way_out="0.1 means 10%"))
+    paired_drift: float = field(default=0.01, metadata=limits(ge=0, lt=1, way_out="0.1 means 10%"))
+    margin: float | None = field(
+        default=None, metadata=limits(gt=0, key="--margin", way_out="0.03 means 3% of a ratio")
+    )
+    min_epochs: int = field(default=5, metadata=limits(ge=1))
+    min_seeds: int = field(default=3, metadata=limits(ge=2))
 
     def margin_of(self, effect: str) -> float | None:
         """The margin for this kind of effect; None where there is none."""
@@ -40,19 +43,7 @@ class CompareOptions:
 
     def faults(self) -> list[str]:
         """What is wrong with these options, one readable line each."""
-        faults = [
-            f"`{name}` must be at least 0 and below 1, got {value}; 0.1 means 10%."
-            for name, value in (("--drift", self.drift), ("paired_drift", self.paired_drift))
-            if not 0 <= value < 1
-        ]
-        if self.margin is not None and not 0 < self.margin < math.inf:
-            faults.append(f"`--margin` must be above 0 and finite, got {self.margin}; 0.03 means 3% of a ratio.")
-        least = (("min_epochs", 1), ("min_seeds", 2))
-        faults += [
-            f"`{name}` must be at least {low}, got {value}."
-            for name, low in least
-            if (value := getattr(self, name)) < low
-        ]
+        faults = field_faults(self)
         if self.axis == ANY_AXIS and self.baseline is not None:
             faults.append(
                 f"`--baseline` must belong to one axis, got {self.baseline!r} with `--axis any`; name the axis."

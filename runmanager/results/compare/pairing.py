@@ -1,6 +1,5 @@
 """Which cells are the two sides of a comparison: those that differ in one axis, and in the seed at most."""
 
-import difflib
 import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from runmanager.errors import UsageError
 from runmanager.results.compare.side import label_of
 from runmanager.results.load.cells import Cell, Cells
 from runmanager.text import format_value
+from runmanager.validation import did_you_mean
 
 __all__ = ["JOINT", "SEED", "Axis", "Pair", "find_axis", "frozen", "pair_cells", "usual_baseline", "varying_axes"]
 
@@ -126,10 +126,9 @@ def _text(value: Any) -> str:
 
 
 def _unknown_axis(cells: Cells, asked: str, names: Sequence[str], option: str) -> str:
-    near = difflib.get_close_matches(asked, names, n=1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    varying = ", ".join(cells.varying) or "nothing"
-    return f"`{option}` must be a setting of the runs, got '{asked}'; {hint}what varies here: {varying}."
+    varying = f"what varies here: {', '.join(cells.varying) or 'nothing'}."
+    way_out = f"{did_you_mean(asked, names, max_names=1)} {varying}".strip()
+    return f"`{option}` must be a setting of the runs, got '{asked}'; {way_out}"
 
 
 def usual_baseline(axis: Axis) -> int:

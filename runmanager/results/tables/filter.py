@@ -1,7 +1,6 @@
 """`--where`: which rows of a table are meant, from a small expression over its columns. It runs no code."""
 
 import ast
-import difflib
 import operator
 import re
 import warnings
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.validation import did_you_mean
 
 __all__ = ["LISTED", "Condition", "parse_condition"]
 
@@ -188,9 +188,9 @@ def _check(node: ast.expr, columns: Mapping[str, str], known: Sequence[str]) -> 
 
 
 def _no_column(unknown: Sequence[str], known: Sequence[str]) -> str:
-    nearest = [(word, near[0]) for word in unknown if (near := difflib.get_close_matches(word, known, n=1))]
-    word, hint = nearest[0] if nearest else (unknown[0], "")
-    return f"`--where` must name columns or settings, got '{word}'; {f'did you mean {hint}?' if hint else LISTED}"
+    hints = [(word, hint) for word in unknown if (hint := did_you_mean(word, known, max_names=1))]
+    word, hint = hints[0] if hints else (unknown[0], LISTED)
+    return f"`--where` must name columns or settings, got '{word}'; {hint}"
 
 
 def _holds(node: ast.expr, row: Row, columns: Mapping[str, str]) -> bool:

@@ -1,7 +1,6 @@
 """A results table as somebody asks for it: by any setting or column, also by settings that do not vary."""
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from runmanager.results.tables.filter import LISTED, Condition
 from runmanager.results.tables.results_table import notes_of_rows, result_rows
 from runmanager.results.tables.sorting import rank
 from runmanager.text import pluralize
+from runmanager.validation import did_you_mean
 
 __all__ = ["AskedTable", "ask", "ask_table"]
 
@@ -35,8 +35,7 @@ class AskedTable:
         """The column that a word of an option means. Raises `UsageError`, with the nearest name, where it is none."""
         if word in self.columns:
             return self.columns[word]
-        near = difflib.get_close_matches(word, self.known, n=1)
-        hint = f"did you mean {near[0]}?" if near else LISTED
+        hint = did_you_mean(word, self.known, max_names=1) or LISTED
         raise UsageError(f"`{option}` must name a column of the table, got '{word}'; {hint}")
 
     def only(self, condition: Condition) -> "AskedTable":

@@ -1,4 +1,4 @@
-"""Fetching a dataset once: one process downloads, the others wait; a half download is never taken for a whole one."""
+"""Download of a dataset: one process downloads while others wait, and complete files are moved into place."""
 
 import fcntl
 import http.client
@@ -18,28 +18,28 @@ from runmanager.training.models.torchvision_models import import_torchvision
 
 __all__ = ["download"]
 
-_TIMEOUT_SECONDS = 60  # without bytes; a network that swallows packets must not hang the command
+_TIMEOUT_SECONDS = 60  # without data; a network that drops packets must not hang the command
 _FAILURES = (OSError, RuntimeError, EOFError, http.client.HTTPException, tarfile.TarError, zlib.error)
 
 
 def download(name: str, *, data_root: Path) -> None:
-    """Fetch the files of the dataset `name` that `data_root` lacks; nothing is written where none is missing.
+    """Download the dataset `name` if any of its files is missing in `data_root`; write nothing otherwise.
 
-    Progress goes to stderr. Raises `DatasetError` when the folder cannot be written or the files cannot be fetched.
+    Progress goes to stderr. Raises `DatasetError` if the folder cannot be written or the files cannot be downloaded.
     """
     source = SOURCES[name]
     if not missing_files(source, data_root):
         return
     folder = data_root.absolute() / source.folder
-    with _only_one(data_root, name):
+    with _download_lock(data_root, name):
         if not missing_files(source, data_root):
-            return  # the process that was waited for has done it
+            return  # another process has downloaded it in the meantime
         try:
             _fetch(name, source, data_root)
         except _FAILURES as error:
             raise DatasetError(
                 f"Dataset '{name}' must be in {folder}, and could not be downloaded: {_one_line(error)}; "
-                f"run it again with a network, put the files there by hand, or use `dataset=digits`."
+                f"run it again with a network connection, copy the files there, or use `dataset=digits`."
             ) from error
 
 
@@ -48,35 +48,35 @@ def _one_line(error: Exception) -> str:
 
 
 def _fetch(name: str, source: VisionSource, data_root: Path) -> None:
-    _say(f"Downloading {name} to {data_root.absolute() / source.folder} (about {source.megabytes} MB, once).")
-    beside = data_root / f".download-{name}"
-    shutil.rmtree(beside, ignore_errors=True)  # left by a download that was killed
+    _report(f"Downloading {name} to {data_root.absolute() / source.folder} (about {source.megabytes} MB, once).")
+    staging = data_root / f".download-{name}"
+    shutil.rmtree(staging, ignore_errors=True)  # left behind by a killed download
     try:
         with _network_timeout():
-            getattr(import_torchvision().datasets, source.class_name)(root=beside, train=True, download=True)
+            getattr(import_torchvision().datasets, source.class_name)(root=staging, train=True, download=True)
         (data_root / source.folder).mkdir(parents=True, exist_ok=True)
         for file in source.files:
-            os.replace(beside / source.folder / file, data_root / source.folder / file)
+            os.replace(staging / source.folder / file, data_root / source.folder / file)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 @contextmanager
-def _only_one(data_root: Path, name: str) -> Iterator[None]:
-    """Hold the folder's lock; the system lets go of it when the process dies."""
+def _download_lock(data_root: Path, name: str) -> Iterator[None]:
+    """Hold the folder's lock; the operating system releases it when the process dies."""
     try:
         data_root.mkdir(parents=True, exist_ok=True)
         file = (data_root / ".download.lock").open("w")
     except OSError as error:
         raise DatasetError(
-            f"Dataset '{name}' is to be downloaded, but {data_root.absolute()} cannot be written ({_one_line(error)}); "
+            f"Dataset '{name}' must be downloaded, but {data_root.absolute()} cannot be written ({_one_line(error)}); "
             "choose another folder with `data_root=…` or RUNMANAGER_DATA."
         ) from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _say(f"Waiting for another process that downloads to {data_root.absolute()}.")
+            _report(f"Waiting for another process to download to {data_root.absolute()}.")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -91,5 +91,5 @@ def _network_timeout() -> Iterator[None]:
         socket.setdefaulttimeout(before)
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The datasets by name: what must be fetched before the runs, and what a run reads."""
+"""Datasets by their options: preparation before the runs, and loading in a run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,21 +8,20 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from runmanager.errors import UsageError
-from runmanager.training.custom_target import resolve_target
 from runmanager.training.data.custom_dataset import custom_sets
 from runmanager.training.data.digits import digits_are_cached, digits_sets
-from runmanager.training.data.disc import disc_sets
 from runmanager.training.data.download import download
-from runmanager.training.data.fake import fake_sets
+from runmanager.training.data.synthetic import disc_sets, fake_sets
 from runmanager.training.data.torchvision_files import SOURCES, vision_sets
 from runmanager.training.options.dataset import DigitsOptions, DiscOptions, FakeOptions, VisionOptions
+from runmanager.training.targets import resolve_target
 
 __all__ = ["Data", "load_dataset", "prepare_dataset"]
 
 
 @dataclass(frozen=True)
 class Data:
-    """What a run trains on and is judged by: samples are (float32 tensor of `in_shape`, label below `num_classes`)."""
+    """Training and validation samples: (float32 tensor of `in_shape`, label below `num_classes`)."""
 
     train: Dataset[Any]
     validation: Dataset[Any]
@@ -31,25 +30,25 @@ class Data:
 
 
 def prepare_dataset(options: Any, *, data_root: Path) -> None:
-    """Fetch or build, once and before any run, what `load_dataset` will read; say so on stderr where it takes a while.
+    """Download or build the data that `load_dataset` reads, once before all runs; report a download on stderr.
 
-    `options` is one of the dataset dataclasses, or for somebody's own a mapping with `_target_`, whose target is looked
-    up. Where the files are there, nothing is written. Raises `DatasetError` when the data folder cannot be written or
-    the files cannot be fetched, `ConfigurationError` when a target is not found.
+    `options` is one of the dataset dataclasses, or a mapping with `_target_` for a user-defined dataset, whose target
+    is only looked up. If the files exist, nothing is written. Raises `DatasetError` if the data folder cannot be
+    written or the files cannot be downloaded, `ConfigurationError` if a target is not found.
     """
     if isinstance(options, Mapping):
         resolve_target(options, group="dataset")
     elif isinstance(options, VisionOptions):
         download(options.name, data_root=data_root.expanduser())
     elif isinstance(options, DigitsOptions) and options.holdout is None and not digits_are_cached(options, seed=0):
-        digits_sets(options, seed=0)  # with a holdout they depend on the run's seed, and each run builds its own
+        digits_sets(options, seed=0)  # with a holdout they depend on the seed, so each run builds them
 
 
 def load_dataset(options: Any, *, data_root: Path, seed: int) -> Data:
-    """The samples of a run; nothing is downloaded.
+    """Load the samples of a run; nothing is downloaded.
 
     `seed` decides which samples `holdout` holds out and `size` keeps, and the points of `disc`. Raises `DatasetError`
-    when files are missing or damaged, or more samples are asked for than there are.
+    if files are missing or damaged, or more samples are requested than exist.
     """
     if isinstance(options, Mapping):
         training, validation, shape, classes = custom_sets(options, data_root=data_root.expanduser(), seed=seed)

@@ -1,4 +1,4 @@
-"""Which samples are trained on, and which are held out: seeded, and counted exactly."""
+"""Seeded splits: random subsets and held-out samples of a dataset."""
 
 import hashlib
 from typing import Any
@@ -7,29 +7,29 @@ import torch
 from torch.utils.data import Dataset
 
 from runmanager.errors import DatasetError
-from runmanager.training.data.arrays import subset
+from runmanager.training.data.array_dataset import subset
 
-__all__ = ["derived_seed", "generator_for", "hold_out", "num_held_out", "subset_of"]
+__all__ = ["derived_seed", "generator_for", "hold_out", "num_held_out", "random_subset"]
 
 
 def derived_seed(*parts: object) -> int:
-    """A seed of 32 bits from what it is for: unlike parts give unrelated streams.
+    """Derive a 32-bit seed from its purpose: different parts give unrelated random streams.
 
-    32 bits, because PyTorch's CPU generator looks at no more.
+    32 bits, because PyTorch's CPU generator uses only these.
     """
     digest = hashlib.blake2b("/".join(map(str, parts)).encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big")
 
 
 def generator_for(*parts: object) -> torch.Generator:
-    """A generator of its own, so that nobody's random numbers shift."""
+    """A separate generator with a derived seed, which leaves other random streams unchanged."""
     return torch.Generator().manual_seed(derived_seed(*parts))
 
 
 def num_held_out(holdout: int | float, num_samples: int) -> int:
-    """How many of `num_samples` a fraction or count holds out; at least 1 stays on either side.
+    """The number of `num_samples` that a fraction or count holds out; at least 1 is left in each part.
 
-    Raises `DatasetError` when that is impossible.
+    Raises `DatasetError` if that is impossible.
     """
     held = holdout if isinstance(holdout, int) else max(1, round(holdout * num_samples))
     if not 1 <= held < num_samples:
@@ -41,7 +41,7 @@ def num_held_out(holdout: int | float, num_samples: int) -> int:
 
 
 def hold_out(dataset: Dataset[Any], holdout: int | float, *, seed: int) -> tuple[Dataset[Any], Dataset[Any]]:
-    """A random split into (what is left for training, what is held out), each in the dataset's own order."""
+    """Split at random into (training samples, held-out samples), each in the dataset's order."""
     total = _length(dataset)
     held = num_held_out(holdout, total)
     order = torch.randperm(total, generator=generator_for("holdout", seed))
@@ -49,10 +49,10 @@ def hold_out(dataset: Dataset[Any], holdout: int | float, *, seed: int) -> tuple
     return subset(dataset, kept), subset(dataset, held_out)
 
 
-def subset_of(dataset: Dataset[Any], size: int | None, *, seed: int, name: str) -> Dataset[Any]:
-    """`size` random samples in the dataset's own order; all of them where `size` is None.
+def random_subset(dataset: Dataset[Any], size: int | None, *, seed: int, name: str) -> Dataset[Any]:
+    """Draw `size` random samples, in the dataset's order; None keeps all of them.
 
-    Raises `DatasetError` when there are fewer.
+    Raises `DatasetError` if the dataset has fewer.
     """
     total = _length(dataset)
     if size is None or size == total:
@@ -60,11 +60,11 @@ def subset_of(dataset: Dataset[Any], size: int | None, *, seed: int, name: str) 
     if size > total:
         raise DatasetError(
             f"`dataset.size` must be at most {total}, the training samples that {name} has, got {size}; "
-            "lower it, or leave it at null for all of them."
+            "lower it, or use null for all of them."
         )
     order = torch.randperm(total, generator=generator_for("size", seed))
     return subset(dataset, order[:size].sort().values.tolist())
 
 
 def _length(dataset: Dataset[Any]) -> int:
-    return len(dataset)  # type: ignore[arg-type]  # PyTorch's Dataset promises no length, but every one here has it
+    return len(dataset)  # type: ignore[arg-type]  # PyTorch's Dataset has no `__len__`, but every one here does

@@ -1,4 +1,4 @@
-"""Reading MNIST, FashionMNIST and CIFAR from their files, straight into tensors of bytes."""
+"""MNIST, FashionMNIST and CIFAR, read from their files into tensors of bytes."""
 
 import math
 import struct
@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from runmanager.errors import DatasetError
-from runmanager.training.data.arrays import ArrayDataset
-from runmanager.training.data.splits import hold_out, subset_of
-from runmanager.training.data.tensor_views import as_arrays
+from runmanager.training.data.array_dataset import ArrayDataset, as_arrays
+from runmanager.training.data.splits import hold_out, random_subset
 from runmanager.training.models.torchvision_models import import_torchvision
 from runmanager.training.options.dataset import VisionOptions
 
@@ -23,7 +22,7 @@ __all__ = ["SOURCES", "VisionSource", "missing_files", "read_idx", "vision_sets"
 
 @dataclass(frozen=True)
 class VisionSource:
-    """Where a dataset's files lie in the data folder, and what torchvision calls it."""
+    """A downloadable dataset: its torchvision class, and its files in the data folder."""
 
     class_name: str
     folder: str
@@ -32,14 +31,14 @@ class VisionSource:
     shape: tuple[int, int, int]
     num_classes: int
     megabytes: int
-    classes: tuple[str, ...] | None = None  # where torchvision, which knows them, does not read the files
+    classes: tuple[str, ...] | None = None  # needed if torchvision, which knows them, does not read the files
 
     @property
     def files(self) -> tuple[str, ...]:
         return self.train_files + self.test_files + (("batches.meta",) if self.class_name == "CIFAR10" else ())
 
 
-_CLOTHES = (
+_FASHION_CLASSES = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
     *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
 )
@@ -52,7 +51,7 @@ def _mnist_like(class_name: str, megabytes: int, classes: tuple[str, ...] | None
 
 SOURCES: dict[str, VisionSource] = {
     "mnist": _mnist_like("MNIST", 12),
-    "fashion_mnist": _mnist_like("FashionMNIST", 31, _CLOTHES),
+    "fashion_mnist": _mnist_like("FashionMNIST", 31, _FASHION_CLASSES),
     "cifar10": VisionSource(
         "CIFAR10",
         "cifar-10-batches-py",
@@ -67,21 +66,21 @@ SOURCES: dict[str, VisionSource] = {
 
 
 def missing_files(source: VisionSource, data_root: Path) -> list[str]:
-    """The names of the dataset's files that are not in their folder."""
+    """The names of the dataset's files that are missing in `data_root`."""
     return [name for name in source.files if not (data_root / source.folder / name).is_file()]
 
 
 def vision_sets(options: VisionOptions, *, data_root: Path, seed: int) -> tuple[Dataset[object], Dataset[object]]:
-    """Training and validation samples: the official splits, or a seeded part of the training set held out.
+    """Training and validation samples: the official splits, or a seeded part of the training set as validation.
 
-    Raises `DatasetError` when files are missing or damaged, and when `holdout` or `size` ask for more than there is.
+    Raises `DatasetError` if files are missing or damaged, or `holdout` or `size` exceed the number of samples.
     """
     source = SOURCES[options.name]
     missing = missing_files(source, data_root)
     if missing:
         raise DatasetError(
             f"Dataset '{options.name}' must have its files in {data_root / source.folder}, "
-            f"got no {', '.join(missing)}; let the first run on a machine with a network download them, "
+            f"got no {', '.join(missing)}; let the first run download them on a machine with a network connection, "
             f"or set `data_root` (or RUNMANAGER_DATA) to the folder that holds {source.folder}."
         )
     training = _read(source, data_root, train=True)
@@ -89,7 +88,7 @@ def vision_sets(options: VisionOptions, *, data_root: Path, seed: int) -> tuple[
         validation = _read(source, data_root, train=False)
     else:
         training, validation = hold_out(training, options.holdout, seed=seed)
-    return subset_of(training, options.size, seed=seed, name=options.name), validation
+    return random_subset(training, options.size, seed=seed, name=options.name), validation
 
 
 def _read(source: VisionSource, data_root: Path, *, train: bool) -> Dataset[object]:
@@ -101,9 +100,9 @@ def _read(source: VisionSource, data_root: Path, *, train: bool) -> Dataset[obje
 
 
 def read_idx(path: Path) -> Tensor:
-    """The bytes of an uncompressed IDX file (the format of MNIST): 16 bits of zero, type, dimensions, sizes, values.
+    """Read an uncompressed IDX file of bytes (MNIST's format): 16 zero bits, type, number of dimensions, sizes, values.
 
-    Raises `DatasetError` when the file is no such file, or does not have the length that its sizes say.
+    Raises `DatasetError` if the file has another format, or its length does not match its sizes.
     """
     content = np.fromfile(path, dtype=np.uint8)
     head = content[:4].tolist()
@@ -113,7 +112,7 @@ def read_idx(path: Path) -> Tensor:
         if len(values) == math.prod(sizes):
             return torch.from_numpy(values).view(sizes)
     raise DatasetError(
-        f"{path} must be a whole IDX file of bytes, got {len(content)} bytes that are not; "
+        f"{path} must be a complete IDX file of bytes, got {len(content)} bytes of another format; "
         "remove it, and the next run downloads it again."
     )
 
@@ -122,13 +121,13 @@ def _read_cifar(source: VisionSource, data_root: Path, *, train: bool) -> Datase
     datasets = import_torchvision().datasets
     try:
         with warnings.catch_warnings():
-            # The files are pickles of an old NumPy, which a new one reads with a remark.
+            # The files are pickles of an old NumPy version, for which newer ones warn.
             warnings.simplefilter("ignore", np.exceptions.VisibleDeprecationWarning)
-            read = getattr(datasets, source.class_name)(root=data_root, train=train)
+            dataset = getattr(datasets, source.class_name)(root=data_root, train=train)
     except RuntimeError as error:
         folder = data_root / source.folder
         raise DatasetError(
-            f"{folder} must hold {source.class_name} whole, but a file is damaged ({error}); "
+            f"{folder} must hold all files of {source.class_name}, but one is damaged ({error}); "
             "remove the folder, and the next run downloads it again."
         ) from error
-    return as_arrays(read)
+    return as_arrays(dataset)

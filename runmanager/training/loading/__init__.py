@@ -1,1 +1,1 @@
-"""Loaders: from a dataset to batches on the training device, in an order that the seed decides."""
+"""Loaders: batches of a dataset on the training device, in an order that only the seed and the epoch decide."""

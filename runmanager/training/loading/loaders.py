@@ -1,4 +1,4 @@
-"""The loaders: what a run iterates over in an epoch, in an order that only the seed and the epoch decide."""
+"""Loaders of a run, and the loader that uses PyTorch's DataLoader."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,13 +11,17 @@ from torch.utils.data import DataLoader, Dataset
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.tracking.device.rng import preserve_random_states
 from runmanager.tracking.device.transfer import PINNING_DEVICES, Packed
-from runmanager.training.data.arrays import ArrayDataset, collate_pairs
+from runmanager.training.data.array_dataset import ArrayDataset, base_dataset, collate_pairs, transform_names
 from runmanager.training.data.registry import Data
-from runmanager.training.data.tensor_views import owner_of, transform_of
-from runmanager.training.loading.batch_fetching import ArrayBatches, SampleBatches, as_fetched
+from runmanager.training.loading.batch_sampler import (
+    ArrayBatches,
+    EpochBatchSampler,
+    SampleBatches,
+    SeededBatchSampler,
+    SeededSampleBatches,
+    already_collated,
+)
 from runmanager.training.loading.device_resident import ResidentLoader
-from runmanager.training.loading.sample_order import EpochBatches
-from runmanager.training.loading.worker_seeds import SeededBatches, SeededSamples
 from runmanager.training.options.groups import DataLoaderOptions, ResidentOptions
 from runmanager.validation import fault
 
@@ -27,36 +31,36 @@ __all__ = ["EpochLoader", "Loaders", "WorkerLoader", "build_loaders"]
 class EpochLoader(Protocol):
     """Batches of (images (batch, …), labels (batch,) int64); the last, smaller one is kept.
 
-    Images are float32 unless somebody's own dataset says otherwise. For an accelerator they may come `Packed`;
-    `to_device` gives what they hold.
+    Images are float32, except of user-defined datasets with another type. For an accelerator they may be `Packed`;
+    `to_device` unpacks them.
     """
 
     @property
     def num_samples(self) -> int:
-        """Samples an epoch."""
+        """Samples in an epoch."""
 
     @property
     def batch_size(self) -> int:
-        """Samples of a full batch."""
+        """Samples in a full batch."""
 
     def __len__(self) -> int:
-        """Steps an epoch."""
+        """Steps in an epoch."""
 
     def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
-        """The batches of the epoch that was set last."""
+        """The batches of the current epoch."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of epoch number `epoch`; it depends on the seed and on `epoch` only."""
+        """Select the order of epoch number `epoch`; it depends only on the seed and on `epoch`."""
 
     def first_samples(self, count: int) -> tuple[Tensor, Tensor]:
-        """The dataset's first samples as a batch, taken without moving any random state or starting a worker."""
+        """The dataset's first samples as a batch; changes no random state and starts no worker."""
 
     def samples(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Those at `indices`, in the same way."""
+        """The samples at `indices`, in the same way."""
 
     @property
     def dataset(self) -> Dataset[Any]:
-        """What the samples are taken from; its `classes` are what its labels stand for."""
+        """The dataset; its `classes` are the names of its labels."""
 
 
 @dataclass(frozen=True)
@@ -76,18 +80,18 @@ def build_loaders(
     num_workers: int,
     device: torch.device,
     seed: int,
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> Loaders:
-    """Loaders for training on `device`: a resident one gives batches on it, the other on the CPU.
+    """Create the loaders for training on `device`: resident ones yield batches on it, others on the CPU.
 
-    Both give the same batches, bit for bit, whatever `num_workers` is, unless a dataset draws random numbers. `tell`
-    hears of a dataset whose transform stands in the way of taking whole batches. On the CPU nothing is pinned, whatever
-    the options say. Raises `ConfigurationError` for workers of a resident loader.
+    Both kinds yield the same batches, bit for bit, for any `num_workers`, unless a dataset draws random numbers.
+    `notify` is called with a line about a dataset whose transform prevents reading whole batches. On the CPU nothing is
+    pinned, regardless of the options. Raises `ConfigurationError` for a resident loader with workers.
     """
-    _tell_of_transforms(data, tell, is_resident=isinstance(options, ResidentOptions))
+    _notify_of_transforms(data, notify, is_resident=isinstance(options, ResidentOptions))
     if isinstance(options, ResidentOptions):
         if num_workers > 0:
-            rule = "be 0 with `loader=resident`, which has nothing to load"
+            rule = "be 0 with `loader=resident`, which needs none"
             raise ConfigurationError([fault("num_workers", rule, num_workers, "use `loader=dataloader`")])
         return Loaders(
             ResidentLoader(data.train, batch_size, shuffle=options.shuffle, seed=seed, device=device),
@@ -105,25 +109,25 @@ def build_loaders(
     raise UsageError(f"The loader's options must be a loader dataclass, got {options!r}.")
 
 
-def _tell_of_transforms(data: Data, tell: Callable[[str], None], *, is_resident: bool) -> None:
+def _notify_of_transforms(data: Data, notify: Callable[[str], None], *, is_resident: bool) -> None:
     for dataset in (data.train, data.validation):
-        if isinstance(dataset, ArrayDataset) or (names := transform_of(dataset)) is None:
+        if isinstance(dataset, ArrayDataset) or (names := transform_names(dataset)) is None:
             continue
         if is_resident:
-            tell(f"loader: samples are read once, before training: the dataset's transform ({names}) is not drawn anew")
-        elif not hasattr(owner_of(dataset), "__getitems__"):
-            tell(f"loader: samples are read one by one, through the dataset's transform ({names})")
+            notify(f"loader: samples are read once, before training: the dataset's transform ({names}) runs only once")
+        elif not hasattr(base_dataset(dataset), "__getitems__"):
+            notify(f"loader: samples are read one by one, through the dataset's transform ({names})")
 
 
 class WorkerLoader:
-    """PyTorch's DataLoader as an `EpochLoader`: nothing global is drawn, but by a dataset that does so itself.
+    """PyTorch's DataLoader as an `EpochLoader`; only the dataset itself may draw global random numbers.
 
-    Tensors are gathered a batch at a time as they are stored. On the CPU they become what a batch holds when it is
-    taken; for an accelerator the batch is `Packed`, so that bytes are pinned and sent as bytes.
+    In-memory data are gathered a batch at a time, as stored. On the CPU they are unpacked when the batch is taken; for
+    an accelerator the batch is `Packed`, so that bytes are pinned and copied as bytes.
 
-    Without workers a dataset that draws does so in the run's own process, whose random states the checkpoint holds. In
-    workers it draws from states that depend on seed, epoch and worker alone (see `worker_seeds`). Either way a resumed
-    run draws the same; another number of workers draws other numbers.
+    Without workers, a dataset draws random numbers in the run's process, whose random states are in the checkpoint. In
+    workers, the random states depend only on seed, epoch and worker (see `SeededSampleBatches`). Either way a resumed
+    run draws the same numbers; another number of workers draws others.
     """
 
     def __init__(
@@ -141,16 +145,16 @@ class WorkerLoader:
         self.batch_size = batch_size
         self.dataset = dataset
         self._device = device
-        self._batches = EpochBatches(self.num_samples, batch_size, shuffle=shuffle, seed=seed)
-        # The DataLoader draws the first seeds of its workers from a generator, which is not to be the global one.
+        self._batches = EpochBatchSampler(self.num_samples, batch_size, shuffle=shuffle, seed=seed)
+        # The DataLoader draws its workers' first seeds from a generator, which must not be the global one.
         self._generator = torch.Generator()
-        fetched, batches = _fetched(dataset, self._batches, num_workers)
+        fetched, batches = _dataset_and_sampler(dataset, self._batches, num_workers)
         self._loader: DataLoader[Any] = DataLoader(
             fetched,
             batch_sampler=batches,
             num_workers=num_workers,
-            collate_fn=as_fetched if isinstance(dataset, ArrayDataset) else collate_pairs,
-            pin_memory=_pinned(options, device),
+            collate_fn=already_collated if isinstance(dataset, ArrayDataset) else collate_pairs,
+            pin_memory=_pins_memory(options, device),
             persistent_workers=options.persistent_workers and num_workers > 0,
             prefetch_factor=options.prefetch_factor if num_workers > 0 else None,
             generator=self._generator,
@@ -162,14 +166,14 @@ class WorkerLoader:
     def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
         self._generator.manual_seed(self._batches.epoch_seed)
         batches = iter(self._loader)
-        return map(self._taken, batches) if isinstance(self.dataset, ArrayDataset) else batches
+        return map(self._prepare, batches) if isinstance(self.dataset, ArrayDataset) else batches
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of epoch number `epoch`, and the seed of its workers."""
+        """Select the order of epoch number `epoch`, and the seed of its workers."""
         self._batches.epoch = epoch
 
     def first_samples(self, count: int) -> tuple[Tensor, Tensor]:
-        """The dataset's first samples as a batch; fewer where there are fewer."""
+        """The first `count` samples of the dataset as a batch, or all if it has fewer."""
         return self.samples(range(min(count, self.num_samples)))
 
     def samples(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -179,23 +183,25 @@ class WorkerLoader:
                 return self.dataset.__getitems__(indices)
             return collate_pairs([self.dataset[index] for index in indices])
 
-    def _taken(self, batch: tuple[Tensor, Tensor]) -> tuple[Any, Tensor]:
+    def _prepare(self, batch: tuple[Tensor, Tensor]) -> tuple[Any, Tensor]:
         assert isinstance(self.dataset, ArrayDataset)
         stored, labels = batch
         unpack = self.dataset.unpack
         return (unpack(stored) if self._device.type == "cpu" else Packed(stored, unpack)), labels
 
 
-def _fetched(dataset: Dataset[Any], batches: EpochBatches, num_workers: int) -> tuple[Dataset[Any], Any]:
-    """What a DataLoader fetches from, and what it asks for."""
+def _dataset_and_sampler(
+    dataset: Dataset[Any], batches: EpochBatchSampler, num_workers: int
+) -> tuple[Dataset[Any], Any]:
+    """The `dataset` and `batch_sampler` arguments of the DataLoader."""
     if isinstance(dataset, ArrayDataset):
-        return ArrayBatches(dataset), batches  # draws nothing
+        return ArrayBatches(dataset), batches  # draws no random numbers
     if num_workers == 0:
         return SampleBatches(dataset), batches
-    return SeededSamples(dataset), SeededBatches(batches)
+    return SeededSampleBatches(dataset), SeededBatchSampler(batches)
 
 
-def _pinned(options: DataLoaderOptions, device: torch.device) -> bool:
+def _pins_memory(options: DataLoaderOptions, device: torch.device) -> bool:
     if device.type == "cpu":
-        return False  # nothing is sent anywhere: pinning would copy each batch once more, for nothing
+        return False  # nothing is copied to a device, so pinning would be a useless copy
     return device.type in PINNING_DEVICES if options.pin_memory is None else options.pin_memory

@@ -1,4 +1,4 @@
-"""A loader whose batches are on their way to the device one step ahead."""
+"""Loader that copies each batch to the device one step ahead."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ __all__ = ["PrefetchingLoader", "with_prefetch"]
 
 
 def with_prefetch(options: Any, loaders: Loaders, *, device: torch.device) -> Loaders:
-    """The loaders that `options` want: theirs send ahead where these say so, and the device can copy as it computes."""
+    """Add prefetching to the loaders if the options ask for it and the device can copy while it computes."""
     if (
         not isinstance(options, DataLoaderOptions)
         or not options.prefetch_to_device
@@ -28,7 +28,7 @@ def with_prefetch(options: Any, loaders: Loaders, *, device: torch.device) -> Lo
 
 
 class PrefetchingLoader:
-    """The batches of `loader`, an `EpochLoader` in pinned memory, each sent over `lane` while a step is computed."""
+    """The batches of `loader`, an `EpochLoader` with pinned memory, each copied on `lane` during the previous step."""
 
     def __init__(self, loader: EpochLoader, lane: BatchCopier) -> None:
         self._loader = loader
@@ -43,18 +43,18 @@ class PrefetchingLoader:
         return prefetch(self._loader, self._lane)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of epoch number `epoch`."""
+        """Select the order of epoch number `epoch`."""
         self._loader.set_epoch(epoch)
 
     def first_samples(self, count: int) -> tuple[Tensor, Tensor]:
-        """The dataset's first samples as a batch, on the host; fewer where there are fewer."""
+        """The first `count` samples of the dataset as a batch on the host, or all if it has fewer."""
         return self._loader.first_samples(count)
 
     def samples(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """The dataset's samples at `indices` as a batch, on the host."""
+        """The dataset's samples at `indices` as a batch on the host."""
         return self._loader.samples(indices)
 
     @property
     def dataset(self) -> Dataset[Any]:
-        """What the samples are taken from."""
+        """The dataset of the samples."""
         return self._loader.dataset

@@ -1,4 +1,4 @@
-"""The built-in models, and somebody's own."""
+"""The built-in models, and the creation of user-defined ones."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runmanager.errors import ConfigurationError, UsageError
-from runmanager.training.custom_target import call_target, resolve_target
 from runmanager.training.models.pooling import max_pool_2x2
 from runmanager.training.models.torchvision_models import build_torchvision_model
 from runmanager.training.options.groups import (
@@ -19,28 +18,29 @@ from runmanager.training.options.groups import (
     MlpTowerOptions,
     TorchvisionModelOptions,
 )
+from runmanager.training.targets import call_target, resolve_target
 from runmanager.validation import fault
 
-__all__ = ["OFFERED", "Network", "build_model"]
+__all__ = ["MODEL_ARGUMENTS", "Network", "build_model"]
 
-OFFERED = ("in_shape", "num_classes")
-"""What somebody's own model is given if it takes it."""
+MODEL_ARGUMENTS = ("in_shape", "num_classes")
+"""Arguments that a user-defined model receives if it takes them."""
 
-_LEAST_CNN_SIDE = 16
+_MIN_CNN_SIDE = 16
 
 
 def build_model(
-    options: Any, *, in_shape: tuple[int, ...], num_classes: int, find: Callable[..., Any] = resolve_target
+    options: Any, *, in_shape: tuple[int, ...], num_classes: int, resolve: Callable[..., Any] = resolve_target
 ) -> nn.Module:
-    """A network with fresh weights, from (batch, *in_shape), float32, to logits (batch, num_classes).
+    """Create a network with new weights, from (batch, *in_shape), float32, to logits (batch, num_classes).
 
-    `options` is one of the model dataclasses, or for somebody's own a mapping with `_target_`; `find` looks the target
-    up, and it is given `in_shape` and `num_classes` if it takes them. Weights come from PyTorch's global random state,
-    on the CPU.
-    Raises `ConfigurationError` when the model cannot be built for these samples, or the target is not found.
+    `options` is one of the model dataclasses, or a mapping with `_target_` for a user-defined model; `resolve` looks up
+    the target, which receives `in_shape` and `num_classes` if it takes them. Weights are drawn from PyTorch's global
+    random state, on the CPU.
+    Raises `ConfigurationError` if the model cannot be built for these samples, or the target is not found.
     """
     if isinstance(options, Mapping):
-        return _custom(find(options, group="model"), options, in_shape, num_classes)
+        return _custom(resolve(options, group="model"), options, in_shape, num_classes)
     if isinstance(options, TorchvisionModelOptions):
         return build_torchvision_model(options, in_shape=in_shape, num_classes=num_classes)
     if type(options) not in _BUILDERS:
@@ -51,12 +51,12 @@ def build_model(
 
 
 class Network(nn.Module):
-    """The tutorials' network: two convolutions of 5x5 with pooling, then three linear layers."""
+    """The tutorials' network: two 5x5 convolutions with pooling, then three linear layers."""
 
     def __init__(self, in_shape: tuple[int, ...] = (1, 28, 28), num_classes: int = 10) -> None:
         super().__init__()
-        if len(in_shape) != 3 or min(in_shape[1:]) < _LEAST_CNN_SIDE:
-            rule = f"be given images (channels, height, width) of at least {_LEAST_CNN_SIDE}x{_LEAST_CNN_SIDE}"
+        if len(in_shape) != 3 or min(in_shape[1:]) < _MIN_CNN_SIDE:
+            rule = f"be given images (channels, height, width) of at least {_MIN_CNN_SIDE}x{_MIN_CNN_SIDE}"
             way_out = "use `model=mlp`, or another dataset"
             raise ConfigurationError([fault("model=cnn", rule, f"samples of shape {tuple(in_shape)}", way_out)])
         channels, height, width = in_shape
@@ -68,7 +68,7 @@ class Network(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits (batch, classes) of images (batch, channels, height, width)."""
-        # ReLU never falls, so the largest of four is the same before it as after, and there is a quarter left to do.
+        # ReLU is monotonic, so pooling first gives the same result with a quarter of the ReLU work.
         hidden = F.relu(max_pool_2x2(self.conv1(images)))
         hidden = F.relu(max_pool_2x2(self.conv2(hidden)))
         hidden = F.relu(self.fc1(hidden.flatten(start_dim=1)))
@@ -108,11 +108,11 @@ def _linear_layers(widths: list[int]) -> nn.Sequential:
 def _custom(
     target: Callable[..., Any], options: Mapping[str, Any], in_shape: tuple[int, ...], num_classes: int
 ) -> nn.Module:
-    offered = dict(zip(OFFERED, (tuple(in_shape), num_classes), strict=True))
+    offered = dict(zip(MODEL_ARGUMENTS, (tuple(in_shape), num_classes), strict=True))
     model = call_target(target, options, offered, group="model")
     if isinstance(model, nn.Module):
         return model
-    rule, got = "make a torch.nn.Module", f"{type(model).__name__} from {options['_target_']}"
+    rule, got = "return a torch.nn.Module", f"{type(model).__name__} from {options['_target_']}"
     raise ConfigurationError([fault("model._target_", rule, got)])
 
 

@@ -1,4 +1,4 @@
-"""Max pooling of 2x2 squares, on a CPU in fewer passes over memory than PyTorch's."""
+"""2x2 max pooling with fewer passes over memory on a CPU than PyTorch's."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ __all__ = ["max_pool_2x2"]
 
 
 def max_pool_2x2(images: Tensor) -> Tensor:
-    """The largest of each square of (batch, channels, height, width), half as high and wide; an odd rest is left out.
+    """Max-pool (batch, channels, height, width) to half the height and width; an odd last row or column is dropped.
 
-    Values are those of `torch.nn.functional.max_pool2d`. Where several of a square are the largest, one of them gets
-    the gradient, as there, but not always the same one. On a CPU it cannot be differentiated twice.
+    The values equal those of `torch.nn.functional.max_pool2d`. If several values of a square are the largest, one of
+    them gets the gradient, as in PyTorch, but not always the same one. Not twice differentiable on a CPU.
     """
     is_plain = images.device.type == "cpu" and not images.shape[-1] % 2 and not images.shape[-2] % 2
     if not is_plain or torch.compiler.is_compiling():
@@ -24,10 +24,10 @@ def max_pool_2x2(images: Tensor) -> Tensor:
 
 
 class _MaxPool2x2(torch.autograd.Function):
-    """First the larger of two rows, then of two columns, each a vectorized comparison.
+    """The maximum of two rows, then of two columns, each one vectorized comparison.
 
-    PyTorch's kernel is vectorized over channels, and a network with six of them leaves it nothing to vectorize. What
-    backward needs is a byte a comparison, not the input and an index of eight bytes a square.
+    PyTorch's kernel is vectorized over channels, which does not help a network with six of them. Backward needs one
+    byte for each comparison, instead of the input and an index of eight bytes for each square.
     """
 
     @staticmethod
@@ -45,16 +45,16 @@ class _MaxPool2x2(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         is_top, is_left = ctx.saved_tensors
-        return _given(_given(grad, is_left, -1, ctx.memory_format), is_top, -2, ctx.memory_format)
+        return _routed(_routed(grad, is_left, -1, ctx.memory_format), is_top, -2, ctx.memory_format)
 
 
 def _halves(images: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Every other one along a dimension, from the first and from the second on."""
+    """The values at even and at odd indices along a dimension."""
     return (images[..., ::2, :], images[..., 1::2, :]) if dim == -2 else (images[..., ::2], images[..., 1::2])
 
 
-def _given(grad: Tensor, is_first: Tensor, dim: int, memory_format: torch.memory_format) -> Tensor:
-    """A gradient twice as large along a dimension, whose values went to the first or to the second of two."""
+def _routed(grad: Tensor, is_first: Tensor, dim: int, memory_format: torch.memory_format) -> Tensor:
+    """Expand a gradient along a dimension: each value goes to the first or to the second of two positions."""
     shape = list(grad.shape)
     shape[dim] *= 2
     whole = torch.empty(shape, dtype=grad.dtype, memory_format=memory_format)

@@ -1,4 +1,4 @@
-"""torchvision's classifiers, untrained, fitted to the images at hand."""
+"""torchvision's classifiers, untrained and adapted to the images."""
 
 import importlib
 import math
@@ -14,33 +14,33 @@ from runmanager.validation import fault, suggestion
 
 __all__ = ["Resized", "architecture_faults", "build_torchvision_model", "import_torchvision"]
 
-# Without auxiliary heads a model's output is one tensor; with `init_weights` named it does not warn.
+# Without auxiliary heads the output is one tensor; an explicit `init_weights` avoids a warning.
 _EXTRA_ARGUMENTS: dict[str, dict[str, Any]] = {
     name: {"aux_logits": False, "init_weights": True} for name in ("googlenet", "inception_v3")
 }
-_LEAST_SIDE = 32  # five halvings
-_LEAST_SIDES = {"alexnet": 64, "inception_v3": 75}
-# Architectures that take a square whose side is a multiple of a number, by the beginning of their names.
+_MIN_SIDE = 32  # five halvings
+_MIN_SIDES = {"alexnet": 64, "inception_v3": 75}
+# Architectures that need square images whose side is a multiple of a number.
 _MULTIPLES = {"vit_b_16": 16, "vit_b_32": 32, "vit_l_16": 16, "vit_l_32": 32, "vit_h_14": 14, "maxvit_t": 224}
 
 
 def import_torchvision() -> Any:
-    """The module, loaded only where it is used: it takes a second.
+    """Import torchvision, only when it is used, because that takes a second.
 
-    Raises `UsageError` when it is missing or was built for another PyTorch.
+    Raises `UsageError` if it is missing or was built for another PyTorch.
     """
     try:
         torchvision = importlib.import_module("torchvision")
     except (ImportError, RuntimeError) as error:
         raise UsageError(
             f"torchvision must fit PyTorch {torch.__version__}, but cannot be imported ({error}); "
-            "install both from the same index (`runmanager doctor` says more)."
+            "install both from the same index (`runmanager doctor` shows more)."
         ) from error
     return torchvision
 
 
 def architecture_faults(architecture: str) -> list[str]:
-    """A fault, with the nearest names, unless torchvision has a classifier of this name."""
+    """Check that torchvision has a classifier of this name; the fault suggests close names."""
     models = import_torchvision().models
     known = models.list_models(module=models)
     if architecture in known:
@@ -55,11 +55,11 @@ def architecture_faults(architecture: str) -> list[str]:
 def build_torchvision_model(
     options: TorchvisionModelOptions, *, in_shape: tuple[int, ...], num_classes: int
 ) -> nn.Module:
-    """The classifier for images of `in_shape` (channels, height, width), with fresh weights.
+    """Create the classifier for images of `in_shape` (channels, height, width), with new weights.
 
-    Its first convolution takes their channels. Images that are too small for it, or not of the side that it needs, are
-    resized first. Raises `ConfigurationError` for an unknown name, an `input_size` that it cannot take, and samples
-    that are no images.
+    Its first convolution is adapted to the number of channels. Images that are too small, or do not have the side that
+    it needs, are resized first. Raises `ConfigurationError` for an unknown name, an unsupported `input_size`, and
+    samples that are not images.
     """
     faults = architecture_faults(options.architecture)
     if len(in_shape) != 3:
@@ -70,7 +70,7 @@ def build_torchvision_model(
     if faults:
         raise ConfigurationError(faults)
     channels, height, width = in_shape
-    side = options.input_size or _side(options.architecture, height, width)
+    side = options.input_size or _resized_side(options.architecture, height, width)
     extra = dict(_EXTRA_ARGUMENTS.get(options.architecture, {}))
     if options.architecture.startswith("vit"):
         extra["image_size"] = side
@@ -82,34 +82,36 @@ def build_torchvision_model(
     return network if side is None or (height, width) == (side, side) else Resized(network, side)
 
 
-def _least(architecture: str) -> tuple[int, int]:
-    """The least side that an architecture takes, and the number that the side must be a multiple of."""
+def _min_side(architecture: str) -> tuple[int, int]:
+    """The smallest side that an architecture supports, and the number of which the side must be a multiple."""
     multiple = _MULTIPLES.get(architecture, 1)
-    return math.ceil(_LEAST_SIDES.get(architecture, _LEAST_SIDE) / multiple) * multiple, multiple
+    return math.ceil(_MIN_SIDES.get(architecture, _MIN_SIDE) / multiple) * multiple, multiple
 
 
-def _side(architecture: str, height: int, width: int) -> int | None:
-    """The side of the square to resize to; None where the images can stay as they are."""
-    least, multiple = _least(architecture)
-    if multiple == 1 and min(height, width) >= least:
+def _resized_side(architecture: str, height: int, width: int) -> int | None:
+    """The side of the square to resize to; None if the images need no resizing."""
+    smallest, multiple = _min_side(architecture)
+    if multiple == 1 and min(height, width) >= smallest:
         return None
-    return math.ceil(max(height, width, least) / multiple) * multiple
+    return math.ceil(max(height, width, smallest) / multiple) * multiple
 
 
 def _size_faults(architecture: str, side: int) -> list[str]:
-    least, multiple = _least(architecture)
-    if side >= least and side % multiple == 0:
+    smallest, multiple = _min_side(architecture)
+    if side >= smallest and side % multiple == 0:
         return []
-    rule = f"be at least {least}" + (f" and a multiple of {multiple}" if multiple > 1 else "") + f" for {architecture}"
+    rule = (
+        f"be at least {smallest}" + (f" and a multiple of {multiple}" if multiple > 1 else "") + f" for {architecture}"
+    )
     return [fault("model.input_size", rule, side, "null chooses the side")]
 
 
 def _fit_channels(network: nn.Module, channels: int) -> None:
-    """Give the first convolution `channels` inputs, with weights that keep the size of its outputs."""
+    """Replace the first convolution by one with `channels` inputs, whose outputs have the same scale."""
     name, first = next((name, each) for name, each in network.named_modules() if isinstance(each, nn.Conv2d))
     if first.in_channels == channels:
         return
-    fitted = nn.Conv2d(
+    replacement = nn.Conv2d(
         channels,
         first.out_channels,
         kernel_size=first.kernel_size,  # type: ignore[arg-type]  # a pair, typed as a tuple of any length
@@ -118,15 +120,15 @@ def _fit_channels(network: nn.Module, channels: int) -> None:
         bias=first.bias is not None,
     )
     with torch.no_grad():
-        fitted.weight.normal_().mul_(first.weight.std() * math.sqrt(first.in_channels / channels))
-        if first.bias is not None and fitted.bias is not None:
-            fitted.bias.copy_(first.bias)
+        replacement.weight.normal_().mul_(first.weight.std() * math.sqrt(first.in_channels / channels))
+        if first.bias is not None and replacement.bias is not None:
+            replacement.bias.copy_(first.bias)
     owner, _, attribute = name.rpartition(".")
-    setattr(network.get_submodule(owner), attribute, fitted)
+    setattr(network.get_submodule(owner), attribute, replacement)
 
 
 class Resized(nn.Module):
-    """A network behind a bilinear resizing of its images to (`side`, `side`)."""
+    """A network whose images are first resized to (`side`, `side`), bilinearly."""
 
     def __init__(self, network: nn.Module, side: int) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""The settings of the built-in job, with the checks of their values. Loads no torch."""
+"""Settings of the built-in job, with the checks of their values. Loads no torch."""

@@ -1,11 +1,10 @@
-"""The settings of every dataset, with the checks of their values."""
+"""Settings of the datasets, with the checks of their values."""
 
 import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from runmanager.training.options.choice import Options
-from runmanager.validation import at_least_faults, fault, holdout_faults
+from runmanager.validation import MAX_COUNT, GroupOptions, fault, limits
 
 __all__ = [
     "Cifar10Options",
@@ -17,94 +16,104 @@ __all__ = [
     "FashionMnistOptions",
     "MnistOptions",
     "VisionOptions",
-    "added_samples",
+    "holdout_faults",
+    "num_extra_samples",
 ]
 
 _LABEL_BYTES = 8
-_MOST_CLASSES = 2**31 - 1
 _DIGITS_VAL_SIZE = 10_000
 
 
 @dataclass(frozen=True)
-class DatasetOptions(Options):
-    """A dataset."""
+class DatasetOptions(GroupOptions):
+    """Settings of a dataset."""
 
     group: ClassVar[str] = "dataset"
 
-    def least_bytes(self) -> int:
-        """The memory that making and holding the samples takes at least; 0 where they are read from files."""
+    def min_bytes(self) -> int:
+        """A lower bound of the memory for the generated samples in bytes; 0 if they are read from files."""
         return 0
 
 
-def added_samples(holdout: int | float, size: int) -> int:
-    """How many samples to make besides `size` training samples, so that `holdout` of all of them is held out."""
+def num_extra_samples(holdout: int | float, size: int) -> int:
+    """The number of validation samples next to `size` training samples: `holdout`, or that share of all samples."""
     return holdout if isinstance(holdout, int) else max(1, round(size * holdout / (1 - holdout)))
+
+
+def holdout_faults(value: int | float | None) -> list[str]:
+    """Check `dataset.holdout`: null, a fraction or a count."""
+    if value is None or (isinstance(value, float) and 0 < value < 1):
+        return []
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return []
+    rule = "be a fraction between 0 and 1 or a whole count of at least 1"
+    return [fault("dataset.holdout", rule, value, "null takes the official test split")]
 
 
 @dataclass(frozen=True)
 class DigitsOptions(DatasetOptions):
-    """Scikit-learn's 1,797 digits, enlarged to 28x28 and jittered to `size` training images.
+    """Scikit-learn's 1,797 digits, enlarged to 28x28 and jittered to make `size` training images.
 
-    `val_size` null makes 10,000 validation images, or with a `holdout` as many as it says.
+    `val_size` null means 10,000 validation images, or the number or share given by `holdout`.
     """
 
     name: str = "digits"
-    size: int = 60_000
-    val_size: int | None = None
+    size: int = field(default=60_000, metadata=limits(ge=1))
+    val_size: int | None = field(default=None, metadata=limits(ge=1))
     holdout: int | float | None = None
-    data_seed: int = 0
+    data_seed: int = field(default=0, metadata=limits(ge=0))
 
-    def _bad_values(self) -> list[str]:
-        faults = at_least_faults("dataset.size", self.size, 1) + at_least_faults("dataset.val_size", self.val_size, 1)
+    def _special_faults(self) -> list[str]:
+        faults = holdout_faults(self.holdout)
         if isinstance(self.holdout, int) and self.val_size not in (None, self.holdout):
             way_out = "leave one of the two at null"
             faults.append(fault("dataset.val_size", f"equal `dataset.holdout`={self.holdout}", self.val_size, way_out))
-        return faults + holdout_faults(self.holdout) + at_least_faults("dataset.data_seed", self.data_seed, 0)
+        return faults
 
     @property
     def num_validation(self) -> int:
-        """How many validation images are made."""
+        """The number of validation images."""
         if self.val_size is not None:
             return self.val_size
-        return _DIGITS_VAL_SIZE if self.holdout is None else added_samples(self.holdout, self.size)
+        return _DIGITS_VAL_SIZE if self.holdout is None else num_extra_samples(self.holdout, self.size)
 
-    def least_bytes(self) -> int:
-        """An image of 28x28 bytes, its label and the number of its source."""
+    def min_bytes(self) -> int:
+        """28x28 bytes for each image, its label and the index of its source digit."""
         return (self.size + self.num_validation) * (28 * 28 + 2 * _LABEL_BYTES)
 
 
 @dataclass(frozen=True)
 class DiscOptions(DatasetOptions):
-    """Points in the unit square, told apart by a disc around the origin; `size` of them to train on."""
+    """Points in the unit square, labelled by whether they are in a disc around the origin; `size` for training."""
 
     name: str = "disc"
-    size: int = 1000
+    # Two points, because the standard deviation of one is not defined.
+    size: int = field(default=1000, metadata=limits(ge=2))
     holdout: int | float | None = None
 
-    def _bad_values(self) -> list[str]:
-        # Two points, because one has no standard deviation to normalise by.
-        return at_least_faults("dataset.size", self.size, 2) + holdout_faults(self.holdout)
+    def _special_faults(self) -> list[str]:
+        return holdout_faults(self.holdout)
 
     @property
     def num_validation(self) -> int:
-        """How many validation points are made."""
-        return self.size if self.holdout is None else added_samples(self.holdout, self.size)
+        """The number of validation points."""
+        return self.size if self.holdout is None else num_extra_samples(self.holdout, self.size)
 
-    def least_bytes(self) -> int:
-        """Two coordinates as drawn and two as normalised, in float32, and a label."""
+    def min_bytes(self) -> int:
+        """Two drawn and two normalised coordinates in float32 for each point, and a label."""
         return (self.size + self.num_validation) * (4 * 4 + _LABEL_BYTES)
 
 
 @dataclass(frozen=True)
 class VisionOptions(DatasetOptions):
-    """What the downloaded datasets share: `size` null trains on all there is."""
+    """Settings that the downloaded datasets share; `size` null uses all training samples."""
 
     name: str = "vision"
-    size: int | None = None
+    size: int | None = field(default=None, metadata=limits(ge=1))
     holdout: int | float | None = None
 
-    def _bad_values(self) -> list[str]:
-        return at_least_faults("dataset.size", self.size, 1) + holdout_faults(self.holdout)
+    def _special_faults(self) -> list[str]:
+        return holdout_faults(self.holdout)
 
 
 @dataclass(frozen=True)
@@ -137,24 +146,20 @@ class Cifar100Options(VisionOptions):
 
 @dataclass(frozen=True)
 class FakeOptions(DatasetOptions):
-    """Random images with random labels, of any shape and number: for measuring, not for learning."""
+    """Random images with random labels, of any shape and number: for timing, not for learning."""
 
     name: str = "fake"
-    size: int = 10_000
-    val_size: int = 1000
+    size: int = field(default=10_000, metadata=limits(ge=1))
+    val_size: int = field(default=1000, metadata=limits(ge=1))
     in_shape: list[int] = field(default_factory=lambda: [1, 28, 28])
-    num_classes: int = 10
-    data_seed: int = 0
+    num_classes: int = field(default=10, metadata=limits(ge=1, le=MAX_COUNT))
+    data_seed: int = field(default=0, metadata=limits(ge=0))
 
-    def _bad_values(self) -> list[str]:
-        faults = at_least_faults("dataset.size", self.size, 1) + at_least_faults("dataset.val_size", self.val_size, 1)
-        if not self.in_shape or min(self.in_shape) < 1:
-            faults.append(fault("dataset.in_shape", "hold at least one length, each at least 1", self.in_shape))
-        faults += at_least_faults("dataset.num_classes", self.num_classes, 1)
-        if self.num_classes > _MOST_CLASSES:
-            faults.append(fault("dataset.num_classes", f"be at most {_MOST_CLASSES}", self.num_classes))
-        return faults + at_least_faults("dataset.data_seed", self.data_seed, 0)
+    def _special_faults(self) -> list[str]:
+        if self.in_shape and min(self.in_shape) >= 1:
+            return []
+        return [fault("dataset.in_shape", "hold at least one length, each at least 1", self.in_shape)]
 
-    def least_bytes(self) -> int:
-        """A byte a value, and a label."""
+    def min_bytes(self) -> int:
+        """One byte for each value, and a label."""
         return (self.size + self.val_size) * (math.prod(self.in_shape) + _LABEL_BYTES)

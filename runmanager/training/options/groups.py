@@ -1,10 +1,8 @@
-"""The settings of every model, optimiser, scheduler and loader, and which choices each group has."""
+"""Settings of the models, optimisers, schedulers, loaders and kinds of measurement, and the choices of each group."""
 
-import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from runmanager.training.options.choice import Options
 from runmanager.training.options.dataset import (
     Cifar10Options,
     Cifar100Options,
@@ -14,7 +12,7 @@ from runmanager.training.options.dataset import (
     FashionMnistOptions,
     MnistOptions,
 )
-from runmanager.validation import at_least_faults, fault, range_faults
+from runmanager.validation import GroupOptions, fault, limits, range_faults
 
 __all__ = [
     "OPTION_TYPES",
@@ -26,25 +24,27 @@ __all__ = [
     "DataLoaderOptions",
     "LoaderOptions",
     "LogisticOptions",
+    "MeasureOptions",
     "MlpOptions",
     "MlpTowerOptions",
     "ModelOptions",
     "MultistepOptions",
     "OneCycleOptions",
     "OptimizerOptions",
+    "PairedOptions",
     "ResidentOptions",
     "SchedulerOptions",
     "SgdOptions",
     "TorchvisionModelOptions",
 ]
 
-_MOST_PREFETCHED = 1000  # batches a worker: they all lie in memory, and more hide nothing
-MAX_TOWER_DEPTH = 16  # 2.8 thousand million parameters; each layer more has four times as many
+_MAX_PREFETCH = 1000  # batches per worker: all are held in memory, and more do not hide any further latency
+MAX_TOWER_DEPTH = 16  # 2.8 billion parameters; each further layer quadruples them
 
 
 @dataclass(frozen=True)
-class ModelOptions(Options):
-    """A model."""
+class ModelOptions(GroupOptions):
+    """Settings of a model."""
 
     group: ClassVar[str] = "model"
 
@@ -63,7 +63,7 @@ class MlpOptions(ModelOptions):
     name: str = "mlp"
     hidden: list[int] = field(default_factory=lambda: [32])
 
-    def _bad_values(self) -> list[str]:
+    def _special_faults(self) -> list[str]:
         if self.hidden and min(self.hidden) >= 1:
             return []
         way_out = "model=logistic has no hidden layer"
@@ -82,29 +82,21 @@ class MlpTowerOptions(ModelOptions):
     """`depth` linear layers whose widths double: 4, 8, 16, …"""
 
     name: str = "mlp_tower"
-    depth: int = 8
-
-    def _bad_values(self) -> list[str]:
-        if 2 <= self.depth <= MAX_TOWER_DEPTH:
-            return []
-        return [fault("model.depth", f"be between 2 and {MAX_TOWER_DEPTH}", self.depth)]
+    depth: int = field(default=8, metadata=limits(ge=2, le=MAX_TOWER_DEPTH))
 
 
 @dataclass(frozen=True)
 class TorchvisionModelOptions(ModelOptions):
-    """A classifier of torchvision by name, untrained; `input_size` null picks the side it needs."""
+    """An untrained torchvision classifier by name; `input_size` null chooses the side length that it needs."""
 
     name: str = "torchvision"
     architecture: str = "resnet18"
-    input_size: int | None = None
-
-    def _bad_values(self) -> list[str]:
-        return at_least_faults("model.input_size", self.input_size, 1)
+    input_size: int | None = field(default=None, metadata=limits(ge=1))
 
 
 @dataclass(frozen=True)
-class OptimizerOptions(Options):
-    """An optimiser."""
+class OptimizerOptions(GroupOptions):
+    """Settings of an optimiser."""
 
     group: ClassVar[str] = "optimizer"
 
@@ -113,43 +105,41 @@ class OptimizerOptions(Options):
 class SgdOptions(OptimizerOptions):
     """Stochastic gradient descent.
 
-    `fused` takes all parameters in one kernel; null does not, as it gains little and takes no sparse gradients.
+    `fused` updates all parameters in one kernel; null means false, because the gain is small and sparse gradients are
+    not supported.
     """
 
     name: str = "sgd"
-    momentum: float = 0.0
-    weight_decay: float = 0.0
+    momentum: float = field(default=0.0, metadata=limits(ge=0, lt=1))
+    weight_decay: float = field(default=0.0, metadata=limits(ge=0))
     nesterov: bool = False
     fused: bool | None = None
 
-    def _bad_values(self) -> list[str]:
-        faults = range_faults("optimizer.momentum", self.momentum, 0, 1)
-        faults += range_faults("optimizer.weight_decay", self.weight_decay, 0, math.inf)
-        if self.nesterov and self.momentum == 0:
-            way_out = "set `optimizer.momentum`, or `optimizer.nesterov=false`"
-            faults.append(fault("optimizer.momentum", "be above 0 for Nesterov's method", self.momentum, way_out))
-        return faults
+    def _special_faults(self) -> list[str]:
+        if not self.nesterov or self.momentum != 0:
+            return []
+        way_out = "set `optimizer.momentum`, or `optimizer.nesterov=false`"
+        return [fault("optimizer.momentum", "be above 0 for Nesterov's method", self.momentum, way_out)]
 
 
 @dataclass(frozen=True)
 class AdamOptions(OptimizerOptions):
     """Adam; `weight_decay` is added to the gradient.
 
-    `fused` takes all parameters in one kernel; null does so on CPU and CUDA, where that is several times as fast.
+    `fused` updates all parameters in one kernel; null means true on CPU and CUDA, where it is several times as fast.
     """
 
     name: str = "adam"
     betas: list[float] = field(default_factory=lambda: [0.9, 0.999])
-    eps: float = 1e-8
-    weight_decay: float = 0.0
+    eps: float = field(default=1e-8, metadata=limits(ge=0))
+    weight_decay: float = field(default=0.0, metadata=limits(ge=0))
     fused: bool | None = None
 
-    def _bad_values(self) -> list[str]:
+    def _special_faults(self) -> list[str]:
         faults = [] if len(self.betas) == 2 else [fault("optimizer.betas", "be two numbers", self.betas)]
         for beta in self.betas:
-            faults += range_faults("optimizer.betas", beta, 0, 1)
-        faults += range_faults("optimizer.eps", self.eps, 0, math.inf)
-        return faults + range_faults("optimizer.weight_decay", self.weight_decay, 0, math.inf)
+            faults += range_faults("optimizer.betas", beta, ge=0, lt=1)
+        return faults
 
 
 @dataclass(frozen=True)
@@ -157,51 +147,45 @@ class AdamWOptions(AdamOptions):
     """Adam with decoupled weight decay."""
 
     name: str = "adamw"
-    weight_decay: float = 0.01
+    weight_decay: float = field(default=0.01, metadata=limits(ge=0))
 
 
 @dataclass(frozen=True)
-class SchedulerOptions(Options):
-    """A scheduler of the learning rate."""
+class SchedulerOptions(GroupOptions):
+    """Settings of a learning-rate schedule."""
 
     group: ClassVar[str] = "scheduler"
 
 
 @dataclass(frozen=True)
 class ConstantOptions(SchedulerOptions):
-    """The learning rate stays as given."""
+    """A constant learning rate."""
 
     name: str = "constant"
 
 
 @dataclass(frozen=True)
 class MultistepOptions(SchedulerOptions):
-    """The learning rate is multiplied by `gamma` after each of the `milestones`, counted in finished epochs."""
+    """The learning rate is multiplied by `gamma` after each of the `milestones`, in finished epochs."""
 
     name: str = "multistep"
     milestones: list[int] = field(default_factory=list)
-    gamma: float = 0.1
+    gamma: float = field(default=0.1, metadata=limits(gt=0))
 
-    def _bad_values(self) -> list[str]:
-        faults = []
-        rising = all(early < late for early, late in zip(self.milestones, self.milestones[1:], strict=False))
-        if not self.milestones or self.milestones[0] < 1 or not rising:
-            way_out = "`scheduler.milestones=[5]` lowers the rate after epoch 5"
-            faults.append(fault("scheduler.milestones", "be rising epochs from 1 on", self.milestones, way_out))
-        if not 0 < self.gamma < math.inf:
-            faults.append(fault("scheduler.gamma", "be above 0 and finite", self.gamma))
-        return faults
+    def _special_faults(self) -> list[str]:
+        is_rising = all(early < late for early, late in zip(self.milestones, self.milestones[1:], strict=False))
+        if self.milestones and self.milestones[0] >= 1 and is_rising:
+            return []
+        way_out = "`scheduler.milestones=[5]` lowers the rate after epoch 5"
+        return [fault("scheduler.milestones", "be rising epochs from 1 on", self.milestones, way_out)]
 
 
 @dataclass(frozen=True)
 class CosineOptions(SchedulerOptions):
-    """The learning rate falls to `min_lr` along half a cosine, a step an epoch."""
+    """The learning rate falls to `min_lr` along half a cosine, one step an epoch."""
 
     name: str = "cosine"
-    min_lr: float = 0.0
-
-    def _bad_values(self) -> list[str]:
-        return range_faults("scheduler.min_lr", self.min_lr, 0, math.inf)
+    min_lr: float = field(default=0.0, metadata=limits(ge=0))
 
 
 @dataclass(frozen=True)
@@ -209,15 +193,12 @@ class OneCycleOptions(SchedulerOptions):
     """The learning rate rises from a 25th of `lr` to `lr` in `pct_start` of all steps, then falls to almost 0."""
 
     name: str = "onecycle"
-    pct_start: float = 0.3
-
-    def _bad_values(self) -> list[str]:
-        return range_faults("scheduler.pct_start", self.pct_start, 0, 1)
+    pct_start: float = field(default=0.3, metadata=limits(ge=0, lt=1))
 
 
 @dataclass(frozen=True)
-class LoaderOptions(Options):
-    """A way of loading."""
+class LoaderOptions(GroupOptions):
+    """Settings of a loader."""
 
     group: ClassVar[str] = "loader"
 
@@ -226,37 +207,63 @@ class LoaderOptions(Options):
 class DataLoaderOptions(LoaderOptions):
     """PyTorch's DataLoader.
 
-    `pin_memory` null pins where the device gains by it; `prefetch_factor` is the batches that each worker holds ready.
-    `prefetch_to_device` sends each batch while the device computes the step before.
+    `pin_memory` null pins if the device benefits; `prefetch_factor` is the number of batches that each worker loads
+    ahead. `prefetch_to_device` copies each batch while the device computes the previous step.
     """
 
     name: str = "dataloader"
     shuffle: bool = True
     pin_memory: bool | None = None
     persistent_workers: bool = True
-    prefetch_factor: int = 2
+    prefetch_factor: int = field(default=2, metadata=limits(ge=1, le=_MAX_PREFETCH))
     prefetch_to_device: bool = False
 
-    def _bad_values(self) -> list[str]:
-        faults = at_least_faults("loader.prefetch_factor", self.prefetch_factor, 1)
-        if self.prefetch_factor > _MOST_PREFETCHED:
-            faults.append(fault("loader.prefetch_factor", f"be at most {_MOST_PREFETCHED}", self.prefetch_factor))
-        if self.prefetch_to_device and self.pin_memory is False:
-            way_out = "only from pinned memory a batch is sent while something else goes on"
-            rule = "be true or null with `loader.prefetch_to_device=true`"
-            faults.append(fault("loader.pin_memory", rule, "false", way_out))
-        return faults
+    def _special_faults(self) -> list[str]:
+        if not self.prefetch_to_device or self.pin_memory is not False:
+            return []
+        rule = "be true or null with `loader.prefetch_to_device=true`"
+        way_out = "only pinned memory can be copied while the device computes"
+        return [fault("loader.pin_memory", rule, "false", way_out)]
 
 
 @dataclass(frozen=True)
 class ResidentOptions(LoaderOptions):
-    """The whole set lies on the training device."""
+    """The whole dataset in the memory of the training device."""
 
     name: str = "resident"
     shuffle: bool = True
 
 
-OPTION_TYPES: dict[str, dict[str, type[Options]]] = {
+@dataclass(frozen=True)
+class MeasureOptions(GroupOptions):
+    """One run at a time, each measured on its own; the first `warmup_epochs` never count."""
+
+    group: ClassVar[str] = "measure"
+
+    name: str = "single"
+    warmup_epochs: int = field(default=1, metadata=limits(ge=1))
+
+
+@dataclass(frozen=True)
+class PairedOptions(MeasureOptions):
+    """Interleaved runs that differ only in `axis` and the seed: they take turns, and one works at a time.
+
+    After their epochs they take further steps in rounds: one turn each, in an order drawn for every round. After
+    `min_rounds` rounds or more their processes are restarted, until the speedups' intervals reach no more than
+    `half_width` to either side or `max_seconds` are spent on it. A turn has `block_steps` steps; null chooses the steps
+    that take a tenth of a second, at most an epoch. `axis` null means the only setting that varies, or `device` if
+    several vary.
+    """
+
+    name: str = "paired"
+    axis: str | None = None
+    half_width: float = field(default=0.01, metadata=limits(gt=0, lt=1, way_out="0.01 means 1%"))
+    max_seconds: float = field(default=60.0, metadata=limits(gt=0))
+    min_rounds: int = field(default=10, metadata=limits(ge=1))
+    block_steps: int | None = field(default=None, metadata=limits(ge=1))
+
+
+OPTION_TYPES: dict[str, dict[str, type[GroupOptions]]] = {
     "dataset": {
         "digits": DigitsOptions,
         "disc": DiscOptions,
@@ -281,4 +288,5 @@ OPTION_TYPES: dict[str, dict[str, type[Options]]] = {
         "onecycle": OneCycleOptions,
     },
     "loader": {"dataloader": DataLoaderOptions, "resident": ResidentOptions},
+    "measure": {"single": MeasureOptions, "paired": PairedOptions},
 }

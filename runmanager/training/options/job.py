@@ -1,53 +1,52 @@
-"""The settings of the built-in job that stand at the top level. Loads no torch."""
+"""Top-level settings of the built-in job, with the checks of their values and combinations. Loads no torch."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from runmanager.tracking.options import METRICS, EarlyStopOptions, TensorBoardOptions
-from runmanager.training.options.choice import Options
-from runmanager.training.options.measure import MeasureOptions, PairedOptions
-from runmanager.training.options.step import Precision, fixed_step_faults, step_faults
-from runmanager.validation import at_least_faults, did_you_mean, fault, range_faults
+from runmanager.training.options.groups import MeasureOptions, PairedOptions
+from runmanager.training.options.step import OutOfMemory, Precision, step_faults
+from runmanager.validation import MAX_COUNT, GroupOptions, did_you_mean, fault, field_faults, limits
 
 __all__ = ["CheckpointOptions", "TrainingOptions"]
 
 
 _DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "hpu", "mtia", "npu")
-_MOST = 2**31 - 1  # of anything that is counted: more do not fit the numbers that PyTorch passes on
 
 
 @dataclass(frozen=True)
 class CheckpointOptions:
-    """`every`: save after each so many epochs, and after the last; 0 saves none, and a killed run then starts anew.
+    """Settings of checkpoints.
 
-    `keep_best` names a metric (loss, accuracy, val_loss, val_accuracy): the weights of the epoch that is best by it
-    are kept in best.pt, and such an epoch is saved too; null keeps none.
+    `every` is the number of epochs between checkpoints; the last epoch is always saved. 0 saves none, and a killed run
+    then starts again. `keep_best` names a metric (loss, accuracy, val_loss, val_accuracy): the weights of the epoch
+    with its best value are kept in best.pt, and each such epoch is saved too. Null keeps none.
     """
 
-    every: int = 1
-    keep_best: str | None = None
+    every: int = field(default=1, metadata=limits(ge=0))
+    keep_best: str | None = field(default=None, metadata=limits(choices=METRICS))
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """What a cell says about training. The groups hold an options dataclass each, or a mapping with `_target_`."""
+    """Settings of a cell that concern training; each group is an options dataclass or a mapping with `_target_`."""
 
-    lr: float = 0.01
-    batch_size: int = 1000
-    num_workers: int = 0
+    lr: float = field(default=0.01, metadata=limits(gt=0))
+    batch_size: int = field(default=1000, metadata=limits(ge=1, le=MAX_COUNT))
+    num_workers: int = field(default=0, metadata=limits(ge=0, le=MAX_COUNT))
     device: str = "auto"
-    epochs: int = 5
-    seed: int = 0
-    eval_batch_size: int | None = None
+    epochs: int = field(default=5, metadata=limits(ge=1, le=MAX_COUNT))
+    seed: int = field(default=0, metadata=limits(ge=0, lt=2**63))
+    eval_batch_size: int | None = field(default=None, metadata=limits(ge=1, le=MAX_COUNT))
     evaluate_first: bool = False
-    precision: str = "fp32"
+    precision: str = field(default="fp32", metadata=limits(choices=list(Precision)))
     channels_last: bool = False
-    micro_batch: int | str | None = None
-    on_oom: str = "fail"
+    micro_batch: int | str | None = field(default=None, metadata=limits(ge=1))
+    on_oom: str = field(default="fail", metadata=limits(choices=list(OutOfMemory)))
     compile: bool = False
     graphs: bool | str = False
     data_root: str = "data"
-    log_every: int = 0
+    log_every: int = field(default=0, metadata=limits(ge=0))
     dataset: Any = None
     model: Any = None
     optimizer: Any = None
@@ -59,87 +58,48 @@ class TrainingOptions:
     tensorboard: TensorBoardOptions = field(default_factory=TensorBoardOptions)
 
     def faults(self) -> list[str]:
-        """Every fault of these values, and of what they say together, as readable lines."""
-        faults = self._bad_numbers() + self._bad_early_stop() + self._bad_checkpoint() + self._contradictions()
-        for part in (self.dataset, self.model, self.optimizer, self.scheduler, self.loader):
-            if isinstance(part, Options):
+        """Every fault of single values and of their combinations, as lines."""
+        faults = field_faults(self) + self._device_faults()
+        faults += step_faults(
+            precision=self.precision,
+            micro_batch=self.micro_batch,
+            on_oom=self.on_oom,
+            device=self.device,
+            compile=self.compile,
+            graphs=self.graphs,
+        )
+        faults += field_faults(self.checkpoint, "checkpoint.") + field_faults(self.early_stop, "early_stop.")
+        faults += self._combination_faults()
+        for part in (self.measure, self.dataset, self.model, self.optimizer, self.scheduler, self.loader):
+            if isinstance(part, GroupOptions):
                 faults += part.faults()
         return faults
 
-    def _bad_numbers(self) -> list[str]:
-        faults = [] if 0 < self.lr < float("inf") else [fault("lr", "be above 0 and finite", self.lr)]
-        faults += at_least_faults("batch_size", self.batch_size, 1) + at_least_faults(
-            "num_workers", self.num_workers, 0
-        )
-        faults += at_least_faults("epochs", self.epochs, 1) + at_least_faults(
-            "eval_batch_size", self.eval_batch_size, 1
-        )
-        faults += at_least_faults("log_every", self.log_every, 0) + at_least_faults(
-            "checkpoint.every", self.checkpoint.every, 0
-        )
-        faults += [
-            fault(name, f"be at most {_MOST}", value)
-            for name in ("batch_size", "eval_batch_size", "num_workers", "epochs")
-            if (value := getattr(self, name)) is not None and value > _MOST
-        ]
-        faults += self._bad_device()
-        faults += step_faults(
-            precision=self.precision, micro_batch=self.micro_batch, on_oom=self.on_oom, device=self.device
-        )
-        faults += fixed_step_faults(
-            compile=self.compile, graphs=self.graphs, micro_batch=self.micro_batch, on_oom=self.on_oom
-        )
-        faults += range_faults("seed", self.seed, 0, 2**63)
-        return faults + self.measure.faults()
-
-    def _bad_checkpoint(self) -> list[str]:
-        metric = self.checkpoint.keep_best
-        if metric is None:
-            return []
-        if metric not in METRICS:
-            return [
-                fault("checkpoint.keep_best", f"be one of {', '.join(METRICS)}", metric, did_you_mean(metric, METRICS))
-            ]
-        if self.checkpoint.every == 0:
-            return [fault("checkpoint.every", "be at least 1 with `checkpoint.keep_best`", 0)]
-        return []
-
-    def _bad_device(self) -> list[str]:
-        kind, given, number = self.device.partition(":")
-        if kind in _DEVICES and (not given or (number.isdecimal() and kind not in ("auto", "cpu"))):
+    def _device_faults(self) -> list[str]:
+        kind, colon, index = self.device.partition(":")
+        if kind in _DEVICES and (not colon or (index.isdecimal() and kind not in ("auto", "cpu"))):
             return []
         way_out = "a number names one of several accelerators, as in cuda:1"
         if kind not in _DEVICES:
             way_out = "NVIDIA's and AMD's GPUs are cuda" if kind.lower() == "gpu" else did_you_mean(kind, _DEVICES)
         return [fault("device", f"be one of {', '.join(_DEVICES)}", repr(self.device), way_out)]
 
-    def _bad_early_stop(self) -> list[str]:
-        metric, stop = self.early_stop.metric, self.early_stop
-        faults = at_least_faults("early_stop.patience", stop.patience, 1)
-        faults += range_faults("early_stop.min_delta", stop.min_delta, 0, float("inf"))
-        if metric is not None and metric not in METRICS:
-            faults.append(
-                fault("early_stop.metric", f"be one of {', '.join(METRICS)}", metric, did_you_mean(metric, METRICS))
-            )
-        return faults
-
-    def _contradictions(self) -> list[str]:
+    def _combination_faults(self) -> list[str]:
         faults = []
+        if self.checkpoint.keep_best in METRICS and self.checkpoint.every == 0:
+            faults.append(fault("checkpoint.every", "be at least 1 with `checkpoint.keep_best`", 0))
         if getattr(self.loader, "name", "") == "resident" and self.num_workers > 0:
-            way_out = "there is nothing for workers to load; use `loader=dataloader`"
+            way_out = "workers would have nothing to load; use `loader=dataloader`"
             faults.append(fault("num_workers", "be 0 with `loader=resident`", self.num_workers, way_out))
-        least = getattr(self.scheduler, "min_lr", None)
-        if least is not None and least >= self.lr:
-            faults.append(fault("scheduler.min_lr", f"be below `lr`={self.lr}", least))
+        min_lr = getattr(self.scheduler, "min_lr", None)
+        if min_lr is not None and min_lr >= self.lr:
+            faults.append(fault("scheduler.min_lr", f"be below `lr`={self.lr}", min_lr))
         if isinstance(self.measure, PairedOptions) and self.measure.block_steps is not None and self.num_workers > 0:
-            way_out = "a turn is then an epoch, as workers would load ahead while others have the machine"
-            faults.append(
-                fault(
-                    "measure.block_steps", "be null where `num_workers` is above 0", self.measure.block_steps, way_out
-                )
-            )
+            rule, value = "be null where `num_workers` is above 0", self.measure.block_steps
+            way_out = "a turn is then an epoch, as workers would load ahead during the turns of other runs"
+            faults.append(fault("measure.block_steps", rule, value, way_out))
         if self.precision == Precision.FP16 and getattr(self.optimizer, "fused", None) is False:
-            way_out = "scaled gradients of any other make each step wait for the device"
+            way_out = "with scaled gradients every step of an unfused optimiser waits for the device"
             faults.append(fault("optimizer.fused", "be null or true with `precision=fp16`", "false", way_out))
         dataset, model = getattr(self.dataset, "name", ""), getattr(self.model, "name", "")
         if dataset == "disc" and model in ("cnn", "torchvision"):

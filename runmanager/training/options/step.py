@@ -1,18 +1,18 @@
-"""The settings of how an optimiser step is made, with the checks of their values. Loads no torch."""
+"""Settings of how an optimiser step is computed, with their checks. Loads no torch."""
 
 from enum import StrEnum
 
-from runmanager.validation import at_least_faults, did_you_mean, fault
+from runmanager.validation import fault
 
-__all__ = ["AUTO", "OutOfMemory", "Precision", "fixed_step_faults", "not_on_cpu", "step_faults"]
+__all__ = ["AUTO", "OutOfMemory", "Precision", "cpu_precision_fault", "step_faults"]
 
 AUTO = "auto"
 
 
 class Precision(StrEnum):
-    """What products are computed in.
+    """The type in which products are computed.
 
-    `fp32`: in the type of the weights; `tf32`: those of float32 rounded to TF32; `bf16`, `fp16`: autocast to these.
+    `fp32`: the weights' own type; `tf32`: float32 rounded to TF32; `bf16`, `fp16`: autocast to that type.
     """
 
     FP32 = "fp32"
@@ -22,50 +22,39 @@ class Precision(StrEnum):
 
     @property
     def is_cast(self) -> bool:
-        """Whether it is another type than that of the weights."""
+        """Whether it differs from the type of the weights."""
         return self in (Precision.BF16, Precision.FP16)
 
 
 class OutOfMemory(StrEnum):
-    """What becomes of a step that does not fit the memory: the run fails, or it is made again in smaller pieces."""
+    """What to do if a step does not fit the memory: fail the run, or repeat the step in smaller pieces."""
 
     FAIL = "fail"
     HALVE = "halve"
 
 
-def step_faults(*, precision: str, micro_batch: int | str | None, on_oom: str, device: str) -> list[str]:
-    """Every fault of these values, and of what they say together, as readable lines."""
-    faults = _unknown("precision", precision, Precision) + _unknown("on_oom", on_oom, OutOfMemory)
-    if isinstance(micro_batch, str):
-        if micro_batch != AUTO:
-            rule, way_out = "be null, auto or a number of samples", "null computes the whole batch at once"
-            faults.append(fault("micro_batch", rule, repr(micro_batch), way_out))
-    else:
-        faults += at_least_faults("micro_batch", micro_batch, 1)
-    if device == "cpu" and precision in (Precision.TF32, Precision.FP16):
-        faults.append(not_on_cpu(precision))
-    return faults
-
-
-def fixed_step_faults(*, compile: bool, graphs: bool | str, micro_batch: int | str | None, on_oom: str) -> list[str]:
-    """Every fault of settings that fix a step beforehand, and of what would change it afterwards beside them."""
-    if isinstance(graphs, str) and graphs != AUTO:
-        return [fault("graphs", "be true, false or auto", repr(graphs), "auto replays steps where that is sure to do")]
+def step_faults(
+    *, precision: str, micro_batch: int | str | None, on_oom: str, device: str, compile: bool, graphs: bool | str
+) -> list[str]:
+    """Check the settings of a step that limits of single fields cannot express: one line for each fault."""
     faults = []
+    if isinstance(micro_batch, str) and micro_batch != AUTO:
+        rule, way_out = "be null, auto or a number of samples", "null computes the whole batch at once"
+        faults.append(fault("micro_batch", rule, repr(micro_batch), way_out))
+    if device == "cpu" and precision in (Precision.TF32, Precision.FP16):
+        faults.append(cpu_precision_fault(precision))
+    if isinstance(graphs, str) and graphs != AUTO:
+        return [*faults, fault("graphs", "be true, false or auto", repr(graphs), "auto replays steps where it is safe")]
     for name in (name for name, value in (("compile", compile), ("graphs", graphs is True)) if value):
         if on_oom == OutOfMemory.HALVE:
-            way_out = "smaller pieces are another step; give the size that fits as `micro_batch`"
+            way_out = "smaller pieces change the step; set a size that fits with `micro_batch`"
             faults.append(fault("on_oom", f"be fail with `{name}=true`", on_oom, way_out))
     if graphs is True and micro_batch == AUTO:
-        way_out = "on a GPU it halves what does not fit, and a captured step stays as it is"
+        way_out = "on a GPU auto halves batches that do not fit, and a captured step cannot change"
         faults.append(fault("micro_batch", "be null or a number with `graphs=true`", micro_batch, way_out))
     return faults
 
 
-def not_on_cpu(precision: str) -> str:
-    """The fault of a precision that accelerators alone have."""
+def cpu_precision_fault(precision: str) -> str:
+    """Fault of a precision that only accelerators support."""
     return fault("precision", "be fp32 or bf16 on the CPU", precision, "or leave the CPU out")
-
-
-def _unknown(key: str, value: str, kind: type[StrEnum]) -> list[str]:
-    return [] if value in list(kind) else [fault(key, f"be one of {', '.join(kind)}", value, did_you_mean(value, kind))]

@@ -1,4 +1,4 @@
-"""What products are computed in: autocasting, TF32 for the time of a run, the scaler, and what a device can do."""
+"""Mixed precision: autocasting, TF32 during a run, gradient scaling, and what a device supports."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -7,35 +7,35 @@ from typing import Any, cast
 import torch
 
 from runmanager.tracking.torch_internals import scale_tensor
-from runmanager.training.options.step import Precision, not_on_cpu
+from runmanager.training.options.step import Precision, cpu_precision_fault
 from runmanager.validation import fault
 
-__all__ = ["CountingScaler", "autocast", "precision_faults", "rounding_to", "scaler_for", "weight_faults"]
+__all__ = ["CountingScaler", "autocast", "float32_precision", "precision_faults", "scaler_for", "weight_faults"]
 
 _AUTOCAST = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[Any]:
-    """In which a forward pass on `device` is to run."""
+    """Context for a forward pass on `device` in this precision."""
     kind = _AUTOCAST.get(precision)
     return nullcontext() if kind is None else torch.autocast(device.type, dtype=kind)
 
 
 @contextmanager
-def rounding_to(precision: Precision) -> Iterator[None]:
-    """Let products of float32 be rounded to TF32 or not, as `precision` says, and as before afterwards.
+def float32_precision(precision: Precision) -> Iterator[None]:
+    """Enable TF32 for float32 products if `precision` is `tf32`, disable it otherwise, and restore it at the end.
 
-    PyTorch's own default rounds those of convolutions and of recurrent layers. It has older and newer words for it,
-    and whoever sets only the newer ones makes reading the older ones raise, which compilers do: so all are set.
+    PyTorch's default uses TF32 for convolutions and recurrent layers. It has an older and a newer API for this. If only
+    the newer one is set, reading the older one raises, which compilers do; so both are set.
     """
-    cudnn, mkldnn = cast(Any, torch.backends.cudnn), cast(Any, torch.backends.mkldnn)  # types name not all they have
+    cudnn, mkldnn = cast(Any, torch.backends.cudnn), cast(Any, torch.backends.mkldnn)  # the stubs are incomplete
     newer: tuple[Any, ...] = (torch.backends.cuda.matmul, mkldnn.matmul, cudnn.conv, cudnn.rnn)
-    before, words = _older_words(), [each.fp32_precision for each in newer]
+    before, newer_before = _older_flags(), [each.fp32_precision for each in newer]
     is_rounded = precision is Precision.TF32
     torch.set_float32_matmul_precision("high" if is_rounded else "highest")
     cudnn.allow_tf32 = is_rounded
     for each in newer:
-        if not is_rounded and each.fp32_precision == "tf32":  # as `torch.backends.fp32_precision` says for all
+        if not is_rounded and each.fp32_precision == "tf32":  # it may come from `torch.backends.fp32_precision`
             each.fp32_precision = "ieee"
     try:
         yield
@@ -43,12 +43,12 @@ def rounding_to(precision: Precision) -> Iterator[None]:
         if before is not None:
             torch.set_float32_matmul_precision(before[0])
             cudnn.allow_tf32 = before[1]
-        for each, word in zip(newer, words, strict=True):
-            each.fp32_precision = word
+        for each, value in zip(newer, newer_before, strict=True):
+            each.fp32_precision = value
 
 
-def _older_words() -> tuple[str, bool] | None:
-    """What they say of matrix products and of cuDNN; None where they will not, as somebody used the newer ones."""
+def _older_flags() -> tuple[str, bool] | None:
+    """The older API's values for matrix products and cuDNN; None if the newer API was used, as reading then raises."""
     try:
         return torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     except RuntimeError:
@@ -56,22 +56,22 @@ def _older_words() -> tuple[str, bool] | None:
 
 
 def precision_faults(precision: Precision, device: torch.device) -> list[str]:
-    """What `device`, which is there, cannot compute in."""
+    """Check that an existing `device` supports this precision."""
     if device.type == "cpu":
-        return [not_on_cpu(precision)] if precision in (Precision.TF32, Precision.FP16) else []
+        return [cpu_precision_fault(precision)] if precision in (Precision.TF32, Precision.FP16) else []
     is_nvidia = device.type == "cuda" and torch.version.hip is None
     if precision is Precision.TF32 and not is_nvidia:
-        return [fault("precision", f"be another one on {device.type}", precision, "NVIDIA's GPUs alone have TF32")]
+        return [fault("precision", f"be another one on {device.type}", precision, "only NVIDIA's GPUs have TF32")]
     if precision not in (Precision.TF32, Precision.BF16) or not is_nvidia:
         return []
     if torch.cuda.get_device_capability(device) >= (8, 0):
         return []
     name = torch.cuda.get_device_name(device)
-    return [fault("precision", f"be fp32 or fp16 on a {name}", precision, "it came with compute capability 8.0")]
+    return [fault("precision", f"be fp32 or fp16 on a {name}", precision, "it needs compute capability 8.0")]
 
 
 def weight_faults(network: torch.nn.Module, precision: Precision) -> list[str]:
-    """A fault for weights that autocasting would pass over."""
+    """Check that autocasting applies to the weights: they must be float32."""
     others = {each.dtype for each in network.parameters() if each.is_floating_point()} - {torch.float32}
     if precision not in _AUTOCAST or not others:
         return []
@@ -80,24 +80,24 @@ def weight_faults(network: torch.nn.Module, precision: Precision) -> list[str]:
 
 
 class CountingScaler(torch.amp.GradScaler):
-    """Keeps small gradients of float16 from vanishing, and counts the steps that it left out.
+    """Gradient scaler that counts the steps it skips.
 
-    A step whose gradients overflow is left out and the scale halved, without waiting for the device where the
-    optimiser is fused.
+    A step whose gradients overflow float16 is skipped and the scale halved. With a fused optimiser this does not wait
+    for the device.
     """
 
     def __init__(self, device: str) -> None:
         super().__init__(device)
         self._skipped_before = 0
-        self._skipped_here: torch.Tensor | None = None  # read at the end only: to read waits
+        self._skipped_here: torch.Tensor | None = None  # read only at the end, because reading waits
 
     @property
     def num_skipped(self) -> int:
-        """Steps left out so far; waits for the device."""
+        """The number of steps skipped so far; waits for the device."""
         return self._skipped_before + (0 if self._skipped_here is None else int(self._skipped_here))
 
     def update(self, new_scale: float | torch.Tensor | None = None) -> None:
-        """Choose the next step's scale, from whether this step's gradients overflowed."""
+        """Update the scale, depending on whether this step's gradients overflowed."""
         scale = scale_tensor(self)
         before = None if scale is None else scale.clone()
         super().update(new_scale)
@@ -117,5 +117,5 @@ class CountingScaler(torch.amp.GradScaler):
 
 
 def scaler_for(precision: Precision, device: torch.device) -> CountingScaler | None:
-    """The scaler that a precision needs."""
+    """The gradient scaler for this precision; None if it needs none."""
     return CountingScaler(device.type) if precision is Precision.FP16 else None

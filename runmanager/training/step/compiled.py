@@ -1,4 +1,4 @@
-"""A network's forward and backward pass, compiled before the first epoch so that no epoch pays for it."""
+"""Compilation of a network's forward and backward pass before the first epoch, outside the epoch times."""
 
 import os
 import shutil
@@ -21,68 +21,70 @@ from runmanager.validation import fault
 
 __all__ = ["CompiledNetwork", "compiler_faults"]
 
-Pass = Callable[[Tensor, Tensor], Any]
-"""A forward and a backward pass of a batch (images, labels), which leaves gradients."""
+GradientFunction = Callable[[Tensor, Tensor], Any]
+"""Computes the gradients of a batch (images, labels): a forward and a backward pass."""
 
 
 class CompiledNetwork:
-    """Computes what `network` does, whose weights it shares: in training by compiled code, in evaluation plainly.
+    """Runs `network` compiled in training and uncompiled in evaluation, with the same weights.
 
-    `rehearse` compiles for the pieces that a full batch is done in. The last, smaller batch of an epoch is done
-    plainly: code for another shape would cost as much time again. What else comes in training is compiled when it
-    comes, and `tell` hears of it.
+    `compile_for` compiles for the pieces of a full batch. The last, smaller batch of an epoch runs uncompiled, because
+    code for another shape would take as long to compile. Any other shape in training is compiled when it occurs, and
+    `notify` is called with a line.
     """
 
-    def __init__(self, network: torch.nn.Module, *, tell: Callable[[str], None], backend: str = "inductor") -> None:
+    def __init__(self, network: torch.nn.Module, *, notify: Callable[[str], None], backend: str = "inductor") -> None:
         self._network = network
         self._compiled: Callable[[Tensor], Tensor] = torch.compile(network, dynamic=False, backend=backend)
-        self._tell = tell
+        self._notify = notify
         self._is_compiled: dict[object, bool] = {}  # by shape and type
-        self._compiles: bool | None = None  # while it is rehearsing
+        self._compiles: bool | None = None  # set while `compile_for` runs
 
     def __call__(self, images: Tensor) -> Tensor:
         if not (self._network.training and torch.is_grad_enabled()):
-            return self._plainly(images)
-        kind = (images.shape, images.dtype)
-        if kind not in self._is_compiled:
+            return self._run_uncompiled(images)
+        key = (images.shape, images.dtype)
+        if key not in self._is_compiled:
             if self._compiles is None:
-                self._tell(f"compile: compiled anew in an epoch, for images of shape {tuple(images.shape)}")
-            self._is_compiled[kind] = self._compiles is not False
-        return self._compiled(images) if self._is_compiled[kind] else self._plainly(images)
+                self._notify(f"compile: compiled again during an epoch, for images of shape {tuple(images.shape)}")
+            self._is_compiled[key] = self._compiles is not False
+        return self._compiled(images) if self._is_compiled[key] else self._run_uncompiled(images)
 
-    def _plainly(self, images: Tensor) -> Tensor:
+    def _run_uncompiled(self, images: Tensor) -> Tensor:
         preds: Tensor = self._network(images)
         return preds
 
-    def rehearse(self, passes: Pass, loader: EpochLoader, *, device: torch.device) -> float:
-        """Compile for the full batches of `loader` on `device`; return the seconds that it took.
+    def compile_for(self, compute_gradients: GradientFunction, loader: EpochLoader, *, device: torch.device) -> float:
+        """Compile for the full batches of `loader` on `device`; return the seconds that compiling took.
 
-        `passes` is made with this network; nothing of it stays. What the first time takes longer than the second is
-        compiling. Raises `ConfigurationError` for a network that cannot be compiled here, and what a plain pass raises.
+        `compute_gradients` uses this network; its side effects are undone. The compile time is the difference between
+        the first and the second call. Raises `ConfigurationError` if the network cannot be compiled here; errors of an
+        uncompiled pass are not caught.
         """
         images, labels = _full_batch(loader, device)
         last = loader.num_samples % len(images)
-        with _unnoticed(self._network):
-            self._pass(passes, images, labels, compiles=False)  # a fault of the network's own is to be said as ever
+        with _training_mode_then_restored(self._network):
+            self._timed(compute_gradients, images, labels, compiles=False)  # raises errors of the network itself
             if last:
-                self._pass(passes, images[:last], labels[:last], compiles=False)
-            plain = self._is_compiled
+                self._timed(compute_gradients, images[:last], labels[:last], compiles=False)
+            uncompiled = self._is_compiled
             self._is_compiled = {}
             try:
-                first, second = (self._pass(passes, images, labels, compiles=True) for _ in range(2))
-            except Exception as error:  # compilers raise what they like; a plain pass went well
+                first, second = (self._timed(compute_gradients, images, labels, compiles=True) for _ in range(2))
+            except Exception as error:  # compilers may raise anything; the uncompiled pass succeeded
                 if is_out_of_memory(error):
                     raise
-                raise ConfigurationError([_said(error)]) from error
-        self._is_compiled = plain | self._is_compiled
+                raise ConfigurationError([_compiler_fault(error)]) from error
+        self._is_compiled = uncompiled | self._is_compiled
         return max(0.0, first - second)
 
-    def _pass(self, passes: Pass, images: Tensor, labels: Tensor, *, compiles: bool) -> float:
+    def _timed(self, compute_gradients: GradientFunction, images: Tensor, labels: Tensor, *, compiles: bool) -> float:
+        """Compute gradients once; return the seconds."""
         self._compiles = compiles
         synchronize(images.device)
         began = time.perf_counter()
         try:
-            passes(images, labels)
+            compute_gradients(images, labels)
         finally:
             self._compiles = None
         synchronize(images.device)
@@ -90,15 +92,15 @@ class CompiledNetwork:
 
 
 def _full_batch(loader: EpochLoader, device: torch.device) -> tuple[Tensor, Tensor]:
-    """A batch like the loader's full ones: its first sample, again and again."""
+    """A batch of the size of the loader's full ones: its first sample, repeated."""
     size = min(loader.batch_size, loader.num_samples)
     images, labels = to_device(loader.first_samples(1), device)
     return images.expand(size, *images.shape[1:]).contiguous(), labels.expand(size).contiguous()
 
 
 @contextmanager
-def _unnoticed(network: torch.nn.Module) -> Iterator[None]:
-    """In training mode; afterwards modes, buffers, gradients and random states are as they were."""
+def _training_mode_then_restored(network: torch.nn.Module) -> Iterator[None]:
+    """Set training mode; at the end restore modes, buffers, gradients and random states."""
     modes = [(module, module.training) for module in network.modules()]
     buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
     gradients = [(parameter, parameter.grad) for parameter in network.parameters()]
@@ -117,16 +119,16 @@ def _unnoticed(network: torch.nn.Module) -> Iterator[None]:
                 buffer.copy_(value)
 
 
-def _said(error: Exception) -> str:
-    cause = getattr(error, "inner_exception", error)  # what torch.compile wraps says more than its wrapping
-    why = " ".join([f"{type(cause).__name__}:", *str(cause).strip().splitlines()[:1]])
-    return fault("compile", "be false for this model on this machine", "true", f"torch.compile says: {why}")
+def _compiler_fault(error: Exception) -> str:
+    cause = getattr(error, "inner_exception", error)  # the wrapped error is more specific
+    reason = " ".join([f"{type(cause).__name__}:", *str(cause).strip().splitlines()[:1]])
+    return fault("compile", "be false for this model on this machine", "true", f"torch.compile reports: {reason}")
 
 
 def compiler_faults() -> list[str]:
-    """What keeps PyTorch from compiling for a CPU here: it needs a C++ compiler, which `CXX` may name."""
+    """Check that PyTorch can compile for a CPU here: it needs a C++ compiler, which `CXX` may name."""
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     if shutil.which(compiler):
         return []
-    way_out = "install it, or let the environment variable CXX name another"
-    return [fault("compile", f"be false where there is no C++ compiler ({compiler})", "true", way_out)]
+    way_out = "install it, or name another one in the environment variable CXX"
+    return [fault("compile", f"be false without a C++ compiler ({compiler})", "true", way_out)]

@@ -1,13 +1,13 @@
-"""Optimiser steps that are captured once and replayed: a step of many small kernels then costs one launch.
+"""Optimiser steps that are captured once as a CUDA graph and replayed: a step of many small kernels is one launch.
 
 ```
-the first steps    made as ever, on a second stream; the last of them is watched: does the host wait for the device?
-then               the step is captured: what it asks of the device is written down, on memory of its own
-from there on      a batch is copied to where the captured step reads it, and the step is replayed
+warm-up    the first steps run eagerly on a side stream; the last one records whether the host waits for the device
+capture    the next step's kernels are recorded, with their own memory
+replay     each further batch is copied into the captured step's inputs, and the step is replayed
 ```
 
-A batch of another shape, as the last of an epoch may be, is made as ever. What the host does in a step is captured
-with the values that it has at the time; so the learning rate is put where the device can read it anew each time.
+A batch of another shape, such as an epoch's last one, runs eagerly. Host code in a step is captured with its current
+values, so the learning rate is moved to a tensor that the device reads in each replay.
 Sources: PyTorch's notes on CUDA semantics, "CUDA Graphs" (whole-network capture; graphs with automatic mixed
 precision), and the notes on `capturable` in `torch.optim`.
 """
@@ -30,44 +30,46 @@ from runmanager.validation import fault
 
 __all__ = ["CudaGraphs", "GraphDevice", "GraphedSteps", "graph_device"]
 
-Made = tuple[Tensor, Tensor]
-"""What a step returns: its mean loss, a scalar, and the predictions (batch, classes)."""
+StepResult = tuple[Tensor, Tensor]
+"""The mean loss of a step, a scalar, and the predictions (batch, classes)."""
 
 
 class GraphDevice(Protocol):
-    """What capturing needs of a device."""
+    """What capturing a step needs from a device."""
 
-    def beside(self) -> AbstractContextManager[None]:
-        """Work on a second stream, after all that was asked for before and before all that is asked for later."""
+    def side_stream(self) -> AbstractContextManager[None]:
+        """Run work on a side stream, ordered after earlier and before later work on the current stream."""
 
-    def watched(self) -> AbstractContextManager[list[str]]:
-        """The list is filled with what the work in it did that made the host wait for the device."""
+    def record_waits(self) -> AbstractContextManager[list[str]]:
+        """Collect in a list every operation that makes the host wait for the device."""
 
-    def capture(self, work: Callable[[], Made]) -> tuple[Callable[[], None], Made]:
-        """Write `work` down without doing it: what does it each time, and the tensors that it then fills."""
+    def capture(self, work: Callable[[], StepResult]) -> tuple[Callable[[], None], StepResult]:
+        """Record `work` without running it; return a function that replays it, and the tensors that a replay fills."""
 
 
 def graph_device(options: TrainingOptions, device: torch.device) -> GraphDevice | None:
-    """What captures the steps of a run with these options on `device`; None where they are made as ever.
+    """The device interface for capturing steps with these options; None if they run eagerly.
 
-    Under `auto` only where it is sure to compute the same: somebody's own model may decide something in Python anew
-    each step, which a captured one does not, and pieces that may be halved make another step.
+    With `auto`, steps are captured only if the result is certain to be the same: a user-defined model may make a new
+    decision in Python in each step, which a captured step does not, and pieces that may be halved change the step.
     """
     if not options.graphs or device.type not in CAPTURING_DEVICES:
         return None
-    changes = options.on_oom == OutOfMemory.HALVE or options.micro_batch == AUTO or isinstance(options.model, Mapping)
-    return None if options.graphs == AUTO and changes else CudaGraphs(device)
+    can_change = (
+        options.on_oom == OutOfMemory.HALVE or options.micro_batch == AUTO or isinstance(options.model, Mapping)
+    )
+    return None if options.graphs == AUTO and can_change else CudaGraphs(device)
 
 
 class CudaGraphs:
-    """A CUDA device as a `GraphDevice`."""
+    """`GraphDevice` for CUDA."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = torch.cuda.Stream(device)
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
+    def side_stream(self) -> Iterator[None]:
         current = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
@@ -75,168 +77,169 @@ class CudaGraphs:
         current.wait_stream(self._stream)
 
     @contextmanager
-    def watched(self) -> Iterator[list[str]]:
+    def record_waits(self) -> Iterator[list[str]]:
         waits: list[str] = []
         before = torch.cuda.get_sync_debug_mode()
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             torch.cuda.set_sync_debug_mode("warn")
             try:
                 yield waits
             finally:
                 torch.cuda.set_sync_debug_mode(before)
-        for each in said:
+        for each in caught:
             if "called a synchronizing" in str(each.message):
                 waits.append(str(each.message))
-            elif "prototype feature" not in str(each.message):  # said of this watching itself
+            elif "prototype feature" not in str(each.message):  # a warning about the debug mode itself
                 warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
-    def capture(self, work: Callable[[], Made]) -> tuple[Callable[[], None], Made]:
+    def capture(self, work: Callable[[], StepResult]) -> tuple[Callable[[], None], StepResult]:
         graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
         pool = torch.cuda.graph_pool_handle()
         failures: list[Exception] = []
         try:
-            # Of this thread alone: a loader's thread may pin memory meanwhile.
+            # Restricted to this thread, because a loader's thread may pin memory at the same time.
             with torch.cuda.graph(graph, pool=pool, stream=self._stream, capture_error_mode="thread_local"):
                 try:
-                    made = work()
+                    result = work()
                 except Exception as error:
                     failures.append(error)
                     raise
-        except Exception as error:  # to end such a capture may fail too, and says less of why
+        except Exception as error:  # ending the failed capture may raise a second, less specific error
             if error not in failures:
                 with suppress(Exception):  # without it, steps are still made one by one
                     clean_up_failed_capture(self._device, pool)
             raise (failures or [error])[0] from None
         finally:
-            torch.cuda.set_stream(before)  # a capture that fails leaves its own stream the current one
-        return graph.replay, made
+            torch.cuda.set_stream(before)  # a failed capture leaves its own stream current
+        return graph.replay, result
 
 
 class GraphedSteps:
-    """Makes steps on `device`: `learn` fills the gradients from a batch (images, labels), `update` uses them.
+    """Runs optimiser steps on `device`, each as `compute_gradients(images, labels)` and `update()`.
 
-    The update is captured too where `optimizer` is fused and nothing scales the gradients; else it follows each replay.
-    The first `num_warmups` full batches are steps as ever. With `must` a step that cannot be captured raises
-    `ConfigurationError`, one for which the memory does not suffice what says so; else it stays as it was, and `tell`
-    hears of it.
+    The update is captured too if `optimizer` is fused and the gradients are not scaled; otherwise it follows
+    each replay. The first `num_warmups` full batches run eagerly. If a step cannot be captured, steps stay eager and
+    `notify` is called with the reason; if `required`, `ConfigurationError` or the out-of-memory error is raised.
     """
 
     def __init__(
         self,
-        learn: Callable[[Tensor, Tensor], Made],
+        compute_gradients: Callable[[Tensor, Tensor], StepResult],
         update: Callable[[], None],
         optimizer: torch.optim.Optimizer,
         device: GraphDevice,
         *,
         num_warmups: int,
         is_scaled: bool,
-        must: bool,
-        tell: Callable[[str], None],
+        required: bool,
+        notify: Callable[[str], None],
     ) -> None:
-        self._learn, self._update, self._optimizer, self._device = learn, update, optimizer, device
-        self._left = max(1, num_warmups)
-        self._updates = not is_scaled and all(group.get("fused") for group in optimizer.param_groups)
-        self._must = must
-        self._tell = tell
+        self._compute_gradients, self._update = compute_gradients, update
+        self._optimizer, self._device = optimizer, device
+        self._num_warmups_left = max(1, num_warmups)
+        self._captures_update = not is_scaled and all(group.get("fused") for group in optimizer.param_groups)
+        self._required = required
+        self._notify = notify
         self._shape: object = None
         self._captured: _Captured | None = None
-        self._is_given_up = False
+        self._is_disabled = False
 
-    def step(self, images: Tensor, labels: Tensor) -> Made:
-        """One optimiser step. The predictions are good until the next one."""
-        if self._is_given_up:
-            return self._made_as_ever(images, labels)
+    def step(self, images: Tensor, labels: Tensor) -> StepResult:
+        """Take one optimiser step; the predictions are valid until the next step."""
+        if self._is_disabled:
+            return self._eager_step(images, labels)
         shape = [(each.shape, each.dtype) for each in (images, labels)]
         self._shape = self._shape or shape
         if shape != self._shape:
-            with self._device.beside():
-                return self._made_as_ever(images, labels)
+            with self._device.side_stream():
+                return self._eager_step(images, labels)
         if self._captured is None:
-            return self._warmed_up(images, labels)
-        made = self._captured.replay(images, labels)
-        if not self._updates:
+            return self._warm_up_step(images, labels)
+        result = self._captured.replay(images, labels)
+        if not self._captures_update:
             self._update()
-        return made
+        return result
 
-    def _made_as_ever(self, images: Tensor, labels: Tensor) -> Made:
+    def _eager_step(self, images: Tensor, labels: Tensor) -> StepResult:
         if self._captured is not None:
-            self._captured.is_overtaken = True
-        made = self._learn(images, labels)
+            self._captured.has_stale_gradients = True
+        result = self._compute_gradients(images, labels)
         self._update()
-        return made
+        return result
 
-    def _warmed_up(self, images: Tensor, labels: Tensor) -> Made:
-        self._left -= 1
-        if self._left:
-            with self._device.beside():
-                return self._made_as_ever(images, labels)
+    def _warm_up_step(self, images: Tensor, labels: Tensor) -> StepResult:
+        self._num_warmups_left -= 1
+        if self._num_warmups_left:
+            with self._device.side_stream():
+                return self._eager_step(images, labels)
         waits: list[str] = []
-        with self._device.beside():
-            with self._device.watched() as of_learning:
-                made = self._learn(images, labels)
-            if self._updates:
-                with self._device.watched() as of_updating:
+        with self._device.side_stream():
+            with self._device.record_waits() as gradient_waits:
+                result = self._compute_gradients(images, labels)
+            if self._captures_update:
+                with self._device.record_waits() as update_waits:
                     self._update()
-                waits += of_updating
+                waits += update_waits
             else:
                 self._update()
-        waits += of_learning
+        waits += gradient_waits
         if waits:
-            self._give_up(f"the host waits for the device in it ({waits[0].splitlines()[0]})", None)
-            return made
-        loss, preds = made
-        self._capture(images, labels)  # here, so that it is over before the first epoch is
-        return loss, preds
+            self._disable(f"the host waits for the device in it ({waits[0].splitlines()[0]})", None)
+            return result
+        self._capture(images, labels)  # already here, so that it is done before the first epoch ends
+        return result
 
     def _capture(self, images: Tensor, labels: Tensor) -> None:
         captured = _Captured(self._optimizer, images, labels)
 
-        def work() -> Made:
-            made = self._learn(captured.images, captured.labels)
-            if self._updates:
+        def work() -> StepResult:
+            result = self._compute_gradients(captured.images, captured.labels)
+            if self._captures_update:
                 self._update()
-            return made
+            return result
 
         try:
-            with captured.rates_on_device():
-                captured.take(*self._device.capture(work))
-        except Exception as error:  # whatever a model does that cannot be captured
-            if self._must and is_out_of_memory(error):
+            with captured.learning_rates_on_device():
+                captured.set_graph(*self._device.capture(work))
+        except Exception as error:  # a model may raise anything while it is captured
+            if self._required and is_out_of_memory(error):
                 raise
             self._optimizer.zero_grad()
-            self._give_up((str(error).strip().splitlines() or [type(error).__name__])[0], error)
+            self._disable((str(error).strip().splitlines() or [type(error).__name__])[0], error)
             return
         self._captured = captured
 
-    def _give_up(self, why: str, error: Exception | None) -> None:
-        self._is_given_up = True
-        if self._must:
-            way_out = f"its step cannot be captured: {why}"
+    def _disable(self, reason: str, error: Exception | None) -> None:
+        self._is_disabled = True
+        if self._required:
+            way_out = f"its step cannot be captured: {reason}"
             raise ConfigurationError([fault("graphs", "be auto or false for this model", "true", way_out)]) from error
-        self._tell(f"graphs: steps are not replayed, since a step cannot be captured: {why}")
+        self._notify(f"graphs: steps are not replayed, since a step cannot be captured: {reason}")
 
 
 class _Captured:
-    """A captured step, and the memory that it works on."""
+    """A captured step and the tensors that it reads and writes."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor) -> None:
         self.images, self.labels = images.clone(), labels.clone()
-        self.is_overtaken = False
+        self.has_stale_gradients = False
         self._groups = optimizer.param_groups
         self._parameters = [parameter for group in self._groups for parameter in group["params"]]
         self._gradients = [parameter.grad for parameter in self._parameters]
-        self._known = [float(group["lr"]) for group in self._groups]
-        self._rates = [torch.tensor(rate, dtype=torch.float32, device=images.device) for rate in self._known]
+        self._host_rates = [float(group["lr"]) for group in self._groups]
+        self._device_rates = [
+            torch.tensor(rate, dtype=torch.float32, device=images.device) for rate in self._host_rates
+        ]
         self._replay: Callable[[], None] = lambda: None
-        self._made: Made | None = None
+        self._result: StepResult | None = None
 
     @contextmanager
-    def rates_on_device(self) -> Iterator[None]:
-        """The optimiser reads its learning rates from the device, and takes itself for one that can be captured."""
+    def learning_rates_on_device(self) -> Iterator[None]:
+        """Let the optimiser read its learning rates from the device, and mark it as capturable."""
         names = ("lr", "capturable")
         before: list[dict[str, Any]] = [{key: group[key] for key in names if key in group} for group in self._groups]
-        for group, rate in zip(self._groups, self._rates, strict=True):
+        for group, rate in zip(self._groups, self._device_rates, strict=True):
             group["lr"] = rate
             if "capturable" in group:
                 group["capturable"] = True
@@ -246,27 +249,27 @@ class _Captured:
             for group, values in zip(self._groups, before, strict=True):
                 group.update(values)
 
-    def take(self, replay: Callable[[], None], made: Made) -> None:
-        """What a device made of it. The gradients' new places get those of the step before: nothing was done yet."""
-        self._replay, self._made = replay, made
+    def set_graph(self, replay: Callable[[], None], result: StepResult) -> None:
+        """Store the captured graph; copy the last step's gradients to the new tensors, as nothing was replayed yet."""
+        self._replay, self._result = replay, result
         earlier, self._gradients = self._gradients, [parameter.grad for parameter in self._parameters]
-        for place, gradient in zip(self._gradients, earlier, strict=True):
-            if place is not None and gradient is not None:
-                place.copy_(gradient)
+        for target, gradient in zip(self._gradients, earlier, strict=True):
+            if target is not None and gradient is not None:
+                target.copy_(gradient)
 
-    def replay(self, images: Tensor, labels: Tensor) -> Made:
-        """The step for this batch, at the learning rates of now."""
-        assert self._made is not None
-        if self.is_overtaken:
+    def replay(self, images: Tensor, labels: Tensor) -> StepResult:
+        """Replay the step for this batch, with the current learning rates."""
+        assert self._result is not None
+        if self.has_stale_gradients:
             for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
-                parameter.grad = gradient  # where this step puts them, and whoever looks at them will look
-            self.is_overtaken = False
+                parameter.grad = gradient  # the tensor that the captured step writes
+            self.has_stale_gradients = False
         self.images.copy_(images)
         self.labels.copy_(labels)
-        for place, group in enumerate(self._groups):
-            if group["lr"] != self._known[place]:
-                self._known[place] = float(group["lr"])
-                self._rates[place].fill_(self._known[place])
+        for index, group in enumerate(self._groups):
+            if group["lr"] != self._host_rates[index]:
+                self._host_rates[index] = float(group["lr"])
+                self._device_rates[index].fill_(self._host_rates[index])
         self._replay()
-        loss, preds = self._made
-        return loss.clone(), preds  # a loss may be kept beyond the step, to be logged
+        loss, preds = self._result
+        return loss.clone(), preds  # a clone, because the loss may be logged after later steps

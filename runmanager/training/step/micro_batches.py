@@ -1,4 +1,4 @@
-"""A batch in pieces: the same loss and gradient, from as many samples at a time as are fast or fit the memory."""
+"""Micro-batches: compute a batch in pieces that are fast or fit the memory, with the same loss and gradient."""
 
 import math
 from collections.abc import Callable
@@ -15,51 +15,51 @@ from runmanager.tracking.torch_internals import InstanceNormBase, NormBase, stor
 from runmanager.training.options.step import OutOfMemory
 from runmanager.validation import fault
 
-__all__ = ["MicroBatches", "fast_size", "needs_whole_batches", "piece_faults"]
+__all__ = ["MicroBatches", "cache_friendly_size", "needs_whole_batches", "piece_faults"]
 
-_FAST_BYTES = 40 * 2**20
-"""What the activations of a piece may take: somewhat more than a CPU's last cache, which is where an epoch is fastest.
+_CACHE_BYTES = 40 * 2**20
+"""The activation size of a piece at which an epoch is fastest: somewhat more than a CPU's last-level cache.
 
-Smaller pieces pay more for each, and larger ones read their activations from memory.
+Smaller pieces have more overhead; larger ones read their activations from memory.
 """
 
-Work = Callable[[torch.Tensor, torch.Tensor, float], tuple[torch.Tensor, torch.Tensor]]
-"""Does a piece (images, labels), which is a share of its batch; returns its mean loss and predictions (piece, …)."""
+PieceFunction = Callable[[torch.Tensor, torch.Tensor, float], tuple[torch.Tensor, torch.Tensor]]
+"""Computes a piece (images, labels) with its share of the batch; returns its mean loss and predictions (piece, …)."""
 
 
 class MicroBatches:
-    """Does a batch in pieces of at most `size` samples and as equal as can be, with None as a whole.
+    """Computes a batch in nearly equal pieces of at most `size` samples; None computes it as a whole.
 
-    With `halves` pieces that do not fit the memory are halved: the batch is done anew in smaller ones, and so are all
-    that follow. `tell` hears of it.
+    With `halve_on_oom`, pieces that do not fit the memory are halved: the batch is computed again, and later batches
+    use the smaller size too. `notify` is called with a line about it.
     """
 
     def __init__(
-        self, size: int | None = None, *, halves: bool = False, tell: Callable[[str], None] | None = None
+        self, size: int | None = None, *, halve_on_oom: bool = False, notify: Callable[[str], None] | None = None
     ) -> None:
         self.size = size
-        self._halves = halves
-        self._tell = tell
+        self._halve_on_oom = halve_on_oom
+        self._notify = notify
 
-    def each(
-        self, work: Work, images: torch.Tensor, labels: torch.Tensor, *, network: torch.nn.Module
+    def compute(
+        self, compute_piece: PieceFunction, images: torch.Tensor, labels: torch.Tensor, *, network: torch.nn.Module
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The mean loss over the batch and all predictions in order.
+        """Compute the mean loss over the batch and all predictions in order.
 
-        A batch that is done anew finds random states, the buffers of the `network` and its gradients as they were. No
-        gradient may be changed in place: before a step there are none, and an evaluation leaves them alone.
+        Before a batch is computed again, random states and the buffers and gradients of `network` are restored.
+        Gradients must not be changed in place: before a step there are none, and an evaluation does not change them.
         """
-        if not self._halves:
-            return _in_pieces(work, images, labels, self.size)
+        if not self._halve_on_oom:
+            return _in_pieces(compute_piece, images, labels, self.size)
         while True:
-            before = _Before(network, images.device)
+            before = _Snapshot(network, images.device)
             size = min(self.size or len(images), len(images))
             try:
-                return _in_pieces(work, images, labels, size)
+                return _in_pieces(compute_piece, images, labels, size)
             except Exception as error:
                 if size == 1 or not is_out_of_memory(error):
                     raise
-            # Only out here are the frames of the failed attempt gone, and with them its tensors.
+            # Only here are the frames of the failed attempt freed, and their tensors with them.
             before.restore()
             self._halve(size, images.device)
 
@@ -68,30 +68,30 @@ class MicroBatches:
         if device.type != "cpu":
             module: Any = torch.get_device_module(device)
             module.empty_cache()
-        if self._tell is not None:
-            self._tell(
-                f"out of memory with {pluralize(size, 'sample')} at once: steps are made in pieces of {self.size}"
+        if self._notify is not None:
+            self._notify(
+                f"out of memory with {pluralize(size, 'sample')} at once: steps are computed in pieces of {self.size}"
             )
 
 
 def _in_pieces(
-    work: Work, images: torch.Tensor, labels: torch.Tensor, size: int | None
+    compute_piece: PieceFunction, images: torch.Tensor, labels: torch.Tensor, size: int | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     count = len(images)
     if size is None or size >= count:
-        return work(images, labels, 1.0)
+        return compute_piece(images, labels, 1.0)
     num_pieces = math.ceil(count / size)
     losses, preds = [], []
-    for piece, of_piece in zip(images.tensor_split(num_pieces), labels.tensor_split(num_pieces), strict=True):
-        share = len(piece) / count
-        loss, scores = work(piece, of_piece, share)
+    for some_images, some_labels in zip(images.tensor_split(num_pieces), labels.tensor_split(num_pieces), strict=True):
+        share = len(some_images) / count
+        loss, some_preds = compute_piece(some_images, some_labels, share)
         losses.append(loss * share)
-        preds.append(scores)
+        preds.append(some_preds)
     return torch.stack(losses).sum(), torch.cat(preds)
 
 
-class _Before:
-    """What a step that is made anew must find again."""
+class _Snapshot:
+    """Random states, gradients and buffers, to be restored before a step is repeated."""
 
     def __init__(self, network: torch.nn.Module, device: torch.device) -> None:
         self._device = device
@@ -108,32 +108,33 @@ class _Before:
             buffer.copy_(value)
 
 
-def fast_size(network: torch.nn.Module, in_shape: tuple[int, ...]) -> int | None:
-    """How many samples of `in_shape` a piece has for its activations to stay in a CPU's cache.
+def cache_friendly_size(network: torch.nn.Module, in_shape: tuple[int, ...]) -> int | None:
+    """The number of samples of `in_shape` in a piece whose activations stay in a CPU's cache.
 
-    By a rule, so that it is the same in every run: as many as have `_FAST_BYTES` of what the backward pass needs,
-    counted on a copy on the `meta` device. None where the model cannot be followed without data, or keeps nothing.
+    Calculated, not measured, so that it is the same in every run: the samples for which the backward pass needs
+    `_CACHE_BYTES`, counted on a copy on the `meta` device. None if the model cannot run without data, or its backward
+    pass needs no activations.
     """
-    kept: dict[int, torch.UntypedStorage] = {}  # a tensor that two operators keep is there once
+    saved: dict[int, torch.UntypedStorage] = {}  # by address, because two operators may save the same tensor
 
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        kept[storage_id(tensor)] = tensor.untyped_storage()
+    def save(tensor: torch.Tensor) -> torch.Tensor:
+        saved[storage_id(tensor)] = tensor.untyped_storage()
         return tensor
 
     try:
         with isolated(network):
-            twin, _ = copy_to_meta(network)
-            with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-                twin(torch.empty((2, *in_shape), device="meta"))
-    except Exception:  # any model may be impossible to follow, in any way
+            meta_network, _ = copy_to_meta(network)
+            with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
+                meta_network(torch.empty((2, *in_shape), device="meta"))
+    except Exception:  # a model may raise anything without data
         return None
-    own = {storage_id(each) for each in (*twin.parameters(), *twin.buffers())}
-    sample_bytes = sum(storage.nbytes() for key, storage in kept.items() if key not in own) / 2
-    return max(1, int(_FAST_BYTES / sample_bytes)) if sample_bytes else None
+    own = {storage_id(each) for each in (*meta_network.parameters(), *meta_network.buffers())}
+    sample_bytes = sum(storage.nbytes() for key, storage in saved.items() if key not in own) / 2
+    return max(1, int(_CACHE_BYTES / sample_bytes)) if sample_bytes else None
 
 
 def needs_whole_batches(network: torch.nn.Module) -> bool:
-    """Whether the network, in training mode, normalises by the statistics of its batch, or keeps these for later."""
+    """Whether the network uses or records the statistics of a whole batch in training mode."""
     network.train()
     return any(
         isinstance(module, NormBase)
@@ -144,13 +145,13 @@ def needs_whole_batches(network: torch.nn.Module) -> bool:
 
 
 def piece_faults(network: torch.nn.Module, *, micro_batch: int | str | None, on_oom: str) -> list[str]:
-    """A fault for each of the two settings that would have a network see pieces that must see whole batches."""
-    numbered = isinstance(micro_batch, int)
-    if not (numbered or on_oom == OutOfMemory.HALVE) or not needs_whole_batches(network):
+    """Check the two settings that split batches, for a network that needs whole batches: one fault each."""
+    has_size = isinstance(micro_batch, int)
+    if not (has_size or on_oom == OutOfMemory.HALVE) or not needs_whole_batches(network):
         return []
     with_norm = "for a model with batch normalisation or running statistics"
-    way_out = "pieces have statistics of their own; use a smaller `batch_size`"
-    faults = [fault("micro_batch", f"be null or auto {with_norm}", micro_batch, way_out)] if numbered else []
+    way_out = "each piece has its own statistics; use a smaller `batch_size`"
+    faults = [fault("micro_batch", f"be null or auto {with_norm}", micro_batch, way_out)] if has_size else []
     if on_oom == OutOfMemory.HALVE:
         faults.append(fault("on_oom", f"be fail {with_norm}", on_oom, way_out))
     return faults

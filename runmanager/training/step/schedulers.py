@@ -1,4 +1,4 @@
-"""The built-in learning-rate schedules, behind one small object."""
+"""The built-in learning-rate schedules."""
 
 import math
 from typing import Any, Literal
@@ -17,14 +17,14 @@ _END_FACTOR = _START_FACTOR / 1e4
 
 
 class Scheduler:
-    """A learning-rate schedule: call `step()` after each epoch or each step, as `step_interval` says."""
+    """A learning-rate schedule; call `step()` after each epoch or each optimiser step, according to `step_interval`."""
 
     def __init__(self, inner: LRScheduler, *, step_interval: Literal["epoch", "step"] = "epoch") -> None:
         self._inner = inner
         self.step_interval: Literal["epoch", "step"] = step_interval
 
     def step(self) -> None:
-        """Set the optimiser's learning rate for what comes next; call it after `optimizer.step()`."""
+        """Set the optimiser's next learning rate; call it after `optimizer.step()`."""
         self._inner.step()
 
     @property
@@ -33,19 +33,18 @@ class Scheduler:
         return float(self._inner.optimizer.param_groups[0]["lr"])
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps; it loads with `torch.load(weights_only=True)`."""
+        """The state for a checkpoint; it loads with `torch.load(weights_only=True)`."""
         return dict(self._inner.state_dict())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken; the optimiser's own state, which holds the rate, is loaded beside it."""
+        """Restore what `state_dict` returned; the learning rate itself is part of the optimiser's state."""
         self._inner.load_state_dict(state)
 
 
 def build_scheduler(options: Any, optimizer: Optimizer, *, num_epochs: int, steps_per_epoch: int) -> Scheduler:
-    """The schedule of `options` over `num_epochs`, starting from the optimiser's learning rate.
+    """Create the schedule of `options` over `num_epochs`, starting from the optimiser's learning rate.
 
-    Raises `ConfigurationError` when cosine's `min_lr` is above that rate, `UsageError` for options that are no
-    scheduler's.
+    Raises `ConfigurationError` if cosine's `min_lr` is above that rate, `UsageError` for options of another type.
     """
     if isinstance(options, ConstantOptions):
         return Scheduler(LambdaLR(optimizer, _always_one))
@@ -68,19 +67,19 @@ def _always_one(_epoch: int) -> float:
 
 
 def one_cycle_factor(step: int, *, total_steps: int, pct_start: float) -> float:
-    """The factor of `lr` at a step counted from 0: half a cosine up to 1, then half a cosine down to almost 0.
+    """The factor of `lr` at a step, counted from 0: half a cosine up to 1, then half a cosine down to almost 0.
 
     The rates are those of PyTorch's OneCycleLR with its defaults (Smith and Topin, 2017, arXiv:1708.07120). That class
-    is not used: it divides by zero for some numbers of steps, and changes the momentum too.
+    is not used, because it divides by zero for some numbers of steps and also changes the momentum.
     """
     top = pct_start * total_steps - 1
     if step < top:
-        return _between(_START_FACTOR, 1.0, step / top)
+        return _cosine_between(_START_FACTOR, 1.0, step / top)
     last = total_steps - 1
     if top >= last:
         return 1.0
-    return _between(1.0, _END_FACTOR, min(1.0, (step - top) / (last - top)))
+    return _cosine_between(1.0, _END_FACTOR, min(1.0, (step - top) / (last - top)))
 
 
-def _between(start: float, end: float, part: float) -> float:
-    return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
+def _cosine_between(start: float, end: float, fraction: float) -> float:
+    return end + (start - end) * (1 + math.cos(math.pi * fraction)) / 2

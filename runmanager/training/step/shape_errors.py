@@ -1,4 +1,4 @@
-"""What is wrong between a model and a batch, in words that say which tensor and what to change."""
+"""Readable errors for a batch that does not fit the network: which tensor is wrong, and what to change."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,15 +8,15 @@ import torch
 from runmanager.errors import TensorMismatchError
 from runmanager.text import pluralize
 
-__all__ = ["explained"]
+__all__ = ["explain_shape_errors"]
 
-# One of these is in what PyTorch says of a tensor of the wrong shape.
+# PyTorch's messages about a tensor of the wrong shape contain one of these.
 _SHAPE_WORDS = ("shape", "size", "dimension", "channels", "expected input", "3d", "4d")
 
 
 @contextmanager
-def explained(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> Iterator[None]:
-    """Turn PyTorch's error about a batch (images, labels) into a `TensorMismatchError`, where the cause is plain."""
+def explain_shape_errors(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> Iterator[None]:
+    """Convert PyTorch's error about a batch (images, labels) to a `TensorMismatchError` if the cause is clear."""
     try:
         yield
     except (RuntimeError, IndexError, ValueError) as error:
@@ -32,12 +32,12 @@ def explained(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tens
 def _wrong_device(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> str | None:
     parameter = next(network.parameters(), None)
     for name, tensor in (("images", images), ("labels", labels)):
-        wanted = images.device if parameter is None else parameter.device
-        if tensor.device != wanted:
+        expected = images.device if parameter is None else parameter.device
+        if tensor.device != expected:
             owner = "the network's parameters" if parameter is not None else "the images"
             return (
-                f"The {name} must be on the device of {owner}, {wanted}, got {tensor.device}; "
-                f"move them with {name}.to('{wanted}')."
+                f"The {name} must be on the device of {owner}, {expected}, got {tensor.device}; "
+                f"move them with {name}.to('{expected}')."
             )
     return None
 
@@ -77,7 +77,7 @@ def _outputs(layer: torch.nn.Linear | torch.nn.Conv2d) -> int:
 
 def _wrong_shape(network: torch.nn.Module, images: torch.Tensor, error: Exception) -> str | None:
     if not any(word in str(error).lower() for word in _SHAPE_WORDS):
-        return None  # the model's own complaint: its first layer may well see other tensors than the images
+        return None  # an error of the model itself; its first layer may not receive the images
     for name, module in network.named_modules():
         if isinstance(module, torch.nn.Conv2d):
             if images.ndim == 4 and images.shape[1] != module.in_channels:

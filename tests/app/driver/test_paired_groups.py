@@ -13,7 +13,7 @@ from runmanager.records.run.record import Environment, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_sweep
 from runmanager.results.load.contention import OVERLAP, contention, exposure_of
-from runmanager.training.options.measure import PairedOptions
+from runmanager.training.options.groups import PairedOptions
 
 # Enough as soon as there is an interval at all, however busy the machine is.
 QUICK = ("measure.block_steps=2", "measure.min_rounds=6", "measure.half_width=0.9", "measure.max_seconds=60")
@@ -62,7 +62,7 @@ REFUSED = {
     "blocks with workers": (
         ["num_workers=0,2", "measure.block_steps=5"],
         "`measure.block_steps` must be null where `num_workers` is above 0, got 5; "
-        "a turn is then an epoch, as workers would load ahead while others have the machine.",
+        "a turn is then an epoch, as workers would load ahead during the turns of other runs.",
     ),
 }
 

@@ -9,7 +9,7 @@ import pytest
 CLOSED = "http://127.0.0.1:9"
 OFFLINE = {"http_proxy": CLOSED, "https_proxy": CLOSED, "HTTP_PROXY": CLOSED, "HTTPS_PROXY": CLOSED}
 REFUSED = {
-    "no module": (["model=custom", "model._target_=nowhere.Net"], "there is no module 'nowhere' in the current folder"),
+    "no module": (["model=custom", "model._target_=nowhere.Net"], "module 'nowhere' is neither in the current folder"),
     "no such class": (["model=custom", "model._target_=own.Nett"], "own has no 'Nett'; did you mean 'Net'?"),
     "no class": (["model=custom", "model._target_=own.torch"], "must name a class or a function, got own.torch"),
     "no dotted name": (["model=custom", "model._target_=Net"], "`model._target_` must be a dotted name, got 'Net'"),
@@ -67,7 +67,7 @@ def test_code_cannot_be_compiled_without_a_compiler(
     done = command("-m", *tiny, "device=cpu", "compile=false,true", CXX="nowhere")
     assert done.status == 2
     (line,) = done.faults
-    assert "`compile` must be false where there is no C++ compiler (nowhere), got true; install it, or let" in line
+    assert "`compile` must be false without a C++ compiler (nowhere), got true; install it, or name" in line
     assert not (tmp_path / "outputs").exists()
 
 

@@ -129,8 +129,8 @@ def test_best_is_shown_with_doubt_command_and_weights(command: Callable, sweep: 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["best", "grid", "--metric", "acuracy"], "did you mean accuracy?"),
-        (["best", "grid", "--where", "devise==cpu"], "did you mean device?"),
+        (["best", "grid", "--metric", "acuracy"], "did you mean 'accuracy'?"),
+        (["best", "grid", "--where", "devise==cpu"], "did you mean 'device'?"),
         (["best", "grid", "--where", "device==cuda"], "no finished run"),
         (
             ["best", "grid", "--where", "lr==7"],

@@ -99,7 +99,7 @@ def test_unknown_column_is_refused_with_the_nearest(command: Callable, sweep: Sw
     done = command("table", "grid", "--sort", "val_acuracy")
     assert done.status == 2
     assert done.err == (
-        "error: `--sort` must name a column of the table, got 'val_acuracy'; did you mean val_accuracy?\n"
+        "error: `--sort` must name a column of the table, got 'val_acuracy'; did you mean 'val_accuracy'?\n"
     )
 
 
@@ -227,7 +227,7 @@ def test_seeds_are_one_row_unless_each_is_asked_for(command: Callable, tmp_path:
         (["--baseline", "mps"], "`--baseline` must be a value of 'device', got 'mps'; its values are cpu, cuda."),
         (["--drift", "2"], "`--drift` must be at least 0 and below 1, got 2.0; 0.1 means 10%."),
         (["--format", "excel"], "format"),
-        (["--metric", "epoch_secs"], "did you mean epoch_seconds"),
+        (["--metric", "epoch_secs"], "did you mean 'epoch_seconds'"),
         (["--axis", "any", "--baseline", "cpu"], "name the axis"),
         (["--crossover", "lr", "--format", "csv"], "it is a sentence"),
         (["--crossover", "device"], "that is not compared itself"),
@@ -298,7 +298,7 @@ def test_event_files_of_other_programs_have_a_table(command: Callable, logged: P
     [
         (["nothing", "--events"], "SWEEP must be a folder with `--events`, got 'nothing'"),
         (["logs", "--events", "--each"], "`--each` must go without --events"),
-        (["logs", "--events", "--sort", "val/acc"], "did you mean val/accuracy?"),
+        (["logs", "--events", "--sort", "val/acc"], "did you mean 'val/accuracy'?"),
     ],
 )
 def test_a_table_of_event_files_that_cannot_be_is_refused(

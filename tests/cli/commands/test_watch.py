@@ -41,7 +41,7 @@ def test_an_ended_sweep_is_shown_and_its_status_returned(command: Callable, swee
 def test_a_sweep_that_is_none_is_refused(command: Callable, sweep: SweepPaths) -> None:
     done = command("watch", "gird")
     assert (done.status, done.out) == (2, "")
-    assert "Did you mean grid?" in done.err
+    assert "Did you mean 'grid'?" in done.err
 
 
 def test_a_heartbeat_timeout_that_a_living_run_could_miss_is_refused(command: Callable, sweep: SweepPaths) -> None:

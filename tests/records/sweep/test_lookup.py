@@ -36,7 +36,7 @@ def test_local_folder_that_is_not_a_sweep_does_not_hide_the_one_under_outputs(ou
 
 
 def test_unknown_sweep_is_rejected_with_the_closest_name() -> None:
-    with pytest.raises(UsageError, match=r"'furst' must be a sweep's folder.*Did you mean first\?"):
+    with pytest.raises(UsageError, match=r"'furst' must be a sweep's folder.*Did you mean 'first'\?"):
         find_sweep("furst")
 
 
@@ -102,7 +102,7 @@ def test_several_matches_are_listed_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("batch_size=10O", r"got none; did you mean second/batch_size=100"),
+        ("batch_size=10O", r"got none; did you mean 'second/batch_size=100"),
         ("qqqq", r"got none; `runmanager table SWEEP` shows"),
         ("first/x", r"must be a run of outputs/first, got none of: lr"),
         ("third/x", r"must be a run's folder or SWEEP/RUN, got nothing there"),

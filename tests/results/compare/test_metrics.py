@@ -66,9 +66,9 @@ def test_every_name_that_is_listed_is_known():
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("epoch_secs", "did you mean epoch_seconds"),
+        ("epoch_secs", "did you mean 'epoch_seconds'"),
         ("speed of light", "they are samples_per_second, overall_samples_per_second, epoch_seconds"),
-        ("accuracy=0.9", "got 'accuracy=0.9'; did you mean accuracy"),
+        ("accuracy=0.9", "got 'accuracy=0.9'; did you mean 'accuracy'"),
         ("time_to_accuracy", "an accuracy above 0 and at most 1, got 'time_to_accuracy'"),
         ("time_to_accuracy=95", "got 'time_to_accuracy=95'; as in time_to_accuracy=0.95"),
         ("time_to_accuracy=nan", "got 'time_to_accuracy=nan'"),

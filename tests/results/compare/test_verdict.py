@@ -126,7 +126,7 @@ def test_seeds_are_blocks_so_that_what_they_share_is_not_noise(contents, steady)
 
 
 def test_what_a_side_did_otherwise_than_asked_is_said(contents, steady):
-    line = "out of memory with 100 samples at once: steps are made in pieces of 50"
+    line = "out of memory with 100 samples at once: steps are computed in pieces of 50"
     sides = [
         (config | {"seed": seed}, steady(s), {"deviations": (line,) if config is CUDA and seed < 2 else ()})
         for seed in range(5)

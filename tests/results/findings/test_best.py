@@ -233,7 +233,7 @@ def test_without_a_metric_the_best_is_by_what_there_is_and_says_so(contents: Cal
 
 
 def test_unknown_metric_is_refused(seeds: Callable[..., SweepContents]) -> None:
-    with pytest.raises(UsageError, match=r"did you mean val_accuracy\?"):
+    with pytest.raises(UsageError, match=r"did you mean 'val_accuracy'\?"):
         find_best(seeds(one=[0.5]), None, metric="val_acuracy")
 
 

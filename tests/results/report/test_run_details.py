@@ -59,7 +59,7 @@ def test_training_of_which_no_phase_is_known_is_a_part_of_the_time(
 
 
 def test_what_was_done_otherwise_than_asked_is_said(said: Callable[..., str]) -> None:
-    text = said(deviations=("out of memory with 8 samples at once: steps are made in pieces of 4",))
+    text = said(deviations=("out of memory with 8 samples at once: steps are computed in pieces of 4",))
     assert "\n\nDone otherwise than asked\n  out of memory with 8 samples" in text
 
 

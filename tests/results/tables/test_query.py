@@ -158,13 +158,13 @@ def test_pivot_tells_values_apart_that_look_alike(
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"where": "devise==cpu"}, r"did you mean device\?"),
-        ({"sort": "val_acuracy"}, r"`--sort` must name a column of the table, .*; did you mean val_accuracy\?"),
-        ({"columns": "lr,optimiser"}, r"`--columns` must name a column.*got 'optimiser'; did you mean optimizer\?"),
+        ({"where": "devise==cpu"}, r"did you mean 'device'\?"),
+        ({"sort": "val_acuracy"}, r"`--sort` must name a column of the table, .*; did you mean 'val_accuracy'\?"),
+        ({"columns": "lr,optimiser"}, r"`--columns` must name a column.*got 'optimiser'; did you mean 'optimizer'\?"),
         ({"columns": "lr,,device"}, "must be names joined by commas"),
         ({"pivot": "lr"}, "must be ROWS:COLUMNS"),
         ({"pivot": "lr:lr"}, "two different settings"),
-        ({"pivot": "lr:devise"}, r"`--pivot` must name a column.*did you mean device\?"),
+        ({"pivot": "lr:devise"}, r"`--pivot` must name a column.*did you mean 'device'\?"),
         ({"pivot": "lr:device:status"}, "must have a metric of numbers, got 'status'"),
         ({"pivot": "lr:device", "sort": "lr"}, "`--pivot` must go without `--sort`"),
         ({"pivot": "lr:device", "columns": "lr"}, "`--pivot` must go without `--columns`"),

@@ -188,7 +188,7 @@ def test_epochs_that_were_made_elsewhere_are_named_below_the_table(contents, tim
 
 
 def test_what_runs_did_otherwise_than_asked_is_named_below_the_table(contents, timed):
-    said = {"deviations": ("out of memory with 16 samples at once: steps are made in pieces of 8",)}
+    said = {"deviations": ("out of memory with 16 samples at once: steps are computed in pieces of 8",)}
     runs = [({"lr": at}, timed([1.0, 1.0, 1.0]), said if at else {}) for at in range(7)]
     notes = result_rows(contents(*runs), None).notes
     assert [note.partition(": ")[2] for note in notes[:5]] == [f"{said['deviations'][0]}."] * 5

@@ -1,4 +1,4 @@
-"""Somebody's own dataset: called as it wants to be, split, and asked for its shape and classes."""
+"""User-defined datasets: how their target is called, splits, sample shape and number of classes."""
 
 from pathlib import Path
 
@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from runmanager.errors import ConfigurationError, DatasetError, UsageError
-from runmanager.training.data.arrays import ArrayDataset
+from runmanager.training.data.array_dataset import ArrayDataset
 from runmanager.training.data.registry import load_dataset, prepare_dataset
 
 SOURCE = """
 import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
-from runmanager.training.data.arrays import ArrayDataset
+from runmanager.training.data.array_dataset import ArrayDataset
 
 class Plain(Dataset):
     def __init__(self, count=50, **kwargs):
@@ -70,7 +70,7 @@ def lengths(data):
     return len(data.train), len(data.validation)
 
 
-def test_one_that_knows_no_train_is_split(load):
+def test_a_dataset_without_a_train_argument_is_split(load):
     data = load("Plain")
     assert lengths(data) == (40, 10)
     assert data.in_shape == (2, 3) and data.num_classes == 4
@@ -78,7 +78,7 @@ def test_one_that_knows_no_train_is_split(load):
     assert sorted(seen) == list(range(50))
 
 
-def test_settings_holdout_size_and_classes(load):
+def test_holdout_size_and_num_classes_are_applied(load):
     data = load("Plain", count=60, holdout=20, size=25, num_classes=9)
     assert lengths(data) == (25, 20) and data.num_classes == 9
     with pytest.raises(DatasetError, match=r"`dataset.size` must be at most 40, .* mydata.Plain has, got 41"):
@@ -90,21 +90,24 @@ def test_the_seed_decides_the_split(load):
     assert first == again != other
 
 
-def test_one_that_takes_train_is_called_twice(load):
+def test_a_dataset_with_a_train_argument_is_created_twice(load):
     data = load("Split", size=33)
     assert lengths(data) == (33, 8)
     assert data.num_classes == 5 and data.train.root == Path("somewhere")
     assert lengths(load("Split", holdout=0.25)) == (30, 10)
-    assert lengths(load("Split", train=True)) == (32, 8)  # the user's own `train` wins, and leaves one set to split
+    assert lengths(load("Split", train=True)) == (
+        32,
+        8,
+    )  # the user's `train` has precedence, so there is one dataset to split
 
 
-def test_arrays_stay_arrays(load):
+def test_an_array_dataset_is_kept(load):
     data = load("arrays", num_classes=3, holdout=0.5)
     assert lengths(data) == (15, 15) and data.num_classes == 3
     assert data.train.tensors()[0].dtype == torch.uint8
 
 
-def test_what_lies_in_memory_is_taken_as_tensors_and_still_tells_its_classes(load):
+def test_in_memory_datasets_are_converted_with_their_classes(load):
     data = load("tensors", size=10)
     assert isinstance(data.train, ArrayDataset) and isinstance(data.validation, ArrayDataset)
     assert lengths(data) == (10, 6) and data.in_shape == (2,) and data.num_classes == 6
@@ -122,11 +125,11 @@ def test_what_lies_in_memory_is_taken_as_tensors_and_still_tells_its_classes(loa
         ("Plain", {"size": "many", "holdout": 0}, ConfigurationError, "`dataset.holdout` (?s:.*)`dataset.size`"),
     ],
 )
-def test_what_cannot_be_used_is_explained(load, name, settings, error, message):
+def test_unusable_targets_and_samples_are_explained(load, name, settings, error, message):
     with pytest.raises(error, match=message):
         load(name, **settings)
 
 
-def test_options_of_another_kind_are_refused():
+def test_options_of_another_type_are_refused():
     with pytest.raises(UsageError, match="dataset dataclass"):
         load_dataset(object(), data_root=Path(), seed=0)

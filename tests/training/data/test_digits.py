@@ -1,4 +1,4 @@
-"""The digits: cached, the same each time, no digit on both sides, and worth training on."""
+"""The digits: cached, reproducible, without a source digit in both parts, and learnable."""
 
 import logging
 from pathlib import Path
@@ -43,46 +43,46 @@ def test_shapes_and_classes():
     assert 20 < images.float().mean() < 120 and images.max() > 200
 
 
-def test_prepared_once_and_read_again(cache_home, monkeypatch):
+def test_prepared_once_and_then_read_from_the_cache(cache_home, monkeypatch):
     prepare_dataset(SMALL, data_root=Path("unused"))
     (file,) = files(cache_home)
     before = file.stat().st_mtime_ns
-    monkeypatch.setattr("runmanager.training.data.digits.build_digits", None)  # would fail if it were built again
+    monkeypatch.setattr("runmanager.training.data.digits.build_digits", None)  # building again would fail
     first, again = load(seed=0), load(seed=1)
     assert same(first, again)
     prepare_dataset(SMALL, data_root=Path("unused"))
     assert file.stat().st_mtime_ns == before and files(cache_home) == [file]
 
 
-def test_what_is_built_and_what_is_read_are_the_same(cache_home):
+def test_built_and_cached_images_are_equal(cache_home):
     built, read = load(), load()
     assert same(built, read)
     assert not same(read, load(DigitsOptions(size=300, val_size=120, data_seed=1)))
 
 
 @pytest.mark.parametrize("damage", [lambda content: content[:1000], lambda content: b"", lambda content: b"x" * 500])
-def test_a_damaged_cache_is_built_again(cache_home, caplog, damage):
+def test_a_damaged_cache_is_rebuilt(cache_home, caplog, damage):
     whole = load()
     (file,) = files(cache_home)
     content = file.read_bytes()
     file.write_bytes(damage(content))
     with caplog.at_level(logging.WARNING):
         assert same(load(), whole)
-    assert "is built again" in caplog.text
+    assert "is rebuilt" in caplog.text
     assert file.read_bytes() == content
 
 
-def test_a_flipped_bit_is_noticed(cache_home, caplog):
+def test_a_flipped_bit_is_detected(cache_home, caplog):
     whole = load()
     (file,) = files(cache_home)
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
     assert same(load(), whole)
-    assert "is built again" in caplog.text
+    assert "is rebuilt" in caplog.text
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch, caplog):
+def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch, caplog):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with caplog.at_level(logging.WARNING):
@@ -90,21 +90,21 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch, c
     assert "cannot be written" in caplog.text
 
 
-def test_the_cache_keeps_few_files(cache_home):
+def test_old_cache_files_are_deleted(cache_home):
     for data_seed in range(11):
         load(DigitsOptions(size=10, val_size=10, data_seed=data_seed))
     assert len(files(cache_home)) == 8
 
 
 @pytest.mark.parametrize("holdout", [None, 0.3, 60])
-def test_no_source_digit_is_on_both_sides(holdout):
+def test_no_source_digit_is_in_both_parts(holdout):
     arrays = build_digits(DigitsOptions(size=3000, holdout=holdout), seed=4)
     training, validation = set(arrays["train_sources"].tolist()), set(arrays["val_sources"].tolist())
     assert training and validation and not training & validation
     assert set(arrays["val_labels"].tolist()) == set(range(10))
 
 
-def test_a_holdout_leaves_the_test_digits_alone_and_follows_the_seed():
+def test_a_holdout_depends_on_the_seed_and_excludes_the_test_digits():
     official = set(build_digits(DigitsOptions(size=2000), seed=0)["val_sources"].tolist())
     parts = [build_digits(DigitsOptions(size=2000, holdout=0.25), seed=seed) for seed in (0, 0, 1)]
     held = [set(part["val_sources"].tolist()) for part in parts]
@@ -120,12 +120,12 @@ def test_a_holdout_leaves_the_test_digits_alone_and_follows_the_seed():
         (DigitsOptions(size=400, holdout=0.2, val_size=30), 30),
     ],
 )
-def test_how_many_validation_images_a_holdout_makes(options, expected):
+def test_number_of_validation_images(options, expected):
     data = load(options, seed=3)
     assert (len(data.train), len(data.validation)) == (400, expected)
 
 
-def test_they_can_be_learned():
+def test_the_digits_can_be_learned():
     data = load(DigitsOptions(size=4000, val_size=1000))
     torch.manual_seed(0)
     model = build_model(LogisticOptions(), in_shape=data.in_shape, num_classes=data.num_classes)

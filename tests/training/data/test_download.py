@@ -1,4 +1,4 @@
-"""Downloading, from a server on this machine: once, whole, one process at a time, with a clear word where it fails."""
+"""Downloads from a local server: once, complete, one process at a time, and with clear errors."""
 
 import fcntl
 import functools
@@ -36,7 +36,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
-    """MNIST's four files, compressed, on a local port; torchvision is told that they come from there."""
+    """MNIST's four files, compressed, on a local port; torchvision is configured to use it."""
     folder = tmp_path / "server"
     folder.mkdir()
     resources = []
@@ -62,7 +62,7 @@ def server(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("options", "name"), [(MnistOptions(), "MNIST"), (FashionMnistOptions(), "FashionMNIST")])
-def test_the_first_use_downloads_and_the_second_does_not(server, tmp_path, capsys, options, name):
+def test_only_the_first_use_downloads(server, tmp_path, capsys, options, name):
     root = tmp_path / "data"
     prepare_dataset(options, data_root=root)
     assert f"Downloading {options.name} to {root}/{name}/raw (about" in capsys.readouterr().err
@@ -75,7 +75,7 @@ def test_the_first_use_downloads_and_the_second_does_not(server, tmp_path, capsy
     assert Handler.served == before and capsys.readouterr().err == ""
 
 
-def test_what_a_killed_download_left_is_not_trusted(server, tmp_path):
+def test_files_of_a_killed_download_are_not_used(server, tmp_path):
     root = tmp_path / "data"
     left = root / ".download-mnist" / "MNIST" / "raw"
     left.mkdir(parents=True)
@@ -86,7 +86,7 @@ def test_what_a_killed_download_left_is_not_trusted(server, tmp_path):
     assert not (root / ".download-mnist").exists()
 
 
-def test_several_at_once_download_once(server, tmp_path, capsys):
+def test_concurrent_processes_download_once(server, tmp_path, capsys):
     root = tmp_path / "data"
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: download("mnist", data_root=root), range(4)))
@@ -94,25 +94,25 @@ def test_several_at_once_download_once(server, tmp_path, capsys):
     assert len(load_dataset(MnistOptions(), data_root=root, seed=0).train) == 40
 
 
-def test_a_waiting_process_says_so(server, tmp_path):
+def test_a_waiting_process_reports_it(server, tmp_path):
     root = tmp_path / "data"
     root.mkdir()
-    said = tmp_path / "said"  # what pytest captures is lost where another thread writes while it is looked at
-    with (root / ".download.lock").open("w") as held, said.open("w") as stderr, redirect_stderr(stderr):
+    output = tmp_path / "output"  # pytest's capture can lose lines that another thread writes while it is read
+    with (root / ".download.lock").open("w") as held, output.open("w") as stderr, redirect_stderr(stderr):
         fcntl.flock(held, fcntl.LOCK_EX)
         thread = threading.Thread(target=download, args=("mnist",), kwargs={"data_root": root}, daemon=True)
         thread.start()
         until = time.monotonic() + 60
-        while "Waiting for another process" not in said.read_text():
+        while "Waiting for another process" not in output.read_text():
             assert time.monotonic() < until
-            time.sleep(0.01)  # between two looks
+            time.sleep(0.01)
         assert not Handler.served
         fcntl.flock(held, fcntl.LOCK_UN)
         thread.join(60)
     assert (root / "MNIST/raw/train-images-idx3-ubyte").is_file()
 
 
-def test_a_corrupt_file_is_refused_and_leaves_nothing(server, tmp_path):
+def test_a_corrupt_file_is_refused_and_deleted(server, tmp_path):
     (server / "t10k-labels-idx1-ubyte.gz").write_bytes(b"something else")
     root = tmp_path / "data"
     with pytest.raises(DatasetError, match=r"'mnist' must be in .*MNIST/raw, and could not be downloaded: .*corrupted"):
@@ -120,15 +120,17 @@ def test_a_corrupt_file_is_refused_and_leaves_nothing(server, tmp_path):
     assert [path.name for path in root.iterdir()] == [".download.lock"]
 
 
-def test_offline_names_the_folder_and_the_way_out(tmp_path, monkeypatch):
+def test_an_offline_error_names_the_folder_and_the_way_out(tmp_path, monkeypatch):
     monkeypatch.setattr(torchvision.datasets.MNIST, "mirrors", ["http://127.0.0.1:9/"])
     root = tmp_path / "data"
-    with pytest.raises(DatasetError, match=r"refused.*run it again with a network, .*`dataset=digits`") as caught:
+    with pytest.raises(
+        DatasetError, match=r"refused.*run it again with a network connection, .*`dataset=digits`"
+    ) as caught:
         prepare_dataset(MnistOptions(), data_root=root)
     assert str(root / "MNIST" / "raw") in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_folder_that_cannot_be_written(tmp_path):
+def test_an_unwritable_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(DatasetError, match=r"file/data cannot be written \(.*choose another folder with `data_root=…`"):
         prepare_dataset(MnistOptions(), data_root=tmp_path / "file" / "data")

@@ -1,4 +1,4 @@
-"""Holding out and keeping: exact counts, nothing twice, the same with the same seed."""
+"""Holdouts and random subsets: exact counts, no sample twice, reproducible by seed."""
 
 import pytest
 import torch
@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runmanager.errors import DatasetError
-from runmanager.training.data.arrays import ArrayDataset
-from runmanager.training.data.splits import derived_seed, hold_out, num_held_out, subset_of
-from runmanager.training.options.dataset import added_samples
+from runmanager.training.data.array_dataset import ArrayDataset
+from runmanager.training.data.splits import derived_seed, hold_out, num_held_out, random_subset
+from runmanager.training.options.dataset import num_extra_samples
 
 
 def numbered(count):
@@ -44,27 +44,31 @@ def test_fractions_and_counts():
             num_held_out(too_much, 10)
 
 
-def test_the_seed_decides():
+def test_the_seed_decides_the_split():
     first, again, other = (labels(hold_out(numbered(100), 0.2, seed=seed)[1]) for seed in (1, 1, 2))
     assert first == again != other
 
 
-def test_keep_takes_exactly_as_many_as_asked_for():
+def test_a_random_subset_has_exactly_its_size():
     dataset = numbered(50)
-    assert subset_of(dataset, None, seed=0, name="x") is dataset
-    kept = labels(subset_of(dataset, 20, seed=0, name="x"))
+    assert random_subset(dataset, None, seed=0, name="x") is dataset
+    kept = labels(random_subset(dataset, 20, seed=0, name="x"))
     assert len(set(kept)) == 20 and kept == sorted(kept)
-    assert kept == labels(subset_of(dataset, 20, seed=0, name="x")) != labels(subset_of(dataset, 20, seed=1, name="x"))
+    assert (
+        kept
+        == labels(random_subset(dataset, 20, seed=0, name="x"))
+        != labels(random_subset(dataset, 20, seed=1, name="x"))
+    )
     with pytest.raises(DatasetError, match=r"`dataset.size` must be at most 50, .* that x has, got 51"):
-        subset_of(dataset, 51, seed=0, name="x")
+        random_subset(dataset, 51, seed=0, name="x")
 
 
-def test_samples_to_add_make_the_asked_share():
-    assert added_samples(0.2, 8000) == 2000
-    assert added_samples(500, 8000) == 500
-    assert added_samples(0.001, 10) == 1
+def test_extra_samples_are_the_requested_share():
+    assert num_extra_samples(0.2, 8000) == 2000
+    assert num_extra_samples(500, 8000) == 500
+    assert num_extra_samples(0.001, 10) == 1
 
 
-def test_seeds_for_unlike_things_differ():
+def test_seeds_for_different_purposes_differ():
     seeds = {derived_seed(what, seed) for what in ("size", "holdout") for seed in range(100)}
     assert len(seeds) == 200 and all(0 <= seed < 2**32 for seed in seeds)

@@ -1,4 +1,4 @@
-"""MNIST, FashionMNIST and CIFAR: read from their files, split and cut, and refused where damaged or missing."""
+"""MNIST, FashionMNIST and CIFAR: read from their files, split, and refused if damaged or missing."""
 
 import hashlib
 import os
@@ -58,14 +58,14 @@ def test_a_holdout_takes_from_the_training_set(mnist, holdout, expected):
     assert sorted(map(bytes, together.numpy())) == sorted(map(bytes, whole.numpy()))
 
 
-def test_clothes_have_the_names_that_torchvision_gives_them(tmp_path):
+def test_fashion_classes_have_torchvisions_names(tmp_path):
     write_mnist(tmp_path, "FashionMNIST")
     data = load_dataset(FashionMnistOptions(holdout=10, size=30), data_root=tmp_path, seed=0)
     names = torchvision.datasets.FashionMNIST.classes
     assert list(data.train.classes) == list(data.validation.classes) == names
 
 
-def test_size_counts_what_is_left_after_holding_out(mnist):
+def test_size_applies_after_the_holdout(mnist):
     data = load_dataset(MnistOptions(holdout=10, size=30), data_root=mnist, seed=0)
     assert (len(data.train), len(data.validation)) == (30, 10)
     with pytest.raises(DatasetError, match=r"`dataset.size` must be at most 50, .* mnist has, got 51"):
@@ -82,7 +82,7 @@ def test_missing_files_are_named_with_their_folder(mnist):
         load_dataset(MnistOptions(), data_root=mnist, seed=0)
 
 
-def test_torchvisions_own_mnist_is_read_into_bytes(mnist):
+def test_torchvisions_mnist_files_are_read_into_bytes(mnist):
     options = {"name": "custom", "_target_": "torchvision.datasets.MNIST", "size": 50}
     data = load_dataset(options, data_root=mnist, seed=0)
     built_in = load_dataset(MnistOptions(size=50), data_root=mnist, seed=0)
@@ -96,11 +96,11 @@ def test_torchvisions_own_mnist_is_read_into_bytes(mnist):
 )
 def test_a_damaged_file_is_refused(tmp_path, content):
     (tmp_path / "file").write_bytes(content)
-    with pytest.raises(DatasetError, match="file must be a whole IDX file"):
+    with pytest.raises(DatasetError, match="file must be a complete IDX file"):
         read_idx(tmp_path / "file")
 
 
-def test_nothing_is_written_where_everything_is(mnist):
+def test_nothing_is_written_if_all_files_exist(mnist):
     before = sorted((path, path.stat().st_mtime_ns) for path in mnist.rglob("*"))
     prepare_dataset(MnistOptions(), data_root=mnist)
     load_dataset(MnistOptions(), data_root=mnist, seed=0)
@@ -148,7 +148,7 @@ def test_cifar10(tmp_path, monkeypatch):
     assert torch.equal(images[0].flatten(), torch.from_numpy(stored[0]))
     assert data.validation.tensors()[1].tolist() == [5] * 6
     (folder / "test_batch").write_bytes(b"damaged")
-    with pytest.raises(DatasetError, match="cifar-10-batches-py must hold CIFAR10 whole"):
+    with pytest.raises(DatasetError, match="cifar-10-batches-py must hold all files of CIFAR10"):
         load_dataset(Cifar10Options(), data_root=tmp_path, seed=0)
 
 

@@ -1,4 +1,4 @@
-"""The loaders: equal batches from both, from any number of workers, after any resume, and nothing global drawn."""
+"""The loaders: equal batches from both and from any number of workers, without global random numbers."""
 
 import random
 from pathlib import Path
@@ -12,22 +12,22 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, Subset
 from runmanager.errors import ConfigurationError, DatasetError, UsageError
 from runmanager.tracking.device.transfer import Packed, to_device
 from runmanager.tracking.introspect.loader_inspection import class_names
-from runmanager.training.data.arrays import ArrayDataset, subset
+from runmanager.training.data.array_dataset import ArrayDataset, subset
 from runmanager.training.data.registry import Data, load_dataset
-from runmanager.training.loading import sample_order as orders
+from runmanager.training.loading import batch_sampler
+from runmanager.training.loading.batch_sampler import epoch_order, epoch_seed
 from runmanager.training.loading.device_resident import ResidentLoader
 from runmanager.training.loading.loaders import build_loaders
-from runmanager.training.loading.sample_order import epoch_order, epoch_seed
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import CnnOptions, DataLoaderOptions, ResidentOptions
 
-# On a machine of one core PyTorch advises against two workers; what they do is the same.
+# With one core PyTorch warns about two workers; the batches are the same.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 CPU = torch.device("cpu")
 
 
 class Samples(Dataset):
-    """A dataset as somebody might write it, with noise from the global generators."""
+    """A user-defined dataset with noise from the global generators."""
 
     def __init__(self, noise=0.0, transform=None):
         self.noise = noise
@@ -49,7 +49,7 @@ def data():
     return load_dataset(options, data_root=Path("unused"), seed=0)
 
 
-def build(options, data, *, batch_size=20, num_workers=0, seed=0, device=CPU, told=None):
+def build(options, data, *, batch_size=20, num_workers=0, seed=0, device=CPU, messages=None):
     return build_loaders(
         options,
         data,
@@ -58,7 +58,7 @@ def build(options, data, *, batch_size=20, num_workers=0, seed=0, device=CPU, to
         num_workers=num_workers,
         device=device,
         seed=seed,
-        tell=[].append if told is None else told.append,
+        notify=[].append if messages is None else messages.append,
     )
 
 
@@ -74,7 +74,7 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("options", [DataLoaderOptions(), ResidentOptions()])
-def test_every_sample_once_and_the_last_batch_is_smaller(data, options):
+def test_an_epoch_has_every_sample_once_and_a_smaller_last_batch(data, options):
     loaders = build(options, data)
     batches = epoch(loaders.train)
     assert [len(labels) for _, labels in batches] == [20] * 5 + [3]
@@ -87,7 +87,7 @@ def test_every_sample_once_and_the_last_batch_is_smaller(data, options):
     assert torch.equal(validation, data.validation.tensors()[1])
 
 
-def test_both_loaders_and_any_workers_give_equal_batches(data):
+def test_both_loaders_and_any_number_of_workers_yield_equal_batches(data):
     reference = build(DataLoaderOptions(), data)
     others = [build(ResidentOptions(), data), build(DataLoaderOptions(), data, num_workers=1)]
     others.append(build(DataLoaderOptions(persistent_workers=False, prefetch_factor=3), data, num_workers=2))
@@ -98,14 +98,14 @@ def test_both_loaders_and_any_workers_give_equal_batches(data):
     assert same(epoch(others[0].validation), epoch(reference.validation))
 
 
-def test_gathering_many_batches_at_once_changes_none(data, monkeypatch):
+def test_gathering_several_batches_together_changes_none(data, monkeypatch):
     expected = epoch(build(ResidentOptions(), data).train)
-    monkeypatch.setattr(ResidentLoader, "_batches_a_chunk", lambda _: 4)  # as on an accelerator
+    monkeypatch.setattr(ResidentLoader, "_batches_per_chunk", lambda _: 4)  # as on an accelerator
     assert same(epoch(build(ResidentOptions(), data).train), expected)
 
 
-def test_the_order_of_the_next_epoch_is_drawn_before_it_begins(data, monkeypatch):
-    """An accelerator has steps left to do then; at the beginning of an epoch it would wait."""
+def test_the_next_epochs_order_is_drawn_at_the_end_of_an_epoch(data, monkeypatch):
+    """At that time an accelerator still has queued steps; at the beginning of an epoch it would wait."""
     expected = [epoch(build(ResidentOptions(), data).train, number) for number in (1, 2, 4, 4, 3)]
     drawn = []
 
@@ -113,7 +113,7 @@ def test_the_order_of_the_next_epoch_is_drawn_before_it_begins(data, monkeypatch
         drawn.append(epoch)
         return epoch_order(num_samples, seed=seed, epoch=epoch)
 
-    monkeypatch.setattr(orders, "epoch_order", draw)
+    monkeypatch.setattr(batch_sampler, "epoch_order", draw)
     loader = build(ResidentOptions(), data).train
     loader.set_epoch(1)
     batches = iter(loader)
@@ -122,13 +122,13 @@ def test_the_order_of_the_next_epoch_is_drawn_before_it_begins(data, monkeypatch
     list(batches)
     assert drawn == [1, 2]
     assert same(epoch(loader, 2), expected[1]) and drawn == [1, 2, 3]
-    # Whatever epoch is asked for, it is the one that comes.
+    # Any other epoch can still be selected.
     for number, batches in zip((4, 4, 3), expected[2:], strict=True):
         assert same(epoch(loader, number), batches)
 
 
 class Gathering(TorchDispatchMode):
-    """Counts the bytes that are gathered at a time."""
+    """Records the bytes of each gather operation."""
 
     def __init__(self):
         super().__init__()
@@ -141,7 +141,7 @@ class Gathering(TorchDispatchMode):
         return made
 
 
-def test_an_accelerator_gathers_a_small_part_of_its_set_at_a_time():
+def test_an_accelerator_gathers_a_small_part_of_the_dataset_at_a_time():
     images = torch.zeros(6400, 8, 8, dtype=torch.uint8)
     stored = ArrayDataset(images, torch.zeros(6400))
     loader = build(ResidentOptions(), Data(stored, stored, (8, 8), 1), batch_size=100, device=META).train
@@ -150,21 +150,21 @@ def test_an_accelerator_gathers_a_small_part_of_its_set_at_a_time():
     assert images.nbytes / 17 <= gathering.most <= images.nbytes / 16
 
 
-def test_the_order_is_that_of_pytorchs_random_sampler():
+def test_the_order_equals_that_of_pytorchs_random_sampler():
     generator = torch.Generator().manual_seed(epoch_seed(7, 3))
     drawn = list(RandomSampler(range(103), generator=generator))
     assert epoch_order(103, seed=7, epoch=3).tolist() == drawn
 
 
 @pytest.mark.parametrize("options", [DataLoaderOptions(), ResidentOptions()])
-def test_the_batches_are_those_of_pytorchs_own_loader_under_the_same_seed(data, options):
+def test_the_batches_equal_those_of_pytorchs_loader_with_the_same_seed(data, options):
     sampler = RandomSampler(data.train, generator=torch.Generator().manual_seed(epoch_seed(0, 3)))
     theirs = DataLoader([data.train[index] for index in range(103)], batch_size=20, sampler=sampler)
     assert same(epoch(build(options, data).train, 3), list(theirs))
 
 
 @pytest.mark.parametrize("options", [DataLoaderOptions(), ResidentOptions()])
-def test_an_epoch_depends_on_seed_and_number_only(data, options):
+def test_an_epoch_depends_only_on_the_seed_and_its_number(data, options):
     whole = [epoch(build(options, data).train, number) for number in (1, 2, 3)]
     resumed = build(options, data).train
     assert same(epoch(resumed, 3), whole[2]) and same(epoch(resumed, 2), whole[1])
@@ -173,7 +173,7 @@ def test_an_epoch_depends_on_seed_and_number_only(data, options):
 
 
 @pytest.mark.parametrize("options", [DataLoaderOptions(shuffle=False), ResidentOptions(shuffle=False)])
-def test_without_shuffling_the_order_is_the_datasets(data, options):
+def test_without_shuffling_the_dataset_order_is_kept(data, options):
     labels = torch.cat([labels for _, labels in epoch(build(options, data).train, 2)])
     assert torch.equal(labels, data.train.tensors()[1])
 
@@ -190,7 +190,7 @@ def unchanged(before):
 @pytest.mark.parametrize(
     ("options", "workers"), [(DataLoaderOptions(), 0), (DataLoaderOptions(), 1), (ResidentOptions(), 0)]
 )
-def test_no_global_random_number_is_drawn(data, options, workers):
+def test_global_random_states_are_unchanged(data, options, workers):
     loaders = build(options, data, num_workers=workers)
     before = states()
     epoch(loaders.train)
@@ -199,7 +199,7 @@ def test_no_global_random_number_is_drawn(data, options, workers):
     assert unchanged(before)
 
 
-def test_first_samples_are_the_datasets_first_and_move_nothing(data):
+def test_first_samples_change_no_random_state(data):
     custom = Data(Samples(noise=1.0), Samples(), (1,), 3)
     loader = build(DataLoaderOptions(), custom, num_workers=1).train
     before = states()
@@ -211,7 +211,7 @@ def test_first_samples_are_the_datasets_first_and_move_nothing(data):
 
 
 @pytest.mark.parametrize("options", [DataLoaderOptions(), ResidentOptions()], ids=lambda options: options.name)
-def test_samples_and_the_names_of_their_classes_can_be_looked_up(options):
+def test_samples_and_class_names_can_be_looked_up(options):
     arrays = ArrayDataset(torch.arange(9.0)[:, None], torch.arange(9) % 3, classes=["a", "b", "c"])
     own = Subset(Samples(), range(9))
     own.dataset.classes = ["a", "b", "c"]
@@ -222,7 +222,7 @@ def test_samples_and_the_names_of_their_classes_can_be_looked_up(options):
         assert class_names(loader, 3) == ["a", "b", "c"]
 
 
-def test_somebodys_own_dataset_in_both_loaders():
+def test_a_custom_dataset_works_with_both_loaders():
     custom = Data(Samples(), Samples(), (1,), 3)
     one, other = build(DataLoaderOptions(), custom).train, build(ResidentOptions(), custom).train
     batches = epoch(one)
@@ -232,7 +232,7 @@ def test_somebodys_own_dataset_in_both_loaders():
 
 
 class Tokens(Dataset):
-    """Whole numbers, as for an embedding; those from `odd_from` on have three values each."""
+    """Integers, as for an embedding; samples from index `odd_from` on have three values."""
 
     def __init__(self, dtype, odd_from=200):
         self.dtype, self.odd_from = dtype, odd_from
@@ -245,16 +245,16 @@ class Tokens(Dataset):
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float64])
-def test_somebodys_own_values_stay_what_they_are(dtype):
+def test_values_of_a_custom_dataset_are_unchanged(dtype):
     custom = Data(Tokens(dtype), Tokens(dtype), (1,), 3)
     one, other = (epoch(build(options, custom).train) for options in (DataLoaderOptions(), ResidentOptions()))
     assert one[0][0].dtype == other[0][0].dtype == dtype and one[0][1].dtype == other[0][1].dtype == torch.int64
     assert same(one, other)
 
 
-def test_a_resident_set_of_unlike_samples_is_refused():
+def test_resident_samples_must_have_one_shape_and_type():
     custom = Data(Tokens(torch.int64, odd_from=64), Tokens(torch.int64), (1,), 3)
-    with pytest.raises(DatasetError, match=r"must be alike .* got \(1,\) of torch.int64 and \(3,\)"):
+    with pytest.raises(DatasetError, match=r"must have one shape and type .* got \(1,\) of torch.int64 and \(3,\)"):
         build(ResidentOptions(), custom)
 
 
@@ -263,45 +263,45 @@ def halved(sample):
 
 
 class Whole(Samples):
-    asked = 0
+    num_calls = 0
 
     def __getitems__(self, indices):
-        self.asked += 1
+        self.num_calls += 1
         return [self[index] for index in indices]
 
 
-def test_a_resident_set_is_read_many_samples_at_a_time_where_the_dataset_can():
+def test_a_resident_dataset_is_read_in_batches_if_it_supports_them():
     whole = Whole()
     batches = epoch(build(ResidentOptions(), Data(whole, subset(whole, [4, 2]), (1,), 3)).train)
     assert same(batches, epoch(build(ResidentOptions(), Data(Samples(), Samples(), (1,), 3)).train))
-    assert whole.asked == 2  # all of it, and its part
+    assert whole.num_calls == 2  # once for all samples, once for the subset
 
 
-def test_a_transform_still_works_and_the_run_is_told():
+def test_a_transform_is_applied_and_reported():
     custom = Data(Samples(transform=halved), subset(Samples(transform=halved), [3, 5]), (1,), 3)
-    told = []
-    batches = epoch(build(DataLoaderOptions(), custom, told=told).train)
-    assert set(told) == {"loader: samples are read one by one, through the dataset's transform (halved)"}
+    messages = []
+    batches = epoch(build(DataLoaderOptions(), custom, messages=messages).train)
+    assert set(messages) == {"loader: samples are read one by one, through the dataset's transform (halved)"}
     assert sorted(torch.cat([images for images, _ in batches]).flatten().tolist()) == [each / 2 for each in range(23)]
-    told.clear()
-    assert same(epoch(build(ResidentOptions(), custom, told=told).train), batches)
-    once = "loader: samples are read once, before training: the dataset's transform (halved) is not drawn anew"
-    assert set(told) == {once}
+    messages.clear()
+    assert same(epoch(build(ResidentOptions(), custom, messages=messages).train), batches)
+    once = "loader: samples are read once, before training: the dataset's transform (halved) runs only once"
+    assert set(messages) == {once}
 
 
-def test_without_a_transform_nothing_is_told(data):
-    told = []
+def test_without_a_transform_nothing_is_reported(data):
+    messages = []
     for options in (DataLoaderOptions(), ResidentOptions()):
-        build(options, data, told=told)
-        build(options, Data(Samples(), Samples(), (1,), 3), told=told)
-    build(DataLoaderOptions(), Data(Whole(transform=halved), Whole(transform=halved), (1,), 3), told=told)
-    assert told == []
+        build(options, data, messages=messages)
+        build(options, Data(Samples(), Samples(), (1,), 3), messages=messages)
+    build(DataLoaderOptions(), Data(Whole(transform=halved), Whole(transform=halved), (1,), 3), messages=messages)
+    assert messages == []
 
 
-META = torch.device("meta")  # stands for an accelerator
+META = torch.device("meta")  # in place of an accelerator
 
 
-def test_an_accelerator_is_sent_bytes_and_makes_the_floats_itself(data):
+def test_bytes_are_copied_to_an_accelerator_and_converted_there(data):
     expected = epoch(build(DataLoaderOptions(), data).train)
     for workers in (0, 1):
         sent = list(build(DataLoaderOptions(pin_memory=False), data, num_workers=workers, device=META).train)
@@ -311,7 +311,7 @@ def test_an_accelerator_is_sent_bytes_and_makes_the_floats_itself(data):
         assert images.device.type == labels.device.type == "meta" and images.dtype == torch.float32
 
 
-def test_a_resident_set_on_the_cpu_shares_the_datasets_memory(data):
+def test_a_resident_dataset_on_the_cpu_shares_its_memory(data):
     loader = build(ResidentOptions(shuffle=False), data).train
     images = data.train.tensors()[0]
     before = images[0].clone()
@@ -328,11 +328,11 @@ def test_workers_are_seeded():
     assert same(runs[0], runs[1])
     noise = [torch.cat([images.flatten() for images, _ in run]).remainder(1).sort().values for run in runs]
     assert not torch.equal(noise[0], noise[2])
-    assert len(noise[0].unique()) == 23  # no two workers draw the same
+    assert len(noise[0].unique()) == 23  # each worker draws other numbers
 
 
 @pytest.mark.parametrize("persistent", [True, False])
-def test_what_a_dataset_draws_in_workers_depends_on_the_epoch_and_not_on_those_before(persistent):
+def test_random_numbers_in_workers_depend_only_on_the_epoch(persistent):
     custom = Data(Samples(noise=1.0), Samples(noise=1.0), (1,), 3)
     options = DataLoaderOptions(persistent_workers=persistent)
     whole, resumed = (build(options, custom, num_workers=2) for _ in range(2))
@@ -340,11 +340,11 @@ def test_what_a_dataset_draws_in_workers_depends_on_the_epoch_and_not_on_those_b
     second = epoch(whole.train, 2)
     assert same(second, epoch(resumed.train, 2)), "workers that lived through the first epoch draw as new ones do"
     assert not same(first, second)
-    validations = [list(whole.validation) for _ in range(2)]  # nobody tells it the epoch
+    validations = [list(whole.validation) for _ in range(2)]  # without `set_epoch`
     assert same(validations[0], validations[1]) and same(validations[1], list(resumed.validation))
 
 
-def test_work_in_place_does_not_change_the_resident_set():
+def test_changing_a_batch_in_place_does_not_change_the_resident_dataset():
     still = ArrayDataset(torch.ones(6, 2), torch.zeros(6))
     loaders = build(ResidentOptions(shuffle=False), Data(still, still, (2,), 1), batch_size=4)
     for loader in (loaders.train, loaders.validation):
@@ -354,7 +354,7 @@ def test_work_in_place_does_not_change_the_resident_set():
         assert all(images.sum() == images.numel() and labels.sum() == 0 for images, labels in loader)
 
 
-def test_what_cannot_apply_is_refused(data):
+def test_unsupported_options_are_refused(data):
     with pytest.raises(ConfigurationError, match=r"`num_workers` must be 0 with `loader=resident`.*got 2; use"):
         build(ResidentOptions(), data, num_workers=2)
     with pytest.raises(UsageError, match="loader dataclass"):

@@ -1,4 +1,4 @@
-"""A loader that sends ahead is the loader that it wraps, one batch earlier."""
+"""The prefetching loader yields the wrapped loader's batches, each copied one step ahead."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 
 class Lane:
-    """Sends nothing anywhere; knows what is on its way."""
+    """Copies nothing; records the batches in flight."""
 
     def __init__(self, device=CPU):
         self.device = device
@@ -35,7 +35,7 @@ class Lane:
 def loaders(options=None):
     data = load_dataset(FakeOptions(size=23, val_size=7, in_shape=[1, 4, 4]), data_root=Path("unused"), seed=0)
     options = options or DataLoaderOptions(prefetch_to_device=True)
-    given = {"batch_size": 5, "eval_batch_size": 4, "num_workers": 0, "device": CPU, "seed": 0, "tell": print}
+    given = {"batch_size": 5, "eval_batch_size": 4, "num_workers": 0, "device": CPU, "seed": 0, "notify": print}
     return options, build_loaders(options, data, **given)
 
 
@@ -46,7 +46,7 @@ def ahead(monkeypatch):
     return plain, with_prefetch(options, plain, device=torch.device("cuda"))
 
 
-def test_the_batches_are_the_same_and_one_is_always_on_its_way(ahead):
+def test_the_batches_are_the_same_and_one_is_always_in_flight(ahead):
     for plain, sending in zip(*([each.train, each.validation] for each in ahead), strict=True):
         assert (len(sending), sending.num_samples, sending.batch_size) == (
             len(plain),
@@ -75,12 +75,12 @@ def test_the_batches_are_the_same_and_one_is_always_on_its_way(ahead):
         (ResidentOptions(), "cuda"),
     ],
 )
-def test_elsewhere_nothing_is_sent_ahead(options, device):
+def test_without_the_setting_or_device_nothing_is_prefetched(options, device):
     given, plain = loaders(options)
     assert with_prefetch(given, plain, device=torch.device(device)) is plain
 
 
-def test_only_pinned_memory_is_sent_ahead():
+def test_prefetching_needs_pinned_memory():
     (line,) = DataLoaderOptions(prefetch_to_device=True, pin_memory=False).faults()
     assert line.startswith("`loader.pin_memory` must be true or null with `loader.prefetch_to_device=true`, got false;")
     assert not DataLoaderOptions(prefetch_to_device=True).faults()

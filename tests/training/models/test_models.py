@@ -1,4 +1,4 @@
-"""The models: their parameters, their shapes, and what they refuse."""
+"""The models: numbers of parameters, shapes, and errors."""
 
 import copy
 
@@ -29,14 +29,14 @@ def num_parameters(model):
         (MlpTowerOptions(depth=12), (2,), 2, 11_201_190),
     ],
 )
-def test_numbers_of_parameters(options, in_shape, num_classes, expected):
+def test_number_of_parameters(options, in_shape, num_classes, expected):
     with torch.device("meta"):
         assert num_parameters(build_model(options, in_shape=in_shape, num_classes=num_classes)) == expected
 
 
 @pytest.mark.parametrize("options", [CnnOptions(), MlpOptions(hidden=[8, 4]), LogisticOptions(), MlpTowerOptions()])
 @pytest.mark.parametrize("in_shape", [MNIST, (3, 32, 32), (2, 16, 40)])
-def test_logits_of_any_images(options, in_shape):
+def test_shape_of_the_logits(options, in_shape):
     model = build_model(options, in_shape=in_shape, num_classes=7)
     logits = model(torch.rand(3, *in_shape))
     assert logits.shape == (3, 7)
@@ -57,7 +57,7 @@ def test_the_cnn_has_the_tutorials_layers():
 
 
 class ReluThenPool(Network):
-    """The tutorials' order."""
+    """The network with the tutorials' order of ReLU and pooling."""
 
     def forward(self, images):
         hidden = F.max_pool2d(F.relu(self.conv1(images)), kernel_size=2, stride=2)
@@ -67,12 +67,12 @@ class ReluThenPool(Network):
 
 
 @pytest.mark.parametrize("in_shape", [MNIST, (3, 32, 32), (2, 17, 21)])
-def test_the_cnn_is_the_function_of_relu_then_pool(in_shape):
+def test_the_cnn_equals_relu_before_pooling(in_shape):
     torch.manual_seed(0)
     model = build_model(CnnOptions(), in_shape=in_shape, num_classes=10).double()
     tutorials = ReluThenPool(in_shape, 10).double()
     tutorials.load_state_dict(model.state_dict())
-    images = torch.randn(16, *in_shape, dtype=torch.float64)  # no two values are alike: no ties
+    images = torch.randn(16, *in_shape, dtype=torch.float64)  # all values differ, so there are no ties
     outputs = []
     for each in (model, tutorials):
         outputs.append(each(images))
@@ -83,12 +83,12 @@ def test_the_cnn_is_the_function_of_relu_then_pool(in_shape):
 
 
 @pytest.mark.parametrize("in_shape", [(2,), (1, 15, 28)])
-def test_the_cnn_refuses_what_is_too_small(in_shape):
+def test_the_cnn_refuses_small_images(in_shape):
     with pytest.raises(ConfigurationError, match=r"at least 16x16, got samples of shape \(.*use `model=mlp`"):
         build_model(CnnOptions(), in_shape=in_shape, num_classes=2)
 
 
-def test_weights_come_from_the_global_seed():
+def test_weights_depend_on_the_global_seed():
     torch.manual_seed(3)
     first = build_model(CnnOptions(), in_shape=MNIST, num_classes=10).state_dict()
     torch.manual_seed(3)
@@ -127,7 +127,7 @@ def no_module(num_classes):
 """
 
 
-def test_somebodys_own_model_gets_what_it_takes(own_module):
+def test_a_custom_model_receives_the_arguments_that_it_takes(own_module):
     own_module("mynets", NET)
     options = {"name": "custom", "_target_": "mynets.Net", "width": 64}
     model = build_model(options, in_shape=(5,), num_classes=3)
@@ -136,7 +136,7 @@ def test_somebodys_own_model_gets_what_it_takes(own_module):
     assert isinstance(build_model({"_target_": "mynets.fixed"}, in_shape=(5,), num_classes=3), torch.nn.Flatten)
 
 
-def test_what_somebodys_own_model_says_of_shape_wins(own_module):
+def test_settings_of_a_custom_model_have_precedence(own_module):
     own_module("mynets", NET)
     model = build_model({"_target_": "mynets.Net", "num_classes": 11}, in_shape=(5,), num_classes=3)
     assert model.layer.out_features == 11
@@ -147,8 +147,11 @@ def test_what_somebodys_own_model_says_of_shape_wins(own_module):
     [
         ({"_target_": "mynets.Nett"}, "`model._target_` must name something that exists.*mynets has no 'Nett'.*'Net'"),
         ({"_target_": "mynets.Net", "widht": 3}, r"`model.widht` must be an argument of mynets.Net.*'width'"),
-        ({"_target_": "mynets.no_module"}, "must make a torch.nn.Module, got int"),
-        ({"_target_": "no_such_module.Net"}, "no module 'no_such_module' in the current folder .* installed packages"),
+        ({"_target_": "mynets.no_module"}, "must return a torch.nn.Module, got int"),
+        (
+            {"_target_": "no_such_module.Net"},
+            "module 'no_such_module' is neither in the current folder .* installed packages",
+        ),
         ({"_target_": "Net"}, "must be a dotted name, got 'Net'"),
         ({"name": "custom"}, "must be a dotted name, got None"),
         ({"_target_": "mynets.__name__"}, "must name a class or a function"),

@@ -1,4 +1,4 @@
-"""torchvision's classifiers: each fits the images that it is given."""
+"""torchvision's classifiers, adapted to the images."""
 
 import importlib
 
@@ -25,8 +25,8 @@ def test_logits(architecture, in_shape):
 
 @pytest.mark.parametrize("architecture", FAMILIES)
 @pytest.mark.parametrize("in_shape", [(1, 28, 28), (3, 40, 36)])
-def test_every_family_takes_small_images(architecture, in_shape):
-    with torch.device("meta"):  # shapes without arithmetic
+def test_every_family_supports_small_images(architecture, in_shape):
+    with torch.device("meta"):  # shapes without computing values
         model = build_model(Options(architecture=architecture), in_shape=in_shape, num_classes=10)
         model.train()
         assert model(torch.empty(2, *in_shape)).shape == (2, 10)
@@ -38,7 +38,7 @@ def test_all_classifiers_are_known():
     assert all(not architecture_faults(name) for name in models.list_models(module=models))
 
 
-def test_the_first_layer_takes_the_channels_and_keeps_the_scale():
+def test_the_first_layer_is_adapted_to_the_channels_and_keeps_its_scale():
     torch.manual_seed(0)
     model = build_model(Options(), in_shape=(1, 64, 64), num_classes=10)
     usual = build_model(Options(), in_shape=(3, 64, 64), num_classes=10)
@@ -49,7 +49,7 @@ def test_the_first_layer_takes_the_channels_and_keeps_the_scale():
     assert 0.8 < ratio < 1.25
 
 
-def test_images_are_resized_only_where_needed():
+def test_images_are_resized_only_if_needed():
     assert not isinstance(build_model(Options(), in_shape=(3, 32, 48), num_classes=10), Resized)
     assert build_model(Options(), in_shape=(3, 28, 48), num_classes=10).side == 48
     assert build_model(Options(input_size=64), in_shape=(3, 32, 32), num_classes=10).side == 64
@@ -70,12 +70,12 @@ def test_images_are_resized_only_where_needed():
         (Options(architecture="vit_b_16", input_size=40), (3, 32, 32), "a multiple of 16 for vit_b_16, got 40"),
     ],
 )
-def test_what_cannot_be_built_is_refused(options, in_shape, message):
+def test_unsupported_settings_are_refused(options, in_shape, message):
     with pytest.raises(ConfigurationError, match=message):
         build_model(options, in_shape=in_shape, num_classes=10)
 
 
-def test_a_torchvision_of_another_pytorch_is_explained(monkeypatch):
+def test_an_incompatible_torchvision_is_explained(monkeypatch):
     def broken(_name):
         raise RuntimeError("operator torchvision::nms does not exist")
 

@@ -1,4 +1,4 @@
-"""The job's settings: every fault in words, all of them at once."""
+"""The job's settings: every fault as a readable line, all together."""
 
 import subprocess
 import sys
@@ -83,19 +83,19 @@ def test_the_defaults_are_those_of_the_contract():
         ({"compile": True, "on_oom": "halve"}, "`on_oom` must be fail with `compile=true`, got halve;"),
     ],
 )
-def test_each_fault_is_said(changes, words):
+def test_each_fault_is_reported(changes, words):
     (fault,) = options(**changes).faults()
     assert words in fault and fault.endswith((".", "?"))
 
 
-def test_all_faults_are_said_at_once():
+def test_all_faults_are_reported_together():
     faults = options(
         lr=-1, batch_size=0, epochs=0, dataset=DigitsOptions(size=0), loader=ResidentOptions(), num_workers=2
     )
     assert len(faults.faults()) == 5
 
 
-def test_what_goes_together_is_let_through():
+def test_valid_combinations_have_no_faults():
     assert options(dataset=DiscOptions(), model=MlpTowerOptions(), loader=ResidentOptions()).faults() == []
     for device, precision in (("cpu", "bf16"), ("auto", "fp16"), ("cuda", "tf32")):
         assert options(device=device, precision=precision, micro_batch="auto", on_oom="halve").faults() == []

@@ -1,4 +1,4 @@
-"""The settings that a cell does not heed: which they are, and when a grid is refused for them."""
+"""Settings without effect: which they are, and when a grid is rejected because of them."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ from runmanager.training.options.groups import (
     ResidentOptions,
 )
 from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.unused import idle_settings, unused_settings
+from runmanager.training.options.unused import unused_setting_faults, unused_settings
 
 CELL = TrainingOptions(
     dataset=MnistOptions(),
@@ -37,7 +37,7 @@ def cell(**changes):
 LATE = MultistepOptions(milestones=[2, 5, 9])
 DISC = {"data_root", "tensorboard.images", "tensorboard.predictions"}
 HIDDEN = TensorBoardOptions(enabled=False, images=False, histograms=True, predictions=False)
-IDLE = {"tensorboard.graph", "tensorboard.histograms", "tensorboard.confusion_matrix"}
+UNUSED = {"tensorboard.graph", "tensorboard.histograms", "tensorboard.confusion_matrix"}
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ IDLE = {"tensorboard.graph", "tensorboard.histograms", "tensorboard.confusion_ma
             {"scheduler": CosineOptions(), "epochs": 1, "early_stop": EarlyStopOptions(metric="loss", patience=0)},
             {"scheduler", "scheduler.min_lr"},
         ),
-        ({"tensorboard": HIDDEN}, IDLE),
-        ({"tensorboard": HIDDEN, "log_every": 5}, IDLE | {"log_every"}),
+        ({"tensorboard": HIDDEN}, UNUSED),
+        ({"tensorboard": HIDDEN, "log_every": 5}, UNUSED | {"log_every"}),
         ({"dataset": DigitsOptions()}, {"data_root"}),
         ({"dataset": DiscOptions()}, DISC),
         ({"dataset": {"_target_": "mine.Data"}}, set()),
@@ -89,31 +89,31 @@ IDLE = {"tensorboard.graph", "tensorboard.histograms", "tensorboard.confusion_ma
         ({"batch_size": 100, "micro_batch": "auto", "on_oom": "halve"}, set()),
     ],
 )
-def test_what_a_cell_does_not_heed(changes, names):
-    idle = idle_settings(cell(**changes))
-    assert set(idle) == names
-    assert all(line.startswith("`") and " must " in line and line.endswith(".") for line in idle.values())
+def test_settings_without_effect_in_a_cell(changes, names):
+    unused = unused_settings(cell(**changes))
+    assert set(unused) == names
+    assert all(line.startswith("`") and " must " in line and line.endswith(".") for line in unused.values())
 
 
-def test_what_nobody_gave_may_lie_idle():
-    assert unused_settings([cell(num_workers=0)], ["lr", "num_workers"]) == []
+def test_settings_that_are_not_given_may_be_without_effect():
+    assert unused_setting_faults([cell(num_workers=0)], ["lr", "num_workers"]) == []
 
 
-def test_a_grid_may_hold_cells_without_use_for_a_setting():
+def test_a_setting_needs_an_effect_in_one_cell_only():
     loaders = [DataLoaderOptions(prefetch_factor=factor) for factor in (2, 4)]
     cells = [cell(num_workers=workers, loader=loader) for workers in (0, 1) for loader in loaders]
-    assert unused_settings(cells, ["num_workers", "loader.prefetch_factor"]) == []
+    assert unused_setting_faults(cells, ["num_workers", "loader.prefetch_factor"]) == []
 
 
-def test_each_value_must_be_heeded_by_a_cell():
+def test_each_value_needs_an_effect_in_a_cell():
     schedulers = [MultistepOptions(milestones=[milestone]) for milestone in (3, 50)]
     cells = [cell(scheduler=scheduler, epochs=epochs) for scheduler in schedulers for epochs in (5, 10)]
-    faults = unused_settings(cells, ["scheduler.milestones", "epochs"])
+    faults = unused_setting_faults(cells, ["scheduler.milestones", "epochs"])
     assert [line.split(", got")[0] for line in faults] == [
         "`scheduler.milestones` must be below `epochs`=5",
         "`scheduler.milestones` must be below `epochs`=10",
     ]
 
 
-def test_one_fault_of_two_settings_is_said_once():
-    assert len(unused_settings([cell(epochs=2)], ["early_stop.metric", "early_stop.patience"])) == 1
+def test_a_fault_that_two_settings_share_is_reported_once():
+    assert len(unused_setting_faults([cell(epochs=2)], ["early_stop.metric", "early_stop.patience"])) == 1

@@ -1,4 +1,4 @@
-"""A compiled network: compiled before the first epoch and only then, the same numbers, nothing of it left behind."""
+"""Compiled networks: compiled once before the first epoch, with the same results and without side effects."""
 
 import functools
 import random
@@ -23,13 +23,13 @@ from runmanager.training.options.groups import (
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.step.compiled import CompiledNetwork, compiler_faults
 from runmanager.training.step.micro_batches import MicroBatches
-from runmanager.training.step.step import Forward, Stepper
+from runmanager.training.step.stepper import Forward, Stepper
 
 CPU = torch.device("cpu")
 
 
 class Compiler:
-    """A stand-in for inductor, which counts what it is given."""
+    """Replacement for inductor that records the compiled graphs."""
 
     def __init__(self, fault: str | None = None) -> None:
         self.num_graphs = 0
@@ -56,15 +56,15 @@ def network() -> nn.Module:
 
 class Training:
     def __init__(self, *, compiler=None, model=None, size=None):
-        self.told = []
+        self.messages = []
         self.network = network() if model is None else model
-        self.compiled = compiler and CompiledNetwork(self.network, tell=self.told.append, backend=compiler)
+        self.compiled = compiler and CompiledNetwork(self.network, notify=self.messages.append, backend=compiler)
         optimizer = torch.optim.Adam(self.network.parameters(), fused=True)
         forward = Forward(self.network, apply=self.compiled)
         self.stepper = Stepper(forward, optimizer, pieces=MicroBatches(size))
 
-    def rehearse(self):
-        return self.compiled.rehearse(self.stepper.learn, Loader(), device=CPU)
+    def compile(self):
+        return self.compiled.compile_for(self.stepper.compute_gradients, Loader(), device=CPU)
 
     def epochs(self, count=2):
         losses = []
@@ -81,15 +81,15 @@ class Training:
 
 
 @pytest.fixture(autouse=True)
-def compiled_anew():
+def compiled_again():
     yield
     torch.compiler.reset()
 
 
-def test_one_code_for_the_full_batch_and_the_same_numbers():
+def test_only_the_full_batch_is_compiled_with_the_same_results():
     compiler = Compiler()
     compiled, plain = Training(compiler=compiler), Training()
-    assert compiled.rehearse() >= 0
+    assert compiled.compile() >= 0
     assert compiler.num_graphs == 1
     losses = []
     for each in (plain, compiled):
@@ -97,60 +97,58 @@ def test_one_code_for_the_full_batch_and_the_same_numbers():
         losses.append(each.epochs())
     assert torch.allclose(*losses)
     assert compiler.num_graphs == 1, "the last batch and the evaluation go the plain way"
-    assert not compiled.told
+    assert not compiled.messages
 
 
-def test_a_rehearsal_leaves_nothing_behind():
+def test_compiling_has_no_side_effects():
     training = Training(compiler=Compiler())
     training.network.eval()
     before = {name: value.clone() for name, value in training.network.state_dict().items()}
     torch.manual_seed(5)
     random.seed(5)
     states = torch.get_rng_state(), random.getstate()
-    training.rehearse()
+    training.compile()
     assert torch.equal(torch.get_rng_state(), states[0]) and random.getstate() == states[1]
     assert all(torch.equal(value, before[name]) for name, value in training.network.state_dict().items())
     assert not any(module.training for module in training.network.modules())
     assert all(parameter.grad is None for parameter in training.network.parameters())
 
 
-def test_pieces_of_a_batch_are_what_is_compiled():
+def test_pieces_of_a_batch_are_compiled():
     compiler = Compiler()
     training = Training(compiler=compiler, model=nn.Linear(5, 3), size=4)
-    training.rehearse()
+    training.compile()
     training.epochs()
-    assert compiler.num_graphs == 1 and not training.told
+    assert compiler.num_graphs == 1 and not training.messages
 
 
-def test_code_that_is_compiled_in_an_epoch_is_told_of():
+def test_compiling_during_an_epoch_is_reported():
     compiler = Compiler()
     training = Training(compiler=compiler)
-    training.rehearse()
+    training.compile()
     training.stepper.train(torch.rand(6, 5), torch.zeros(6, dtype=torch.int64))
-    assert training.told == ["compile: compiled anew in an epoch, for images of shape (6, 5)"]
+    assert training.messages == ["compile: compiled again during an epoch, for images of shape (6, 5)"]
     assert compiler.num_graphs == 2
 
 
-def test_what_cannot_be_compiled_is_refused_in_one_line():
+def test_a_compiler_error_is_reported_in_one_line():
     with pytest.raises(ConfigurationError) as caught:
-        Training(compiler=Compiler("no such operator\nand more")).rehearse()
+        Training(compiler=Compiler("no such operator\nand more")).compile()
     line = str(caught.value)
-    assert line.startswith("`compile` must be false for this model on this machine, got true; torch.compile says: ")
+    assert line.startswith("`compile` must be false for this model on this machine, got true; torch.compile reports: ")
     assert "no such operator" in line and "\n" not in line
 
 
-def test_a_fault_of_the_network_itself_is_said_as_ever():
-    compiler = Compiler("never asked")
+def test_errors_of_the_network_itself_are_raised_unchanged():
+    compiler = Compiler("never called")
     with pytest.raises(TensorMismatchError, match="must have 4 values"):
-        Training(compiler=compiler, model=nn.Linear(4, 3)).rehearse()
+        Training(compiler=compiler, model=nn.Linear(4, 3)).compile()
 
 
-def test_without_a_compiler_there_is_a_way_out(monkeypatch):
+def test_a_missing_compiler_is_explained(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     (line,) = compiler_faults()
-    assert line.startswith(
-        "`compile` must be false where there is no C++ compiler (no-such-compiler), got true; install"
-    )
+    assert line.startswith("`compile` must be false without a C++ compiler (no-such-compiler), got true; install")
     monkeypatch.setenv("CXX", "sh")
     assert compiler_faults() == []
 
@@ -183,7 +181,7 @@ def weights(run):
     return torch.load(run.paths.checkpoint, weights_only=True)["model"]
 
 
-def test_a_run_keeps_the_time_apart_and_the_plain_weights(tmp_path, monkeypatch):
+def test_a_run_stores_the_compile_time_and_uncompiled_weights(tmp_path, monkeypatch):
     compiler = Compiler()
     monkeypatch.setattr(job, "CompiledNetwork", functools.partial(CompiledNetwork, backend=compiler))
     compiled, plain = train(tmp_path, "compiled", compile=True), train(tmp_path, "plain")
@@ -195,8 +193,8 @@ def test_a_run_keeps_the_time_apart_and_the_plain_weights(tmp_path, monkeypatch)
     assert all(torch.equal(value, weights(plain)[name]) for name, value in weights(compiled).items())
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # what PyTorch says of itself as it loads the compiler
-def test_pytorchs_own_compiler(tmp_path):
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # PyTorch's warning while it loads the compiler
+def test_pytorchs_compiler(tmp_path):
     compiled, plain = (train(tmp_path, str(on), compile=on, model=LogisticOptions()) for on in (True, False))
     assert torch.allclose(torch.tensor(losses(compiled)), torch.tensor(losses(plain)), rtol=1e-5)
     seconds = compiled.record.measurements.compile_seconds

@@ -1,7 +1,7 @@
-"""Captured steps: the same training as without, whatever changes between two steps.
+"""Captured steps: the same training as with eager steps, even if settings change between two steps.
 
-The stand-in writes a step down as a device does: it keeps what the host had said to do, with the values of that time,
-does nothing, and later does it again and again on the same memory.
+`CpuGraphDevice` records a step as a device does: it keeps the operations and their current values without running
+them, and later repeats them on the same memory.
 """
 
 import dataclasses
@@ -21,14 +21,14 @@ from runmanager.training.step.amp import CountingScaler
 from runmanager.training.step.cuda_graphs import CudaGraphs, graph_device
 from runmanager.training.step.optimizers import build_optimizer
 from runmanager.training.step.schedulers import build_scheduler
-from runmanager.training.step.step import Forward, Stepper
+from runmanager.training.step.stepper import Forward, Stepper
 
 NUM_STEPS = 12
 BATCH, LAST = 8, 3
 
 
-class StandIn:
-    """Captures on the CPU."""
+class CpuGraphDevice:
+    """A `GraphDevice` that imitates capturing on the CPU."""
 
     def __init__(self, stepper: Stepper, *, waits: list[str] | None = None, refuses: Exception | None = None) -> None:
         self.captures = self.replays = self.beside_steps = 0
@@ -37,12 +37,12 @@ class StandIn:
         self._refuses = refuses
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
+    def side_stream(self) -> Iterator[None]:
         self.beside_steps += 1
         yield
 
     @contextmanager
-    def watched(self) -> Iterator[list[str]]:
+    def record_waits(self) -> Iterator[list[str]]:
         waits: list[str] = []
         yield waits
         waits += self._waits
@@ -52,47 +52,47 @@ class StandIn:
             raise self._refuses
         self.captures += 1
         groups = self._optimizer.param_groups
-        said = [{key: value for key, value in group.items() if key != "params"} for group in groups]
+        options = [{key: value for key, value in group.items() if key != "params"} for group in groups]
         assert all(group.get("capturable", True) for group in groups)
-        made = self._without_doing(work)
+        result = self._without_side_effects(work)
         parameters = list(self._network.parameters())
         gradients = [parameter.grad for parameter in parameters]
         for gradient in gradients:
-            gradient.fill_(float("nan"))  # nothing was computed
+            gradient.fill_(float("nan"))  # a capture computes nothing
 
         def replay() -> None:
             self.replays += 1
             now = [dict(group) for group in groups]
-            for group, values in zip(groups, said, strict=True):
-                group.update(values)  # a captured step knows nothing of what the host has said since
-            pointed_at = [parameter.grad for parameter in parameters]
-            for place, value in zip(made, work(), strict=True):
-                place.copy_(value)
-            for parameter, place, pointer in zip(parameters, gradients, pointed_at, strict=True):
-                place.copy_(parameter.grad)
-                parameter.grad = pointer  # a captured step fills memory, and knows nothing of who points at it
+            for group, values in zip(groups, options, strict=True):
+                group.update(values)  # a captured step does not see later changes by the host
+            current_gradients = [parameter.grad for parameter in parameters]
+            for target, value in zip(result, work(), strict=True):
+                target.copy_(value)
+            for parameter, target, current in zip(parameters, gradients, current_gradients, strict=True):
+                target.copy_(parameter.grad)
+                parameter.grad = current  # a captured step fills the same memory, regardless of what refers to it
             for group, values in zip(groups, now, strict=True):
                 group.update(values)
 
-        return replay, made
+        return replay, result
 
-    def _without_doing(self, work: Callable[[], tuple[torch.Tensor, torch.Tensor]]):
+    def _without_side_effects(self, work: Callable[[], tuple[torch.Tensor, torch.Tensor]]):
         tensors = [*self._network.parameters(), *self._network.buffers()]
         tensors += [each for state in self._optimizer.state.values() for each in state.values()]
         before = [each.detach().clone() for each in tensors]
-        made = work()
+        result = work()
         with torch.no_grad():
             for each, value in zip(tensors, before, strict=True):
                 each.copy_(value)
-        return tuple(each.clone() for each in made)
+        return tuple(each.clone() for each in result)
 
 
 class Training:
-    """Some steps on fixed batches, and what they came to."""
+    """Steps on fixed batches, and their results."""
 
     def __init__(self, optimizer=None, schedule=None, *, scaler=False, seed=0) -> None:
         torch.manual_seed(seed)
-        # A bias before the normalisation would have gradients of rounding alone, which Adam makes large.
+        # The gradient of a bias before the normalisation is only rounding noise, which Adam would amplify.
         self.network = nn.Sequential(nn.Linear(5, 7, bias=False), nn.BatchNorm1d(7), nn.ReLU(), nn.Linear(7, 3))
         options = optimizer or AdamOptions()
         self.optimizer = build_optimizer(options, self.network.parameters(), lr=0.05)
@@ -101,11 +101,11 @@ class Training:
         )
         self.stepper = Stepper(Forward(self.network), self.optimizer, scaler=CountingScaler("cpu") if scaler else None)
         self.losses: list[torch.Tensor] = []
-        self.told: list[str] = []
+        self.messages: list[str] = []
 
-    def replaying(self, *, num_warmups=2, must=False, **how) -> "Training":
-        self.device = StandIn(self.stepper, **how)
-        self.stepper.replay_on(self.device, num_warmups=num_warmups, must=must, tell=self.told.append)
+    def replaying(self, *, num_warmups=2, required=False, **how) -> "Training":
+        self.device = CpuGraphDevice(self.stepper, **how)
+        self.stepper.use_graphs(self.device, num_warmups=num_warmups, required=required, notify=self.messages.append)
         return self
 
     def run(self, start=0, stop=NUM_STEPS) -> "Training":
@@ -145,30 +145,30 @@ KINDS = [
 
 @pytest.mark.parametrize("optimizer", KINDS)
 @pytest.mark.parametrize("schedule", [ConstantOptions(), OneCycleOptions()])
-def test_replayed_steps_train_as_others_do(optimizer, schedule):
+def test_replayed_steps_train_as_eager_ones(optimizer, schedule):
     plain = Training(optimizer, schedule).run()
     graphed = Training(optimizer, schedule).replaying().run()
-    # Rates are float32 where a device reads them.
+    # The device reads the learning rates as float32.
     assert torch.allclose(graphed.numbers(), plain.numbers(), rtol=1e-5)
     assert (graphed.device.captures, graphed.device.replays) == (1, NUM_STEPS - 2 - 3)
-    assert not graphed.told
+    assert not graphed.messages
     assert all(isinstance(group["lr"], float) for group in graphed.optimizer.param_groups)
     assert not any(group.get("capturable") for group in graphed.optimizer.param_groups)
     assert alike(graphed.gradients(), plain.gradients())
 
 
 @pytest.mark.parametrize("stop", [1, 2, 3, 4, 5, 6])
-def test_gradients_are_where_one_looks_after_each_kind_of_step(stop):
+def test_gradients_are_correct_after_each_kind_of_step(stop):
     plain, graphed = Training().run(stop=stop), Training().replaying().run(stop=stop)
     assert alike(graphed.gradients(), plain.gradients())
 
 
-def test_a_loss_that_is_kept_stays_what_it_was():
+def test_a_returned_loss_does_not_change_later():
     graphed = Training().replaying().run()
     assert len({float(loss) for loss in graphed.losses}) == len(graphed.losses)
 
 
-def test_scaled_gradients_are_used_outside_of_the_captured_step():
+def test_scaled_gradients_are_applied_outside_the_captured_step():
     plain = Training(scaler=True).run()
     graphed = Training(scaler=True).replaying().run()
     assert torch.equal(graphed.numbers(), plain.numbers())
@@ -177,7 +177,7 @@ def test_scaled_gradients_are_used_outside_of_the_captured_step():
 
 
 @pytest.mark.parametrize("broken_at", [1, 6])
-def test_a_training_goes_on_after_a_break_as_if_there_had_been_none(broken_at):
+def test_a_resumed_training_equals_an_uninterrupted_one(broken_at):
     whole = Training(schedule=OneCycleOptions()).run()
     first = Training(schedule=OneCycleOptions()).replaying().run(stop=broken_at)
     parts = ("network", "optimizer", "scheduler", "stepper")
@@ -190,7 +190,7 @@ def test_a_training_goes_on_after_a_break_as_if_there_had_been_none(broken_at):
     assert second.device.captures == 1
 
 
-def test_it_is_captured_with_the_last_of_the_warm_up_steps():
+def test_a_step_is_captured_with_the_last_warm_up_step():
     graphed = Training().replaying(num_warmups=1).run(stop=1)
     assert (graphed.device.captures, graphed.device.replays) == (1, 0)
     graphed.run(start=1, stop=2)
@@ -207,23 +207,23 @@ REFUSAL = RuntimeError("operation not permitted when stream is capturing\nmore o
         ({"refuses": REFUSAL}, "cannot be captured: operation not permitted when stream is capturing"),
     ],
 )
-def test_a_step_that_cannot_be_captured_is_made_as_ever_or_refused(how, why):
+def test_a_step_that_cannot_be_captured_runs_eagerly_or_is_refused(how, why):
     plain = Training().run()
     graphed = Training().replaying(**how).run()
     assert torch.equal(graphed.numbers(), plain.numbers())
-    (line,) = graphed.told
+    (line,) = graphed.messages
     assert line.startswith("graphs: steps are not replayed") and why in line
     with pytest.raises(ConfigurationError, match=r"`graphs` must be auto or false for this model, got true; its step"):
-        Training().replaying(must=True, **how).run()
+        Training().replaying(required=True, **how).run()
 
 
-def test_memory_that_does_not_suffice_for_a_captured_step_is_a_result_where_it_must_be_captured():
+def test_out_of_memory_during_a_required_capture_is_raised():
     lacking = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
     graphed = Training().replaying(refuses=lacking).run()
     assert torch.equal(graphed.numbers(), Training().run().numbers())
-    assert "cannot be captured: CUDA out of memory" in graphed.told[0]
+    assert "cannot be captured: CUDA out of memory" in graphed.messages[0]
     with pytest.raises(torch.OutOfMemoryError):
-        Training().replaying(must=True, refuses=lacking).run()
+        Training().replaying(required=True, refuses=lacking).run()
 
 
 @pytest.mark.parametrize(
@@ -241,20 +241,20 @@ def test_memory_that_does_not_suffice_for_a_captured_step_is_a_result_where_it_m
         ({"graphs": "auto", "micro_batch": 10}, "cuda", True),
     ],
 )
-def test_which_runs_capture_their_steps(monkeypatch, changes, device, captures):
+def test_which_settings_capture_steps(monkeypatch, changes, device, captures):
     monkeypatch.setattr(graphs, "CudaGraphs", lambda device: device)
     options = dataclasses.replace(TrainingOptions(model=CnnOptions()), **changes)
     assert (graph_device(options, torch.device(device)) is not None) is captures
 
 
 class DeviceError(RuntimeError):
-    """What the device itself refuses."""
+    """An error of the device itself."""
 
 
 class FakeCapture:
-    """`torch.cuda.graph` where there is no GPU: its stream is the current one meanwhile, and a failed capture's too.
+    """Replacement for `torch.cuda.graph`: its stream is current during the capture, and after a failed one.
 
-    An error of the device ends the capture, whose own end then fails; one of the host alone does not.
+    After an error of the device, ending the capture fails too; after an error of the host it does not.
     """
 
     current: object = "the run's"
@@ -273,8 +273,8 @@ class FakeCapture:
 
 
 @pytest.fixture
-def forced(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What was done by force, on CUDA where there is none."""
+def clean_up_calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Records the clean-up calls, on a fake CUDA device."""
     done: list[object] = []
     generator = SimpleNamespace(clone_state=lambda: "a new state", graphsafe_set_state=done.append)
     fakes = {
@@ -295,22 +295,22 @@ def forced(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return done
 
 
-ALL_BY_FORCE = ["a new state", ("_cuda_endAllocateToPool", 0, (0, 1)), ("_cuda_releasePool", 0, (0, 1))]
+ALL_CLEAN_UP_CALLS = ["a new state", ("_cuda_endAllocateToPool", 0, (0, 1)), ("_cuda_releasePool", 0, (0, 1))]
 
 
 @pytest.mark.parametrize(
     ("kind", "wanted"),
-    [(DeviceError, ALL_BY_FORCE), (RuntimeError, [])],
+    [(DeviceError, ALL_CLEAN_UP_CALLS), (RuntimeError, [])],
     ids=["of the device's", "of the host's"],
 )
-def test_a_capture_that_fails_says_why_and_leaves_all_as_it_was(forced, kind, wanted):
+def test_a_failed_capture_raises_its_cause_and_is_cleaned_up(clean_up_calls, kind, wanted):
     def unable() -> tuple[torch.Tensor, torch.Tensor]:
-        raise kind("a value was asked for")
+        raise kind("a value was read")
 
-    with pytest.raises(kind, match="a value was asked for"):
+    with pytest.raises(kind, match="a value was read"):
         CudaGraphs(torch.device("cuda")).capture(unable)
     assert FakeCapture.current == "the run's"
-    assert forced == wanted
-    made = torch.ones(()), torch.ones(2, 3)
-    assert CudaGraphs(torch.device("cuda")).capture(lambda: made)[1] is made
-    assert forced == wanted
+    assert clean_up_calls == wanted
+    result = torch.ones(()), torch.ones(2, 3)
+    assert CudaGraphs(torch.device("cuda")).capture(lambda: result)[1] is result
+    assert clean_up_calls == wanted

@@ -1,4 +1,4 @@
-"""What a run frees it finds again: no page is asked of the kernel twice."""
+"""Freed memory is reused: a step causes no further page faults."""
 
 import os
 import subprocess
@@ -30,10 +30,10 @@ train_run(manager, options, params={"lr": 0.1}, folder=folder, when_claimed=lamb
 """
 STEPS = """
 import ctypes
-ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: where huge pages are given to all, faults are fewer
+ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: huge pages would reduce the number of faults
 
 def step():
-    return [torch.ones(2_500_000) for _ in range(8)]  # 80 MB, taken together and freed together
+    return [torch.ones(2_500_000) for _ in range(8)]  # 80 MB, allocated together and freed together
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -45,12 +45,12 @@ def faults_of_a_step():
 
 for _ in range(3):
     step()
-print(min(faults_of_a_step() for _ in range(10)))  # the kernel may take pages away meanwhile, to give them to others
+print(min(faults_of_a_step() for _ in range(10)))  # the kernel may reclaim pages during the test
 """
 PAGES_OF_A_STEP = 8 * 2_500_000 * 4 // 4096
 
 
-def _faults_a_step(program: str, folder: Path, **environment: str) -> int:
+def _faults_per_step(program: str, folder: Path, **environment: str) -> int:
     done = subprocess.run(
         [sys.executable, "-c", program + STEPS],
         cwd=folder,
@@ -70,10 +70,10 @@ def _quiet_environment() -> dict[str, str]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="wants glibc")
 @pytest.mark.parametrize("program", [RUN, OWN_LOOP], ids=["a run", "a loop of one's own"])
-def test_a_step_finds_the_memory_of_the_one_before(program: str, tmp_path: Path) -> None:
-    assert _faults_a_step(program, tmp_path) < PAGES_OF_A_STEP / 100
+def test_a_step_reuses_the_memory_of_the_previous_one(program: str, tmp_path: Path) -> None:
+    assert _faults_per_step(program, tmp_path) < PAGES_OF_A_STEP / 100
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="wants glibc")
-def test_who_says_how_memory_is_allocated_is_heeded(tmp_path: Path) -> None:
-    assert _faults_a_step(RUN, tmp_path, MALLOC_TRIM_THRESHOLD_="100000") > PAGES_OF_A_STEP / 2
+def test_environment_variables_for_allocation_have_precedence(tmp_path: Path) -> None:
+    assert _faults_per_step(RUN, tmp_path, MALLOC_TRIM_THRESHOLD_="100000") > PAGES_OF_A_STEP / 2

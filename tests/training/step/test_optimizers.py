@@ -1,4 +1,4 @@
-"""The optimisers: their settings arrive, frozen parameters stay out."""
+"""The optimisers: settings, fused implementations, frozen parameters and saved states."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ from runmanager.training.step.optimizers import build_optimizer
         (AdamWOptions(), torch.optim.AdamW, {"betas": (0.9, 0.999), "weight_decay": 0.01}),
     ],
 )
-def test_settings_arrive(options, kind, expected):
+def test_settings_are_passed_on(options, kind, expected):
     optimizer = build_optimizer(options, nn.Linear(2, 2).parameters(), lr=0.25)
     assert type(optimizer) is kind
     group = optimizer.param_groups[0]
@@ -45,7 +45,7 @@ def test_settings_arrive(options, kind, expected):
         (AdamWOptions(), True),
     ],
 )
-def test_one_kernel_takes_all_parameters_where_that_is_faster_or_asked_for(options, fused):
+def test_fused_is_used_if_faster_or_requested(options, fused):
     layer = nn.Linear(2, 2)
     optimizer = build_optimizer(options, layer.parameters(), lr=0.1)
     layer(torch.ones(1, 2)).sum().backward()
@@ -56,7 +56,7 @@ def test_one_kernel_takes_all_parameters_where_that_is_faster_or_asked_for(optio
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("options", [SgdOptions(momentum=0.9, nesterov=True), AdamOptions(), AdamWOptions()])
-def test_fused_steps_are_the_same_steps(options, dtype):
+def test_fused_steps_have_the_same_result(options, dtype):
     weights = []
     for fused in (False, True):
         layer = nn.Linear(3, 2, dtype=dtype)
@@ -70,25 +70,25 @@ def test_fused_steps_are_the_same_steps(options, dtype):
     assert torch.allclose(*weights, rtol=tolerance, atol=0)
 
 
-def test_whoever_takes_scaled_gradients_is_fused():
+def test_optimisers_of_scaled_gradients_are_fused():
     for options, fused in ((SgdOptions(), True), (AdamOptions(), True), (SgdOptions(fused=False), None)):
         optimizer = build_optimizer(options, nn.Linear(2, 2).parameters(), lr=0.1, is_scaled=True)
         assert optimizer.param_groups[0]["fused"] is fused
 
 
-def test_fused_is_refused_where_it_cannot_be():
+def test_unsupported_fused_is_refused():
     odd = nn.Parameter(torch.ones(2, dtype=torch.complex64))
     with pytest.raises(ConfigurationError, match=r"`optimizer.fused` must be null or false .* got true; .*complex64"):
         build_optimizer(AdamOptions(fused=True), [odd], lr=0.1)
     assert build_optimizer(AdamOptions(), [odd], lr=0.1).param_groups[0]["fused"] is None
     nowhere = nn.Linear(1, 1, device="meta").parameters()
-    with pytest.raises(ConfigurationError, match="there are no fused kernels for meta"):
+    with pytest.raises(ConfigurationError, match="PyTorch has no fused kernels for meta"):
         build_optimizer(SgdOptions(fused=True), nowhere, lr=0.1)
 
 
 @pytest.mark.parametrize(("saved", "here"), [(True, False), (False, True)])
-def test_a_state_goes_on_in_an_optimiser_that_makes_its_steps_another_way(saved, here):
-    def made(fused):
+def test_a_state_can_be_loaded_by_another_implementation(saved, here):
+    def create(fused):
         layer = nn.Linear(2, 2)
         nn.init.ones_(layer.weight)
         return layer, build_optimizer(AdamOptions(fused=fused), [layer.weight], lr=0.1)
@@ -97,10 +97,10 @@ def test_a_state_goes_on_in_an_optimiser_that_makes_its_steps_another_way(saved,
         layer.weight.grad = torch.full((2, 2), value)
         optimizer.step()
 
-    whole, broken = made(here), made(saved)
+    whole, broken = create(here), create(saved)
     for each in (whole, broken):
         step(*each, 1.0)
-    layer, optimizer = made(here)
+    layer, optimizer = create(here)
     layer.load_state_dict(broken[0].state_dict())
     optimizer.load_state_dict(broken[1].state_dict())
     assert bool(optimizer.param_groups[0]["fused"]) is here
@@ -116,7 +116,7 @@ def test_frozen_parameters_are_left_out():
     assert [tuple(each.shape) for each in optimizer.param_groups[0]["params"]] == [(2, 3), (2,)]
 
 
-def test_a_model_with_nothing_to_train_is_refused():
+def test_a_model_without_trainable_parameters_is_refused():
     with pytest.raises(ConfigurationError, match="requires a gradient, got none; unfreeze"):
         build_optimizer(SgdOptions(), nn.Linear(2, 2).requires_grad_(False).parameters(), lr=0.1)
 

@@ -1,4 +1,4 @@
-"""Paired measurement of a trained network: further steps of the same loop, a block of them a turn."""
+"""Paired measurement of a trained network: further training steps, one block in each turn."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ from runmanager.tracking.lifecycle.outcome import divergence_of
 from runmanager.tracking.run import ActiveRun
 from runmanager.training.loading.loaders import EpochLoader
 from runmanager.training.loop import train_epoch
-from runmanager.training.step.step import Stepper
+from runmanager.training.step.stepper import Stepper
 
 __all__ = ["measure_in_turns"]
 
@@ -21,18 +21,19 @@ def measure_in_turns(
     num_workers: int,
     block_steps: int | None,
 ) -> None:
-    """Train on in measured turns until it is enough; nothing of it is recorded but the turns. Not after a divergence.
+    """Continue training in measured turns until no more are granted; record only the turns. Skip a diverged run.
 
-    A turn is `block_steps` steps, with None as many as take a tenth of a second. With workers it is a whole epoch: they
-    load ahead, and in the middle of one they would do so while others have the machine. The learning rate stays.
+    A turn is `block_steps` steps; None chooses the steps that take a tenth of a second. With workers a turn is a whole
+    epoch, because in the middle of one they would load ahead during the turns of other runs. The learning rate is
+    constant.
 
-    Raises `UsageError` for a run that takes no turns.
+    Raises `UsageError` for a run without turns.
     """
     if not run.history or divergence_of(run.history[-1]) is not None:
         return
     epoch = run.unrecorded_epoch()
     batches = run.measured_batches(
-        _endless(loader, first_epoch),
+        _endless_batches(loader, first_epoch),
         num_steps=len(loader) if num_workers else block_steps,
         most_steps=len(loader),
         leads_in=not num_workers,
@@ -40,7 +41,7 @@ def measure_in_turns(
     train_epoch(stepper, epoch.batches(batches), track=epoch.track)
 
 
-def _endless(loader: EpochLoader, epoch: int) -> Iterator[Any]:
+def _endless_batches(loader: EpochLoader, epoch: int) -> Iterator[Any]:
     while True:
         loader.set_epoch(epoch)
         yield from loader

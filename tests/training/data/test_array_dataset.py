@@ -1,4 +1,4 @@
-"""Datasets that lie in memory: taken as tensors where that changes no sample, and left alone where it might."""
+"""Datasets in two tensors, and the conversion of known datasets to them if it changes no sample."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ import torchvision
 from torch.utils.data import Subset, TensorDataset
 from torchvision.transforms import Compose, Normalize, ToTensor, v2
 
-from runmanager.training.data.arrays import ArrayDataset
-from runmanager.training.data.tensor_views import as_arrays, transform_of
+from runmanager.errors import DatasetError
+from runmanager.training.data.array_dataset import ArrayDataset, as_arrays, as_floats, subset, transform_names
 
 IMAGES = torch.randint(0, 256, (300, 6, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 IMAGES[0].flatten()[:] = torch.arange(30)
@@ -16,7 +16,7 @@ LABELS = torch.arange(300) % 10
 
 
 def mnist(kind=torchvision.datasets.MNIST, **transforms):
-    """torchvision's dataset as it is when its files have been read."""
+    """torchvision's dataset as if its files had been read."""
     dataset = kind.__new__(kind)
     torchvision.datasets.VisionDataset.__init__(dataset, "nowhere", **transforms)
     dataset.data, dataset.targets = IMAGES, LABELS
@@ -41,9 +41,55 @@ class Half(torchvision.datasets.MNIST):
         return super().__len__() // 2
 
 
+@pytest.fixture
+def dataset():
+    images = torch.arange(12 * 4, dtype=torch.uint8).view(12, 1, 2, 2)
+    return ArrayDataset(images, torch.arange(12, dtype=torch.int32))
+
+
+def test_samples_and_batches_agree(dataset):
+    images, labels = dataset.__getitems__([5, 0, 11])
+    assert images.dtype == torch.float32 and labels.dtype == torch.int64
+    assert images.shape == (3, 1, 2, 2) and labels.tolist() == [5, 0, 11]
+    for number, index in enumerate([5, 0, 11]):
+        image, label = dataset[index]
+        assert torch.equal(image, images[number]) and label == labels[number]
+    assert images[0].flatten().tolist() == pytest.approx([20 / 255, 21 / 255, 22 / 255, 23 / 255])
+
+
+def test_bytes_are_scaled_to_the_nearest_float():
+    exact = torch.arange(256, dtype=torch.float64) / 255
+    assert torch.equal(as_floats(torch.arange(256, dtype=torch.uint8)), exact.to(torch.float32))
+
+
+def test_floats_are_not_scaled():
+    values = torch.tensor([[-1.5], [3.0]], dtype=torch.float64)
+    images, _ = ArrayDataset(values, torch.zeros(2)).__getitems__([1, 0])
+    assert images.tolist() == [[3.0], [-1.5]] and images.dtype == torch.float32
+
+
+def test_changing_a_sample_in_place_does_not_change_the_dataset():
+    dataset = ArrayDataset(torch.ones(3, 2), torch.zeros(3))
+    dataset[0][0].zero_()
+    dataset.__getitems__([0, 1])[0].zero_()
+    assert dataset.tensors()[0].sum() == 6
+
+
+def test_a_subset_of_an_array_dataset_is_an_array_dataset(dataset):
+    part = subset(dataset, [3, 1])
+    assert isinstance(part, ArrayDataset) and part.tensors()[1].tolist() == [3, 1]
+    other = subset(TensorDataset(torch.arange(5)), [3, 1])
+    assert [int(each[0]) for each in (other[0], other[1])] == [3, 1]
+
+
+def test_numbers_of_images_and_labels_must_agree():
+    with pytest.raises(DatasetError, match="one label an image, got 3 and 2"):
+        ArrayDataset(torch.zeros(3, 1), torch.zeros(2))
+
+
 @pytest.mark.parametrize("make", [mnist, cifar])
 @pytest.mark.parametrize("transform", [ToTensor(), Compose([Compose([ToTensor()])])], ids=["ToTensor", "Compose"])
-def test_torchvisions_families_become_tensors_of_the_same_samples(make, transform):
+def test_torchvision_datasets_are_converted_with_the_same_samples(make, transform):
     read = make(transform=transform)
     arrays = as_arrays(read)
     assert isinstance(arrays, ArrayDataset) and arrays.tensors()[0].dtype == torch.uint8
@@ -53,7 +99,7 @@ def test_torchvisions_families_become_tensors_of_the_same_samples(make, transfor
 
 
 @pytest.mark.parametrize("kind", [torchvision.datasets.FashionMNIST, torchvision.datasets.EMNIST])
-def test_without_a_transform_they_become_fractions(kind):
+def test_torchvision_datasets_without_a_transform_are_scaled(kind):
     arrays = as_arrays(mnist(kind))
     assert torch.equal(arrays[3][0], ToTensor()(IMAGES[3].numpy())) and arrays[3][1] == 3
 
@@ -75,7 +121,7 @@ def test_without_a_transform_they_become_fractions(kind):
         Subset(TensorDataset(torch.rand(4, 2), torch.arange(4)), [0, -1]),
     ],
 )
-def test_what_might_read_other_samples_is_left_alone(dataset):
+def test_datasets_that_may_read_other_samples_are_not_converted(dataset):
     assert as_arrays(dataset) is dataset
 
 
@@ -88,18 +134,18 @@ def test_a_tensor_dataset_keeps_its_values(dtype):
     assert labels.tolist() == [4, 2] and labels.dtype == torch.int64
 
 
-def test_a_part_of_one_is_a_part_of_its_tensors():
+def test_nested_subsets_are_converted():
     arrays = as_arrays(Subset(Subset(mnist(transform=ToTensor()), range(100, 200)), [5, 50]))
     assert isinstance(arrays, ArrayDataset) and arrays.tensors()[1].tolist() == [105 % 10, 150 % 10]
     assert arrays.classes[:2] == ["0 - zero", "1 - one"]
 
 
-def test_transforms_are_named():
+def test_names_of_transforms():
     def jitter(image):
         return image
 
-    assert transform_of(mnist()) is None
+    assert transform_names(mnist()) is None
     nested = Compose([jitter, Compose([ToTensor(), Normalize(0.5, 0.5)])])
-    assert transform_of(mnist(transform=nested)) == "jitter, ToTensor, Normalize"
-    assert transform_of(Subset(mnist(target_transform=int), [0])) == "int"
-    assert transform_of(torchvision.datasets.VisionDataset("nowhere", transforms=jitter)) == "jitter"
+    assert transform_names(mnist(transform=nested)) == "jitter, ToTensor, Normalize"
+    assert transform_names(Subset(mnist(target_transform=int), [0])) == "int"
+    assert transform_names(torchvision.datasets.VisionDataset("nowhere", transforms=jitter)) == "jitter"

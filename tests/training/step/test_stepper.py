@@ -1,4 +1,4 @@
-"""One step: whole or in pieces, in any precision and memory format, and made anew where the memory did not suffice."""
+"""Optimiser steps: whole or in pieces, in every precision and memory format, and repeated after out of memory."""
 
 import copy
 import random
@@ -16,9 +16,9 @@ from runmanager.training.models.models import build_model
 from runmanager.training.options.groups import CnnOptions
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import Precision
-from runmanager.training.step.amp import CountingScaler, precision_faults, rounding_to
-from runmanager.training.step.micro_batches import MicroBatches, fast_size, needs_whole_batches
-from runmanager.training.step.step import Forward, Stepper, build_stepper
+from runmanager.training.step.amp import CountingScaler, float32_precision, precision_faults
+from runmanager.training.step.micro_batches import MicroBatches, cache_friendly_size, needs_whole_batches
+from runmanager.training.step.stepper import Forward, Stepper, build_stepper
 
 CPU = torch.device("cpu")
 IMAGES = (1, 16, 16)
@@ -51,7 +51,7 @@ def close(one: nn.Module, other: nn.Module, tolerance: float) -> bool:
     return all(torch.allclose(a, b, rtol=tolerance, atol=tolerance) for a, b in pairs)
 
 
-def test_a_step_is_the_one_that_is_made_by_hand() -> None:
+def test_a_step_equals_one_written_by_hand() -> None:
     by_hand = cnn().train()
     optimizer = torch.optim.Adam(by_hand.parameters(), lr=0.01)
     images, labels = batch()
@@ -68,7 +68,7 @@ def test_a_step_is_the_one_that_is_made_by_hand() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 12, 22])
-def test_pieces_come_to_the_step_of_the_whole_batch(size: int) -> None:
+def test_pieces_give_the_step_of_the_whole_batch(size: int) -> None:
     whole_losses, whole = trained(cnn(torch.float64))
     losses, network = trained(cnn(torch.float64), pieces=MicroBatches(size))
     assert losses == pytest.approx(whole_losses, rel=1e-12)
@@ -76,7 +76,7 @@ def test_pieces_come_to_the_step_of_the_whole_batch(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [None, 5, 23, 100])
-def test_what_a_step_returns_is_of_the_whole_batch_in_order(size: int | None) -> None:
+def test_a_step_returns_the_loss_and_predictions_of_the_whole_batch_in_order(size: int | None) -> None:
     network = cnn(torch.float64)
     images, labels = batch(dtype=torch.float64)
     expected = network(images)
@@ -89,19 +89,19 @@ def test_what_a_step_returns_is_of_the_whole_batch_in_order(size: int | None) ->
         assert loss.item() == pytest.approx(F.cross_entropy(expected, labels).item(), rel=1e-12)
 
 
-def test_pieces_are_as_equal_as_they_can_be() -> None:
+def test_pieces_have_nearly_equal_sizes() -> None:
     sizes = []
 
-    def work(images: torch.Tensor, labels: torch.Tensor, share: float) -> tuple[torch.Tensor, torch.Tensor]:
+    def compute_piece(images: torch.Tensor, labels: torch.Tensor, share: float) -> tuple[torch.Tensor, torch.Tensor]:
         sizes.append((len(images), len(labels), share))
         return torch.zeros(()), images
 
     images, labels = batch(10)
-    MicroBatches(4).each(work, images, labels, network=nn.Identity())
+    MicroBatches(4).compute(compute_piece, images, labels, network=nn.Identity())
     assert sizes == [(4, 4, 0.4), (3, 3, 0.3), (3, 3, 0.3)]
 
 
-def test_channels_last_changes_no_number_but_the_layout() -> None:
+def test_channels_last_changes_only_the_layout() -> None:
     seen = []
     plain_losses, plain = trained(cnn(torch.float64))
     network = cnn(torch.float64)
@@ -121,7 +121,7 @@ def test_a_batch_that_does_not_fit_is_explained() -> None:
 
 
 class Small(nn.Module):
-    """Has room for so many samples, draws random numbers of every kind, and counts in a buffer what it has seen."""
+    """A network with memory for `room` samples, which draws random numbers and counts its samples in a buffer."""
 
     def __init__(self, room: int, error: Callable[[], Exception] = lambda: torch.OutOfMemoryError("no room")) -> None:
         super().__init__()
@@ -149,11 +149,11 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
-def test_out_of_memory_halves_and_makes_the_step_anew(error: Callable[[], Exception]) -> None:
-    said: list[str] = []
+def test_out_of_memory_halves_the_pieces_and_repeats_the_step(error: Callable[[], Exception]) -> None:
+    messages: list[str] = []
     images, labels = batch(16, torch.float64)
     results = []
-    for room, pieces in ((4, MicroBatches(halves=True, tell=said.append)), (16, MicroBatches(4))):
+    for room, pieces in ((4, MicroBatches(halve_on_oom=True, notify=messages.append)), (16, MicroBatches(4))):
         network = Small(room, error)
         random.seed(3), np.random.seed(3), torch.manual_seed(3)
         stepper = step_of(network, pieces=pieces)
@@ -163,13 +163,13 @@ def test_out_of_memory_halves_and_makes_the_step_anew(error: Callable[[], Except
     (losses, weight, seen, drawn), (wanted_losses, wanted_weight, wanted_seen, wanted_drawn) = results
     assert losses == wanted_losses and torch.equal(weight, wanted_weight)
     assert (seen, drawn) == (wanted_seen, wanted_drawn)
-    assert said == [
-        "out of memory with 16 samples at once: steps are made in pieces of 8",
-        "out of memory with 8 samples at once: steps are made in pieces of 4",
+    assert messages == [
+        "out of memory with 16 samples at once: steps are computed in pieces of 8",
+        "out of memory with 8 samples at once: steps are computed in pieces of 4",
     ]
 
 
-def test_out_of_memory_in_a_later_piece_leaves_no_gradient_of_the_earlier_ones() -> None:
+def test_out_of_memory_in_a_later_piece_discards_earlier_gradients() -> None:
     network = Small(16)
     images, labels = batch(16, torch.float64)
     calls = []
@@ -181,7 +181,7 @@ def test_out_of_memory_in_a_later_piece_leaves_no_gradient_of_the_earlier_ones()
 
     network.dropout.p = 0.0
     handle = network.layer.register_forward_pre_hook(full_once)
-    step_of(network, pieces=MicroBatches(8, halves=True)).train(images, labels)
+    step_of(network, pieces=MicroBatches(8, halve_on_oom=True)).train(images, labels)
     handle.remove()
     whole = Small(16)
     whole.dropout.p = 0.0
@@ -191,24 +191,24 @@ def test_out_of_memory_in_a_later_piece_leaves_no_gradient_of_the_earlier_ones()
     assert network.seen.item() == 16
 
 
-def test_evaluation_is_halved_too_and_what_fits_in_no_piece_is_raised() -> None:
+def test_evaluation_is_halved_too_and_a_piece_of_one_sample_raises() -> None:
     images, labels = batch(16, torch.float64)
-    stepper = step_of(Small(4), pieces=MicroBatches(halves=True))
+    stepper = step_of(Small(4), pieces=MicroBatches(halve_on_oom=True))
     with torch.no_grad():
         assert stepper.evaluate(images, labels)[1].shape == (16, 4)
     assert stepper.state_dict()["micro_batch"] == 4
     with pytest.raises(torch.OutOfMemoryError):
-        step_of(Small(0), pieces=MicroBatches(halves=True)).train(images, labels)
+        step_of(Small(0), pieces=MicroBatches(halve_on_oom=True)).train(images, labels)
     with pytest.raises(torch.OutOfMemoryError):
         step_of(Small(4)).train(images, labels)
     with pytest.raises(ValueError, match="mine"):
-        step_of(Small(4, lambda: ValueError("mine")), pieces=MicroBatches(halves=True)).train(images, labels)
+        step_of(Small(4, lambda: ValueError("mine")), pieces=MicroBatches(halve_on_oom=True)).train(images, labels)
 
 
-def test_an_evaluation_that_does_not_fit_leaves_the_gradients_of_the_last_step() -> None:
+def test_out_of_memory_in_an_evaluation_keeps_the_gradients_of_the_last_step() -> None:
     images, labels = batch(16, torch.float64)
     network = Small(4)
-    stepper = step_of(network, pieces=MicroBatches(halves=True))
+    stepper = step_of(network, pieces=MicroBatches(halve_on_oom=True))
     stepper.train(images[:4], labels[:4])
     gradient = network.layer.weight.grad
     assert gradient is not None
@@ -218,18 +218,18 @@ def test_an_evaluation_that_does_not_fit_leaves_the_gradients_of_the_last_step()
     assert network.layer.weight.grad is gradient and torch.equal(gradient, before)
 
 
-def test_a_resumed_stepper_knows_what_fits() -> None:
+def test_a_resumed_stepper_keeps_the_piece_size() -> None:
     images, labels = batch(16, torch.float64)
-    stepper = step_of(Small(4), pieces=MicroBatches(halves=True))
+    stepper = step_of(Small(4), pieces=MicroBatches(halve_on_oom=True))
     stepper.train(images, labels)
-    said: list[str] = []
-    resumed = step_of(Small(4), pieces=MicroBatches(halves=True, tell=said.append))
+    messages: list[str] = []
+    resumed = step_of(Small(4), pieces=MicroBatches(halve_on_oom=True, notify=messages.append))
     resumed.load_state_dict(stepper.state_dict())
     resumed.train(images, labels)
-    assert said == []
+    assert messages == []
 
 
-def test_bf16_casts_products_and_no_weight() -> None:
+def test_bf16_casts_products_but_not_weights() -> None:
     seen = []
     network = cnn()
     network.fc1.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
@@ -241,13 +241,13 @@ def test_bf16_casts_products_and_no_weight() -> None:
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_fp16_leaves_out_steps_that_overflow_and_counts_them(fused: bool) -> None:
-    def made(network: nn.Module) -> Stepper:
+def test_fp16_skips_steps_that_overflow_and_counts_them(fused: bool) -> None:
+    def create(network: nn.Module) -> Stepper:
         optimizer = torch.optim.Adam(network.parameters(), lr=0.01, fused=fused)
         return Stepper(Forward(network, precision=Precision.FP16), optimizer, scaler=CountingScaler("cpu"))
 
     network = cnn()
-    stepper = made(network)
+    stepper = create(network)
     images, labels = batch()
     stepper.train(images, labels)
     before = copy.deepcopy(network.state_dict())
@@ -257,7 +257,7 @@ def test_fp16_leaves_out_steps_that_overflow_and_counts_them(fused: bool) -> Non
     stepper.train(images, labels)
     assert not torch.equal(network.fc1.weight, before["fc1.weight"])
     assert stepper.state_dict()["scaler"]["scale"] == 2.0**15
-    resumed = made(cnn())
+    resumed = create(cnn())
     resumed.load_state_dict(stepper.state_dict())
     assert resumed.num_skipped == 1 and resumed.state_dict() == stepper.state_dict()
     resumed.train(images * float("inf"), labels)
@@ -265,33 +265,33 @@ def test_fp16_leaves_out_steps_that_overflow_and_counts_them(fused: bool) -> Non
 
 
 def rounding() -> list[Any]:
-    """What the process says of rounding to TF32, in PyTorch's older words and in its newer ones."""
+    """The TF32 settings of the process, by PyTorch's older and newer API."""
     cudnn: Any = torch.backends.cudnn
     older = [torch.backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, torch.get_float32_matmul_precision()]
     return [*older, *rounding_of_newer()]
 
 
 @pytest.mark.parametrize("own", ["highest", "high"])
-def test_the_process_has_its_own_rounding_back_after_a_run(own: str) -> None:
+def test_tf32_settings_are_restored_after_a_run(own: str) -> None:
     whole = ([False, False, "highest"], {"ieee", "none"})
     rounded = ([True, True, "high"], {"tf32"})
-    with rounding_to(Precision.FP32):  # whatever this test does to the process is undone
+    with float32_precision(Precision.FP32):  # restores the settings that this test changes
         torch.set_float32_matmul_precision(own)
         before = rounding()
         for precision, (older, newer) in ((Precision.TF32, rounded), (Precision.FP32, whole)):
-            with pytest.raises(KeyError), rounding_to(precision):
+            with pytest.raises(KeyError), float32_precision(precision):
                 assert rounding()[:3] == older and set(rounding()[3:]) <= newer
                 raise KeyError
             assert rounding() == before
 
 
-def test_a_wish_for_all_backends_is_overruled_too() -> None:
-    with rounding_to(Precision.FP32):  # whatever this test does to the process is undone
+def test_the_setting_for_all_backends_is_overridden() -> None:
+    with float32_precision(Precision.FP32):  # restores the settings that this test changes
         try:
             torch.backends.fp32_precision = "tf32"
             before = rounding_of_newer()
             assert "tf32" in before
-            with rounding_to(Precision.FP32):
+            with float32_precision(Precision.FP32):
                 assert "tf32" not in rounding_of_newer()
             assert rounding_of_newer() == before
         finally:
@@ -304,23 +304,23 @@ def rounding_of_newer() -> list[str]:
     return [each.fp32_precision for each in (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)]
 
 
-def test_the_fast_size_is_that_of_the_activations() -> None:
+def test_the_piece_size_follows_from_the_activations() -> None:
     layer = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU())
-    # What the backward pass keeps of a sample: the layer's input and the activation, 4 KiB each.
-    assert fast_size(layer, (1024,)) == 40 * 2**20 // 8192
-    assert fast_size(nn.Linear(2**24, 1, device="meta"), (2**24,)) == 1
+    # The backward pass needs the layer's input and the activation of each sample, 4 KiB each.
+    assert cache_friendly_size(layer, (1024,)) == 40 * 2**20 // 8192
+    assert cache_friendly_size(nn.Linear(2**24, 1, device="meta"), (2**24,)) == 1
     network = Small(4)
     states = random.getstate(), torch.get_rng_state()
-    assert fast_size(network, IMAGES) == 40 * 2**20 // 1024 and network.seen.item() == 0
+    assert cache_friendly_size(network, IMAGES) == 40 * 2**20 // 1024 and network.seen.item() == 0
     assert random.getstate() == states[0] and torch.equal(torch.get_rng_state(), states[1])
 
 
-def test_a_model_that_looks_at_its_values_has_no_fast_size() -> None:
+def test_a_model_that_needs_data_has_no_calculated_piece_size() -> None:
     class Looking(nn.Module):
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return images * images.sum().item()
 
-    assert fast_size(Looking(), IMAGES) is None
+    assert cache_friendly_size(Looking(), IMAGES) is None
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_batch_normalisation_needs_whole_batches(frozen: bool, wanted: bool) -> 
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_instance_normalisation_needs_whole_batches_where_it_keeps_statistics(keeps: bool) -> None:
+def test_instance_normalisation_with_running_statistics_needs_whole_batches(keeps: bool) -> None:
     norm = nn.InstanceNorm2d(1, track_running_stats=keeps)
     whole, pieces = (nn.Sequential(copy.deepcopy(norm), nn.Flatten(), nn.Linear(256, 4)) for _ in range(2))
     for network, size in ((whole, None), (pieces, 5)):
@@ -344,10 +344,10 @@ def test_instance_normalisation_needs_whole_batches_where_it_keeps_statistics(ke
     assert needs_whole_batches(whole) is keeps is not alike
 
 
-def built(network: nn.Module, *, in_shape: tuple[int, ...] = IMAGES, **settings: Any) -> Stepper:
+def build(network: nn.Module, *, in_shape: tuple[int, ...] = IMAGES, **settings: Any) -> Stepper:
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     options = TrainingOptions(**settings)
-    return build_stepper(options, network, optimizer, device=CPU, in_shape=in_shape, tell=lambda line: None)
+    return build_stepper(options, network, optimizer, device=CPU, in_shape=in_shape, notify=lambda line: None)
 
 
 NORMED = nn.Sequential(nn.Flatten(), nn.Linear(256, 4), nn.BatchNorm1d(4))
@@ -372,15 +372,17 @@ NORMED = nn.Sequential(nn.Flatten(), nn.Linear(256, 4), nn.BatchNorm1d(4))
         (cnn(), {"channels_last": True, "in_shape": (256,)}, "`channels_last` must be false for samples that are no"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(network: nn.Module, settings: dict[str, Any], message: str) -> None:
+def test_unsupported_settings_are_refused_in_one_line(
+    network: nn.Module, settings: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        built(network, **settings)
+        build(network, **settings)
     (line,) = caught.value.faults
     assert message in line
 
 
 CAPABILITIES = [
-    ((7, 5), Precision.TF32, "`precision` must be fp32 or fp16 on a Card, got tf32; it came with compute capability"),
+    ((7, 5), Precision.TF32, "`precision` must be fp32 or fp16 on a Card, got tf32; it needs compute capability"),
     ((7, 5), Precision.BF16, "`precision` must be fp32 or fp16 on a Card, got bf16;"),
     ((7, 5), Precision.FP16, ""),
     ((8, 0), Precision.TF32, ""),
@@ -388,34 +390,34 @@ CAPABILITIES = [
 ]
 
 
-@pytest.mark.parametrize(("capability", "precision", "said"), CAPABILITIES)
-def test_what_a_gpu_cannot_compute_in_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], precision: Precision, said: str
+@pytest.mark.parametrize(("capability", "precision", "message"), CAPABILITIES)
+def test_a_precision_that_a_gpu_does_not_support_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], precision: Precision, message: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Card")
     lines = precision_faults(precision, torch.device("cuda"))
-    assert len(lines) == bool(said) and all(line.startswith(said) for line in lines)
+    assert len(lines) == bool(message) and all(line.startswith(message) for line in lines)
 
 
-def test_no_other_accelerator_has_tf32() -> None:
+def test_tf32_needs_an_nvidia_gpu() -> None:
     (line,) = precision_faults(Precision.TF32, torch.device("mps"))
-    assert line == "`precision` must be another one on mps, got tf32; NVIDIA's GPUs alone have TF32."
+    assert line == "`precision` must be another one on mps, got tf32; only NVIDIA's GPUs have TF32."
 
 
-def test_auto_on_an_accelerator_takes_the_whole_batch_unless_it_does_not_fit() -> None:
-    said: list[str] = []
+def test_auto_on_an_accelerator_uses_whole_batches_that_fit() -> None:
+    messages: list[str] = []
     network = Small(8)
     options = TrainingOptions(micro_batch="auto")
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     gpu = torch.device("cuda")
-    stepper = build_stepper(options, network, optimizer, device=gpu, in_shape=IMAGES, tell=said.append)
+    stepper = build_stepper(options, network, optimizer, device=gpu, in_shape=IMAGES, notify=messages.append)
     assert stepper.state_dict()["micro_batch"] is None
     stepper.train(*batch(16, torch.float64))
-    assert stepper.state_dict()["micro_batch"] == 8 and len(said) == 1
+    assert stepper.state_dict()["micro_batch"] == 8 and len(messages) == 1
 
 
-def test_auto_takes_pieces_on_the_cpu_and_whole_batches_where_they_are_needed() -> None:
-    assert built(cnn(), micro_batch="auto").state_dict()["micro_batch"] == fast_size(cnn(), IMAGES)
-    assert built(NORMED, micro_batch="auto").state_dict()["micro_batch"] is None
-    assert built(cnn()).state_dict()["micro_batch"] is None
+def test_auto_uses_pieces_on_the_cpu_unless_whole_batches_are_needed() -> None:
+    assert build(cnn(), micro_batch="auto").state_dict()["micro_batch"] == cache_friendly_size(cnn(), IMAGES)
+    assert build(NORMED, micro_batch="auto").state_dict()["micro_batch"] is None
+    assert build(cnn()).state_dict()["micro_batch"] is None

@@ -1,4 +1,4 @@
-"""The built-in job in turns: measured by its own loop, whatever the loader, and only where it went well."""
+"""Paired measurement of the built-in job: turns with every loader, and only after a successful training."""
 
 import pytest
 
@@ -18,15 +18,15 @@ from runmanager.training.options.groups import (
     DataLoaderOptions,
     LogisticOptions,
     OneCycleOptions,
+    PairedOptions,
     ResidentOptions,
     SgdOptions,
 )
 from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.measure import PairedOptions
 
 
 class Taker:
-    """Grants so many measured turns, none of them warm-up."""
+    """Grants `num_turns` measured turns, none of them warm-up."""
 
     session = "a1"
     again = False
@@ -62,8 +62,8 @@ def train(folder, taker, **changes):
     return read_run(paths)
 
 
-def test_blocks_run_over_the_ends_of_epochs_and_count_the_samples_that_were_there(tmp_path):
-    # Five steps an epoch, the last with 8 of 16 samples; each turn leads in with one step that is not counted.
+def test_blocks_continue_across_epochs_and_count_their_samples(tmp_path):
+    # Five steps in an epoch, the last with 8 of 16 samples; each turn begins with one step that does not count.
     run = train(tmp_path, Taker(), loader=ResidentOptions(), measure=PairedOptions(block_steps=3))
     assert [(turn.steps, turn.samples) for turn in run.turns] == [(3, 48), (3, 48), (3, 40), (3, 40)]
     assert [epoch.epoch for epoch in run.epochs] == [1, 2]
@@ -76,12 +76,12 @@ def test_with_workers_a_turn_is_an_epoch(tmp_path):
     assert taker.num_training == 2
 
 
-def test_a_scheduler_that_counts_its_steps_rests_while_it_is_measured(tmp_path):
+def test_a_scheduler_makes_no_steps_during_the_measurement(tmp_path):
     run = train(tmp_path, Taker(), scheduler=OneCycleOptions(), measure=PairedOptions(block_steps=5))
     assert (run.record.status, len(run.turns)) == (Status.FINISHED, 4)
 
 
-def test_a_finished_run_takes_its_turns_again_and_keeps_its_epochs(tmp_path):
+def test_a_finished_run_takes_further_turns_and_keeps_its_epochs(tmp_path):
     first = train(tmp_path, Taker(3))
     kept = train(tmp_path, Taker(3))
     assert (kept.record, kept.turns) == (first.record, first.turns)
@@ -96,7 +96,7 @@ def test_a_finished_run_takes_its_turns_again_and_keeps_its_epochs(tmp_path):
     assert sessions_of(again.record) == {"a1", "b2"}
 
 
-def test_a_run_that_was_stopped_early_takes_its_turns_again_too(tmp_path):
+def test_an_early_stopped_run_takes_further_turns(tmp_path):
     early = {"epochs": 5, "early_stop": EarlyStopOptions(metric="val_accuracy", patience=1, min_delta=0.9)}
     first = train(tmp_path, Taker(3), **early)
     taker = Taker(2)
@@ -114,7 +114,7 @@ def test_a_run_that_diverged_is_not_measured(tmp_path):
 
 
 def test_paired_without_turns_is_refused_before_a_folder_is_claimed(tmp_path):
-    with pytest.raises(UsageError, match="`measure` must be single where runs cannot take turns, got paired"):
+    with pytest.raises(UsageError, match="`measure` must be single if runs cannot take turns, got paired"):
         train(tmp_path, None)
     assert not (tmp_path / "runs").exists()
 
@@ -135,7 +135,7 @@ class Net(torch.nn.Module):
 """
 
 
-def test_measured_steps_are_made_as_the_settings_say(own_module, tmp_path):
+def test_measured_steps_follow_the_settings(own_module, tmp_path):
     own_module("tight", TIGHT)
     model = {"name": "custom", "_target_": "tight.Net"}
     run = train(tmp_path, Taker(), model=model, micro_batch=5, measure=PairedOptions(block_steps=5))

@@ -1,4 +1,4 @@
-"""One optimiser step: the forward pass and its loss, the gradients, the update; and a batch's evaluation."""
+"""One optimiser step (forward pass, loss, gradients, update), and the evaluation of one batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +11,8 @@ from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import AUTO, OutOfMemory, Precision
 from runmanager.training.step.amp import CountingScaler, autocast, precision_faults, scaler_for, weight_faults
 from runmanager.training.step.cuda_graphs import GraphDevice, GraphedSteps
-from runmanager.training.step.micro_batches import MicroBatches, fast_size, needs_whole_batches, piece_faults
-from runmanager.training.step.shape_errors import explained
+from runmanager.training.step.micro_batches import MicroBatches, cache_friendly_size, needs_whole_batches, piece_faults
+from runmanager.training.step.shape_errors import explain_shape_errors
 from runmanager.validation import fault
 
 __all__ = ["Forward", "Stepper", "build_stepper"]
@@ -25,49 +25,50 @@ def build_stepper(
     *,
     device: torch.device,
     in_shape: tuple[int, ...],
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
     apply: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> "Stepper":
-    """Steps as the settings want them, of a network that is on `device`, for samples of `in_shape`.
+    """Create the stepper that the settings ask for, for a network on `device` and samples of `in_shape`.
 
-    `apply` computes its predictions, where something else than itself does. `tell` hears of what is done otherwise than
-    asked. Raises `ConfigurationError` for what this network, these samples or this device cannot do.
+    `apply` computes the predictions if the network itself does not. `notify` is called with a line for each deviation
+    from the settings. Raises `ConfigurationError` for settings that the network, the samples or the device do not
+    support.
     """
     precision = Precision(options.precision)
     faults = precision_faults(precision, device) + weight_faults(network, precision)
     faults += piece_faults(network, micro_batch=options.micro_batch, on_oom=options.on_oom)
     if options.channels_last and len(in_shape) != 3:
-        faults.append(fault("channels_last", "be false for samples that are no images", f"samples {tuple(in_shape)}"))
+        faults.append(fault("channels_last", "be false for samples that are not images", f"samples {tuple(in_shape)}"))
     if faults:
         raise ConfigurationError(faults)
     forward = Forward(network, precision=precision, channels_last=options.channels_last, apply=apply)
-    pieces = _pieces(options, network, device, in_shape, tell)
+    pieces = _micro_batches(options, network, device, in_shape, notify)
     return Stepper(forward, optimizer, pieces=pieces, scaler=scaler_for(precision, device))
 
 
-def _pieces(
+def _micro_batches(
     options: TrainingOptions,
     network: torch.nn.Module,
     device: torch.device,
     in_shape: tuple[int, ...],
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> MicroBatches:
-    halves = options.on_oom == OutOfMemory.HALVE
+    halve_on_oom = options.on_oom == OutOfMemory.HALVE
     if options.micro_batch != AUTO:
         assert not isinstance(options.micro_batch, str)
-        return MicroBatches(options.micro_batch, halves=halves, tell=tell)
+        return MicroBatches(options.micro_batch, halve_on_oom=halve_on_oom, notify=notify)
     if needs_whole_batches(network):
         return MicroBatches()
     if device.type == "cpu":
-        return MicroBatches(fast_size(network, in_shape), halves=halves, tell=tell)
-    return MicroBatches(halves=True, tell=tell)
+        return MicroBatches(cache_friendly_size(network, in_shape), halve_on_oom=halve_on_oom, notify=notify)
+    return MicroBatches(halve_on_oom=True, notify=notify)
 
 
 class Forward:
-    """What a batch (images, labels) comes to: its mean cross-entropy, a scalar, and the predictions (batch, classes).
+    """The forward pass of a batch (images, labels): its mean cross-entropy, a scalar, and predictions (batch, classes).
 
-    `apply` computes the predictions of images, and is the network itself unless something faster does the same.
-    Raises `TensorMismatchError` for a batch that does not fit.
+    `apply` computes the predictions from images; the default is the network itself, and a faster equivalent may
+    replace it. Raises `TensorMismatchError` for a batch that does not fit the network.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Forward:
             network.to(memory_format=torch.channels_last)
 
     def __call__(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        with explained(self.network, images, labels), autocast(self._precision, images.device):
+        with explain_shape_errors(self.network, images, labels), autocast(self._precision, images.device):
             if self._channels_last:
                 images = images.contiguous(memory_format=torch.channels_last)
             preds = self._apply(images)
@@ -94,15 +95,15 @@ class Forward:
 
 
 class Stepper:
-    """Makes the steps of a run, each from one batch (images, labels) on the network's device.
+    """Trains on or evaluates one batch (images, labels) at a time, on the network's device.
 
     ```
-    train      gradients begin at zero; forward, loss and backward, of the whole batch or piece by piece; update
-    evaluate   forward and loss, of the whole batch or piece by piece
+    train      zero the gradients; forward, loss and backward, on the whole batch or in pieces; update
+    evaluate   forward and loss, on the whole batch or in pieces
     ```
 
     Both return the mean loss over the batch, a scalar, and the predictions (batch, classes). Without an `optimizer`
-    it can only evaluate. What it learned of the device on its way, and must know after a resume, is its state.
+    only `evaluate` works. The state holds what a resumed run must know: the piece size and the gradient scaler.
     """
 
     def __init__(
@@ -120,46 +121,52 @@ class Stepper:
         self._scaler = scaler
         self._graphed: GraphedSteps | None = None
 
-    def replay_on(self, device: GraphDevice, *, num_warmups: int, must: bool, tell: Callable[[str], None]) -> None:
-        """From now on capture a step once, after `num_warmups` others, and replay it; see `GraphedSteps`."""
+    def use_graphs(
+        self, device: GraphDevice, *, num_warmups: int, required: bool, notify: Callable[[str], None]
+    ) -> None:
+        """Capture a step once, after `num_warmups` others, and replay it from then on; see `GraphedSteps`."""
         assert self._optimizer is not None
         self._graphed = GraphedSteps(
-            self.learn,
+            self.compute_gradients,
             self._update,
             self._optimizer,
             device,
             num_warmups=num_warmups,
             is_scaled=self._scaler is not None,
-            must=must,
-            tell=tell,
+            required=required,
+            notify=notify,
         )
 
     def train(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """One optimiser step, by the mean cross-entropy over the batch."""
+        """Take one optimiser step on the mean cross-entropy over the batch."""
         if self._graphed is not None:
             return self._graphed.step(images, labels)
-        loss, preds = self.learn(images, labels)
+        loss, preds = self.compute_gradients(images, labels)
         self._update()
         return loss, preds
 
-    def learn(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The first part of a step: all gradients, and what `train` returns."""
+    def compute_gradients(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Compute all gradients without an update; return what `train` returns."""
         assert self._optimizer is not None
         self._optimizer.zero_grad()
-        return self._pieces.each(self._learn, images, labels, network=self.network)
+        return self._pieces.compute(self._backward_piece, images, labels, network=self.network)
 
     def evaluate(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The batch's loss and predictions; nothing is learned. Whoever calls it sets the mode."""
-        return self._pieces.each(self._look, images, labels, network=self.network)
+        """Compute the batch's loss and predictions; the caller sets the evaluation mode."""
+        return self._pieces.compute(self._evaluate_piece, images, labels, network=self.network)
 
-    def _learn(self, images: torch.Tensor, labels: torch.Tensor, share: float) -> tuple[torch.Tensor, torch.Tensor]:
-        """Add the gradient of a piece that is this share of its batch."""
+    def _backward_piece(
+        self, images: torch.Tensor, labels: torch.Tensor, share: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Add the gradients of a piece that is this share of its batch."""
         loss, preds = self._forward(images, labels)
-        weighed = loss if share == 1 else loss * share
-        (weighed if self._scaler is None else self._scaler.scale(weighed)).backward()
+        weighted = loss if share == 1 else loss * share
+        (weighted if self._scaler is None else self._scaler.scale(weighted)).backward()
         return loss.detach(), preds.detach()
 
-    def _look(self, images: torch.Tensor, labels: torch.Tensor, _share: float) -> tuple[torch.Tensor, torch.Tensor]:
+    def _evaluate_piece(
+        self, images: torch.Tensor, labels: torch.Tensor, _share: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         return self._forward(images, labels)
 
     def _update(self) -> None:
@@ -172,21 +179,21 @@ class Stepper:
 
     @property
     def piece_size(self) -> int | None:
-        """How many samples of a batch are computed at once, at most; None: all of them."""
+        """The largest number of samples that are computed at once; None for whole batches."""
         return self._pieces.size
 
     @property
     def num_skipped(self) -> int:
-        """Steps that were left out because their gradients overflowed; waits for the device."""
+        """The number of steps skipped because their gradients overflowed; waits for the device."""
         return 0 if self._scaler is None else self._scaler.num_skipped
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run must know to go on as if it had never stopped."""
+        """What a resumed run needs to continue as an uninterrupted one would."""
         scaler = {} if self._scaler is None else self._scaler.state_dict()
         return {"micro_batch": self._pieces.size, "scaler": scaler}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put back what `state_dict` returned."""
+        """Restore what `state_dict` returned."""
         self._pieces.size = state["micro_batch"]
         if self._scaler is not None and state["scaler"]:
             self._scaler.load_state_dict(state["scaler"])

@@ -1,4 +1,4 @@
-"""The disc's points, and the random images."""
+"""The points of the disc, and the random images."""
 
 import math
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from runmanager.training.data.disc import disc_points
 from runmanager.training.data.registry import load_dataset
 from runmanager.training.data.splits import generator_for
+from runmanager.training.data.synthetic import disc_points
 from runmanager.training.options.dataset import DiscOptions, FakeOptions
 
 
@@ -16,15 +16,15 @@ def load(options, seed=0):
     return load_dataset(options, data_root=Path("unused"), seed=seed)
 
 
-def test_the_points_are_those_of_the_tutorial():
+def test_the_points_are_as_in_the_tutorial():
     points, labels = disc_points(20_000, torch.Generator().manual_seed(1))
     formula = points.pow(2).sum(1).sub(1 / (2 * math.pi)).sign().neg().add(1).div(2).ceil().long()
     assert torch.equal(labels, formula)
-    # A quarter of a disc of area 1/2 lies in the square.
+    # A quarter of a disc with area 1/2 is in the square.
     assert labels.float().mean().item() == pytest.approx(1 / 8, abs=0.01)
 
 
-def test_training_points_are_normalised_and_validation_by_the_same_numbers():
+def test_validation_points_are_normalised_by_the_training_statistics():
     data = load(DiscOptions(size=5000))
     train, validation = data.train.tensors()[0], data.validation.tensors()[0]
     assert train.shape == validation.shape == (5000, 2)
@@ -36,7 +36,7 @@ def test_training_points_are_normalised_and_validation_by_the_same_numbers():
     assert torch.equal(validation, (further - points.mean()) / points.std())
 
 
-def test_the_seed_decides_and_validation_points_are_further_ones():
+def test_the_seed_decides_the_points_and_validation_has_others():
     first, again, other = (load(DiscOptions(), seed).train.tensors()[0] for seed in (0, 0, 1))
     assert torch.equal(first, again) and not torch.equal(first, other)
     data = load(DiscOptions())

@@ -1,9 +1,9 @@
-"""Targets: what is missing is named; what breaks inside somebody's module passes through."""
+"""Targets: missing names and arguments are reported; errors inside a user's module are not caught."""
 
 import pytest
 
 from runmanager.errors import ConfigurationError
-from runmanager.training.custom_target import call_target, parameter_names, resolve_target
+from runmanager.training.targets import call_target, parameter_names, resolve_target
 
 
 def test_a_missing_argument_is_named(own_module):
@@ -15,7 +15,7 @@ def test_a_missing_argument_is_named(own_module):
     assert call_target(target, options, {"depth": 3, "other": 4}, group="model") == (2, 3, True)
 
 
-def test_a_target_of_any_keywords_gets_the_settings_only(own_module):
+def test_a_target_with_any_keywords_receives_only_the_settings(own_module):
     own_module("mine", "def make(**settings):\n    return settings\n")
     options = {"_target_": "mine.make", "name": "custom", "width": 2}
     target = resolve_target(options, group="model")

@@ -1,0 +1,122 @@
+"""Checks of settings: limits of fields, suggestions for unknown names, and the wording of faults."""
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import pytest
+from omegaconf import OmegaConf
+
+from runmanager.launching.options import LocalOptions
+from runmanager.launching.slurm.options import SlurmOptions
+from runmanager.results.compare.options import CompareOptions
+from runmanager.tracking.options import EarlyStopOptions
+from runmanager.training.options.groups import OPTION_TYPES
+from runmanager.training.options.job import CheckpointOptions, TrainingOptions
+from runmanager.validation import (
+    GroupOptions,
+    did_you_mean,
+    fault,
+    field_faults,
+    limits,
+    range_faults,
+    suggestion,
+)
+
+
+def test_a_fault_ends_with_one_full_stop_or_its_question():
+    assert fault("lr", "be above 0", -1) == "`lr` must be above 0, got -1."
+    assert fault("lr", "be above 0", -1, "0.01 often works") == "`lr` must be above 0, got -1; 0.01 often works."
+    assert fault("lrr", "be a setting", "x", "did you mean 'lr'?").endswith("did you mean 'lr'?")
+
+
+@pytest.mark.parametrize(
+    ("value", "bounds", "rule"),
+    [
+        (0, {"ge": 1}, "be at least 1"),
+        (0, {"gt": 0}, "be above 0"),
+        (0.0, {"gt": 0}, "be above 0 and finite"),
+        (math.inf, {"gt": 0}, "be above 0 and finite"),
+        (math.nan, {"ge": 0}, "be at least 0 and finite"),
+        (math.inf, {}, "be finite"),
+        (0, {"ge": 1, "le": 10}, "be at least 1"),
+        (11, {"ge": 1, "le": 10}, "be at most 10"),
+        (math.inf, {"ge": 1, "le": 10}, "be at most 10"),
+        (math.nan, {"ge": 1, "le": 10}, "be at least 1"),
+        (-0.1, {"ge": 0, "lt": 1}, "be at least 0 and below 1"),
+        (1.0, {"ge": 0, "lt": 1}, "be at least 0 and below 1"),
+        (1, {"gt": 0, "lt": 1}, "be above 0 and below 1"),
+        (10**400, {"ge": 0, "lt": 2**63}, "be at least 0 and below 9223372036854775808"),
+    ],
+)
+def test_a_value_outside_its_bounds_is_a_fault(value, bounds, rule):
+    assert range_faults("size", value, **bounds) == [f"`size` must {rule}, got {value}."]
+
+
+@pytest.mark.parametrize(
+    ("value", "bounds"),
+    [(None, {"ge": 1}), (1, {"ge": 1}), (10, {"le": 10}), (0.999, {"ge": 0, "lt": 1}), (10**400, {"ge": 0})],
+)
+def test_a_value_within_its_bounds_is_not_a_fault(value, bounds):
+    assert range_faults("size", value, **bounds) == []
+
+
+@dataclass(frozen=True)
+class _Options(GroupOptions):
+    group: ClassVar[str] = "shape"
+
+    name: str = "box"
+    width: int = field(default=1, metadata=limits(ge=1))
+    share: float = field(default=0.5, metadata=limits(gt=0, lt=1, key="--share", way_out="0.1 means 10%"))
+    depth: int | str | None = field(default=None, metadata=limits(ge=0))
+    colour: str | None = field(default=None, metadata=limits(choices=("blue", "green")))
+    note: str = ""
+
+
+def test_all_fields_are_checked_together_in_their_order():
+    assert field_faults(_Options(width=0, share=2.0, depth=-1, colour="gren"), "shape.") == [
+        "`shape.width` must be at least 1, got 0.",
+        "`--share` must be above 0 and below 1, got 2.0; 0.1 means 10%.",
+        "`shape.depth` must be at least 0, got -1.",
+        "`shape.colour` must be one of blue, green, got gren; did you mean 'green'?",
+    ]
+    assert field_faults(_Options(depth="auto", colour="blue")) == []
+
+
+def test_a_choice_of_a_group_cannot_be_renamed():
+    renamed = _Options(name="ball", width=0)
+    assert renamed.faults() == [
+        "`shape.name` must stay 'box', got 'ball'; choose another one with `shape=ball`.",
+        "`shape.width` must be at least 1, got 0.",
+    ]
+
+
+def test_limits_do_not_show_in_a_structured_config():
+    assert OmegaConf.to_container(OmegaConf.structured(_Options)) == dataclasses.asdict(_Options())
+
+
+GROUPS = [options for choices in OPTION_TYPES.values() for options in choices.values()]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [*GROUPS, TrainingOptions, CheckpointOptions, EarlyStopOptions, LocalOptions, SlurmOptions, CompareOptions],
+)
+def test_every_number_among_the_settings_has_limits(options):
+    numbers = (int, float, int | None, float | None)
+    assert [each.name for each in dataclasses.fields(options) if each.type in numbers and not each.metadata] == []
+
+
+def test_close_names_are_suggested():
+    assert did_you_mean("resnet81", ["resnet18", "vgg16"]) == "did you mean 'resnet18'?"
+    assert did_you_mean("val_los", ["val_loss", "loss"], max_names=1) == "did you mean 'val_loss'?"
+    assert did_you_mean("val_los", ["val_loss", "loss"]) == "did you mean 'val_loss' or 'loss'?"
+    assert did_you_mean("qqq", ["resnet18", "vgg16"]) == ""
+
+
+def test_known_names_are_listed_if_none_is_close():
+    assert suggestion("resnet81", ["resnet18", "vgg16"]) == "did you mean 'resnet18'?"
+    assert suggestion("qqq", ["resnet18", "vgg16"]) == "known: resnet18, vgg16."
+    assert suggestion("qqq", []) == "known: none."
+    assert suggestion("qqq", map(str, range(30))).endswith(" and 10 more.")
