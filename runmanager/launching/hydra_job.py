@@ -1,6 +1,5 @@
 """A job of Hydra's in a process of its own: what Hydra does around a task, without its copies of the configuration."""
 
-import copy
 import importlib
 import os
 from collections.abc import Callable
@@ -8,11 +7,11 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from hydra._internal.callbacks import Callbacks
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.utils import JobStatus, _flush_loggers, configure_log, run_job, setup_globals
-from hydra.types import HydraContext
+from hydra.core.utils import JobStatus, configure_log, run_job, setup_globals
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+
+from runmanager.launching.hydra_internals import copy_without_hydra, flush_loggers, job_context, job_exception
 
 __all__ = ["run_hydra_job"]
 
@@ -34,10 +33,10 @@ def run_hydra_job(module: str, name: str, config: DictConfig) -> Any:
         config=config,
         job_dir_key=_DIR,
         job_subdir_key=_SUBDIR,
-        hydra_context=HydraContext(config_loader=None, callbacks=Callbacks(config)),  # type: ignore[arg-type]  # it composes nothing
+        hydra_context=job_context(config),
     )
     if result.status is JobStatus.FAILED:
-        raise result._return_value
+        raise job_exception(result)
     return result.return_value
 
 
@@ -60,16 +59,6 @@ def _run_plainly(task: Callable[[DictConfig], Any], config: DictConfig) -> Any:
     folder.mkdir(parents=True, exist_ok=True)
     configure_log(config.hydra.job_logging, config.hydra.verbose)
     try:
-        return task(_without_hydra(config))
+        return task(copy_without_hydra(config))
     finally:
-        _flush_loggers()
-
-
-def _without_hydra(config: DictConfig) -> DictConfig:
-    """A copy of what is the task's own; Hydra's part, by far the larger, is not copied."""
-    content = config.__dict__["_content"]
-    hydra = content.pop("hydra")
-    try:
-        return copy.deepcopy(config)
-    finally:
-        content["hydra"] = hydra
+        flush_loggers()
