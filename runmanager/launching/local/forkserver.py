@@ -9,24 +9,27 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing import connection, forkserver, resource_tracker, spawn
+from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Any
 
 from runmanager.errors import RunManagerError
+from runmanager.launching.local.multiprocessing_internals import (
+    LOST_EXIT_CODE,
+    MAIN_MODULE_KEYS,
+    interpreter_state,
+    start_forkserver,
+    start_resource_tracker,
+)
 from runmanager.launching.local.worker import MANY_RUNS_VARIABLE, PRELOAD_VARIABLE, Request, child_main
 from runmanager.records.host.memory import address_space_limit
 from runmanager.records.host.process import ProcessIdentity
 
-__all__ = ["MAIN_KEYS", "MAIN_VARIABLE", "Started", "Starter", "kill_group"]
+__all__ = ["MAIN_VARIABLE", "Started", "Starter", "kill_group"]
 
 MAIN_VARIABLE = "RUNMANAGER_MAIN"
 """Environment variable of the server: the driver's pid, where it imports from, and its main module, as JSON."""
 
-MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
-"""How Python tells a process what its parent's main module is."""
-
-_LOST = 255  # what Python reports of every process whose server is gone, whether it lives or not
 _DEATH_SECONDS = 30.0
 _DYING_SECONDS = 1.0
 _TRIES = 10
@@ -49,7 +52,7 @@ class Started:
 
         It is dead when this returns: killed with its group, and waited for.
         """
-        if self.process.exitcode != _LOST or self.server is None:
+        if self.process.exitcode != LOST_EXIT_CODE or self.server is None:
             return False
         if self.identity is not None and self.identity.is_alive():  # the server reports those that are dead
             kill_group(self.process.pid)
@@ -121,21 +124,21 @@ class Starter:
 
 def _server() -> ProcessIdentity | None:
     """The forkserver, started if there is none."""
-    resource_tracker.ensure_running()  # the server's start would start it, and unblock these signals
+    start_resource_tracker()  # the server's start would start it, and unblock these signals
     # What is sent to the driver's whole group, as by a terminal, `timeout` or a service manager, is the driver's
     # business: blocked from the server's first instruction on. It ignores Ctrl-C later, and SIGTERM stays blocked.
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
-        forkserver.ensure_running()
+        pid = start_forkserver()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-    pid = getattr(getattr(forkserver, "_forkserver", None), "_forkserver_pid", None)
     return None if pid is None else ProcessIdentity.of(pid)
 
 
 def _main_module() -> str:
-    data: dict[str, Any] = spawn.get_preparation_data("server")
-    return json.dumps({"driver": os.getpid()} | {key: data[key] for key in ("sys_path", *MAIN_KEYS) if key in data})
+    state = interpreter_state()
+    keys = ("sys_path", *MAIN_MODULE_KEYS)
+    return json.dumps({"driver": os.getpid()} | {key: state[key] for key in keys if key in state})
 
 
 @contextlib.contextmanager

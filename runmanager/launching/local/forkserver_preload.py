@@ -8,17 +8,16 @@ import gc
 import importlib
 import json
 import logging
-import multiprocessing
 import os
 import signal
 import sys
 from collections.abc import Mapping
-from multiprocessing import spawn
 from pathlib import Path
 from typing import Any
 
-from runmanager.launching.local.forkserver import MAIN_KEYS, MAIN_VARIABLE
+from runmanager.launching.local.forkserver import MAIN_VARIABLE
 from runmanager.launching.local.huge_pages import collapse_heap
+from runmanager.launching.local.multiprocessing_internals import MAIN_MODULE_KEYS, import_main_module
 from runmanager.launching.local.parent_death import tie_next_forks, tie_to
 from runmanager.launching.local.worker import MANY_RUNS_VARIABLE, PRELOAD_VARIABLE
 from runmanager.records.host.memory import lacks_memory
@@ -42,14 +41,14 @@ def _import_main(data: Mapping[str, Any]) -> None:
     Python's own way of doing so does nothing on 3.11 and 3.12. It is tried out in a fork first: on import it may do
     what must not be done here.
     """
-    if not any(key in data for key in MAIN_KEYS):
+    if not any(key in data for key in MAIN_MODULE_KEYS):
         return
     trial = os.fork()
     if trial == 0:
         os._exit(0 if _is_harmless(data) else 1)
     _, status = os.waitpid(trial, 0)
     if status == 0:
-        _prepare(data)
+        import_main_module(data)
 
 
 def _is_harmless(data: Mapping[str, Any]) -> bool:
@@ -59,7 +58,7 @@ def _is_harmless(data: Mapping[str, Any]) -> bool:
     os.dup2(nothing, 2)
     had_cuda = _has_cuda()
     try:
-        _prepare(data)
+        import_main_module(data)
     except BaseException:  # each run's process will say the same, where it can be read
         return False
     return len(os.listdir("/proc/self/task")) == 1 and _has_cuda() == had_cuda
@@ -70,15 +69,6 @@ def _has_cuda() -> bool:
         os.path.realpath(f"/proc/self/fd/{name}").startswith(("/dev/nvidia", "/dev/dxg"))
         for name in os.listdir("/proc/self/fd")
     )
-
-
-def _prepare(data: Mapping[str, Any]) -> None:
-    process: Any = multiprocessing.current_process()
-    process._inheriting = True  # a main module that starts processes on import is refused, not followed
-    try:
-        spawn.prepare({key: data[key] for key in MAIN_KEYS if key in data})
-    finally:
-        del process._inheriting
 
 
 gc.disable()  # what is imported stays: to look for garbage in it meanwhile takes a tenth of the time

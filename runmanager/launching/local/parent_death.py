@@ -11,7 +11,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from multiprocessing import connection, parent_process, util
+from multiprocessing import connection, parent_process
+
+from runmanager.launching.local.multiprocessing_internals import register_after_fork
 
 __all__ = ["end_with_driver", "tie_next_forks", "tie_to", "tie_workers", "when_orphaned"]
 
@@ -91,7 +93,7 @@ def tie_workers() -> None:
     if _forker.pid is None:
         _forker.note()
         os.register_at_fork(before=_forker.note)
-        util.register_after_fork(_forker, _Forker.tie)
+        register_after_fork(_forker, _Forker.tie)
 
 
 def when_orphaned(parent: int, act: Callable[[], object]) -> None:

@@ -2,8 +2,6 @@
 
 import contextlib
 import importlib
-import multiprocessing.forkserver
-import multiprocessing.spawn
 import os
 import pickle
 import signal
@@ -20,6 +18,7 @@ from runmanager.errors import RecordError
 from runmanager.launching.hydra_job import run_hydra_job
 from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit
 from runmanager.launching.local.jobs import outcome_of_exit
+from runmanager.launching.local.multiprocessing_internals import restore_interpreter_state, start_forkserver
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.worker import RESUMES_VARIABLE, Raised, Returned
 from runmanager.launching.plan import PlannedRun
@@ -152,7 +151,7 @@ def _oversee(request: SlurmRequest, overseer: _Overseer) -> Report:
     for number in _NOTICES:
         signal.signal(number, signal.SIG_IGN)  # until there is a run that could be told
     with _deaf(signal.SIGTERM):
-        multiprocessing.forkserver.ensure_running()  # deaf by inheritance, it and all its children
+        start_forkserver()  # deaf by inheritance, it and all its children
     engine.run([Job(0, _in_own_process, (request.world, request.task), limits=request.limits)], overseer)
     ending = overseer.ending
     if ending is None:  # told to end before it began
@@ -181,7 +180,7 @@ def _in_own_process(world: Mapping[str, Any], task: bytes) -> Any:
     """In the run's own process: stand where the driver stood, and run the task as Hydra does."""
     os.register_at_fork(after_in_child=_block_termination)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # deaf by inheritance; the task may listen
-    multiprocessing.spawn.prepare(dict(world))
+    restore_interpreter_state(world)
     module, name, config = pickle.loads(task)
     return run_hydra_job(module, name, config)
 

@@ -3,7 +3,6 @@
 An application of its own calls `runmanager.launching.slurm.register_slurm()` before its `main()`.
 """
 
-import multiprocessing.spawn
 import os
 import pickle
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from runmanager.launching.hydra_launcher import (
     unfinished,
 )
 from runmanager.launching.local.engine import Listener
+from runmanager.launching.local.multiprocessing_internals import interpreter_state
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.launching.run_end import write_missing_end
@@ -36,8 +36,6 @@ __all__ = ["SlurmLauncher"]
 
 # What a job is to know of its driver, also where the cluster passes no environment on.
 _SHIPPED = "RUNMANAGER_"
-# What a job's own process needs of what multiprocessing tells its children.
-_WORLD = ("sys_path", "sys_argv", "orig_dir", "dir", "init_main_from_name", "init_main_from_path")
 
 
 @dataclass(frozen=True)
@@ -120,7 +118,7 @@ class SlurmLauncher(ProcessLauncher):
         name = " ".join([str(config.hydra.sweep.subdir), *overrides]) if run is None else run.paths.name
         request = SlurmRequest(
             task=pickle.dumps((self._task.__module__, self._task.__qualname__, config)),
-            world=_world(),
+            world=interpreter_state(),
             environment={name: value for name, value in os.environ.items() if name.startswith(_SHIPPED)},
             sweep=SweepPaths(Path(config.hydra.sweep.dir).absolute()),
             run=run,
@@ -160,8 +158,3 @@ def _answered(jobs: dict[str, str] | None) -> dict[str, str]:
     if jobs is None:
         raise RunManagerError("Slurm must answer `squeue`, got no answer; try again when it does.")
     return jobs
-
-
-def _world() -> dict[str, Any]:
-    """Where this process stands, as multiprocessing tells its children: folder, path, and the main module."""
-    return {key: value for key, value in multiprocessing.spawn.get_preparation_data("").items() if key in _WORLD}
