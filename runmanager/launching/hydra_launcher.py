@@ -23,8 +23,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.hydra_job import run_hydra_job
 from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit, Retries
-from runmanager.launching.local.gpu_discovery import find_gpus
-from runmanager.launching.local.gpu_slots import EVERY_GPU, GpuSlots, GpuWish
+from runmanager.launching.local.gpus import EVERY_GPU, GpuRequest, GpuSlots, find_gpus
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.turn_keeper import TurnKeeper
@@ -59,7 +58,7 @@ class LocalLauncherOptions(LocalOptions):
 class JobFacts:
     """What a launcher may be told of a job: the GPUs it wants, and the file in which it shows that it advances."""
 
-    gpus: GpuWish
+    gpus: GpuRequest
     heartbeat: Path
 
 
@@ -122,7 +121,7 @@ class LocalLauncher(ProcessLauncher):
             turns=turns,
         )
 
-    def wish_for(self, device: str) -> GpuWish:
+    def gpu_request(self, device: str) -> GpuRequest:
         """What a job on this device wants of the GPUs: auto, cuda, cuda:1, cpu, …
 
         Raises `ConfigurationError` where it would be given none that it cannot do without.
@@ -133,12 +132,12 @@ class LocalLauncher(ProcessLauncher):
                 [f"`hydra.launcher.gpus_per_run` must be at least 1 where a cell has device={device}, got 0."]
             )
         if kind == "cuda" and index:
-            return GpuWish(index=int(index)) if index.isdecimal() else EVERY_GPU
-        return self._usual_wish() if kind in ("auto", "cuda") else GpuWish()
+            return GpuRequest(index=int(index)) if index.isdecimal() else EVERY_GPU
+        return self._default_request() if kind in ("auto", "cuda") else GpuRequest()
 
-    def _usual_wish(self) -> GpuWish:
+    def _default_request(self) -> GpuRequest:
         per_run = self.options.gpus_per_run
-        return GpuWish(1 if per_run is None else per_run)
+        return GpuRequest(1 if per_run is None else per_run)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run the jobs; a job that died is a failed return, and the others run all the same."""
@@ -165,7 +164,7 @@ class LocalLauncher(ProcessLauncher):
                 first + place,
                 run_hydra_job,
                 prepare=partial(self._arguments, first + place, overrides),
-                gpus=facts.gpus if facts else self._usual_wish(),
+                gpus=facts.gpus if facts else self._default_request(),
                 limits=Limits(self.options.timeout, self.options.stall_timeout, facts.heartbeat if facts else None),
             )
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runmanager.launching.local.engine import Job, LocalEngine, ProcessExit, Retries
-from runmanager.launching.local.gpu_slots import GpuSlots, GpuWish
+from runmanager.launching.local.gpus import GpuRequest, GpuSlots
 from runmanager.launching.local.jobs import Listener, outcome_of_exit
 from runmanager.launching.local.time_limits import Limits, LimitWatch
 from runmanager.launching.local.worker import Returned
@@ -23,7 +23,7 @@ from ..ending import time_since
 def test_no_gpu_has_more_runs_than_it_may(jobs: Any, recorder: Any, tmp_path: Path, shared: int, partners: int) -> None:
     events = tmp_path / "events"
     engine = LocalEngine(workers=10, slots=GpuSlots("0123", runs_per_gpu=shared, are_given=True))
-    engine.run([Job(key, jobs.on_a_gpu, (events, partners), gpus=GpuWish(1)) for key in range(12)], recorder)
+    engine.run([Job(key, jobs.on_a_gpu, (events, partners), gpus=GpuRequest(1)) for key in range(12)], recorder)
     assert {type(each.answer) for each in recorder.endings.values()} == {Returned}
     running: Counter[str] = Counter()
     most: Counter[str] = Counter()
@@ -37,9 +37,9 @@ def test_no_gpu_has_more_runs_than_it_may(jobs: Any, recorder: Any, tmp_path: Pa
 def test_jobs_that_want_no_gpu_do_not_wait_for_one(jobs: Any, recorder: Any, tmp_path: Path) -> None:
     """One GPU, three jobs that want it, and behind them one that does not: it meets the first."""
     events = tmp_path / "events"
-    wanting = [Job(key, jobs.on_a_gpu, (events, 2), gpus=GpuWish(1)) for key in range(3)]
+    wanting = [Job(key, jobs.on_a_gpu, (events, 2), gpus=GpuRequest(1)) for key in range(3)]
     LocalEngine(workers=2, slots=GpuSlots("7")).run(
-        [*wanting, Job(3, jobs.on_a_gpu, (events, 2), gpus=GpuWish())], recorder
+        [*wanting, Job(3, jobs.on_a_gpu, (events, 2), gpus=GpuRequest())], recorder
     )
     assert [recorder.endings[key].answer for key in range(4)] == [Returned("7")] * 3 + [Returned("")]
     assert [key for what, key in recorder.events if what == "started"][:2] == [0, 3]
@@ -49,7 +49,7 @@ def test_what_the_driver_sees_stays_where_no_gpu_is_handed_out(
     jobs: Any, recorder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
-    LocalEngine().run([Job(0, jobs.on_a_gpu, (tmp_path / "events", 1), gpus=GpuWish(1))], recorder)
+    LocalEngine().run([Job(0, jobs.on_a_gpu, (tmp_path / "events", 1), gpus=GpuRequest(1))], recorder)
     assert recorder.endings[0].answer == Returned("5")
 
 

@@ -99,7 +99,7 @@ def _refuse_gpus(launcher: Launcher, devices: Sequence[str]) -> None:
     """Raises `ConfigurationError` for a device that the launcher's own settings rule out."""
     if isinstance(launcher, LocalLauncher):
         for device in devices:
-            launcher.wish_for(device)
+            launcher.gpu_request(device)
 
 
 def get_ready(launcher: Launcher, *, num_jobs: int) -> None:

@@ -215,7 +215,7 @@ class GridSweeper(Sweeper):
         """Run `batch`, whose keys count from `first`; `is_begun`: this command has done so before."""
         launcher.listener, launcher.turns = watcher, turns
         launcher.facts = [
-            JobFacts(launcher.wish_for(str(each.cell.config["device"])), each.paths.heartbeat) for each in batch
+            JobFacts(launcher.gpu_request(str(each.cell.config["device"])), each.paths.heartbeat) for each in batch
         ]
 
         def overrides_for(key: int, number: int) -> list[str]:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.launching.local.forkserver import Started, Starter, kill_group
-from runmanager.launching.local.gpu_discovery import VISIBLE_VARIABLE
-from runmanager.launching.local.gpu_slots import EVERY_GPU, GpuSlots, Lease
+from runmanager.launching.local.gpus import EVERY_GPU, VISIBLE_VARIABLE, GpuSlots, Lease
 from runmanager.launching.local.interrupt_counter import Interrupts
 from runmanager.launching.local.job_queue import JobQueue, Try
 from runmanager.launching.local.jobs import Job, Listener, ProcessExit
@@ -139,7 +138,7 @@ class LocalEngine:
             try:
                 children.append(self._start(task, lease))
             except BaseException:
-                self._slots.give_back(lease)
+                self._slots.release(lease)
                 raise
             listener.started(task.job, children[-1].process.pid)
 
@@ -225,7 +224,7 @@ class LocalEngine:
         kill_group(child.process.pid)  # what the run may have left behind: a loader's workers
         if self._turns is not None:
             self._turns.leave(child.task.job.key)
-        self._slots.give_back(child.lease)
+        self._slots.release(child.lease)
         ending = ProcessExit(
             child.task.job,
             child.process.exitcode,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from runmanager.launching.local.gpu_slots import GpuSlots, Lease
+from runmanager.launching.local.gpus import GpuSlots, Lease
 from runmanager.launching.local.jobs import Job
 
 __all__ = ["JobQueue", "Try"]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from runmanager.launching.local.gpu_slots import GpuWish
+from runmanager.launching.local.gpus import GpuRequest
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.records.host.memory import address_space_limit
@@ -26,7 +26,7 @@ class Job:
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
     prepare: Callable[[int], tuple[Any, ...]] | None = None
-    gpus: GpuWish | None = None
+    gpus: GpuRequest | None = None
     limits: Limits = field(default_factory=Limits)
 
 
