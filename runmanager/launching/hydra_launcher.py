@@ -36,11 +36,11 @@ __all__ = [
     "LocalLauncher",
     "LocalLauncherOptions",
     "ProcessLauncher",
-    "Recorder",
+    "ReturnRecorder",
     "refuse_stall_timeout",
     "register",
     "register_plugin",
-    "unfinished",
+    "unstarted_return",
 ]
 
 _PLUGIN_MODULE = "hydra_plugins.runmanager"
@@ -142,8 +142,8 @@ class LocalLauncher(ProcessLauncher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run the jobs; a job that died is a failed return, and the others run all the same."""
         setup_globals()
-        returns = [unfinished(overrides) for overrides in job_overrides]
-        recorder = Recorder(returns, initial_job_idx, self.listener)
+        returns = [unstarted_return(overrides) for overrides in job_overrides]
+        recorder = ReturnRecorder(returns, initial_job_idx, self.listener)
         engine, num_jobs = self.engine, len(job_overrides)
         if self.turns is not None:
             engine = self._engine(workers=num_jobs, runs_per_gpu=num_jobs, turns=self.turns)
@@ -190,7 +190,7 @@ def _gpus_of(options: LocalOptions) -> tuple[str, ...]:
     return gpus
 
 
-class Recorder(Listener):
+class ReturnRecorder(Listener):
     """Keeps each job's return, and passes everything on."""
 
     def __init__(self, returns: list[JobReturn], first: int, listener: Listener) -> None:
@@ -229,7 +229,7 @@ class Recorder(Listener):
         self._listener.ended(ending)
 
 
-def unfinished(overrides: Sequence[str]) -> JobReturn:
+def unstarted_return(overrides: Sequence[str]) -> JobReturn:
     """What is to be returned of a job until it is known how it ended."""
     result = JobReturn(overrides=list(overrides))
     result.status, result.return_value = JobStatus.FAILED, RunManagerError("the job was never begun")

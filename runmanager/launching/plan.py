@@ -18,13 +18,13 @@ from runmanager.records.sweep.record import PlannedCell, plan_cell
 __all__ = [
     "Action",
     "Cell",
-    "CellsOf",
+    "PlannedCells",
     "PlannedRun",
     "Resume",
-    "is_left_undone",
+    "is_still_to_run",
+    "needs_epochs",
     "plan_runs",
-    "still_to_run",
-    "wants_epochs",
+    "was_cut_short",
 ]
 
 
@@ -36,8 +36,8 @@ class Action(StrEnum):
     """What is to be done with a cell."""
 
     START = "start"
-    GO_ON = "go on"
-    START_ANEW = "start anew"
+    RESUME = "resume"
+    START_AGAIN = "start again"
     MEASURE = "measure again"  # finished, but what it takes its measured turns with is still to be run
     KEEP = "keep"
     LEAVE = "leave"  # another living process is at it
@@ -82,10 +82,10 @@ class PlannedRun:
 
     @property
     def is_to_run(self) -> bool:
-        return self.action in (Action.START, Action.GO_ON, Action.START_ANEW, Action.MEASURE)
+        return self.action in (Action.START, Action.RESUME, Action.START_AGAIN, Action.MEASURE)
 
 
-class CellsOf(Iterable[PlannedCell]):
+class PlannedCells(Iterable[PlannedCell]):
     """The cells of a plan for sweep.json, each made when it is asked for: all its settings take much room."""
 
     def __init__(self, plan: Sequence[PlannedRun]) -> None:
@@ -133,7 +133,7 @@ def _plan_new(cell: Cell, damage: Damage | None, sweep: SweepPaths) -> PlannedRu
     return PlannedRun(cell, Action.START, why, sweep.run(damage.path.name))
 
 
-def wants_epochs(record: RunRecord) -> bool:
+def needs_epochs(record: RunRecord) -> bool:
     """Whether the plan of a stored run says how far it got; the epochs of the others need not be read."""
     return record.status not in (Status.FINISHED, Status.SKIPPED)
 
@@ -152,22 +152,22 @@ def _plan(
     today = msgspec.structs.replace(now, code=None if code is None else dict(code))
     changes = changes_since(then, today)
     action, why = _decide(run, resume, rerun_changed, changes)
-    if action in (Action.KEEP, Action.GO_ON) and not changes and is_same_code(then, today) is None:
+    if action in (Action.KEEP, Action.RESUME) and not changes and is_same_code(then, today) is None:
         why += "; whether its code is the same is not known"
     return PlannedRun(cell, action, why, run.paths, run.record, changes)
 
 
-def still_to_run(planned: PlannedRun, now: RunRecord | None) -> bool:
+def is_still_to_run(planned: PlannedRun, now: RunRecord | None) -> bool:
     """Whether a cell is still to be run by us, given what is stored of it `now`: another driver may have come first."""
     if now is None:
         return True
     if now.status is Status.RUNNING:
         return False
     before = 0 if planned.stored is None else planned.stored.attempt
-    return now.attempt == before or is_left_undone(now)
+    return now.attempt == before or was_cut_short(now)
 
 
-def is_left_undone(record: RunRecord) -> bool:
+def was_cut_short(record: RunRecord) -> bool:
     """Whether a run was ended by the end of its driver, so that another driver of the sweep is to go on with it."""
     return record.status is Status.CRASHED or (record.status is Status.KILLED and record.reason is Reason.INTERRUPTED)
 
@@ -178,20 +178,20 @@ def _decide(run: StoredRun, resume: Resume, rerun_changed: bool, changes: str) -
     if record.status is Status.RUNNING:
         return Action.LEAVE, _where_it_runs(record)
     if resume is Resume.NEVER:
-        return Action.START_ANEW, f"{state}; resume=never"
+        return Action.START_AGAIN, f"{state}; resume=never"
     match record.status:
         case Status.FINISHED if changes and rerun_changed:
-            return Action.START_ANEW, f"finished with other versions: {changes}"
+            return Action.START_AGAIN, f"finished with other versions: {changes}"
         case Status.FINISHED:
             return Action.KEEP, state + (f", with other versions: {changes}" if changes else "")
         case Status.KILLED | Status.CRASHED if run.paths.checkpoint.exists():
             last = run.epochs[-1].epoch if run.epochs else 0
             why = f"{state} after epoch {last}"
-            return Action.GO_ON, why + (f", made with other versions: {changes}" if changes else "")
+            return Action.RESUME, why + (f", made with other versions: {changes}" if changes else "")
         case Status.SKIPPED:
             return Action.START, f"{state}; tried again"
         case _:
-            return Action.START_ANEW, state
+            return Action.START_AGAIN, state
 
 
 def _where_it_runs(record: RunRecord) -> str:

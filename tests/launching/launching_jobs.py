@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
-from runmanager.launching.local.turn_keeper import own_seat
+from runmanager.launching.local.turn_keeper import current_turn_client
 
 PATIENCE_SECONDS = 100  # after which a job that nobody ends dies of SIGALRM
 
@@ -273,7 +273,7 @@ def die_so_often(tries: Path, times: int) -> int:
 
 def take_turns(log: Path, key: int, dies_in: int | None) -> int:
     """Write down the begin and the end of each measured turn, and die in the one of that number; return their count."""
-    seat = own_seat()
+    seat = current_turn_client()
     assert seat is not None
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     samples = 0

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from runmanager.launching.plan import Action, Cell, PlannedRun, Resume, plan_runs, still_to_run
+from runmanager.launching.plan import Action, Cell, PlannedRun, Resume, is_still_to_run, plan_runs
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.record import Environment, EpochRecord, RunRecord
@@ -74,15 +74,15 @@ def test_a_new_cell_is_started_in_a_folder_of_its_name(sweep: SweepPaths) -> Non
     [
         (Status.FINISHED, None, True, Action.KEEP, "finished"),
         (Status.FINISHED, Reason.EARLY_STOPPED, True, Action.KEEP, "finished (early_stopped)"),
-        (Status.KILLED, Reason.SIGNAL, True, Action.GO_ON, "killed (signal) after epoch 2"),
-        (Status.KILLED, Reason.INTERRUPTED, True, Action.GO_ON, "killed (interrupted) after epoch 2"),
-        (Status.KILLED, Reason.INTERRUPTED, False, Action.START_ANEW, "killed (interrupted)"),
-        (Status.CRASHED, Reason.VANISHED, True, Action.GO_ON, "crashed (vanished) after epoch 2"),
-        (Status.CRASHED, Reason.VANISHED, False, Action.START_ANEW, "crashed (vanished)"),
-        (Status.FAILED, Reason.EXCEPTION, True, Action.START_ANEW, "failed (exception)"),
-        (Status.FAILED, Reason.DIVERGED, False, Action.START_ANEW, "failed (diverged)"),
+        (Status.KILLED, Reason.SIGNAL, True, Action.RESUME, "killed (signal) after epoch 2"),
+        (Status.KILLED, Reason.INTERRUPTED, True, Action.RESUME, "killed (interrupted) after epoch 2"),
+        (Status.KILLED, Reason.INTERRUPTED, False, Action.START_AGAIN, "killed (interrupted)"),
+        (Status.CRASHED, Reason.VANISHED, True, Action.RESUME, "crashed (vanished) after epoch 2"),
+        (Status.CRASHED, Reason.VANISHED, False, Action.START_AGAIN, "crashed (vanished)"),
+        (Status.FAILED, Reason.EXCEPTION, True, Action.START_AGAIN, "failed (exception)"),
+        (Status.FAILED, Reason.DIVERGED, False, Action.START_AGAIN, "failed (diverged)"),
         (Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, False, Action.START, "skipped (device_unavailable); tried again"),
-        (Status.PENDING, None, False, Action.START_ANEW, "pending"),
+        (Status.PENDING, None, False, Action.START_AGAIN, "pending"),
     ],
 )
 @pytest.mark.parametrize("resume", [Resume.AUTO, Resume.MUST])
@@ -101,7 +101,7 @@ def test_each_state_has_its_action(
     assert (planned.action, planned.why) == (action, why)
     assert planned.is_to_run is (action is not Action.KEEP)
     anew = plan_one(sweep, run, resume=Resume.NEVER)
-    assert anew.action is Action.START_ANEW and anew.why.endswith("; resume=never")
+    assert anew.action is Action.START_AGAIN and anew.why.endswith("; resume=never")
 
 
 @pytest.mark.parametrize("resume", list(Resume))
@@ -128,7 +128,7 @@ def test_a_run_that_goes_on_with_other_versions_says_so(sweep: SweepPaths, store
     then = msgspec.structs.replace(run.record, environment=Environment(libraries={"torch": "2.14.0"}))
     planned = plan_one(sweep, StoredRun(run.paths, then, run.epochs), now=now)
     said = "killed (signal) after epoch 2, made with other versions: torch 2.14.0, now 2.15.0"
-    assert (planned.action, planned.why) == (Action.GO_ON, said)
+    assert (planned.action, planned.why) == (Action.RESUME, said)
 
 
 def test_every_status_is_planned_for(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:
@@ -159,7 +159,7 @@ def test_a_finished_run_of_other_versions_is_named_and_rerun_if_asked(
     assert kept.action is Action.KEEP
     assert kept.why == "finished" + (f", with other versions: {changes}" if changes else "")
     asked = plan_one(sweep, run, now=now, rerun_changed=True)
-    assert asked.action is (Action.START_ANEW if changes else Action.KEEP)
+    assert asked.action is (Action.START_AGAIN if changes else Action.KEEP)
     assert not changes or asked.why == f"finished with other versions: {changes}"
 
 
@@ -223,7 +223,7 @@ def test_a_cell_that_another_driver_has_run_meanwhile_is_not_run_again(
         return RunRecord(name="x", signature="y", status=status, reason=reason, config={}, attempt=attempt)
 
     planned = PlannedRun(cell(0.1), Action.START, "", sweep.run("x"), record(stored))
-    assert still_to_run(planned, record(now)) is expected
+    assert is_still_to_run(planned, record(now)) is expected
 
 
 @pytest.mark.parametrize(
@@ -280,4 +280,4 @@ def test_code_is_changed_the_same_or_not_known(
     options: dict[str, Any] = {"now": here, "code_of": lambda code: now if code is then else {}}
     assert plan_one(sweep, run, **options).why == why
     asked = plan_one(sweep, run, rerun_changed=True, **options)
-    assert asked.action is (Action.START_ANEW if "changed" in why else Action.KEEP)
+    assert asked.action is (Action.START_AGAIN if "changed" in why else Action.KEEP)

@@ -14,9 +14,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from runmanager.launching.local.forkserver import Started, Starter, kill_group
+from runmanager.launching.local.forkserver import ProcessStarter, StartedProcess, kill_group
 from runmanager.launching.local.gpus import EVERY_GPU, VISIBLE_VARIABLE, GpuSlots, Lease
-from runmanager.launching.local.interrupt_counter import Interrupts
+from runmanager.launching.local.interrupt_counter import InterruptCounter
 from runmanager.launching.local.job_queue import JobQueue, Try
 from runmanager.launching.local.jobs import Job, Listener, ProcessExit
 from runmanager.launching.local.time_limits import LimitWatch
@@ -26,7 +26,7 @@ from runmanager.launching.options import RETRIED
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.status import Outcome, Reason, Status
 
-__all__ = ["Job", "Listener", "LocalEngine", "ProcessExit", "Retries", "call"]
+__all__ = ["Job", "Listener", "LocalEngine", "ProcessExit", "Retries", "call_in_process"]
 
 _TICK_SECONDS = 0.2
 _LEAVE_SECONDS = 30.0
@@ -44,7 +44,7 @@ class Retries:
 class _Child:
     task: Try
     lease: Lease
-    started: Started
+    started: StartedProcess
     watch: LimitWatch
     answer: Returned | Raised | None = None
     said_at: float = 0.0  # when the answer came
@@ -88,8 +88,8 @@ class LocalEngine:
         self._slots = slots or GpuSlots()
         self._retries = retries or Retries()
         self._stop_on_error = stop_on_error
-        self._starter = Starter(preload=preload, environment=_server_environment(self._at_work))
-        self._interrupts = Interrupts()
+        self._starter = ProcessStarter(preload=preload, environment=_server_environment(self._at_work))
+        self._interrupts = InterruptCounter()
         self._is_halted = False
 
     def get_ready(self, *, num_jobs: int) -> None:
@@ -257,7 +257,7 @@ class _Answer(Listener):
         self.ending = ending
 
 
-def call(engine: LocalEngine, function: Callable[..., Any], *arguments: Any) -> ProcessExit:
+def call_in_process(engine: LocalEngine, function: Callable[..., Any], *arguments: Any) -> ProcessExit:
     """Call a function in a process of its own and wait for it; its output goes where the driver's goes.
 
     Raises `KeyboardInterrupt` if the user asked to stop.

@@ -25,7 +25,7 @@ from runmanager.launching.local.worker import MANY_RUNS_VARIABLE, PRELOAD_VARIAB
 from runmanager.records.host.memory import address_space_limit
 from runmanager.records.host.process import ProcessIdentity
 
-__all__ = ["MAIN_VARIABLE", "Started", "Starter", "kill_group"]
+__all__ = ["MAIN_VARIABLE", "ProcessStarter", "StartedProcess", "kill_group"]
 
 MAIN_VARIABLE = "RUNMANAGER_MAIN"
 """Environment variable of the server: the driver's pid, where it imports from, and its main module, as JSON."""
@@ -39,7 +39,7 @@ _MANY_JOBS = 50  # from here on huge pages save more at the forks than their mak
 
 
 @dataclass(frozen=True)
-class Started:
+class StartedProcess:
     """A job's process, and the pipe through which it says how it went."""
 
     process: Any
@@ -71,7 +71,7 @@ def _await_death(process: ProcessIdentity, seconds: float) -> bool:
     return True
 
 
-class Starter:
+class ProcessStarter:
     """Starts processes; `environment` is the server's beside the driver's own, which it gets when it is started."""
 
     def __init__(self, *, preload: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -88,7 +88,7 @@ class Starter:
             with _also(self._environment | {MAIN_VARIABLE: _main_module()} | many):
                 _server()
 
-    def start(self, request: Request) -> Started:
+    def start(self, request: Request) -> StartedProcess:
         """Start a process that does what is asked, of a new server where the one that was there has been killed.
 
         Raises `RunManagerError` where no server stays alive.
@@ -107,7 +107,7 @@ class Starter:
                     time.sleep(_PAUSE_SECONDS)  # until the server's death can be seen
         raise AssertionError("the last try returns or raises")
 
-    def _start(self, request: Request) -> Started:
+    def _start(self, request: Request) -> StartedProcess:
         server = _server() if self._forks else None
         mine, theirs = connection.Pipe(duplex=False)
         request = replace(request, server=server.pid if server else None)
@@ -119,7 +119,7 @@ class Starter:
             raise
         finally:
             theirs.close()
-        return Started(process, mine, ProcessIdentity.of(process.pid), server)
+        return StartedProcess(process, mine, ProcessIdentity.of(process.pid), server)
 
 
 def _server() -> ProcessIdentity | None:

@@ -18,7 +18,7 @@ from typing import Any
 from runmanager.launching.local.forkserver import MAIN_VARIABLE
 from runmanager.launching.local.huge_pages import collapse_heap
 from runmanager.launching.local.multiprocessing_internals import MAIN_MODULE_KEYS, import_main_module
-from runmanager.launching.local.parent_death import tie_next_forks, tie_to
+from runmanager.launching.local.parent_death import bind_next_forks, die_with_parent
 from runmanager.launching.local.worker import MANY_RUNS_VARIABLE, PRELOAD_VARIABLE
 from runmanager.records.host.memory import lacks_memory
 
@@ -76,8 +76,8 @@ signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until a run's own process, which is told by the driver
 _main = json.loads(os.environ[MAIN_VARIABLE])
-tie_to(_main["driver"])
-tie_next_forks()
+die_with_parent(_main["driver"])
+bind_next_forks()
 sys.path[:] = _main.get("sys_path", sys.path)
 _import_modules(os.environ.get(PRELOAD_VARIABLE, ""))
 _import_main(_main)

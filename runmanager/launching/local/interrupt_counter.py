@@ -5,10 +5,10 @@ from contextlib import AbstractContextManager
 
 from runmanager.signals import handle_signals
 
-__all__ = ["Interrupts"]
+__all__ = ["InterruptCounter"]
 
 
-class Interrupts:
+class InterruptCounter:
     """How often Ctrl-C or SIGTERM has come, and how many of these were heeded.
 
     The first asks for an end after the running epochs, the second for one at once.

@@ -15,14 +15,14 @@ from multiprocessing import connection, parent_process
 
 from runmanager.launching.local.multiprocessing_internals import register_after_fork
 
-__all__ = ["end_with_driver", "tie_next_forks", "tie_to", "tie_workers", "when_orphaned"]
+__all__ = ["bind_next_forks", "bind_workers", "call_when_orphaned", "die_with_parent", "watch_driver"]
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LOOK_SECONDS = 0.2
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded before a fork: a child is to do little
 
 
-def tie_to(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """Let the kernel end this process when the thread that started it ends; leave now if `parent` is gone already.
 
     On Linux. The pid is compared, and not whether it is 1: in a container the driver itself may be process 1.
@@ -33,7 +33,7 @@ def tie_to(parent: int) -> None:
         os._exit(1)
 
 
-def tie_next_forks() -> None:
+def bind_next_forks() -> None:
     """Tie what this process forks to it from the first instruction on, but nothing that those fork in turn."""
     forker = os.getpid()
 
@@ -41,12 +41,12 @@ def tie_next_forks() -> None:
         nonlocal forker
         if forker:
             forker, parent = 0, forker
-            tie_to(parent)
+            die_with_parent(parent)
 
     os.register_at_fork(after_in_child=tie)
 
 
-def end_with_driver() -> None:
+def watch_driver() -> None:
     """Where the kernel ties nothing (macOS), have a thread wait for the driver's end.
 
     It cannot end a process that is inside a long C call, which the kernel can.
@@ -75,16 +75,16 @@ class _Forker:
         """In a child, as its first lines."""
         assert self.pid is not None
         if sys.platform == "linux" and self.in_main_thread:
-            tie_to(self.pid)
+            die_with_parent(self.pid)
         else:  # the thread that started it may end long before the process does
             parent = self.pid
-            threading.Thread(target=when_orphaned, args=(parent, lambda: os._exit(1)), daemon=True).start()
+            threading.Thread(target=call_when_orphaned, args=(parent, lambda: os._exit(1)), daemon=True).start()
 
 
 _forker = _Forker()
 
 
-def tie_workers() -> None:
+def bind_workers() -> None:
     """Tie what multiprocessing forks from this process on, and from those: a loader's workers above all.
 
     PyTorch's workers look for their parent every five seconds only. What is forked otherwise is let be: it may be meant
@@ -96,7 +96,7 @@ def tie_workers() -> None:
         register_after_fork(_forker, _Forker.tie)
 
 
-def when_orphaned(parent: int, act: Callable[[], object]) -> None:
+def call_when_orphaned(parent: int, act: Callable[[], object]) -> None:
     """Wait until this process has another parent than `parent`, then `act`. For a thread of its own."""
     while os.getppid() == parent:
         time.sleep(_LOOK_SECONDS)

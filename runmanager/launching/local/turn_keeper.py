@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 
 from runmanager.records.run.turn_record import Grant
 
-__all__ = ["WARMUP_TURNS", "Round", "Seat", "TurnKeeper", "own_seat", "take_seat"]
+__all__ = ["WARMUP_TURNS", "Round", "TurnClient", "TurnKeeper", "current_turn_client", "set_turn_client"]
 
 Round = Mapping[int, float]
 """What the jobs measured in one round, in samples a second, by their keys; warm-up and what failed is not in it."""
@@ -37,7 +37,7 @@ class _Ask:
     seconds: float
 
 
-class Seat:
+class TurnClient:
     """A job's place among those that take turns; `session` is the name that all of them share.
 
     `again` tells a job that has ended before to take its measured turns once more.
@@ -87,15 +87,15 @@ def _move_to(core: int) -> None:
         os.sched_setaffinity(0, usable)
 
 
-_seats: list[Seat] = []
+_seats: list[TurnClient] = []
 
 
-def take_seat(seat: Seat) -> None:
+def set_turn_client(seat: TurnClient) -> None:
     """Let `seat` be this process's."""
     _seats[:] = [seat]
 
 
-def own_seat() -> Seat | None:
+def current_turn_client() -> TurnClient | None:
     """This process's seat; None where it takes no turns."""
     return _seats[0] if _seats else None
 
@@ -162,12 +162,12 @@ class TurnKeeper:
         """Where to listen."""
         return [member.pipe for member in self._members.values()]
 
-    def seat(self, key: int) -> Seat:
+    def seat(self, key: int) -> TurnClient:
         """A place for the job `key`, to be handed to its process; to be closed here once that has it."""
         mine, theirs = connection.Pipe()
         self._members[key] = _Member(mine)
         self._waited[key] = 0.0
-        return Seat(theirs, self.session, again=key in self._again)
+        return TurnClient(theirs, self.session, again=key in self._again)
 
     def started(self) -> None:
         """The last process so far has started."""

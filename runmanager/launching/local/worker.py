@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from runmanager.launching.local.parent_death import end_with_driver, tie_to, tie_workers
-from runmanager.launching.local.turn_keeper import Seat, take_seat
+from runmanager.launching.local.parent_death import bind_workers, die_with_parent, watch_driver
+from runmanager.launching.local.turn_keeper import TurnClient, set_turn_client
 from runmanager.records.host.standard_streams import repaired_streams
 
 __all__ = [
@@ -53,7 +53,7 @@ class Request:
     folder: str
     threads: int
     server: int | None = None
-    seat: Seat | None = None
+    seat: TurnClient | None = None
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,12 @@ def child_main(connection: Connection, request: Request) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # blocked by inheritance: the server is deaf to it
     if request.server is None:
-        end_with_driver()
+        watch_driver()
     else:
-        tie_to(request.server)  # once more: the driver's program may have started the server, without our preload
-    tie_workers()
+        die_with_parent(
+            request.server
+        )  # once more: the driver's program may have started the server, without our preload
+    bind_workers()
     if sys.platform == "linux":
         # A loader's workers would else come from a nested forkserver: slow to start, and alive after a kill.
         multiprocessing.set_start_method("fork", force=True)
@@ -90,7 +92,7 @@ def child_main(connection: Connection, request: Request) -> None:
     os.environ[OWN_PROCESS_VARIABLE] = "1"
     os.chdir(request.folder)
     if request.seat is not None:
-        take_seat(request.seat)
+        set_turn_client(request.seat)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(request.threads)
     else:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import RecordError
-from runmanager.launching.local.interrupt_counter import Interrupts
+from runmanager.launching.local.interrupt_counter import InterruptCounter
 from runmanager.launching.local.jobs import Job, Listener, ProcessExit, outcome_of_exit
 from runmanager.launching.local.worker import Raised
 from runmanager.launching.plan import PlannedRun
@@ -24,7 +24,7 @@ from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.reader import read_epochs, read_record
 from runmanager.text import pluralize
 
-__all__ = ["Submitted", "follow", "outcome_of_job", "read_report"]
+__all__ = ["SubmittedCell", "follow", "outcome_of_job", "read_report"]
 
 _TICK_SECONDS = 0.2
 # A job's last words may reach this host later than the news that it is gone.
@@ -34,7 +34,7 @@ _STOPPED_BY_SLURM = ("PREEMPTED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "REQUEUED
 
 
 @dataclass
-class Submitted:
+class SubmittedCell:
     """A cell in Slurm's hands: its key in a listener, its job, its run where the application keeps run folders."""
 
     key: int
@@ -57,13 +57,13 @@ class Submitted:
 
 
 def follow(
-    submitted: Sequence[Submitted],
+    submitted: Sequence[SubmittedCell],
     listener: Listener,
     *,
     queue: SlurmQueue,
     options: SlurmOptions,
     folder: Path,
-    submit_again: Callable[[Submitted], str],
+    submit_again: Callable[[SubmittedCell], str],
 ) -> bool:
     """Wait until every cell has ended for good, and return whether the user asked to stop.
 
@@ -80,18 +80,18 @@ class _Follower:
         queue: SlurmQueue,
         options: SlurmOptions,
         folder: Path,
-        submit_again: Callable[[Submitted], str],
+        submit_again: Callable[[SubmittedCell], str],
     ) -> None:
         self._listener = listener
         self._queue = queue
         self._options = options
         self._folder = folder
         self._submit_again = submit_again
-        self._open: list[Submitted] = []
-        self._to_submit: list[Submitted] = []
-        self._interrupts = Interrupts()
+        self._open: list[SubmittedCell] = []
+        self._to_submit: list[SubmittedCell] = []
+        self._interrupts = InterruptCounter()
 
-    def follow(self, submitted: Sequence[Submitted]) -> bool:
+    def follow(self, submitted: Sequence[SubmittedCell]) -> bool:
         self._open = list(submitted)
         for each in self._open:
             each.epochs_before = each.num_epochs
@@ -127,7 +127,7 @@ class _Follower:
                 self._see_gone(each, report, self._queue.end_of(each.job))
         self._submit_waiting(states)
 
-    def _see_begun(self, each: Submitted, *, is_over: bool = False) -> None:
+    def _see_begun(self, each: SubmittedCell, *, is_over: bool = False) -> None:
         """Say that a run has begun, once its job has noted the run's process, or is over without having done so."""
         if each.has_begun:
             return
@@ -139,7 +139,7 @@ class _Follower:
         if self._interrupts.heeded and not is_over:
             self._queue.signal([each.job], "TERM")  # it slipped out of the queue just before
 
-    def _see_gone(self, each: Submitted, report: Report | None, end: JobEnd) -> None:
+    def _see_gone(self, each: SubmittedCell, report: Report | None, end: JobEnd) -> None:
         if self._interrupts.heeded and report is None and not each.has_begun and not _has_a_record(each):
             return  # taken out of the queue: it stays pending
         self._see_begun(each, is_over=True)
@@ -156,7 +156,7 @@ class _Follower:
             self._settle(each, ending.verdict)
         self._listener.ended(ending)
 
-    def _ending(self, each: Submitted, report: Report | None, end: JobEnd) -> ProcessExit:
+    def _ending(self, each: SubmittedCell, report: Report | None, end: JobEnd) -> ProcessExit:
         job = _as_job(each)
         if report is not None:
             return ProcessExit(job, report.exit_code, report.answer, report.was_stopped, report.verdict)
@@ -166,12 +166,12 @@ class _Follower:
         log = self._folder / f"{each.job}_0_log.out"
         return ProcessExit(job, end.exit_code, None, verdict=outcome_of_job(end, options=self._options, log=log))
 
-    def _settle(self, each: Submitted, outcome: Outcome) -> None:
+    def _settle(self, each: SubmittedCell, outcome: Outcome) -> None:
         # The job is gone, and with it the one process that could write here.
         if each.run is not None:
             write_missing_end(each.run, outcome)
 
-    def _is_worth_another_try(self, each: Submitted, report: Report | None, end: JobEnd) -> bool:
+    def _is_worth_another_try(self, each: SubmittedCell, report: Report | None, end: JobEnd) -> bool:
         if self._interrupts.heeded or end.state == "CANCELLED" or each.num_resubmissions >= self._options.resubmissions:
             return False
         by_slurm = end.state in _STOPPED_BY_SLURM if report is None else report.was_told
@@ -203,7 +203,7 @@ class _Follower:
         self._queue.signal([each.job for each in self._open if each.has_begun], "TERM")
 
 
-def _as_job(each: Submitted) -> Job:
+def _as_job(each: SubmittedCell) -> Job:
     return Job(each.key, _elsewhere)
 
 
@@ -218,11 +218,11 @@ def _pid_in(note: Path) -> int | None:
         return None
 
 
-def _has_a_record(each: Submitted) -> bool:
+def _has_a_record(each: SubmittedCell) -> bool:
     return each.run is not None and each.run.paths.record.exists()
 
 
-def _has_done_its_work(each: Submitted) -> bool:
+def _has_done_its_work(each: SubmittedCell) -> bool:
     """Whether the run ended in its own way, just when Slurm told it to stop."""
     if each.run is None:
         return False

@@ -10,7 +10,7 @@ from runmanager.records.files.atomic_files import locked_folder, read_bytes, rep
 from runmanager.records.files.damaged_files import UNREADABLE, damaged
 from runmanager.records.files.paths import SweepPaths
 
-__all__ = ["locked_book", "read_job_registry", "states_in_queue"]
+__all__ = ["locked_job_registry", "read_job_registry", "states_in_queue"]
 
 
 def read_job_registry(sweep: SweepPaths) -> dict[str, str]:
@@ -30,7 +30,7 @@ def states_in_queue(book: Mapping[str, str], queue: SlurmQueue) -> dict[str, str
 
 
 @contextmanager
-def locked_book(sweep: SweepPaths) -> Iterator[dict[str, str]]:
+def locked_job_registry(sweep: SweepPaths) -> Iterator[dict[str, str]]:
     """The same, to be changed: what is in it at the end is written, and no other driver submits meanwhile."""
     sweep.slurm.mkdir(parents=True, exist_ok=True)
     with locked_folder(sweep.slurm):

@@ -15,21 +15,21 @@ from hydra.core.utils import JobReturn, JobStatus, setup_globals
 from runmanager.errors import RunManagerError
 from runmanager.launching.hydra_launcher import (
     ProcessLauncher,
-    Recorder,
+    ReturnRecorder,
     refuse_stall_timeout,
-    unfinished,
+    unstarted_return,
 )
 from runmanager.launching.local.engine import Listener
 from runmanager.launching.local.multiprocessing_internals import interpreter_state
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.launching.run_end import write_missing_end
-from runmanager.launching.slurm.follower import Submitted, follow, outcome_of_job
+from runmanager.launching.slurm.follower import SubmittedCell, follow, outcome_of_job
 from runmanager.launching.slurm.job import SlurmRequest
-from runmanager.launching.slurm.job_registry import locked_book, read_job_registry, states_in_queue
+from runmanager.launching.slurm.job_registry import locked_job_registry, read_job_registry, states_in_queue
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.launching.slurm.queue import SlurmQueue
-from runmanager.launching.slurm.submit import need_submitit, submit
+from runmanager.launching.slurm.submit import require_submitit, submit
 from runmanager.records.files.paths import SweepPaths
 
 __all__ = ["SlurmLauncher"]
@@ -56,7 +56,7 @@ class SlurmLauncher(ProcessLauncher):
 
     def __init__(self, **settings: Any) -> None:
         self.options = SlurmOptions.checked(**settings)
-        need_submitit()  # now: nothing has been written yet
+        require_submitit()  # now: nothing has been written yet
         self.listener = Listener()
         self.runs: Sequence[PlannedRun] | None = None
         self.when_ended: str | None = None
@@ -68,7 +68,7 @@ class SlurmLauncher(ProcessLauncher):
         if self.runs is None:
             refuse_stall_timeout(self.options.stall_timeout)
         cells = [self._cell(list(words), index, initial_job_idx) for index, words in enumerate(job_overrides)]
-        returns = [unfinished(overrides) for overrides in job_overrides]
+        returns = [unstarted_return(overrides) for overrides in job_overrides]
         if not cells:
             return returns
         submitted = self._submit_all(cells)
@@ -79,7 +79,7 @@ class SlurmLauncher(ProcessLauncher):
         by_key = {cell.key: cell for cell in cells}
         interrupted = follow(
             submitted,
-            Recorder(returns, initial_job_idx, self.listener),
+            ReturnRecorder(returns, initial_job_idx, self.listener),
             queue=self._queue,
             options=self.options,
             folder=cells[0].request.sweep.slurm,
@@ -130,10 +130,10 @@ class SlurmLauncher(ProcessLauncher):
         )
         return _Cell(key, name, request)
 
-    def _submit_all(self, cells: Sequence[_Cell]) -> list[Submitted]:
+    def _submit_all(self, cells: Sequence[_Cell]) -> list[SubmittedCell]:
         """The cells with their jobs: those that an earlier command has queued, and new ones for the others."""
         sweep = cells[0].request.sweep
-        with locked_book(sweep) as book:
+        with locked_job_registry(sweep) as book:
             earlier = {cell.name: book[cell.name] for cell in cells if cell.name in book}
             states = _answered(self._queue.states(earlier.values()))
             cells = [cell for cell in cells if earlier.get(cell.name) in states or self.listener.wants(cell.key)]
@@ -146,10 +146,10 @@ class SlurmLauncher(ProcessLauncher):
                 for cell, job in zip(part, jobs, strict=True):
                     book[cell.name] = job
                 before = book[part[-1].name].partition("_")[0]
-            return [Submitted(cell.key, book[cell.name], cell.request.run) for cell in cells]
+            return [SubmittedCell(cell.key, book[cell.name], cell.request.run) for cell in cells]
 
     def _submit_again(self, cell: _Cell) -> str:
-        with locked_book(cell.request.sweep) as book:
+        with locked_job_registry(cell.request.sweep) as book:
             (book[cell.name],) = submit([replace(cell.request, goes_on=True)], self.options, after=None)
             return book[cell.name]
 

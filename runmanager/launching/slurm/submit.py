@@ -14,13 +14,13 @@ from runmanager.errors import RunManagerError, UsageError
 from runmanager.launching.slurm.job import SlurmRequest, run_slurm_job
 from runmanager.launching.slurm.options import SlurmOptions
 
-__all__ = ["need_submitit", "submit"]
+__all__ = ["require_submitit", "submit"]
 
 # What submitit writes before it asks sbatch, and renames when a job has a number.
 _UNNUMBERED = re.compile(r"[0-9a-f]{32}\.pkl|\.submission_file_[0-9a-f]{32}\.sh")
 
 
-def need_submitit() -> None:
+def require_submitit() -> None:
     """Raises `UsageError`, with the way to install it, where submitit is missing."""
     if importlib.util.find_spec("submitit") is None:
         raise UsageError(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runmanager.launching.local.engine import Job, LocalEngine, ProcessExit, call
+from runmanager.launching.local.engine import Job, LocalEngine, ProcessExit, call_in_process
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.records.host.process import usable_cores
 
@@ -155,9 +155,9 @@ def test_the_death_of_the_server_ends_its_jobs_and_no_others(jobs: Any, run_jobs
 
 
 def test_one_call_in_a_process_of_its_own(jobs: Any) -> None:
-    ending = call(LocalEngine(), jobs.my_pid)
+    ending = call_in_process(LocalEngine(), jobs.my_pid)
     assert isinstance(ending.answer, Returned) and ending.answer.value != os.getpid()
-    answer = call(LocalEngine(), jobs.exit_with, 3).answer
+    answer = call_in_process(LocalEngine(), jobs.exit_with, 3).answer
     assert isinstance(answer, Raised) and answer.message == "sys.exit(3)"
 
 
@@ -233,11 +233,11 @@ def test_a_ctrl_c_during_a_single_call_is_an_interrupt(
     script = """
 from pathlib import Path
 import launching_jobs as jobs
-from runmanager.launching.local.engine import LocalEngine, call
+from runmanager.launching.local.engine import LocalEngine, call_in_process
 
 if __name__ == "__main__":
     try:
-        call(LocalEngine(), jobs.stay_polite, Path("a"))
+        call_in_process(LocalEngine(), jobs.stay_polite, Path("a"))
     except KeyboardInterrupt:
         print("interrupted")
 """

@@ -8,7 +8,7 @@ import pytest
 DRIVER = """
 import sys
 import launching_jobs as jobs
-from runmanager.launching.local.engine import LocalEngine, call
+from runmanager.launching.local.engine import LocalEngine, call_in_process
 
 def loaded(*names):
     import sys
@@ -16,8 +16,8 @@ def loaded(*names):
 
 if __name__ == "__main__":
     engine = LocalEngine(preload=sys.argv[1:])
-    print(call(engine, loaded, *sys.argv[1:]).answer, flush=True)
-    print(type(call(engine, jobs.my_pid).answer).__name__, flush=True)
+    print(call_in_process(engine, loaded, *sys.argv[1:]).answer, flush=True)
+    print(type(call_in_process(engine, jobs.my_pid).answer).__name__, flush=True)
 """
 
 
@@ -51,7 +51,7 @@ MANY = """
 import sys
 import psutil
 import launching_jobs as jobs
-from runmanager.launching.local.engine import LocalEngine, call
+from runmanager.launching.local.engine import LocalEngine, call_in_process
 
 def frozen():
     import gc
@@ -61,7 +61,7 @@ if __name__ == "__main__":
     engine = LocalEngine(preload=["wave"])
     engine.get_ready(num_jobs=1000)
     before = {each.pid for each in psutil.Process().children()}
-    print(call(engine, frozen).answer, call(engine, frozen).answer, flush=True)
+    print(call_in_process(engine, frozen).answer, call_in_process(engine, frozen).answer, flush=True)
     print(before == {each.pid for each in psutil.Process().children()}, flush=True)
 """
 

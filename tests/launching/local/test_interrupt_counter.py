@@ -3,11 +3,11 @@
 import signal
 import threading
 
-from runmanager.launching.local.interrupt_counter import Interrupts
+from runmanager.launching.local.interrupt_counter import InterruptCounter
 
 
 def test_each_is_counted_and_heeded_once() -> None:
-    interrupts = Interrupts()
+    interrupts = InterruptCounter()
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with interrupts.counted():
         assert not interrupts
@@ -24,7 +24,7 @@ def test_each_is_counted_and_heeded_once() -> None:
 
 
 def test_two_that_come_together_end_all_at_once() -> None:
-    interrupts = Interrupts()
+    interrupts = InterruptCounter()
     with interrupts.counted():
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
@@ -37,7 +37,7 @@ def test_another_thread_counts_nothing_and_changes_nothing() -> None:
     seen = []
 
     def count() -> None:
-        with Interrupts().counted():
+        with InterruptCounter().counted():
             seen.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=count)

@@ -166,9 +166,9 @@ if __name__ == '__main__':
 IN_CONTAINER = """
 import os
 import launching_jobs as jobs
-from runmanager.launching.local.engine import LocalEngine, call
+from runmanager.launching.local.engine import LocalEngine, call_in_process
 if __name__ == '__main__':
-    print(os.getpid(), type(call(LocalEngine(), jobs.my_pid).answer).__name__)
+    print(os.getpid(), type(call_in_process(LocalEngine(), jobs.my_pid).answer).__name__)
 """
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from runmanager.launching.local.engine import Job, LocalEngine
-from runmanager.launching.local.turn_keeper import Seat, TurnKeeper
+from runmanager.launching.local.turn_keeper import TurnClient, TurnKeeper
 
 DEADLINE_SECONDS = 60
 
@@ -35,7 +35,7 @@ class Group:
         thread = threading.Thread(target=self._live, args=(key, seat, training, rate, dies_in_turn), daemon=True)
         self.threads[key] = thread
 
-    def _live(self, key: int, seat: Seat, training: int, rate: float, dies_in_turn: int | None) -> None:
+    def _live(self, key: int, seat: TurnClient, training: int, rate: float, dies_in_turn: int | None) -> None:
         with contextlib.closing(seat):
             for _ in range(training):
                 assert seat.ask(is_measured=False, is_cancelled=lambda: False) is not None
