@@ -1,4 +1,4 @@
-"""What a sweep has to do: each cell beside what is stored of it, and why it is to be run, gone on with, or kept."""
+"""The plan of a sweep: for each cell what to do and why, given what is stored of its run."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,26 +29,26 @@ __all__ = [
 
 
 Code = Mapping[str, str] | None
-"""The digests of files of code by their paths, as a run's `Environment` has them; None is not known."""
+"""Digests of code files by path, as in a run's `Environment`; None if unknown."""
 
 
 class Action(StrEnum):
-    """What is to be done with a cell."""
+    """What to do with a cell."""
 
     START = "start"
     RESUME = "resume"
     START_AGAIN = "start again"
-    MEASURE = "measure again"  # finished, but what it takes its measured turns with is still to be run
+    MEASURE = "measure again"  # finished, but a run that it takes measured turns with is not
     KEEP = "keep"
-    LEAVE = "leave"  # another living process is at it
-    SKIP = "skip"  # the device that it asks for is not here; only foretold: the run itself looks again
+    LEAVE = "leave"  # another process runs it
+    SKIP = "skip"  # the machine lacks its device; a prediction: the run checks again
 
 
 class Resume(StrEnum):
-    """What a rerun of a named sweep does with the runs that are there.
+    """What a rerun of a named sweep does with existing runs.
 
-    `auto` does what is missing, `must` the same but wants something to be there, `never` runs every cell anew, the
-    earlier files in attempts/.
+    `auto` runs what is missing; `must` does the same but requires an existing sweep; `never` runs every cell again and
+    moves the earlier files into attempts/.
     """
 
     AUTO = "auto"
@@ -58,7 +58,7 @@ class Resume(StrEnum):
 
 @dataclass(frozen=True, slots=True)  # a sweep has thousands
 class Cell:
-    """A cell before it is run: its identity, its run's name, its resolved configuration, and Hydra's words for it."""
+    """A cell before it is run: its identity, its run's name, its resolved configuration and Hydra's overrides."""
 
     signature: str
     name: str
@@ -68,9 +68,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)  # a sweep has thousands
 class PlannedRun:
-    """A cell, what is to be done with it and why, where, and what was stored of it when this was planned.
+    """A cell with its action, the reason, the paths of its run, and its stored record when this was planned.
 
-    `changes` says in words what differs between the code and versions it was made with and those of now.
+    `changes` describes how the present code and versions differ from those of the stored run.
     """
 
     cell: Cell
@@ -86,7 +86,7 @@ class PlannedRun:
 
 
 class PlannedCells(Iterable[PlannedCell]):
-    """The cells of a plan for sweep.json, each made when it is asked for: all its settings take much room."""
+    """The cells of a plan for sweep.json, created one at a time, as the settings of all take much memory."""
 
     def __init__(self, plan: Sequence[PlannedRun]) -> None:
         self._plan = plan
@@ -106,13 +106,13 @@ def plan_runs(
     code_of: Callable[[Code], Code] = lambda _: None,
     damaged: Iterable[Damage] = (),
 ) -> list[PlannedRun]:
-    """A plan for each distinct cell, in order. Runs are found by signature, never by their folder's name.
+    """Plan each distinct cell, in order. Runs are found by signature, never by the names of their folders.
 
-    `damaged` are folders that cannot be read. Their names still end with the signature: such a cell's run will be
-    refused by its folder, whose files stay.
+    `damaged` are folders that cannot be read. Their names still end with the signature: the run of such a cell will
+    fail, and the folder's files stay.
 
-    `now` says which commit and library versions a new run would have, and `code_of` what the files of a run's code are
-    now; a finished run that had others is named, and run again if `rerun_changed`.
+    `now` has the commit and library versions of a new run, and `code_of` returns the present digests of a run's code
+    files. A finished run with other ones is reported, and run again if `rerun_changed`.
     """
     unreadable = {each.path.name.rpartition("-")[2]: each for each in damaged}
     found = {run.record.signature: run for run in stored}
@@ -134,7 +134,7 @@ def _plan_new(cell: Cell, damage: Damage | None, sweep: SweepPaths) -> PlannedRu
 
 
 def needs_epochs(record: RunRecord) -> bool:
-    """Whether the plan of a stored run says how far it got; the epochs of the others need not be read."""
+    """Whether the plan of a stored run needs its epochs, which else are not read."""
     return record.status not in (Status.FINISHED, Status.SKIPPED)
 
 
@@ -158,7 +158,7 @@ def _plan(
 
 
 def is_still_to_run(planned: PlannedRun, now: RunRecord | None) -> bool:
-    """Whether a cell is still to be run by us, given what is stored of it `now`: another driver may have come first."""
+    """Whether this driver should still run a cell, given its record `now`: another driver may have been first."""
     if now is None:
         return True
     if now.status is Status.RUNNING:
@@ -168,7 +168,7 @@ def is_still_to_run(planned: PlannedRun, now: RunRecord | None) -> bool:
 
 
 def was_cut_short(record: RunRecord) -> bool:
-    """Whether a run was ended by the end of its driver, so that another driver of the sweep is to go on with it."""
+    """Whether a run ended because its driver did, so that another driver of the sweep should resume it."""
     return record.status is Status.CRASHED or (record.status is Status.KILLED and record.reason is Reason.INTERRUPTED)
 
 
@@ -176,7 +176,7 @@ def _decide(run: StoredRun, resume: Resume, rerun_changed: bool, changes: str) -
     record = run.record
     state = f"{record.status}" + (f" ({record.reason})" if record.reason else "")
     if record.status is Status.RUNNING:
-        return Action.LEAVE, _where_it_runs(record)
+        return Action.LEAVE, _running_text(record)
     if resume is Resume.NEVER:
         return Action.START_AGAIN, f"{state}; resume=never"
     match record.status:
@@ -194,15 +194,15 @@ def _decide(run: StoredRun, resume: Resume, rerun_changed: bool, changes: str) -
             return Action.START_AGAIN, state
 
 
-def _where_it_runs(record: RunRecord) -> str:
+def _running_text(record: RunRecord) -> str:
     where = f"running in process {record.owner.pid if record.owner else '?'}"
     if record.owner is None or not record.is_out_of_sight:
         return where
-    return f"{where} on {record.owner.host}, as it says; taken over if it shows no sign of life"
+    return f"{where} on {record.owner.host}, by its own record; taken over if it shows no sign of life"
 
 
 def changes_since(then: Environment, now: Environment) -> str:
-    """What differs between two environments that could change results: code and library versions, in words."""
+    """Describe the differences between two environments that could change results: code and library versions."""
     changes = []
     if then.commit != now.commit and then.commit and now.commit:
         changes.append(f"commit {then.commit[:8]}, now {now.commit[:8]}")

@@ -44,7 +44,7 @@ def test_what_is_left_alone_has_no_fault() -> None:
         ),
         (
             {"runs_per_gpu": 2},
-            "`hydra.launcher.runs_per_gpu` must be at most `hydra.launcher.workers`=1, the runs at once, got 2.",
+            "`hydra.launcher.runs_per_gpu` must be at most `hydra.launcher.workers`=1, the runs at a time, got 2.",
         ),
         (
             {"timeout": 60.0, "stall_timeout": 60.0},

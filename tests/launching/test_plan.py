@@ -119,7 +119,7 @@ def test_what_runs_out_of_sight_is_left_too_and_said_to_be(sweep: SweepPaths, st
     far = ProcessIdentity(pid=7, start_ticks=1, boot_id="other", host="elsewhere")
     planned = plan_one(sweep, StoredRun(run.paths, msgspec.structs.replace(run.record, owner=far), run.epochs))
     assert planned.action is Action.LEAVE
-    assert planned.why == "running in process 7 on elsewhere, as it says; taken over if it shows no sign of life"
+    assert planned.why == "running in process 7 on elsewhere, by its own record; taken over if it shows no sign of life"
 
 
 def test_a_run_that_goes_on_with_other_versions_says_so(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:

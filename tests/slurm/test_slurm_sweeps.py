@@ -182,12 +182,12 @@ def test_what_slurm_refuses_is_said_in_a_line(bench: Any) -> None:
     done = bench.run("name=refused", "hydra.launcher.partition=nowhere")
     assert done.status == 2
     (line,) = done.err.splitlines()
-    assert line.startswith("error: Slurm must take the jobs, got: sbatch: error:")
+    assert line.startswith("error: Slurm must accept the jobs, got: sbatch: error:")
     assert not list(bench.sweep("refused").paths.slurm.iterdir())
     done = bench.run("name=refused", "hydra.launcher.cpus_per_task=0", "+hydra.launcher.additional_parameters.mem=1G")
     assert done.status == 2
     assert done.err.splitlines() == [
         "error: `hydra.launcher.cpus_per_task` must be above 0, got 0.",
-        "error: `hydra.launcher.additional_parameters` must hold what has no setting of its own, got mem; that is "
+        "error: `hydra.launcher.additional_parameters` must hold options without a setting, got mem; use "
         "hydra.launcher.memory_gb.",
     ]

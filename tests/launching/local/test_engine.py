@@ -124,7 +124,7 @@ def test_what_a_job_leaves_behind_is_gone_with_it(
 
 
 def test_a_process_that_has_said_all_and_does_not_leave_is_ended(jobs: Any, recorder: Any) -> None:
-    LocalEngine(leave_seconds=0.1).run([Job(0, jobs.never_leave), Job(1, jobs.my_pid)], recorder)
+    LocalEngine(exit_timeout=0.1).run([Job(0, jobs.never_leave), Job(1, jobs.my_pid)], recorder)
     assert recorder.endings[0].answer == Returned("done")
     assert recorder.endings[0].exit_code == -signal.SIGKILL
     assert recorder.settled(recorder.endings[0]).status.is_success

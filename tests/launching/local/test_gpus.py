@@ -1,4 +1,4 @@
-"""GPUs of a machine: found without torch, on machines made of files; slots taken, shared up to a limit, and released."""
+"""GPUs: found without torch on machines made of files; slots taken, shared up to a limit, and released."""
 
 import os
 import subprocess

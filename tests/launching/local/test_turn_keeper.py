@@ -31,18 +31,18 @@ class Group:
         self.threads: dict[int, threading.Thread] = {}
 
     def add(self, key: int, *, training: int = 0, rate: float = 1.0, dies_in_turn: int | None = None) -> None:
-        seat = self.keeper.seat(key)
-        thread = threading.Thread(target=self._live, args=(key, seat, training, rate, dies_in_turn), daemon=True)
+        client = self.keeper.add(key)
+        thread = threading.Thread(target=self._live, args=(key, client, training, rate, dies_in_turn), daemon=True)
         self.threads[key] = thread
 
-    def _live(self, key: int, seat: TurnClient, training: int, rate: float, dies_in_turn: int | None) -> None:
-        with contextlib.closing(seat):
+    def _live(self, key: int, client: TurnClient, training: int, rate: float, dies_in_turn: int | None) -> None:
+        with contextlib.closing(client):
             for _ in range(training):
-                assert seat.ask(is_measured=False, is_cancelled=lambda: False) is not None
+                assert client.ask(is_measured=False, is_cancelled=lambda: False) is not None
                 self._work(key, "training")
             samples = 0
             for number in range(1000):
-                grant = seat.ask(is_measured=True, samples=samples, seconds=100 / rate, is_cancelled=lambda: False)
+                grant = client.ask(is_measured=True, samples=samples, seconds=100 / rate, is_cancelled=lambda: False)
                 if grant is None:
                     return
                 self._work(key, grant)
@@ -63,7 +63,7 @@ class Group:
         until = time.monotonic() + DEADLINE_SECONDS
         while self.keeper.pipes:
             assert time.monotonic() < until, "the turns never ended"
-            self.keeper.hear(connection.wait(self.keeper.pipes, timeout=1.0))
+            self.keeper.receive(connection.wait(self.keeper.pipes, timeout=1.0))
         for thread in self.threads.values():
             thread.join(DEADLINE_SECONDS)
             assert not thread.is_alive()
@@ -132,41 +132,41 @@ def test_the_time_is_spent_however_little_is_known() -> None:
 
 def test_one_that_is_to_stop_takes_no_further_turn_though_one_is_there() -> None:
     keeper = TurnKeeper(enough=lambda rounds: False, min_rounds=3, max_seconds=1000.0)
-    seat = keeper.seat(0)
+    client = keeper.add(0)
 
     def cancelled() -> bool:
-        keeper.hear(connection.wait(keeper.pipes, timeout=0))
+        keeper.receive(connection.wait(keeper.pipes, timeout=0))
         return True
 
-    assert seat.ask(is_measured=False, is_cancelled=cancelled) is None
+    assert client.ask(is_measured=False, is_cancelled=cancelled) is None
 
 
 def test_waiting_for_a_turn_is_no_time_of_a_job() -> None:
     now = [0.0]
     keeper = TurnKeeper(enough=lambda rounds: True, min_rounds=1, max_seconds=1.0, clock=lambda: now[0])
-    seats = [keeper.seat(key) for key in (0, 1)]
+    clients = [keeper.add(key) for key in (0, 1)]
     with contextlib.ExitStack() as stack:
-        for seat in seats:
-            stack.callback(seat.close)
+        for client in clients:
+            stack.callback(client.close)
         began = keeper.clock(0)
         # What a job says without waiting for the answer: it would wait for the other one.
-        seats[0].ask(is_measured=False, is_cancelled=lambda: True)
-        keeper.hear(connection.wait(keeper.pipes, timeout=DEADLINE_SECONDS))
+        clients[0].ask(is_measured=False, is_cancelled=lambda: True)
+        keeper.receive(connection.wait(keeper.pipes, timeout=DEADLINE_SECONDS))
         now[0] = 50.0
         assert keeper.clock(0) - began == 0.0
         assert keeper.clock(1) - began == 50.0
-        keeper.leave(1)  # the first one has the machine now
+        keeper.remove(1)  # the first one has the machine now
         now[0] = 57.0
         assert keeper.clock(0) - began == 7.0
-        keeper.leave(0)
+        keeper.remove(0)
 
 
 def test_a_driver_that_is_gone_is_no_word_that_it_is_enough() -> None:
     keeper = TurnKeeper(enough=lambda rounds: True, min_rounds=1, max_seconds=1.0)
-    with contextlib.closing(keeper.seat(0)) as seat:
-        keeper.leave(0)
+    with contextlib.closing(keeper.add(0)) as client:
+        keeper.remove(0)
         with pytest.raises(EOFError):
-            seat.ask(is_measured=True, is_cancelled=lambda: False)
+            client.ask(is_measured=True, is_cancelled=lambda: False)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def test_the_end_of_a_job_is_read(text: str, end: JobEnd) -> None:
         (JobEnd("FAILED", 137, 9), ("killed", "signal"), "SIGKILL"),
         (JobEnd("FAILED", 2), ("failed", "exit"), "exit code 2; see slurm/5_0_log.out"),
         (JobEnd("NODE_FAIL"), ("crashed", "vanished"), "NODE_FAIL"),
-        (JobEnd(), ("crashed", "vanished"), "without a word"),
+        (JobEnd(), ("crashed", "vanished"), "without a report"),
     ],
 )
 def test_the_end_of_a_job_tells_what_became_of_its_run(end: JobEnd, state: tuple[str, str], message: str) -> None:

@@ -34,16 +34,16 @@ def test_what_is_refused_leaves_nothing(num_cells: int, tmp_path: Path, no_room:
     kept.touch()
     request = SlurmRequest(
         task=b"",
-        world={},
+        driver_state={},
         environment={},
         sweep=sweep,
         run=None,
         limits=Limits(),
         time_limit_minutes=1,
-        goes_on=False,
+        is_resumed=False,
         is_detached=False,
     )
-    with pytest.raises(RunManagerError, match="Slurm must take the jobs, got: sbatch: error: no room"):
+    with pytest.raises(RunManagerError, match="Slurm must accept the jobs, got: sbatch: error: no room"):
         submit([request] * num_cells, SlurmOptions(), after=None)
     assert list(sweep.slurm.iterdir()) == [kept]
 
