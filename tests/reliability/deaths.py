@@ -236,7 +236,7 @@ def _slurm(folder: Path) -> Iterator[Any]:
     """A Slurm on loopback, None where there can be none."""
     sys.path.insert(0, str(ROOT / "tests" / "slurm"))
     from loopback import running_slurm
-    from loopback import what_lacks as slurm_lacks
+    from loopback import unavailable_reason as slurm_lacks
 
     if lacking := slurm_lacks():
         print(f"slurm: {NOT_MEASURED}: {lacking}")

@@ -211,7 +211,7 @@ def _settle(request: SlurmRequest, supervisor: _Supervisor, report: Report) -> N
     except RecordError:
         owner = None
     if owner is not None and owner.pid != supervisor.pid:
-        return  # somebody else's run: this job came too late
+        return  # another job's run: this job came too late
     ending = ProcessExit(Job(0, _in_own_process), report.exit_code, report.answer, report.was_stopped, report.verdict)
     write_missing_end(request.run, outcome_of_exit(ending))
     if isinstance(report.answer, Raised):

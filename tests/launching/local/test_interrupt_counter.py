@@ -6,7 +6,7 @@ import threading
 from runmanager.launching.local.interrupt_counter import InterruptCounter
 
 
-def test_each_is_counted_and_handled_once() -> None:
+def test_each_interrupt_is_counted_and_handled_once() -> None:
     interrupts = InterruptCounter()
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with interrupts.counting():
@@ -23,7 +23,7 @@ def test_each_is_counted_and_handled_once() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_two_that_come_together_end_all_at_once() -> None:
+def test_two_interrupts_together_end_everything_immediately() -> None:
     interrupts = InterruptCounter()
     with interrupts.counting():
         signal.raise_signal(signal.SIGINT)
