@@ -188,6 +188,7 @@ class LocalEngine:
             listener.halted()
 
     def _threads(self) -> int:
+        """Return the number of threads per job: OMP_NUM_THREADS, else an equal share of the cores."""
         given = os.environ.get("OMP_NUM_THREADS", "")
         return int(given) if given.isdigit() and int(given) > 0 else max(1, usable_cores() // self._num_working)
 

@@ -35,8 +35,8 @@ class ProcessExit:
     """How a job's process ended.
 
     `answer` is what the process sent, None if it could not send; then `exit_code` counts, negative for a signal.
-    `was_stopped` is True if it ended because the engine ended everything immediately. `verdict` is the outcome that the
-    engine decided, where it killed the job for a limit or lost its process.
+    `was_stopped` is True if the engine stopped it after an interrupt. `verdict` is the outcome that the engine decided,
+    where it killed the job for a limit or lost its process.
     """
 
     job: Job

@@ -64,7 +64,7 @@ class SlurmRequest:
 class Report:
     """How the process of a run ended, as its supervisor saw it.
 
-    `was_notified` is whether Slurm had told the job to end, `time_was_up` whether because its time was nearly up.
+    `was_notified` is whether Slurm had signalled the job to end, `time_was_up` whether because its time was nearly up.
     """
 
     exit_code: int
@@ -130,7 +130,7 @@ def run_slurm_job(request: SlurmRequest) -> Report:
     supervisor = _Supervisor(note)
     report = _supervise(request, supervisor)
     if request.run is not None:
-        _settle(request, supervisor, report)
+        _write_end(request, supervisor, report)
         if request.is_detached:
             _finish_detached(request, job, report)
     return report
@@ -202,8 +202,8 @@ def _end_earlier(run: PlannedRun, note: Path) -> None:
         write_missing_end(run, Outcome(Status.KILLED, Reason.INTERRUPTED, "put back into the queue by Slurm"))
 
 
-def _settle(request: SlurmRequest, supervisor: _Supervisor, report: Report) -> None:
-    """See that the run's record tells how it ended, if it is this job's run."""
+def _write_end(request: SlurmRequest, supervisor: _Supervisor, report: Report) -> None:
+    """Write the end of the run into its record where its process could not, unless it is another job's run."""
     assert request.run is not None
     paths = request.run.paths
     try:
