@@ -51,7 +51,7 @@ class TurnClient:
     def ask(
         self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0, is_cancelled: Callable[[], bool]
     ) -> Grant | None:
-        """Return the job's turn, if it has one, and wait for the next; None if there are no more.
+        """Return the job's turn, if it has one, and wait for the next; None after the last one.
 
         `samples` and `seconds` are the measurement of that turn. Measured turns begin when every job asks for one.
         Raises `EOFError` where the driver is gone.
