@@ -15,7 +15,7 @@ from benchmarks.interleaving import Patience, in_turns, timed
 from benchmarks.rows import Row
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.app.follow.follower import SweepReader
-from runmanager.launching.plan import Cell, Resume, plan_runs, wants_epochs
+from runmanager.launching.plan import Cell, Resume, needs_epochs, plan_runs
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.record import Environment
 from runmanager.records.storage.reader import read_sweep
@@ -70,7 +70,7 @@ def _table_anew(sweep: SweepPaths) -> None:
 
 
 def _plan(cells: Sequence[Cell], sweep: SweepPaths) -> None:
-    stored = read_sweep(sweep, epochs_of=wants_epochs).runs
+    stored = read_sweep(sweep, epochs_of=needs_epochs).runs
     plan_runs(cells, stored, sweep, resume=Resume.AUTO, rerun_changed=False, now=Environment())
 
 

@@ -15,8 +15,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from runmanager.app.compose.schema import Config, plain_config, read_config
 from runmanager.errors import RecordError, RunBusyError, RunFailedError, UsageError
-from runmanager.launching.local.parent_death import tie_workers
-from runmanager.launching.local.turn_keeper import own_seat
+from runmanager.launching.local.parent_death import bind_workers
+from runmanager.launching.local.turn_keeper import current_turn_client
 from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE, RESUMES_VARIABLE
 from runmanager.launching.plan import Resume
 from runmanager.records.files.paths import RunPaths, SweepPaths
@@ -42,7 +42,7 @@ def run_cell(cfg: DictConfig) -> float | None:
     Our own sweeper reads the record: to it a failed run returns too, and a cell that another process has come to run
     meanwhile is left to that. To another sweeper both are errors: `RunFailedError` and `RunBusyError`.
     """
-    tie_workers()  # other launchers than ours have not done so
+    bind_workers()  # other launchers than ours have not done so
     folder = RunPaths(Path(HydraConfig.get().runtime.output_dir))
     is_driven = DRIVEN_VARIABLE in os.environ
     options, params = read_config(cfg), plain_config(cfg)
@@ -117,7 +117,7 @@ def _run_to_its_end(manager: RunManager, options: Config, params: Mapping[str, A
 
     with _interruptible(runs):
         try:
-            train_run(manager, options, params=params, folder=folder, when_claimed=claimed, turns=own_seat())
+            train_run(manager, options, params=params, folder=folder, when_claimed=claimed, turns=current_turn_client())
         except RunBusyError:
             raise  # whose run it is now, its record says
         except (Exception, SystemExit):

@@ -160,9 +160,9 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
         refuse_several_ranks()
     import hydra
 
-    from runmanager.app.compose.config_groups import groups_without_copies
     from runmanager.app.compose.schema import conf_folder
     from runmanager.app.driver.other_sweepers import OtherSweeper
+    from runmanager.launching.hydra_internals import groups_without_copies
     from runmanager.tracking.environment.environment import environment_for_children
 
     _register()

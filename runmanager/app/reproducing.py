@@ -13,7 +13,7 @@ import msgspec
 
 from runmanager.app.compose.overrides import word_of
 from runmanager.errors import ConfigurationError
-from runmanager.launching.local.gpu_discovery import gpu_names
+from runmanager.launching.local.gpus import gpu_names
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.record import Environment, RunRecord
 from runmanager.records.settings.signature import signature

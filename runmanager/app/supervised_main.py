@@ -10,12 +10,12 @@ import sys
 import threading
 
 from runmanager.app.main import main
-from runmanager.launching.local.parent_death import when_orphaned
+from runmanager.launching.local.parent_death import call_when_orphaned
 
 
 def end_with(parent: int) -> None:
     """Have this process told to end at once when its parent is no longer the process `parent`."""
-    threading.Thread(target=when_orphaned, args=(parent, _end_at_once), daemon=True).start()
+    threading.Thread(target=call_when_orphaned, args=(parent, _end_at_once), daemon=True).start()
 
 
 def _end_at_once() -> None:

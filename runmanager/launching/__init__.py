@@ -1,1 +1,1 @@
-"""Many runs: planning what is to be run, running each in a process of its own, seeing how it ended."""
+"""Many runs: planning a sweep, running each cell in a separate process, and observing how it ends."""

@@ -1,6 +1,6 @@
-"""Hydra's side of the local engine: `hydra/launcher=local`, for this application and anybody else's.
+"""Hydra launcher of the local engine: `hydra/launcher=local`, for this application and other Hydra applications.
 
-An application of its own imports this module and calls `register()` before its `main()`.
+Other applications import this module and call `register()` before their `main()`.
 """
 
 import importlib
@@ -23,8 +23,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.hydra_job import run_hydra_job
 from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit, Retries
-from runmanager.launching.local.gpu_discovery import find_gpus
-from runmanager.launching.local.gpu_slots import EVERY_GPU, GpuSlots, GpuWish
+from runmanager.launching.local.gpus import EVERY_GPU, GpuRequest, GpuSlots, find_gpus
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.turn_keeper import TurnKeeper
@@ -37,11 +36,11 @@ __all__ = [
     "LocalLauncher",
     "LocalLauncherOptions",
     "ProcessLauncher",
-    "Recorder",
+    "ReturnRecorder",
     "refuse_stall_timeout",
     "register",
     "register_plugin",
-    "unfinished",
+    "unstarted_return",
 ]
 
 _PLUGIN_MODULE = "hydra_plugins.runmanager"
@@ -50,30 +49,30 @@ _PRELOAD = "runmanager.launching.hydra_preload"
 
 @dataclass(frozen=True)
 class LocalLauncherOptions(LocalOptions):
-    """`hydra.launcher.*`, as Hydra is told of it."""
+    """The structured config of `hydra.launcher.*`."""
 
     _target_: str = f"{_PLUGIN_MODULE}.LocalLauncher"
 
 
 @dataclass(frozen=True)
 class JobFacts:
-    """What a launcher may be told of a job: the GPUs it wants, and the file in which it shows that it advances."""
+    """Facts about a job that a sweeper knows: its request for GPUs, and its heartbeat file."""
 
-    gpus: GpuWish
+    gpus: GpuRequest
     heartbeat: Path
 
 
 class ProcessLauncher(Launcher):
-    """What our launchers share: each job has a process of its own, here or on a cluster's node."""
+    """Base of the launchers that run each job in its own process, here or on a cluster's node."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Called by Hydra."""
+        """Set the context, task and configuration; called by Hydra."""
         self._context = hydra_context
         self._task = task_function
         self._config = config
 
-    def _composed(self, overrides: Sequence[str], key: int) -> DictConfig:
-        """The configuration of the job of this key."""
+    def _compose(self, overrides: Sequence[str], key: int) -> DictConfig:
+        """Compose the configuration of the job of this key."""
         config = self._context.config_loader.load_sweep_config(self._config, list(overrides))
         with open_dict(config):
             config.hydra.job.id = str(key)
@@ -82,19 +81,22 @@ class ProcessLauncher(Launcher):
 
 
 def refuse_stall_timeout(seconds: float | None) -> None:
-    """Raise `ConfigurationError` for a `stall_timeout` where nobody has told the launcher what a step is."""
+    """Raise `ConfigurationError` for a `stall_timeout` where the jobs write no heartbeat."""
     if seconds is not None:
         raise ConfigurationError(
-            ["`hydra.launcher.stall_timeout` must be null where nobody says what a step is; use timeout."]
+            [
+                "`hydra.launcher.stall_timeout` must be null for other applications, whose steps are unknown, got "
+                f"{seconds:g}; use `hydra.launcher.timeout`."
+            ]
         )
 
 
 class LocalLauncher(ProcessLauncher):
-    """Runs each job in a fresh process on this machine; one that dies takes no other with it.
+    """Runs each job in a new process on this machine, so that the death of one affects no other.
 
-    A sweeper may set `listener`, `facts` (one a job), `overrides_for`, which is asked for a job's overrides just before
-    each try, and `turns`: then the jobs of a launch all live at once, whatever `workers` says, and take turns. Raises
-    `ConfigurationError` for settings that cannot be.
+    A sweeper may set `listener`, `facts` (one per job), `overrides_for`, called with a job's index and the number of
+    the try for its overrides just before each try, and `turns`: then all jobs of a launch live together, regardless of
+    `workers`, and take turns. Raises `ConfigurationError` for invalid settings.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -111,7 +113,7 @@ class LocalLauncher(ProcessLauncher):
             self._gpus,
             runs_per_gpu=runs_per_gpu,
             are_given=self.options.gpus is not None,
-            are_packed=turns is not None,  # two GPUs of one kind are not equally fast
+            are_packed=turns is not None,  # two GPUs of one model are not equally fast
         )
         return LocalEngine(
             workers=workers,
@@ -122,10 +124,10 @@ class LocalLauncher(ProcessLauncher):
             turns=turns,
         )
 
-    def wish_for(self, device: str) -> GpuWish:
-        """What a job on this device wants of the GPUs: auto, cuda, cuda:1, cpu, …
+    def gpu_request(self, device: str) -> GpuRequest:
+        """Return the GPUs that a job on this device (auto, cuda, cuda:1, cpu, …) requests.
 
-        Raises `ConfigurationError` where it would be given none that it cannot do without.
+        Raises `ConfigurationError` where it needs one but would get none.
         """
         kind, _, index = device.partition(":")
         if kind == "cuda" and self.options.gpus_per_run == 0:
@@ -133,18 +135,18 @@ class LocalLauncher(ProcessLauncher):
                 [f"`hydra.launcher.gpus_per_run` must be at least 1 where a cell has device={device}, got 0."]
             )
         if kind == "cuda" and index:
-            return GpuWish(index=int(index)) if index.isdecimal() else EVERY_GPU
-        return self._usual_wish() if kind in ("auto", "cuda") else GpuWish()
+            return GpuRequest(index=int(index)) if index.isdecimal() else EVERY_GPU
+        return self._default_request() if kind in ("auto", "cuda") else GpuRequest()
 
-    def _usual_wish(self) -> GpuWish:
+    def _default_request(self) -> GpuRequest:
         per_run = self.options.gpus_per_run
-        return GpuWish(1 if per_run is None else per_run)
+        return GpuRequest(1 if per_run is None else per_run)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Run the jobs; a job that died is a failed return, and the others run all the same."""
+        """Run the jobs and return a result for each; a job that died is a failed one."""
         setup_globals()
-        returns = [unfinished(overrides) for overrides in job_overrides]
-        recorder = Recorder(returns, initial_job_idx, self.listener)
+        returns = [unstarted_return(overrides) for overrides in job_overrides]
+        recorder = ReturnRecorder(returns, initial_job_idx, self.listener)
         engine, num_jobs = self.engine, len(job_overrides)
         if self.turns is not None:
             engine = self._engine(workers=num_jobs, runs_per_gpu=num_jobs, turns=self.turns)
@@ -157,22 +159,22 @@ class LocalLauncher(ProcessLauncher):
     def _jobs(self, job_overrides: Sequence[Sequence[str]], first: int) -> Iterator[Job]:
         if not self.facts:
             refuse_stall_timeout(self.options.stall_timeout)
-        for place, overrides in enumerate(job_overrides):
-            if not self.listener.wants(first + place):
+        for index, overrides in enumerate(job_overrides):
+            if not self.listener.wants(first + index):
                 continue
-            facts = self.facts[place] if self.facts else None
+            facts = self.facts[index] if self.facts else None
             yield Job(
-                first + place,
+                first + index,
                 run_hydra_job,
-                prepare=partial(self._arguments, first + place, overrides),
-                gpus=facts.gpus if facts else self._usual_wish(),
+                prepare=partial(self._arguments, first + index, overrides),
+                gpus=facts.gpus if facts else self._default_request(),
                 limits=Limits(self.options.timeout, self.options.stall_timeout, facts.heartbeat if facts else None),
             )
 
-    def _arguments(self, index: int, overrides: Sequence[str], number: int) -> tuple[Any, ...]:
+    def _arguments(self, key: int, overrides: Sequence[str], number: int) -> tuple[Any, ...]:
         if self.overrides_for is not None:
-            overrides = self.overrides_for(index, number)
-        return self._task.__module__, self._task.__qualname__, self._composed(overrides, index)
+            overrides = self.overrides_for(key, number)
+        return self._task.__module__, self._task.__qualname__, self._compose(overrides, key)
 
 
 def _checked(options: LocalOptions) -> LocalOptions:
@@ -184,15 +186,15 @@ def _checked(options: LocalOptions) -> LocalOptions:
 
 def _gpus_of(options: LocalOptions) -> tuple[str, ...]:
     gpus = find_gpus() if options.gpus is None else tuple(options.gpus)
-    wanted = options.gpus_per_run or 0
-    if wanted > len(gpus):
-        there = f"the number of GPUs here ({', '.join(gpus)})" if gpus else "0, as there is no GPU here"
-        raise ConfigurationError([f"`hydra.launcher.gpus_per_run` must be at most {there}, got {wanted}."])
+    num_wanted = options.gpus_per_run or 0
+    if num_wanted > len(gpus):
+        most = f"the number of GPUs here ({', '.join(gpus)})" if gpus else "0, as this machine has no GPU"
+        raise ConfigurationError([f"`hydra.launcher.gpus_per_run` must be at most {most}, got {num_wanted}."])
     return gpus
 
 
-class Recorder(Listener):
-    """Keeps each job's return, and passes everything on."""
+class ReturnRecorder(Listener):
+    """Fills in the return of each job, and forwards all events to another listener."""
 
     def __init__(self, returns: list[JobReturn], first: int, listener: Listener) -> None:
         self._returns = returns
@@ -233,19 +235,19 @@ class Recorder(Listener):
         self._listener.ended(ending)
 
 
-def unfinished(overrides: Sequence[str]) -> JobReturn:
-    """What is to be returned of a job until it is known how it ended."""
+def unstarted_return(overrides: Sequence[str]) -> JobReturn:
+    """Return the failed result of a job that has not started; it stands until the job ends."""
     result = JobReturn(overrides=list(overrides))
-    result.status, result.return_value = JobStatus.FAILED, RunManagerError("the job was never begun")
+    result.status, result.return_value = JobStatus.FAILED, RunManagerError("the job was never started")
     return result
 
 
 def register_plugin(plugin: type[Plugin]) -> str:
-    """Make a launcher or sweeper known to Hydra and return its `_target_`.
+    """Register a launcher or sweeper with Hydra and return its `_target_`.
 
-    Hydra 1.3 takes plugins only from modules named `hydra_plugins.*`, so one is made up for it, without a folder.
+    Hydra 1.3 accepts plugins only from modules named `hydra_plugins.*`, so this creates one in memory.
     """
-    plugins = Plugins.instance()  # scans first: it would not find what is registered before
+    plugins = Plugins.instance()  # scans for installed plugins; must come before the module below
     package = sys.modules.get("hydra_plugins")
     if package is None:
         try:
@@ -262,11 +264,11 @@ def register_plugin(plugin: type[Plugin]) -> str:
 
 
 def register(*, preload: Sequence[str] = ("torch",)) -> None:
-    """Make `hydra/launcher=local` known to Hydra; `preload` is its default.
+    """Register `hydra/launcher=local` with Hydra; `preload` is the default of `hydra.launcher.preload`.
 
-    An application has its own default here and not in its configuration, where other launchers would refuse it.
+    It is an argument as other launchers would reject the setting in an application's configuration.
     """
     register_plugin(LocalLauncher)
     node = OmegaConf.structured(LocalLauncherOptions(preload=list(preload)))
-    OmegaConf.set_readonly(node, None)  # as the dataclass is frozen, no setting could be overridden
+    OmegaConf.set_readonly(node, None)  # Hydra makes a frozen dataclass read-only, which overrides must not be
     ConfigStore.instance().store(group="hydra/launcher", name="local", node=node, provider="runmanager")

@@ -1,9 +1,9 @@
-"""What the forkserver needs beside an application's own modules, so that its runs find it done. Imported for that."""
+"""Imports of the forkserver that every Hydra job needs. Imported for its effect."""
 
 from omegaconf.grammar_parser import parse
 
-import runmanager.launching.hydra_launcher  # noqa: F401  # a run's first lines are there
+import runmanager.launching.hydra_launcher  # noqa: F401  # runs the jobs
 
-# The parser of interpolations learns its grammar from the first ones that it reads: 15 ms, in each run.
+# The parser of interpolations builds its tables when it first parses: 15 ms in each run.
 for _text in ("${oc.env:NAME,value}", "${now:%Y-%m-%d_%H-%M-%S}", "${group.name}/${other}"):
     parse(_text)

@@ -1,4 +1,4 @@
-"""What can be said of how many runs are run: `hydra.launcher.*` of `hydra/launcher=local`. Loads no torch."""
+"""Settings of `hydra/launcher=local`: `hydra.launcher.*`. Loads no torch."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,29 +10,30 @@ __all__ = ["RETRIED", "LocalOptions", "OnError"]
 
 
 class OnError(StrEnum):
-    """What a bad end means for the cells that have not begun."""
+    """What happens to the cells that have not started after a run that did not succeed."""
 
     CONTINUE = "continue"
     STOP = "stop"
 
 
 RETRIED = (Reason.SIGNAL, Reason.VANISHED, Reason.STALLED, Reason.TIMEOUT)
-"""Ends that say more about the machine than about the cell: tried again where `retries` allows it."""
+"""Reasons that say more about the machine than about the cell: tried again if `retries` allows it."""
 
 _PREFIX = "hydra.launcher."
-# The others are no bad end, or would be the same again.
+# Not: reasons of a good end, and those that would be the same again.
 _RETRIABLE = tuple(reason for reason in Reason if reason not in (Reason.EARLY_STOPPED, Reason.DEVICE_UNAVAILABLE))
 
 
 @dataclass(frozen=True)
 class LocalOptions:
-    """How runs are run on this machine.
+    """Options of the local engine.
 
-    `workers`: runs at once. `gpus`: the GPUs to hand out, as CUDA_VISIBLE_DEVICES names them; null: those found.
-    `gpus_per_run`: how many a run is given; null: one, where there are GPUs and the run wants one. `runs_per_gpu`: how
-    many runs may share one. `timeout`: seconds after which a run is killed. `stall_timeout`: seconds without a step
-    after which it is. `retries`: how often more a run that ended for a reason in `retry_on` is tried. `on_error`:
-    `stop` begins no further run after the first bad end. `preload`: modules that every run's process starts with.
+    `workers`: runs at a time. `gpus`: GPUs to use, named as in CUDA_VISIBLE_DEVICES; null: all that are found.
+    `gpus_per_run`: GPUs that a run gets; null: one, if the machine has GPUs and the run requests one. `runs_per_gpu`:
+    runs that may share a GPU. `timeout`: seconds after which a run is killed. `stall_timeout`: seconds without a step
+    after which it is killed. `retries`: further tries of a run that ended for a reason in `retry_on`. `on_error`: with
+    `stop` no run starts after the first that did not succeed. `preload`: modules that are imported before a run's
+    process starts.
     """
 
     workers: int = field(default=1, metadata=limits(ge=1))
@@ -47,19 +48,19 @@ class LocalOptions:
     preload: list[str] = field(default_factory=lambda: ["torch"])
 
     def faults(self) -> list[str]:
-        """Every fault, as readable lines."""
+        """Return every fault as a readable line."""
         return [
             *field_faults(self, _PREFIX),
             *_bad_gpus(self.gpus),
             *_bad_reasons(self.retry_on),
-            *self._idle(),
+            *self._unused(),
         ]
 
-    def _idle(self) -> list[str]:
-        """The settings that others leave nothing to do."""
+    def _unused(self) -> list[str]:
+        """Return a fault for each setting that another one leaves without effect."""
         faults = []
         if self.runs_per_gpu > max(self.workers, 1):
-            rule = f"be at most `hydra.launcher.workers`={self.workers}, the runs at once"
+            rule = f"be at most `hydra.launcher.workers`={self.workers}, the runs at a time"
             faults.append(_fault("runs_per_gpu", rule, self.runs_per_gpu))
         if self.timeout is not None and self.stall_timeout is not None and self.stall_timeout >= self.timeout > 0:
             faults.append(

@@ -1,4 +1,4 @@
-"""What a sweep has to do: each cell beside what is stored of it, and why it is to be run, gone on with, or kept."""
+"""The plan of a sweep: for each cell what to do and why, given what is stored of its run."""
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,37 +19,37 @@ from runmanager.records.sweep.record import PlannedCell, plan_cell
 __all__ = [
     "Action",
     "Cell",
-    "CellsOf",
+    "PlannedCells",
     "PlannedRun",
     "Resume",
-    "is_left_undone",
+    "is_still_to_run",
+    "needs_epochs",
     "plan_runs",
-    "still_to_run",
-    "wants_epochs",
+    "was_cut_short",
 ]
 
 
 Code = Mapping[str, str] | None
-"""The digests of files of code by their paths, as a run's `Environment` has them; None is not known."""
+"""Digests of code files by path, as in a run's `Environment`; None if unknown."""
 
 
 class Action(StrEnum):
-    """What is to be done with a cell."""
+    """What to do with a cell."""
 
     START = "start"
-    GO_ON = "go on"
-    START_ANEW = "start anew"
-    MEASURE = "measure again"  # finished, but what it takes its measured turns with is still to be run
+    RESUME = "resume"
+    START_AGAIN = "start again"
+    MEASURE = "measure again"  # finished, but a run that it takes measured turns with is not
     KEEP = "keep"
-    LEAVE = "leave"  # another living process is at it
-    SKIP = "skip"  # the device that it asks for is not here; only foretold: the run itself looks again
+    LEAVE = "leave"  # another process runs it
+    SKIP = "skip"  # the machine lacks its device; a prediction: the run checks again
 
 
 class Resume(StrEnum):
-    """What a rerun of a named sweep does with the runs that are there.
+    """What a rerun of a named sweep does with existing runs.
 
-    `auto` does what is missing, `must` the same but wants something to be there, `never` runs every cell anew, the
-    earlier files in attempts/.
+    `auto` runs what is missing; `must` does the same but requires an existing sweep; `never` runs every cell again and
+    moves the earlier files into attempts/.
     """
 
     AUTO = "auto"
@@ -59,7 +59,7 @@ class Resume(StrEnum):
 
 @dataclass(frozen=True, slots=True)  # a sweep has thousands
 class Cell:
-    """A cell before it is run: its identity, its run's name, its resolved configuration, and Hydra's words for it."""
+    """A cell before it is run: its identity, its run's name, its resolved configuration and Hydra's overrides."""
 
     signature: str
     name: str
@@ -69,9 +69,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)  # a sweep has thousands
 class PlannedRun:
-    """A cell, what is to be done with it and why, where, and what was stored of it when this was planned.
+    """A cell with its action, the reason, the paths of its run, and its stored record when this was planned.
 
-    `changes` says in words what differs between the code and versions it was made with and those of now.
+    `changes` describes how the present code and versions differ from those of the stored run.
     """
 
     cell: Cell
@@ -83,7 +83,7 @@ class PlannedRun:
 
     @property
     def is_to_run(self) -> bool:
-        return self.action in (Action.START, Action.GO_ON, Action.START_ANEW, Action.MEASURE)
+        return self.action in (Action.START, Action.RESUME, Action.START_AGAIN, Action.MEASURE)
 
     def pending_record(self) -> RunRecord:
         """Return the run's record as it stands before its process has written any."""
@@ -96,8 +96,8 @@ class PlannedRun:
         )
 
 
-class CellsOf(Iterable[PlannedCell]):
-    """The cells of a plan for sweep.json, each made when it is asked for: all its settings take much room."""
+class PlannedCells(Iterable[PlannedCell]):
+    """The cells of a plan for sweep.json, created one at a time, as the settings of all take much memory."""
 
     def __init__(self, plan: Sequence[PlannedRun]) -> None:
         self._plan = plan
@@ -117,13 +117,13 @@ def plan_runs(
     code_of: Callable[[Code], Code] = lambda _: None,
     damaged: Iterable[Damage] = (),
 ) -> list[PlannedRun]:
-    """A plan for each distinct cell, in order. Runs are found by signature, never by their folder's name.
+    """Plan each distinct cell, in order. Runs are found by signature, never by the names of their folders.
 
-    `damaged` are folders that cannot be read. Their names still end with the signature: such a cell's run will be
-    refused by its folder, whose files stay.
+    `damaged` are folders that cannot be read. Their names still end with the signature: the run of such a cell will
+    fail, and the folder's files stay.
 
-    `now` says which commit and library versions a new run would have, and `code_of` what the files of a run's code are
-    now; a finished run that had others is named, and run again if `rerun_changed`.
+    `now` has the commit and library versions of a new run, and `code_of` returns the present digests of a run's code
+    files. A finished run with other ones is reported, and run again if `rerun_changed`.
     """
     unreadable = {each.path.name.rpartition("-")[2]: each for each in damaged}
     found = {run.record.signature: run for run in stored}
@@ -144,8 +144,8 @@ def _plan_new(cell: Cell, damage: Damage | None, sweep: SweepPaths) -> PlannedRu
     return PlannedRun(cell, Action.START, why, sweep.run(damage.path.name))
 
 
-def wants_epochs(record: RunRecord) -> bool:
-    """Whether the plan of a stored run says how far it got; the epochs of the others need not be read."""
+def needs_epochs(record: RunRecord) -> bool:
+    """Whether the plan of a stored run needs its epochs, which else are not read."""
     return record.status not in (Status.FINISHED, Status.SKIPPED)
 
 
@@ -163,23 +163,23 @@ def _plan(
     today = msgspec.structs.replace(now, code=None if code is None else dict(code))
     changes = changes_since(then, today)
     action, why = _decide(run, resume, rerun_changed, changes)
-    if action in (Action.KEEP, Action.GO_ON) and not changes and is_same_code(then, today) is None:
+    if action in (Action.KEEP, Action.RESUME) and not changes and is_same_code(then, today) is None:
         why += "; whether its code is the same is not known"
     return PlannedRun(cell, action, why, run.paths, run.record, changes)
 
 
-def still_to_run(planned: PlannedRun, now: RunRecord | None) -> bool:
-    """Whether a cell is still to be run by us, given what is stored of it `now`: another driver may have come first."""
+def is_still_to_run(planned: PlannedRun, now: RunRecord | None) -> bool:
+    """Whether this driver should still run a cell, given its record `now`: another driver may have been first."""
     if now is None:
         return True
     if now.status is Status.RUNNING:
         return False
     before = 0 if planned.stored is None else planned.stored.attempt
-    return now.attempt == before or is_left_undone(now)
+    return now.attempt == before or was_cut_short(now)
 
 
-def is_left_undone(record: RunRecord) -> bool:
-    """Whether a run was ended by the end of its driver, so that another driver of the sweep is to go on with it."""
+def was_cut_short(record: RunRecord) -> bool:
+    """Whether a run ended because its driver did, so that another driver of the sweep should resume it."""
     return record.status is Status.CRASHED or (record.status is Status.KILLED and record.reason is Reason.INTERRUPTED)
 
 
@@ -187,33 +187,33 @@ def _decide(run: StoredRun, resume: Resume, rerun_changed: bool, changes: str) -
     record = run.record
     state = f"{record.status}" + (f" ({record.reason})" if record.reason else "")
     if record.status is Status.RUNNING:
-        return Action.LEAVE, _where_it_runs(record)
+        return Action.LEAVE, _running_text(record)
     if resume is Resume.NEVER:
-        return Action.START_ANEW, f"{state}; resume=never"
+        return Action.START_AGAIN, f"{state}; resume=never"
     match record.status:
         case Status.FINISHED if changes and rerun_changed:
-            return Action.START_ANEW, f"finished with other versions: {changes}"
+            return Action.START_AGAIN, f"finished with other versions: {changes}"
         case Status.FINISHED:
             return Action.KEEP, state + (f", with other versions: {changes}" if changes else "")
         case Status.KILLED | Status.CRASHED if run.paths.checkpoint.exists():
             last = run.epochs[-1].epoch if run.epochs else 0
             why = f"{state} after epoch {last}"
-            return Action.GO_ON, why + (f", made with other versions: {changes}" if changes else "")
+            return Action.RESUME, why + (f", made with other versions: {changes}" if changes else "")
         case Status.SKIPPED:
             return Action.START, f"{state}; tried again"
         case _:
-            return Action.START_ANEW, state
+            return Action.START_AGAIN, state
 
 
-def _where_it_runs(record: RunRecord) -> str:
+def _running_text(record: RunRecord) -> str:
     where = f"running in process {record.owner.pid if record.owner else '?'}"
     if record.owner is None or not record.is_running_elsewhere:
         return where
-    return f"{where} on {record.owner.host}, as it says; taken over if it shows no sign of life"
+    return f"{where} on {record.owner.host}, by its own record; taken over if it shows no sign of life"
 
 
 def changes_since(then: Environment, now: Environment) -> str:
-    """What differs between two environments that could change results: code and library versions, in words."""
+    """Describe the differences between two environments that could change results: code and library versions."""
     changes = []
     if then.commit != now.commit and then.commit and now.commit:
         changes.append(f"commit {then.commit[:8]}, now {now.commit[:8]}")

@@ -1,4 +1,4 @@
-"""An engine, jobs for it, and a listener that remembers."""
+"""Jobs for the engine, a listener that records events, and driver scripts."""
 
 import itertools
 import os
@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def importable_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process in another folder finds this checkout's package, installed or not, and the tests' jobs."""
-    places = [str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH")]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, places)))
+    """Make this checkout's package, and the jobs of the tests, importable for processes in any folder."""
+    paths = [str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 class Recorder(Listener):
-    """Remembers what it was told, in order."""
+    """Records all events in order."""
 
     def __init__(self) -> None:
         self.pids: dict[int, int] = {}
@@ -61,8 +61,8 @@ def recorder() -> Recorder:
 
 @pytest.fixture
 def run_jobs(monkeypatch: pytest.MonkeyPatch, recorder: Recorder) -> Callable[..., Recorder]:
-    """Run functions, each with its arguments, as jobs 0, 1, …; a test ends if they do not."""
-    monkeypatch.setenv("RUNMANAGER_PRELOAD", "")  # the engine sets it for its own; put back afterwards
+    """Run functions, each with its arguments, as jobs 0, 1, …"""
+    monkeypatch.setenv("RUNMANAGER_PRELOAD", "")  # the engine sets it; restored after the test
 
     def run(*calls: tuple[Any, ...], workers: int = 1) -> Recorder:
         given = [Job(key, function, tuple(arguments)) for key, (function, *arguments) in enumerate(calls)]
@@ -74,16 +74,16 @@ def run_jobs(monkeypatch: pytest.MonkeyPatch, recorder: Recorder) -> Callable[..
 
 @pytest.fixture(scope="session")
 def wait_for() -> Callable[..., None]:
-    """Wait until a condition holds; a deadline that fails the test, not a measurement.
+    """Wait until a condition holds, and fail the test after a deadline.
 
-    It is shorter than what the tests' jobs live if nobody ends them.
+    The deadline is shorter than the life of the tests' jobs.
     """
 
     def wait(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
         pause = threading.Event()
         while not condition():
-            assert time.monotonic() < deadline, f"waited in vain for {what}"
+            assert time.monotonic() < deadline, f"timed out waiting for {what}"
             pause.wait(0.01)
 
     return wait
@@ -102,7 +102,7 @@ def is_gone() -> Callable[[int], bool]:
 
 @pytest.fixture
 def start_driver(tmp_path: Path, mortal: Callable[..., Any]) -> Callable[..., subprocess.Popen[str]]:
-    """Start a script as a driver of its own in tmp_path; its output is collected, and it does not outlive the test."""
+    """Start a script as a driver in tmp_path, with its output in pipes; it does not outlive the test."""
     numbers = itertools.count()
 
     def start(script: str, *arguments: str, **variables: str) -> subprocess.Popen[str]:
@@ -116,7 +116,7 @@ def start_driver(tmp_path: Path, mortal: Callable[..., Any]) -> Callable[..., su
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
-                process_group=0,  # one signal may be sent to it and all that it has started
+                process_group=0,  # so that one signal reaches it and all that it started
             )
         )
         return process

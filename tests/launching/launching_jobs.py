@@ -1,4 +1,4 @@
-"""What the jobs of the tests do, in their own processes: importable there, as a test module is not."""
+"""Functions that the tests run as jobs, in a module that their processes can import."""
 
 import gc
 import multiprocessing
@@ -13,17 +13,17 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
-from runmanager.launching.local.turn_keeper import own_seat
+from runmanager.launching.local.turn_keeper import current_turn_client
 
-PATIENCE_SECONDS = 100  # after which a job that nobody ends dies of SIGALRM
+ALARM_SECONDS = 100  # until SIGALRM ends a job that is not ended otherwise
 
 
 def wait_until(path: Path) -> None:
-    """Wait for a file to appear; a deadline ends what would hang, it measures nothing."""
+    """Wait until a file exists. Raises `TimeoutError` instead of hanging."""
     deadline = time.monotonic() + 60
     while not path.exists():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{path} never came")
+            raise TimeoutError(f"{path} was not created")
         os.sched_yield()
 
 
@@ -44,7 +44,7 @@ def raise_error() -> NoReturn:
 def raise_unprintable() -> NoReturn:
     class UnprintableError(Exception):
         def __str__(self) -> str:
-            raise RuntimeError("no words")
+            raise RuntimeError("no text")
 
     raise UnprintableError
 
@@ -61,12 +61,12 @@ def die_by(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-def never_leave() -> str:
-    threading.Thread(target=threading.Event().wait).start()  # Python waits for it before the process ends
+def answer_and_hang() -> str:
+    threading.Thread(target=threading.Event().wait).start()  # Python waits for it before it exits
     return "done"
 
 
-def leave_without_a_word() -> NoReturn:
+def exit_without_answer() -> NoReturn:
     os._exit(0)
 
 
@@ -75,7 +75,7 @@ def unpicklable() -> Any:
 
 
 class Unreadable:
-    """Can be sent, and cannot be read."""
+    """Can be pickled but not unpickled."""
 
     def __reduce__(self) -> Any:
         return int, ("not a number",)
@@ -86,7 +86,7 @@ def unreadable() -> Unreadable:
 
 
 def half_a_result() -> NoReturn:
-    """Die while the result is being sent."""
+    """Die while sending the result."""
     (pipe,) = (each for each in gc.get_objects() if isinstance(each, Connection) and each.writable)
     os.write(pipe.fileno(), struct.pack("!i", 1000) + b"only the beginning")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -124,96 +124,95 @@ def leave_a_grandchild() -> int:
     return subprocess.Popen([sys.executable, "-c", "import signal; signal.alarm(100); signal.pause()"]).pid
 
 
-def leave_a_grandchild_and_die(told: Path) -> None:
-    write_whole(told, str(leave_a_grandchild()))
+def leave_a_grandchild_and_die(pids: Path) -> None:
+    write_whole(pids, str(leave_a_grandchild()))
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def kill_the_forkserver(when: Path | None = None) -> None:
-    """Kill it, as soon as the file is there, and stay."""
+    """Kill the forkserver, once the file `when` exists, and do not exit."""
     if when is not None:
         wait_until(when)
     os.kill(os.getppid(), signal.SIGKILL)
-    signal.alarm(PATIENCE_SECONDS)
+    signal.alarm(ALARM_SECONDS)
     signal.pause()
 
 
 def write_whole(path: Path, text: str) -> None:
-    beside = path.with_suffix(".tmp")
-    beside.write_text(text)
-    os.replace(beside, path)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(text)
+    os.replace(temporary, path)
 
 
-def stay(told: Path, *, heed: bool) -> str:
-    """Say who is here, and stay until SIGTERM, or beyond it; a grandchild stays along."""
+def stay(pids: Path, *, until_signal: bool) -> str:
+    """Write the pids of this process and of a grandchild that it starts; run until SIGTERM, or for ever."""
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
-    pids = f"{os.getpid()} {leave_a_grandchild()}"
-    write_whole(told, pids)
-    signal.alarm(PATIENCE_SECONDS)
+    write_whole(pids, f"{os.getpid()} {leave_a_grandchild()}")
+    signal.alarm(ALARM_SECONDS)
     while not stopped:
-        time.sleep(0.01)  # a pause might begin just after the signal, and last
-    write_whole(told.with_suffix(".signalled"), str(stopped))
-    while not heed:
+        time.sleep(0.01)  # signal.pause() might begin just after the signal, and never return
+    write_whole(pids.with_suffix(".signalled"), str(stopped))
+    while not until_signal:
         signal.pause()
-    return "went in peace"
+    return "stopped"
 
 
 def _stay_as_a_worker() -> None:
-    import places  # the test's own
+    import marker  # written by the test
 
-    places.stay("worker")
+    marker.stay("worker")
 
 
-def _answer_and_stay(asked: Connection) -> None:
-    asked.recv()
-    asked.send("answered")
+def _answer_and_stay(pipe: Connection) -> None:
+    pipe.recv()
+    pipe.send("answered")
     _stay_as_a_worker()
 
 
 def start_many() -> None:
-    """Go on forking workers, slowly, as a loader does that has many to start."""
+    """Fork workers one after the other, slowly, as a loader with many workers does."""
     for _ in range(20):
         multiprocessing.Process(target=_stay_as_a_worker, daemon=True).start()
-        time.sleep(0.05)  # each fork takes so long
-    signal.alarm(PATIENCE_SECONDS)
+        time.sleep(0.05)  # as if a fork took that long
+    signal.alarm(ALARM_SECONDS)
     signal.pause()
 
 
 def start_from_a_thread() -> None:
-    """Start a worker from a thread that ends at once: the worker answers all the same, and stays until the job goes."""
+    """Start a worker from a thread that ends; the worker still answers, and lives as long as the job."""
     mine, its = multiprocessing.Pipe()
     worker = multiprocessing.Process(target=_answer_and_stay, args=(its,), daemon=True)
     thread = threading.Thread(target=worker.start)
     thread.start()
     thread.join()
-    signal.alarm(PATIENCE_SECONDS)
+    signal.alarm(ALARM_SECONDS)
     while Path(f"/proc/self/task/{thread.native_id}").exists():
-        os.sched_yield()  # Python takes it for gone a moment before the kernel does
+        os.sched_yield()  # for Python it ends a moment before it does for the kernel
     mine.send("are you there?")
     Path(f"{mine.recv()}.{os.getpid()}").touch()
     signal.pause()
 
 
-def leave_a_daemon(told: Path) -> None:
-    """Leave a process that is its own leader, as daemons become, and end."""
+def leave_a_daemon(pid: Path) -> None:
+    """Start a process that leads a new session, like a daemon, and exit."""
     child = os.fork()
     if child == 0:
         os.setsid()
         if (daemon := os.fork()) == 0:
-            signal.alarm(PATIENCE_SECONDS)
+            signal.alarm(ALARM_SECONDS)
             signal.pause()
-        write_whole(told, str(daemon))
+        write_whole(pid, str(daemon))
         os._exit(0)
     os.waitpid(child, 0)
 
 
-def stay_deaf(told: Path) -> str:
-    return stay(told, heed=False)
+def ignore_sigterm(pids: Path) -> str:
+    return stay(pids, until_signal=False)
 
 
-def stay_polite(told: Path) -> str:
-    return stay(told, heed=True)
+def stop_at_sigterm(pids: Path) -> str:
+    return stay(pids, until_signal=True)
 
 
 def touch(path: Path) -> None:
@@ -221,13 +220,13 @@ def touch(path: Path) -> None:
 
 
 def on_a_gpu(events: Path, partners: int) -> str:
-    """Note which GPUs are seen, and go on only when so many jobs have come so far."""
+    """Write which GPUs are visible, and return once `partners` jobs have started."""
     seen = os.environ["CUDA_VISIBLE_DEVICES"]
     append(events, f"begin {seen}")
     deadline = time.monotonic() + 60
     while sum(line.startswith("begin") for line in events.read_text().splitlines()) < partners:
         if time.monotonic() > deadline:
-            raise TimeoutError("the others never came")
+            raise TimeoutError("the other jobs did not start")
         time.sleep(0.01)
     append(events, f"end {seen}")
     return seen
@@ -239,31 +238,31 @@ def append(path: Path, line: str) -> None:
     os.close(handle)
 
 
-def hang(told: Path) -> NoReturn:
-    """Say who is here, leave a grandchild, and do nothing more."""
-    write_whole(told, f"{os.getpid()} {leave_a_grandchild()}")
-    signal.alarm(PATIENCE_SECONDS)
+def hang(pids: Path) -> NoReturn:
+    """Write the pids of this process and of a grandchild that it starts, and hang."""
+    write_whole(pids, f"{os.getpid()} {leave_a_grandchild()}")
+    signal.alarm(ALARM_SECONDS)
     signal.pause()
     raise AssertionError
 
 
-def stop_making_steps(heartbeat: Path, told: Path) -> NoReturn:
-    """Make some steps, and then none, while the thread that beats lives on."""
+def stall(heartbeat: Path, pids: Path) -> NoReturn:
+    """Make some steps and then none, while the heartbeat thread continues."""
     from runmanager.records.run.heartbeat import read_beat
     from runmanager.tracking.environment.heartbeat_writer import Heartbeat
 
     beating = Heartbeat(heartbeat, seconds=0.05).start()
     beating.progress = 7
-    signal.alarm(PATIENCE_SECONDS)
+    signal.alarm(ALARM_SECONDS)
     while read_beat(heartbeat).counter < 5:
         time.sleep(0.01)
-    write_whole(told, f"{os.getpid()} {os.getpid()}")
+    write_whole(pids, f"{os.getpid()} {os.getpid()}")
     signal.pause()
     raise AssertionError
 
 
-def die_so_often(tries: Path, times: int) -> int:
-    """Count the tries; die by SIGKILL in the first of them."""
+def die_in_first_tries(tries: Path, times: int) -> int:
+    """Return the number of this try; die by SIGKILL in the first `times` tries."""
     append(tries, "tried")
     number = len(tries.read_text().splitlines())
     if number <= times:
@@ -272,13 +271,13 @@ def die_so_often(tries: Path, times: int) -> int:
 
 
 def take_turns(log: Path, key: int, dies_in: int | None) -> int:
-    """Write down the begin and the end of each measured turn, and die in the one of that number; return their count."""
-    seat = own_seat()
-    assert seat is not None
+    """Log the begin and end of each measured turn and return their count; die in turn `dies_in`."""
+    client = current_turn_client()
+    assert client is not None
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     samples = 0
     for number in range(1000):
-        if seat.ask(is_measured=True, samples=samples, seconds=1.0, is_cancelled=lambda: False) is None:
+        if client.ask(is_measured=True, samples=samples, seconds=1.0, is_cancelled=lambda: False) is None:
             return number
         os.write(handle, f"begin {key}\n".encode())
         if number == dies_in:

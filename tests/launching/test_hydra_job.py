@@ -1,4 +1,4 @@
-"""A Hydra job in a process of its own: a task sees what it would see under Hydra's own `run_job`."""
+"""A Hydra job in its own process: a task sees the same as under Hydra's own `run_job`."""
 
 import json
 import subprocess
@@ -24,26 +24,26 @@ seen = {}
 
 
 def task(cfg):
-    told = HydraConfig.get()
+    hydra_config = HydraConfig.get()
     seen.update(
         cfg=OmegaConf.to_yaml(cfg),
         resolved=OmegaConf.to_yaml(cfg, resolve=True),
         is_closed=OmegaConf.is_struct(cfg),
         can_be_changed=not OmegaConf.is_readonly(cfg),
-        hydra=OmegaConf.to_yaml(told, resolve=True),
-        hydra_is_readonly=OmegaConf.is_readonly(told),
-        is_own=told.runtime.output_dir == cfg.folder,
-        folder=os.path.relpath(told.runtime.output_dir),
-        exists=Path(told.runtime.output_dir).is_dir(),
+        hydra=OmegaConf.to_yaml(hydra_config, resolve=True),
+        hydra_is_readonly=OmegaConf.is_readonly(hydra_config),
+        is_own=hydra_config.runtime.output_dir == cfg.folder,
+        folder=os.path.relpath(hydra_config.runtime.output_dir),
+        exists=Path(hydra_config.runtime.output_dir).is_dir(),
         here=os.path.relpath(os.getcwd(), os.environ["HERE"]),
-        word=os.environ.get("A_WORD"),
-        settings=sorted(path.name for path in Path(told.runtime.output_dir).rglob("*.yaml")),
+        variable=os.environ.get("A_VARIABLE"),
+        settings=sorted(path.name for path in Path(hydra_config.runtime.output_dir).rglob("*.yaml")),
         level=logging.getLogger().level,
     )
     cfg.lr = 5
     seen["lr_of_the_job"] = HydraConfig.instance().cfg["lr"] if "lr" in HydraConfig.instance().cfg else None
     if cfg.fails:
-        raise ValueError("as asked")
+        raise ValueError("as configured")
     return cfg.lr
 
 
@@ -54,7 +54,7 @@ def outcome(run):
         return ["raised", str(error)]
 
 
-def hydras_own(config):
+def run_with_hydra(config):
     setup_globals()
     result = run_job(
         task_function=task,
@@ -68,14 +68,14 @@ def hydras_own(config):
     return result.return_value
 
 
-which, words = sys.argv[1], sys.argv[2:]
+which, overrides = sys.argv[1], sys.argv[2:]
 os.environ["HERE"] = os.getcwd()
 with initialize_config_dir(os.path.abspath("conf"), version_base="1.3"):
-    config = compose("main", overrides=words, return_hydra_config=True)
+    config = compose("main", overrides=overrides, return_hydra_config=True)
 if which == "ours":
     seen["end"] = outcome(lambda: hydra_job.run_hydra_job("__main__", "task", config))
 else:
-    seen["end"] = outcome(lambda: hydras_own(config))
+    seen["end"] = outcome(lambda: run_with_hydra(config))
 print(json.dumps(seen))
 """
 MAIN = """
@@ -92,13 +92,18 @@ hydra:
 """
 
 
-def _seen(which: str, words: list[str], folder: Path) -> dict[str, object]:
+def _seen(which: str, overrides: list[str], folder: Path) -> dict[str, object]:
     folder.mkdir()
     (folder / "conf").mkdir()
     (folder / "conf" / "main.yaml").write_text(MAIN)
     (folder / "app.py").write_text(APP)
     done = subprocess.run(
-        [sys.executable, "app.py", which, *words], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "app.py", which, *overrides],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     seen: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
@@ -108,21 +113,21 @@ def _seen(which: str, words: list[str], folder: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "overrides",
     [
         ["lr=0.2"],
         ["fails=true", "hydra.verbose=true"],
-        ["hydra.job.chdir=true", "hydra.output_subdir=.hydra", "+hydra.job.env_set.A_WORD=said"],
+        ["hydra.job.chdir=true", "hydra.output_subdir=.hydra", "+hydra.job.env_set.A_VARIABLE=set"],
     ],
-    ids=["plain", "failing", "with-all-around-it"],
+    ids=["plain", "failing", "with-all-settings"],
 )
-def test_a_task_sees_what_it_would_see_under_hydra(words: list[str], tmp_path: Path) -> None:
-    ours, hydras = (_seen(which, words, tmp_path / which) for which in ("ours", "hydras"))
-    del ours["lr_of_the_job"], hydras["lr_of_the_job"]  # theirs holds no settings of the task
+def test_a_task_sees_the_same_as_under_hydra(overrides: list[str], tmp_path: Path) -> None:
+    ours, hydras = (_seen(which, overrides, tmp_path / which) for which in ("ours", "hydras"))
+    del ours["lr_of_the_job"], hydras["lr_of_the_job"]  # Hydra's has no settings of the task
     assert ours == hydras
     assert ours["is_own"]
     assert ours["exists"]
 
 
-def test_a_task_that_changes_its_settings_leaves_the_jobs_alone(tmp_path: Path) -> None:
+def test_a_task_that_changes_its_settings_does_not_change_the_jobs(tmp_path: Path) -> None:
     assert _seen("ours", ["lr=0.2"], tmp_path / "ours")["lr_of_the_job"] == 0.2

@@ -1,4 +1,4 @@
-"""`hydra/launcher=local` under somebody else's Hydra application."""
+"""`hydra/launcher=local` with another Hydra application."""
 
 import json
 import subprocess
@@ -34,15 +34,15 @@ def is_multirun() -> bool:
 @hydra.main(version_base=None, config_path="settings", config_name="main")
 def train(cfg: DictConfig) -> float:
     log.info("lr is %s", cfg.lr)
-    told = {
+    facts = {
         "lr": cfg.lr,
         "width": cfg.net.width,
         "pid": os.getpid(),
         "num": HydraConfig.get().job.num if is_multirun() else "none",
         "folder": HydraConfig.get().runtime.output_dir,
-        "word": os.environ.get("A_WORD"),
+        "variable": os.environ.get("A_VARIABLE"),
     }
-    Path(f"{os.environ['TOLD']}/{cfg.lr}.json").write_text(json.dumps(told))
+    Path(f"{os.environ['FACTS']}/{cfg.lr}.json").write_text(json.dumps(facts))
     if cfg.lr == 13:
         raise ValueError("an unlucky rate")
     if cfg.lr == 9:
@@ -66,12 +66,12 @@ net:
 hydra:
   job:
     env_set:
-      A_WORD: passed on
+      A_VARIABLE: passed on
 """
 
 
 class Application:
-    """Its folder, its calls, and what its jobs told."""
+    """An application: its folder, its commands, and the facts that its jobs wrote."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder = folder
@@ -89,8 +89,8 @@ class Application:
         )
 
     @property
-    def told(self) -> dict[str, dict[str, Any]]:
-        files = (self.folder / "told").glob("*.json")
+    def facts(self) -> dict[str, dict[str, Any]]:
+        files = (self.folder / "facts").glob("*.json")
         return {path.stem: json.loads(path.read_text()) for path in files}
 
 
@@ -101,30 +101,30 @@ def application(tmp_path: Path, importable_everywhere: None) -> Application:
     (tmp_path / "app.py").write_text(APP)
     (tmp_path / "settings").mkdir()
     (tmp_path / "settings" / "main.yaml").write_text(SETTINGS)
-    (tmp_path / "told").mkdir()
-    return Application(tmp_path, {**os.environ, "TOLD": str(tmp_path / "told")})
+    (tmp_path / "facts").mkdir()
+    return Application(tmp_path, {**os.environ, "FACTS": str(tmp_path / "facts")})
 
 
 def driver_of(done: subprocess.CompletedProcess[str]) -> int:
     return int(done.stdout.split()[1])
 
 
-def test_a_grid_runs_each_cell_in_a_process_of_its_own(application: Application) -> None:
+def test_a_grid_runs_each_cell_in_its_own_process(application: Application) -> None:
     done = application("-m", "lr=1,2", "net.width=16", "hydra.launcher.preload=[]")
     assert done.returncode == 0, done.stderr
-    told = application.told
-    assert {name: (each["width"], each["num"], each["word"]) for name, each in told.items()} == {
+    facts = application.facts
+    assert {name: (each["width"], each["num"], each["variable"]) for name, each in facts.items()} == {
         "1": (16, 0, "passed on"),
         "2": (16, 1, "passed on"),
     }
-    assert len({driver_of(done), *(each["pid"] for each in told.values())}) == 3
+    assert len({driver_of(done), *(each["pid"] for each in facts.values())}) == 3
 
 
 def test_the_jobs_of_a_grid_share_one_dated_folder(application: Application) -> None:
-    # Hydra's default has seconds; microseconds show it without waiting for one to pass.
+    # Hydra's default has seconds; microseconds differ without a wait.
     done = application("-m", "lr=1,2,4", "hydra.sweep.dir=multirun/${now:%H-%M-%S-%f}", "hydra.launcher.preload=[]")
     assert done.returncode == 0, done.stderr
-    folders = [Path(application.told[name]["folder"]) for name in ("1", "2", "4")]
+    folders = [Path(application.facts[name]["folder"]) for name in ("1", "2", "4")]
     assert len({folder.parent for folder in folders}) == 1
     assert [folder.name for folder in folders] == ["0", "1", "2"]
     for folder, lr in zip(folders, (1, 2, 4), strict=True):
@@ -134,53 +134,53 @@ def test_the_jobs_of_a_grid_share_one_dated_folder(application: Application) -> 
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "message"),
     [
         (13, "ValueError: an unlucky rate"),
         (9, "the process ended before the job was done: SIGKILL"),
         (3, r"sys.exit(3)"),
     ],
 )
-def test_a_job_that_fails_is_told_and_the_others_run(application: Application, bad: int, said: str) -> None:
+def test_a_job_that_fails_is_reported_and_the_others_run(application: Application, bad: int, message: str) -> None:
     done = application("-m", f"lr=1,{bad},2", "hydra.launcher.workers=2", "hydra.launcher.preload=[]")
     assert done.returncode == 1
-    assert said in done.stderr
-    assert set(application.told) == {"1", str(bad), "2"}
+    assert message in done.stderr
+    assert set(application.facts) == {"1", str(bad), "2"}
 
 
-def test_hydras_own_launcher_still_works(application: Application) -> None:
+def test_the_basic_launcher_still_works(application: Application) -> None:
     done = application("-m", "lr=1,2", "hydra/launcher=basic")
     assert done.returncode == 0, done.stderr
-    assert {each["pid"] for each in application.told.values()} == {driver_of(done)}
+    assert {each["pid"] for each in application.facts.values()} == {driver_of(done)}
 
 
-def test_without_a_grid_the_application_is_as_it_was(application: Application) -> None:
+def test_without_a_grid_the_application_runs_in_the_driver(application: Application) -> None:
     done = application("lr=7")
     assert done.returncode == 0, done.stderr
-    assert application.told["7"]["pid"] == driver_of(done)
+    assert application.facts["7"]["pid"] == driver_of(done)
 
 
-@pytest.mark.parametrize(("workers", "said"), [("0", "must be at least 1, got 0"), ("many", "'many'")])
+@pytest.mark.parametrize(("workers", "message"), [("0", "must be at least 1, got 0"), ("many", "'many'")])
 def test_a_wrong_number_of_workers_is_refused_before_anything_runs(
-    application: Application, workers: str, said: str
+    application: Application, workers: str, message: str
 ) -> None:
     done = application("-m", "lr=1,2", f"hydra.launcher.workers={workers}")
     assert done.returncode != 0
-    assert said in done.stderr
-    assert application.told == {}
+    assert message in done.stderr
+    assert application.facts == {}
 
 
 def test_an_unknown_setting_of_the_launcher_is_refused(application: Application) -> None:
     done = application("-m", "lr=1,2", "hydra.launcher.wrokers=2")
     assert done.returncode != 0 and "wrokers" in done.stderr
-    assert application.told == {}
+    assert application.facts == {}
 
 
 def test_what_the_jobs_return_comes_back_in_their_order(
     application: Application, start_driver: Callable[..., Any]
 ) -> None:
-    """Sweepers such as Optuna's read the results."""
-    (application.folder / "asking.py").write_text(
+    """Sweepers, as Optuna's, read the results."""
+    (application.folder / "launch.py").write_text(
         "import app\n"
         "from hydra import compose, initialize\n"
         "from hydra.core.plugins import Plugins\n"
@@ -200,7 +200,7 @@ def test_what_the_jobs_return_comes_back_in_their_order(
         "        print(each.status.name, each._return_value, each.overrides)\n"
     )
     done = subprocess.run(
-        [sys.executable, "asking.py"],
+        [sys.executable, "launch.py"],
         cwd=application.folder,
         env=application.environment,
         capture_output=True,
@@ -213,4 +213,4 @@ def test_what_the_jobs_return_comes_back_in_their_order(
         "FAILED ValueError: an unlucky rate ['lr=13']",
         "COMPLETED 6 ['lr=6']",
     ], done.stderr
-    assert [application.told[name]["num"] for name in ("5", "13", "6")] == [10, 11, 12]
+    assert [application.facts[name]["num"] for name in ("5", "13", "6")] == [10, 11, 12]

@@ -1,4 +1,4 @@
-"""The driver's main module: imported once for all jobs, unless that would leave behind what a fork cannot use."""
+"""The driver's main module: imported once for all jobs, unless it starts threads or fails."""
 
 from pathlib import Path
 from typing import Any
@@ -20,28 +20,28 @@ if "exits" in os.environ.get("ON_IMPORT", "") and __name__ != "__main__":
     sys.exit(5)
 
 
-def mine():
+def function():
     return "a function of the main module"
 
 
-class Told(Listener):
+class Printing(Listener):
     def ended(self, ending):
         print(ending.job.key, getattr(ending.answer, "value", ending.exit_code), flush=True)
 
 
 if __name__ == "__main__":
-    LocalEngine().run([Job(key, mine) for key in range(3)], Told())
+    LocalEngine().run([Job(key, function) for key in range(3)], Printing())
 """
 
 
 @pytest.mark.parametrize(
     ("on_import", "imports"),
     [
-        ("", {"__main__": 1, "__mp_main__": 2}),  # on trial, and for all jobs
-        ("threads", {"__main__": 1, "__mp_main__": 4}),  # on trial, and in each job
+        ("", {"__main__": 1, "__mp_main__": 2}),  # in the trial fork, and for all jobs
+        ("threads", {"__main__": 1, "__mp_main__": 4}),  # in the trial fork, and in each job
     ],
 )
-def test_it_is_imported_once_for_all_jobs_where_it_may_be(
+def test_it_is_imported_once_for_all_jobs_unless_it_starts_threads(
     start_driver: Any, tmp_path: Path, on_import: str, imports: dict[str, int]
 ) -> None:
     out, err = start_driver(DRIVER, ON_IMPORT=on_import).communicate(timeout=60)
@@ -50,7 +50,7 @@ def test_it_is_imported_once_for_all_jobs_where_it_may_be(
     assert {name: names.count(name) for name in names} == imports
 
 
-def test_one_that_cannot_be_imported_is_each_jobs_own_failure(start_driver: Any) -> None:
+def test_a_main_module_that_cannot_be_imported_fails_each_job(start_driver: Any) -> None:
     driver = start_driver(DRIVER, ON_IMPORT="exits")
     out, err = driver.communicate(timeout=60)
     assert out.splitlines() == ["0 1", "1 1", "2 1"], err

@@ -1,4 +1,4 @@
-"""Settings of the local launcher that cannot be, each said in a line."""
+"""Settings of the local launcher: each fault is one line."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from runmanager.launching.options import LocalOptions
 
 
-def test_what_is_left_alone_has_no_fault() -> None:
+def test_valid_settings_have_no_fault() -> None:
     assert LocalOptions().faults() == []
     assert (
         LocalOptions(gpus=["0", "GPU-1f"], timeout=0.5, retries=3, retry_on=["exception"], on_error="stop").faults()
@@ -18,7 +18,7 @@ def test_what_is_left_alone_has_no_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"workers": 0}, "`hydra.launcher.workers` must be at least 1, got 0."),
         (
@@ -47,19 +47,19 @@ def test_what_is_left_alone_has_no_fault() -> None:
         ),
         (
             {"runs_per_gpu": 2},
-            "`hydra.launcher.runs_per_gpu` must be at most `hydra.launcher.workers`=1, the runs at once, got 2.",
+            "`hydra.launcher.runs_per_gpu` must be at most `hydra.launcher.workers`=1, the runs at a time, got 2.",
         ),
         (
             {"timeout": 60.0, "stall_timeout": 60.0},
             "`hydra.launcher.stall_timeout` must be below `hydra.launcher.timeout`=60, got 60.0.",
         ),
-        ({"on_error": "cry"}, "`hydra.launcher.on_error` must be one of continue, stop, got cry."),
+        ({"on_error": "panic"}, "`hydra.launcher.on_error` must be one of continue, stop, got panic."),
     ],
 )
-def test_each_fault_is_said(settings: dict[str, Any], said: str) -> None:
+def test_each_fault_is_reported(settings: dict[str, Any], message: str) -> None:
     (line,) = LocalOptions(**settings).faults()
-    assert said in line
+    assert message in line
 
 
-def test_all_faults_are_said_at_once() -> None:
-    assert len(LocalOptions(workers=0, runs_per_gpu=0, retries=-1, on_error="cry").faults()) == 4
+def test_all_faults_are_reported_together() -> None:
+    assert len(LocalOptions(workers=0, runs_per_gpu=0, retries=-1, on_error="panic").faults()) == 4

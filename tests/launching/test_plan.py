@@ -1,4 +1,4 @@
-"""What a sweep has to do, given what is stored of it."""
+"""The plan of a sweep, given what is stored of it."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from runmanager.launching.plan import Action, Cell, PlannedRun, Resume, plan_runs, still_to_run
+from runmanager.launching.plan import Action, Cell, PlannedRun, Resume, is_still_to_run, plan_runs
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.record import Environment, EpochRecord, RunRecord
@@ -31,7 +31,7 @@ def sweep(tmp_path: Path) -> SweepPaths:
 
 @pytest.fixture
 def store(sweep: SweepPaths) -> Callable[..., StoredRun]:
-    """Put a run of `cell(0.1)` on disk and read it back as a new command does."""
+    """Write a run of `cell(0.1)` to disk and read it as a new command does."""
 
     def put(
         status: Status, reason: Reason | None = None, *, epochs: int = 0, checkpoint: bool = False, name: str = "kept"
@@ -58,12 +58,12 @@ def store(sweep: SweepPaths) -> Callable[..., StoredRun]:
 
 
 def plan_one(sweep: SweepPaths, *stored: StoredRun, **options: Any) -> PlannedRun:
-    usual: Mapping[str, Any] = {"resume": Resume.AUTO, "rerun_changed": False, "now": THEN}
-    (planned,) = plan_runs([cell(0.1)], stored, sweep, **{**usual, **options})
+    defaults: Mapping[str, Any] = {"resume": Resume.AUTO, "rerun_changed": False, "now": THEN}
+    (planned,) = plan_runs([cell(0.1)], stored, sweep, **{**defaults, **options})
     return planned
 
 
-def test_a_new_cell_is_started_in_a_folder_of_its_name(sweep: SweepPaths) -> None:
+def test_a_new_cell_starts_in_a_folder_of_its_name(sweep: SweepPaths) -> None:
     planned = plan_one(sweep)
     assert (planned.action, planned.why, planned.is_to_run) == (Action.START, "new", True)
     assert planned.paths == sweep.run(cell(0.1).name)
@@ -74,15 +74,15 @@ def test_a_new_cell_is_started_in_a_folder_of_its_name(sweep: SweepPaths) -> Non
     [
         (Status.FINISHED, None, True, Action.KEEP, "finished"),
         (Status.FINISHED, Reason.EARLY_STOPPED, True, Action.KEEP, "finished (early_stopped)"),
-        (Status.KILLED, Reason.SIGNAL, True, Action.GO_ON, "killed (signal) after epoch 2"),
-        (Status.KILLED, Reason.INTERRUPTED, True, Action.GO_ON, "killed (interrupted) after epoch 2"),
-        (Status.KILLED, Reason.INTERRUPTED, False, Action.START_ANEW, "killed (interrupted)"),
-        (Status.CRASHED, Reason.VANISHED, True, Action.GO_ON, "crashed (vanished) after epoch 2"),
-        (Status.CRASHED, Reason.VANISHED, False, Action.START_ANEW, "crashed (vanished)"),
-        (Status.FAILED, Reason.EXCEPTION, True, Action.START_ANEW, "failed (exception)"),
-        (Status.FAILED, Reason.DIVERGED, False, Action.START_ANEW, "failed (diverged)"),
+        (Status.KILLED, Reason.SIGNAL, True, Action.RESUME, "killed (signal) after epoch 2"),
+        (Status.KILLED, Reason.INTERRUPTED, True, Action.RESUME, "killed (interrupted) after epoch 2"),
+        (Status.KILLED, Reason.INTERRUPTED, False, Action.START_AGAIN, "killed (interrupted)"),
+        (Status.CRASHED, Reason.VANISHED, True, Action.RESUME, "crashed (vanished) after epoch 2"),
+        (Status.CRASHED, Reason.VANISHED, False, Action.START_AGAIN, "crashed (vanished)"),
+        (Status.FAILED, Reason.EXCEPTION, True, Action.START_AGAIN, "failed (exception)"),
+        (Status.FAILED, Reason.DIVERGED, False, Action.START_AGAIN, "failed (diverged)"),
         (Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, False, Action.START, "skipped (device_unavailable); tried again"),
-        (Status.PENDING, None, False, Action.START_ANEW, "pending"),
+        (Status.PENDING, None, False, Action.START_AGAIN, "pending"),
     ],
 )
 @pytest.mark.parametrize("resume", [Resume.AUTO, Resume.MUST])
@@ -100,12 +100,12 @@ def test_each_state_has_its_action(
     planned = plan_one(sweep, run, resume=resume)
     assert (planned.action, planned.why) == (action, why)
     assert planned.is_to_run is (action is not Action.KEEP)
-    anew = plan_one(sweep, run, resume=Resume.NEVER)
-    assert anew.action is Action.START_ANEW and anew.why.endswith("; resume=never")
+    again = plan_one(sweep, run, resume=Resume.NEVER)
+    assert again.action is Action.START_AGAIN and again.why.endswith("; resume=never")
 
 
 @pytest.mark.parametrize("resume", list(Resume))
-def test_what_another_process_is_at_is_left_to_it(
+def test_a_run_of_another_process_is_left_alone(
     sweep: SweepPaths, store: Callable[..., StoredRun], resume: Resume
 ) -> None:
     run = store(Status.RUNNING, checkpoint=True)
@@ -114,28 +114,28 @@ def test_what_another_process_is_at_is_left_to_it(
     assert planned.why == f"running in process {ProcessIdentity.current().pid}"
 
 
-def test_what_runs_out_of_sight_is_left_too_and_said_to_be(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:
+def test_a_run_on_another_host_is_left_alone_and_reported(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:
     run = store(Status.RUNNING, checkpoint=True)
-    far = ProcessIdentity(pid=7, start_ticks=1, boot_id="other", host="elsewhere")
-    planned = plan_one(sweep, StoredRun(run.paths, msgspec.structs.replace(run.record, owner=far), run.epochs))
+    remote = ProcessIdentity(pid=7, start_ticks=1, boot_id="other", host="elsewhere")
+    planned = plan_one(sweep, StoredRun(run.paths, msgspec.structs.replace(run.record, owner=remote), run.epochs))
     assert planned.action is Action.LEAVE
-    assert planned.why == "running in process 7 on elsewhere, as it says; taken over if it shows no sign of life"
+    assert planned.why == "running in process 7 on elsewhere, by its own record; taken over if it shows no sign of life"
 
 
-def test_a_run_that_goes_on_with_other_versions_says_so(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:
+def test_resuming_with_other_versions_is_reported(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:
     now = Environment(libraries={"torch": "2.15.0"})
     run = store(Status.KILLED, Reason.SIGNAL, epochs=2, checkpoint=True)
     then = msgspec.structs.replace(run.record, environment=Environment(libraries={"torch": "2.14.0"}))
     planned = plan_one(sweep, StoredRun(run.paths, then, run.epochs), now=now)
-    said = "killed (signal) after epoch 2, made with other versions: torch 2.14.0, now 2.15.0"
-    assert (planned.action, planned.why) == (Action.GO_ON, said)
+    why = "killed (signal) after epoch 2, made with other versions: torch 2.14.0, now 2.15.0"
+    assert (planned.action, planned.why) == (Action.RESUME, why)
 
 
-def test_every_status_is_planned_for(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:
+def test_every_status_has_a_plan(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:
     assert {plan_one(sweep, store(status, name=status)).action for status in Status} <= set(Action)
 
 
-def test_killed_before_its_first_epoch_it_goes_on_after_none(
+def test_a_run_killed_before_its_first_epoch_resumes_after_epoch_0(
     sweep: SweepPaths, store: Callable[..., StoredRun]
 ) -> None:
     assert plan_one(sweep, store(Status.KILLED, checkpoint=True)).why == "killed after epoch 0"
@@ -151,41 +151,39 @@ def test_killed_before_its_first_epoch_it_goes_on_after_none(
         (Environment(libraries={"torch": "3", "numpy": "3"}), "torch 2.15.0, now 3; numpy 2.3, now 3"),
     ],
 )
-def test_a_finished_run_of_other_versions_is_named_and_rerun_if_asked(
+def test_a_finished_run_of_other_versions_is_reported_and_rerun_on_request(
     sweep: SweepPaths, store: Callable[..., StoredRun], now: Environment, changes: str
 ) -> None:
     run = store(Status.FINISHED)
     kept = plan_one(sweep, run, now=now)
     assert kept.action is Action.KEEP
     assert kept.why == "finished" + (f", with other versions: {changes}" if changes else "")
-    asked = plan_one(sweep, run, now=now, rerun_changed=True)
-    assert asked.action is (Action.START_ANEW if changes else Action.KEEP)
-    assert not changes or asked.why == f"finished with other versions: {changes}"
+    rerun = plan_one(sweep, run, now=now, rerun_changed=True)
+    assert rerun.action is (Action.START_AGAIN if changes else Action.KEEP)
+    assert not changes or rerun.why == f"finished with other versions: {changes}"
 
 
-def test_a_run_is_found_by_its_signature_under_whatever_name(
-    sweep: SweepPaths, store: Callable[..., StoredRun]
-) -> None:
+def test_a_run_is_found_by_its_signature_under_any_name(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:
     run = store(Status.FINISHED, name="renamed-by-hand")
     planned = plan_one(sweep, run)
     assert (planned.action, planned.paths) == (Action.KEEP, RunPaths(sweep.runs / "renamed-by-hand"))
 
 
-def test_another_cells_folder_of_the_same_name_is_not_taken(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:
+def test_the_folder_of_another_cell_is_not_used(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:
     run = store(Status.FINISHED)
     options = {"resume": Resume.AUTO, "rerun_changed": False, "now": THEN}
     (planned,) = plan_runs([cell(0.2)], [run], sweep, **options)
     assert planned.action is Action.START
 
 
-def test_a_cell_whose_folder_cannot_be_read_says_so(sweep: SweepPaths) -> None:
+def test_a_cell_with_an_unreadable_folder_says_so(sweep: SweepPaths) -> None:
     folder = sweep.runs / f"of-an-earlier-grid-{short_signature(cell(0.1).signature)}"
     planned = plan_one(sweep, damaged=[Damage(folder, "run.json is damaged")])
-    assert (planned.action, planned.paths.root) == (Action.START, folder)  # which refuses it, and keeps its files
+    assert (planned.action, planned.paths.root) == (Action.START, folder)  # where it will fail and the files stay
     assert planned.why == "will be refused: run.json is damaged; move its folder away to run the cell again"
 
 
-def test_equal_cells_are_one_in_the_order_of_their_first(sweep: SweepPaths) -> None:
+def test_equal_cells_are_planned_once_in_the_order_of_the_first(sweep: SweepPaths) -> None:
     cells = [cell(0.3), cell(0.1, "first"), cell(0.2), cell(0.1, "again"), cell(0.3)]
     plan = plan_runs(cells, [], sweep, resume=Resume.AUTO, rerun_changed=False, now=THEN)
     assert [each.cell.config["lr"] for each in plan] == [0.3, 0.1, 0.2]
@@ -210,7 +208,7 @@ def test_equal_cells_are_one_in_the_order_of_their_first(sweep: SweepPaths) -> N
         ((Status.FINISHED, None, 1), (Status.FINISHED, None, 2), False),
     ],
 )
-def test_a_cell_that_another_driver_has_run_meanwhile_is_not_run_again(
+def test_a_cell_that_another_driver_has_run_meanwhile_does_not_run_again(
     sweep: SweepPaths,
     stored: tuple[Status, Reason | None, int] | None,
     now: tuple[Status, Reason | None, int] | None,
@@ -223,11 +221,11 @@ def test_a_cell_that_another_driver_has_run_meanwhile_is_not_run_again(
         return RunRecord(name="x", signature="y", status=status, reason=reason, config={}, attempt=attempt)
 
     planned = PlannedRun(cell(0.1), Action.START, "", sweep.run("x"), record(stored))
-    assert still_to_run(planned, record(now)) is expected
+    assert is_still_to_run(planned, record(now)) is expected
 
 
 @pytest.mark.parametrize(
-    ("then", "now", "said"),
+    ("then", "now", "why"),
     [
         (True, False, "finished, with other versions: uncommitted changes now"),
         (False, True, "finished, with other versions: uncommitted changes then"),
@@ -236,13 +234,13 @@ def test_a_cell_that_another_driver_has_run_meanwhile_is_not_run_again(
         (False, False, "finished; whether its code is the same is not known"),
     ],
 )
-def test_uncommitted_changes_are_named(
-    sweep: SweepPaths, store: Callable[..., StoredRun], then: bool | None, now: bool, said: str
+def test_uncommitted_changes_are_reported(
+    sweep: SweepPaths, store: Callable[..., StoredRun], then: bool | None, now: bool, why: str
 ) -> None:
     run = store(Status.FINISHED)
     environment = msgspec.structs.replace(THEN, commit_clean=then)
     run = StoredRun(run.paths, msgspec.structs.replace(run.record, environment=environment))
-    assert plan_one(sweep, run, now=msgspec.structs.replace(THEN, commit_clean=now)).why == said
+    assert plan_one(sweep, run, now=msgspec.structs.replace(THEN, commit_clean=now)).why == why
 
 
 CODE = {"own.py": "0a", "part.py": "0b"}
@@ -265,7 +263,7 @@ CODE = {"own.py": "0a", "part.py": "0b"}
     ],
 )
 @pytest.mark.parametrize("commit", [{"commit": None}, {"commit_clean": False}], ids=["no git", "dirty then and now"])
-def test_code_is_changed_the_same_or_not_known(
+def test_code_is_changed_unchanged_or_unknown(
     sweep: SweepPaths,
     store: Callable[..., StoredRun],
     then: dict[str, str] | None,
@@ -279,5 +277,5 @@ def test_code_is_changed_the_same_or_not_known(
     run = StoredRun(run.paths, msgspec.structs.replace(run.record, environment=environment))
     options: dict[str, Any] = {"now": here, "code_of": lambda code: now if code is then else {}}
     assert plan_one(sweep, run, **options).why == why
-    asked = plan_one(sweep, run, rerun_changed=True, **options)
-    assert asked.action is (Action.START_ANEW if "changed" in why else Action.KEEP)
+    rerun = plan_one(sweep, run, rerun_changed=True, **options)
+    assert rerun.action is (Action.START_AGAIN if "changed" in why else Action.KEEP)

@@ -1,4 +1,4 @@
-"""What the engine does beyond running jobs: GPUs of their own, limits, more tries, an end after the first bad end."""
+"""Policies of the engine: GPU slots, time limits, retries, stopping after an error."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runmanager.launching.local.engine import Job, LocalEngine, ProcessExit, Retries
-from runmanager.launching.local.gpu_slots import GpuSlots, GpuWish
+from runmanager.launching.local.gpus import GpuRequest, GpuSlots
 from runmanager.launching.local.jobs import Listener, outcome_of_exit
 from runmanager.launching.local.time_limits import Limits, LimitWatch
 from runmanager.launching.local.worker import Returned
@@ -20,10 +20,10 @@ from ..processes import time_since
 
 
 @pytest.mark.parametrize(("shared", "partners"), [(1, 4), (2, 8)])
-def test_no_gpu_has_more_runs_than_it_may(jobs: Any, recorder: Any, tmp_path: Path, shared: int, partners: int) -> None:
+def test_no_gpu_exceeds_runs_per_gpu(jobs: Any, recorder: Any, tmp_path: Path, shared: int, partners: int) -> None:
     events = tmp_path / "events"
     engine = LocalEngine(workers=10, slots=GpuSlots("0123", runs_per_gpu=shared, are_given=True))
-    engine.run([Job(key, jobs.on_a_gpu, (events, partners), gpus=GpuWish(1)) for key in range(12)], recorder)
+    engine.run([Job(key, jobs.on_a_gpu, (events, partners), gpus=GpuRequest(1)) for key in range(12)], recorder)
     assert {type(each.answer) for each in recorder.endings.values()} == {Returned}
     running: Counter[str] = Counter()
     most: Counter[str] = Counter()
@@ -31,36 +31,36 @@ def test_no_gpu_has_more_runs_than_it_may(jobs: Any, recorder: Any, tmp_path: Pa
         word, gpu = line.split()
         running[gpu] += 1 if word == "begin" else -1
         most[gpu] = max(most[gpu], running[gpu])
-    assert most == dict.fromkeys("0123", shared)  # never more, and all of them used at once
+    assert most == dict.fromkeys("0123", shared)  # never more, and all slots used together
 
 
-def test_jobs_that_want_no_gpu_do_not_wait_for_one(jobs: Any, recorder: Any, tmp_path: Path) -> None:
-    """One GPU, three jobs that want it, and behind them one that does not: it meets the first."""
+def test_jobs_that_request_no_gpu_do_not_wait_for_one(jobs: Any, recorder: Any, tmp_path: Path) -> None:
+    """One GPU, three jobs that request it, and behind them one that does not: it runs with the first."""
     events = tmp_path / "events"
-    wanting = [Job(key, jobs.on_a_gpu, (events, 2), gpus=GpuWish(1)) for key in range(3)]
+    with_gpu = [Job(key, jobs.on_a_gpu, (events, 2), gpus=GpuRequest(1)) for key in range(3)]
     LocalEngine(workers=2, slots=GpuSlots("7")).run(
-        [*wanting, Job(3, jobs.on_a_gpu, (events, 2), gpus=GpuWish())], recorder
+        [*with_gpu, Job(3, jobs.on_a_gpu, (events, 2), gpus=GpuRequest())], recorder
     )
     assert [recorder.endings[key].answer for key in range(4)] == [Returned("7")] * 3 + [Returned("")]
     assert [key for what, key in recorder.events if what == "started"][:2] == [0, 3]
 
 
-def test_what_the_driver_sees_stays_where_no_gpu_is_handed_out(
+def test_a_job_sees_what_the_driver_sees_where_there_are_no_slots(
     jobs: Any, recorder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
-    LocalEngine().run([Job(0, jobs.on_a_gpu, (tmp_path / "events", 1), gpus=GpuWish(1))], recorder)
+    LocalEngine().run([Job(0, jobs.on_a_gpu, (tmp_path / "events", 1), gpus=GpuRequest(1))], recorder)
     assert recorder.endings[0].answer == Returned("5")
 
 
-def assert_gone(told: Path, wait_for: Callable[..., None], is_gone: Callable[[int], bool]) -> None:
-    for pid in map(int, told.read_text().split()):
+def assert_gone(pids: Path, wait_for: Callable[..., None], is_gone: Callable[[int], bool]) -> None:
+    for pid in map(int, pids.read_text().split()):
         wait_for(lambda pid=pid: is_gone(pid), f"the end of {pid}")
 
 
 @pytest.fixture
 def limited_from(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
-    """The time of a job counts from when a file is there: it may be a while before a busy machine lets it begin."""
+    """Count the time of a job from when a file exists, as a busy machine may start the job late."""
 
     def begin(file: Path) -> None:
         monkeypatch.setattr("runmanager.launching.local.engine.LimitWatch", partial(LimitWatch, clock=time_since(file)))
@@ -68,7 +68,7 @@ def limited_from(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     return begin
 
 
-def test_a_job_that_hangs_is_killed_with_all_it_started(
+def test_a_job_that_hangs_is_killed_with_all_that_it_started(
     jobs: Any,
     recorder: Any,
     tmp_path: Path,
@@ -76,17 +76,17 @@ def test_a_job_that_hangs_is_killed_with_all_it_started(
     is_gone: Callable[[int], bool],
     limited_from: Callable[[Path], None],
 ) -> None:
-    told = tmp_path / "pids"
-    limited_from(told)
-    hanging = Job(0, jobs.hang, (told,), limits=Limits(timeout=1))
+    pids = tmp_path / "pids"
+    limited_from(pids)
+    hanging = Job(0, jobs.hang, (pids,), limits=Limits(timeout=1))
     LocalEngine(workers=2).run([hanging, Job(1, jobs.my_pid), Job(2, jobs.my_pid)], recorder)
     outcome = outcome_of_exit(recorder.endings[0])
     assert outcome == Outcome(Status.KILLED, Reason.TIMEOUT, "longer than timeout=1 s")
     assert [type(recorder.endings[key].answer) for key in (1, 2)] == [Returned, Returned]
-    assert_gone(told, wait_for, is_gone)
+    assert_gone(pids, wait_for, is_gone)
 
 
-def test_a_job_that_makes_no_step_is_killed_though_its_heart_beats(
+def test_a_job_without_steps_is_killed_though_its_heartbeat_continues(
     jobs: Any,
     recorder: Any,
     tmp_path: Path,
@@ -94,40 +94,40 @@ def test_a_job_that_makes_no_step_is_killed_though_its_heart_beats(
     is_gone: Callable[[int], bool],
     limited_from: Callable[[Path], None],
 ) -> None:
-    beat, told = tmp_path / "heartbeat", tmp_path / "pids"
-    limited_from(told)
+    beat, pids = tmp_path / "heartbeat", tmp_path / "pids"
+    limited_from(pids)
     limits = Limits(stall_timeout=1, heartbeat=beat)
-    LocalEngine().run([Job(0, jobs.stop_making_steps, (beat, told), limits=limits)], recorder)
+    LocalEngine().run([Job(0, jobs.stall, (beat, pids), limits=limits)], recorder)
     assert outcome_of_exit(recorder.endings[0]).reason is Reason.STALLED
     last = read_beat(beat)
     assert last is not None and last.progress == 7 and last.counter >= 5
-    assert_gone(told, wait_for, is_gone)
+    assert_gone(pids, wait_for, is_gone)
 
 
-class Retelling(Listener):
-    """Remembers what it was told, in words."""
+class EventLog(Listener):
+    """Records the events as texts."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.events: list[str] = []
 
     def started(self, job: Job, pid: int) -> None:
-        self.told.append(f"started {job.key}")
+        self.events.append(f"started {job.key}")
 
     def retrying(self, ending: ProcessExit, outcome: Outcome, *, tries: int, of: int) -> None:
-        self.told.append(f"retrying {ending.job.key} ({outcome.message}, {tries} of {of})")
+        self.events.append(f"retrying {ending.job.key} ({outcome.message}, {tries} of {of})")
 
     def ended(self, ending: ProcessExit) -> None:
-        self.told.append(f"ended {ending.job.key} {getattr(ending.answer, 'value', ending.exit_code)}")
+        self.events.append(f"ended {ending.job.key} {getattr(ending.answer, 'value', ending.exit_code)}")
 
     def halted(self) -> None:
-        self.told.append("halted")
+        self.events.append("halted")
 
 
-def test_a_job_is_tried_again_before_all_that_has_not_begun(jobs: Any, tmp_path: Path) -> None:
-    told = Retelling()
-    work = [Job(0, jobs.die_so_often, (tmp_path / "a", 2)), Job(1, jobs.die_so_often, (tmp_path / "b", 0))]
-    LocalEngine(retries=Retries(2)).run(work, told)
-    assert told.told == [
+def test_a_job_is_tried_again_before_any_that_has_not_started(jobs: Any, tmp_path: Path) -> None:
+    log = EventLog()
+    work = [Job(0, jobs.die_in_first_tries, (tmp_path / "a", 2)), Job(1, jobs.die_in_first_tries, (tmp_path / "b", 0))]
+    LocalEngine(retries=Retries(2)).run(work, log)
+    assert log.events == [
         "started 0",
         "retrying 0 (SIGKILL, 1 of 3)",
         "started 0",
@@ -139,63 +139,62 @@ def test_a_job_is_tried_again_before_all_that_has_not_begun(jobs: Any, tmp_path:
     ]
 
 
-def test_a_job_is_tried_so_often_and_no_more(jobs: Any, tmp_path: Path) -> None:
-    told = Retelling()
-    LocalEngine(retries=Retries(1)).run([Job(0, jobs.die_so_often, (tmp_path / "a", 9))], told)
-    assert told.told[-1] == "ended 0 -9"
+def test_a_job_is_tried_again_up_to_the_limit(jobs: Any, tmp_path: Path) -> None:
+    log = EventLog()
+    LocalEngine(retries=Retries(1)).run([Job(0, jobs.die_in_first_tries, (tmp_path / "a", 9))], log)
+    assert log.events[-1] == "ended 0 -9"
     assert (tmp_path / "a").read_text().splitlines() == ["tried"] * 2
 
 
-def test_only_the_reasons_given_are_tried_again(jobs: Any) -> None:
+def test_only_jobs_that_end_for_a_given_reason_are_tried_again(jobs: Any) -> None:
     for reasons, times in (((), 1), (("exception",), 2), (("signal",), 1)):
-        told = Retelling()
-        LocalEngine(retries=Retries(1, reasons)).run([Job(0, jobs.raise_error)], told)
-        assert told.told.count("started 0") == times, reasons
+        log = EventLog()
+        LocalEngine(retries=Retries(1, reasons)).run([Job(0, jobs.raise_error)], log)
+        assert log.events.count("started 0") == times, reasons
 
 
 def test_arguments_are_made_just_before_each_try(jobs: Any, tmp_path: Path) -> None:
-    asked: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
 
     def prepare(number: int) -> tuple[Any, ...]:
-        asked.append((number, len(told.told)))
+        calls.append((number, len(log.events)))
         return tmp_path / "tries", 1
 
-    told = Retelling()
-    LocalEngine(retries=Retries(1)).run([Job(0, jobs.die_so_often, prepare=prepare)], told)
-    assert asked == [(1, 0), (2, 2)]
+    log = EventLog()
+    LocalEngine(retries=Retries(1)).run([Job(0, jobs.die_in_first_tries, prepare=prepare)], log)
+    assert calls == [(1, 0), (2, 2)]
 
 
-def test_after_the_first_bad_end_no_other_job_begins_and_running_ones_finish(jobs: Any, tmp_path: Path) -> None:
-    told = Retelling()
+def test_after_the_first_failure_no_job_starts_and_running_ones_finish(jobs: Any, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
 
-    class Opening(Retelling):
+    class Opening(EventLog):
         def halted(self) -> None:
             super().halted()
             gate.touch()
 
-    told = Opening()
+    log = Opening()
     work = [
         Job(0, jobs.meet, (tmp_path / "here", gate)),
         Job(1, jobs.raise_error),
         Job(2, jobs.my_pid),
         Job(3, jobs.my_pid),
     ]
-    LocalEngine(workers=2, stop_on_error=True).run(work, told)
-    assert told.told == ["started 0", "started 1", "ended 1 0", "halted", "ended 0 met"]
+    LocalEngine(workers=2, stop_on_error=True).run(work, log)
+    assert log.events == ["started 0", "started 1", "ended 1 0", "halted", "ended 0 met"]
 
 
-def test_a_retry_that_goes_well_is_no_bad_end(jobs: Any, tmp_path: Path) -> None:
-    told = Retelling()
-    work = [Job(0, jobs.die_so_often, (tmp_path / "a", 1)), Job(1, jobs.die_so_often, (tmp_path / "b", 0))]
-    LocalEngine(retries=Retries(1), stop_on_error=True).run(work, told)
-    assert "halted" not in told.told and told.told[-1] == "ended 1 1"
+def test_a_failed_try_does_not_stop_the_others_if_its_retry_succeeds(jobs: Any, tmp_path: Path) -> None:
+    log = EventLog()
+    work = [Job(0, jobs.die_in_first_tries, (tmp_path / "a", 1)), Job(1, jobs.die_in_first_tries, (tmp_path / "b", 0))]
+    LocalEngine(retries=Retries(1), stop_on_error=True).run(work, log)
+    assert "halted" not in log.events and log.events[-1] == "ended 1 1"
 
 
-def test_a_job_whose_server_was_killed_is_gone_and_lost(
+def test_a_job_whose_server_was_killed_is_dead_and_lost(
     jobs: Any, recorder: Any, tmp_path: Path, wait_for: Callable[..., None], is_gone: Callable[[int], bool]
 ) -> None:
-    """Its process is really dead when the job counts as ended, and can be tried again."""
+    """Its process is dead when the job counts as ended, so that it can be tried again."""
     alive: list[bool] = []
     ended = recorder.ended
 

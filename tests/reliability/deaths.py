@@ -244,7 +244,7 @@ def _slurm(folder: Path) -> Iterator[Any]:
     """Run a Slurm on loopback; None if that is not possible here."""
     sys.path.insert(0, str(ROOT / "tests" / "slurm"))
     from loopback import running_slurm
-    from loopback import what_lacks as slurm_lacks
+    from loopback import unavailable_reason as slurm_lacks
 
     if lacking := slurm_lacks():
         print(f"slurm: {NOT_MEASURED}: {lacking}")

@@ -1,4 +1,4 @@
-"""A real Slurm on loopback, and the application whose runs it runs."""
+"""A real Slurm on loopback, and commands of the application that use it."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ from runmanager.records.storage.reader import read_epochs, read_sweep
 from ..processes import discard, wait_for_output
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "reliability")]
-from loopback import Slurm, running_slurm, what_lacks  # noqa: E402
+from loopback import Slurm, running_slurm, unavailable_reason  # noqa: E402
 from sweeps import DYING  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,10 +42,10 @@ SLURM = ("hydra/launcher=slurm", "hydra.launcher.poll_seconds=0.3", "hydra.launc
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    """A Slurm for the tests of a file."""
-    lacking = what_lacks()
-    if lacking:
-        pytest.skip(f"a real Slurm is wanted: {lacking}")
+    """A Slurm for the tests of a module."""
+    reason = unavailable_reason()
+    if reason:
+        pytest.skip(f"needs a real Slurm: {reason}")
     with running_slurm(tmp_path_factory.mktemp("slurm")) as slurm:
         yield slurm
 
@@ -61,7 +61,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a test wants to know of a sweep on disk."""
+    """A sweep on disk, as the tests inspect it."""
 
     paths: SweepPaths
 
@@ -73,7 +73,7 @@ class Sweep:
         return {each.name.rpartition("-")[0]: (each.status, each.reason) for each in self.records}
 
     def record(self, name: str) -> RunRecord:
-        """The record of the run whose readable name this is."""
+        """Return the record of the run with this readable name."""
         (found,) = (each for each in self.records if each.name.rpartition("-")[0] == name)
         return found
 
@@ -81,7 +81,7 @@ class Sweep:
         return [epoch.epoch for epoch in read_epochs(self.paths.run(record.name))]
 
     def jobs(self) -> dict[str, str]:
-        """The job of each cell, by the run's readable name."""
+        """Return the job of each cell, by the readable name of its run."""
         if not self.paths.slurm_jobs.exists():
             return {}
         return {name.rpartition("-")[0]: job for name, job in json.loads(self.paths.slurm_jobs.read_text()).items()}
@@ -93,23 +93,23 @@ class Sweep:
 
 @dataclass
 class Bench:
-    """A folder with `own.py` in it, from which commands are given."""
+    """A folder with `own.py`, in which commands are run."""
 
     folder: Path
     slurm: Slurm
     started: list[subprocess.Popen[str]]
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """A command of the application, its runs on Slurm."""
+        """Start a command of the application with its runs on Slurm."""
         return self.start_python("-m", "runmanager", *words, *TINY, *SLURM)
 
     def start_python(self, *words: str) -> subprocess.Popen[str]:
-        quiet = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "COLUMNS": "240", "PYTHONPATH": str(ROOT)}
+        variables = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "COLUMNS": "240", "PYTHONPATH": str(ROOT)}
         self.started.append(
             subprocess.Popen(
                 [sys.executable, *words],
                 cwd=self.folder,
-                env={**os.environ, **quiet, **self.slurm.variables},
+                env={**os.environ, **variables, **self.slurm.variables},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -126,29 +126,29 @@ class Bench:
         return Done(process.returncode, out, err)
 
     def wait_until(self, condition: Callable[[], Any], what: str) -> Any:
-        """What `condition` returns, as soon as it is true."""
-        until = time.monotonic() + DEADLINE_SECONDS
-        while time.monotonic() < until:
+        """Return the value of `condition` as soon as it is true."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while time.monotonic() < deadline:
             value = condition()
             if value:
                 return value
-            time.sleep(0.1)  # between two looks at the condition
-        pytest.fail(f"{what}: waited for in vain; {self.slurm.jobs()}")
+            time.sleep(0.1)  # between two checks
+        pytest.fail(f"timed out waiting for {what}; {self.slurm.jobs()}")
 
     def close_gate(self) -> None:
-        """Let the run with `way=gate` wait in its second epoch."""
+        """Make the run with `way=gate` wait in its second epoch."""
         (self.folder / "gate").touch()
 
     def wait_at_gate(self) -> None:
         self.wait_until((self.folder / "waiting").exists, "a run at the gate")
 
-    def tell(self, job: str, name: str) -> None:
-        """Send the run at the gate a signal, as Slurm does: to every process of its job."""
+    def signal(self, job: str, name: str) -> None:
+        """Signal every process of the job of the run at the gate, as Slurm does."""
         self.slurm("scancel", f"--signal={name}", f"{job}.0")
-        self.wait_until_told()
+        self.wait_until_signalled()
 
-    def wait_until_told(self) -> None:
-        self.wait_until((self.folder / "told").exists, "the run told to stop")
+    def wait_until_signalled(self) -> None:
+        self.wait_until((self.folder / "told").exists, "the signal in the run")
 
     def open_gate(self) -> None:
         (self.folder / "gate").unlink()

@@ -1,4 +1,4 @@
-"""A real Slurm of one node on loopback, for as long as somebody wants it."""
+"""A real Slurm of one node on loopback, within a `with` block."""
 
 import importlib.util
 import os
@@ -22,12 +22,12 @@ NEEDED = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "squeue", "scontrol
 
 @dataclass(frozen=True)
 class Slurm:
-    """A running Slurm; its commands find it by `variables`."""
+    """A running Slurm; its commands find it through `variables`."""
 
     variables: dict[str, str]
 
     def __call__(self, *command: str) -> str:
-        """What one of Slurm's commands prints."""
+        """Run one of Slurm's commands and return its output."""
         environment = {**os.environ, **self.variables}
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, check=True, timeout=_COMMAND_SECONDS
@@ -35,13 +35,13 @@ class Slurm:
         return done.stdout
 
     def jobs(self) -> dict[str, str]:
-        """The state of each job in the queue."""
+        """Return the state of each job in the queue."""
         lines = self("squeue", "--noheader", "--array", "--format", "%i %T").splitlines()
         return dict(line.split() for line in lines)
 
 
-def what_lacks() -> str | None:
-    """Why no Slurm can be started here; None where one can."""
+def unavailable_reason() -> str | None:
+    """Return why Slurm cannot be started on this machine; None where it can."""
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing:
         return f"{missing[0]} is not installed (Debian: apt install slurm-wlm munge)"
@@ -54,22 +54,22 @@ def what_lacks() -> str | None:
 
 @contextmanager
 def running_slurm(folder: Path) -> Iterator[Slurm]:
-    """Starts slurmctld and slurmd, and stops them at the end. Raises `RuntimeError` where they do not start."""
-    for number in range(_TRIES):  # another program may have taken one of the free ports before they could
-        place = folder / str(number)
-        place.mkdir()
-        with _daemons(place) as are_ready:
+    """Start slurmctld and slurmd, and stop them at the end. Raises `RuntimeError` where they do not start."""
+    for number in range(_TRIES):  # another program may take one of the free ports first
+        subfolder = folder / str(number)
+        subfolder.mkdir()
+        with _daemons(subfolder) as are_ready:
             if are_ready:
-                yield Slurm({"SLURM_CONF": str(place / "slurm.conf")})
+                yield Slurm({"SLURM_CONF": str(subfolder / "slurm.conf")})
                 return
-    raise RuntimeError(f"Slurm did not start:\n{(place / 'faults').read_text()}")
+    raise RuntimeError(f"Slurm did not start:\n{(subfolder / 'faults').read_text()}")
 
 
 @contextmanager
 def _daemons(folder: Path) -> Iterator[bool]:
-    """Both as children of a script, and whether it says in time that they take jobs; afterwards they are gone."""
+    """Start both through a script; yield whether they accept jobs in time; stop them afterwards."""
     command = [str(Path(__file__).with_name("start_slurm.sh")), str(folder), *map(str, _free_ports(2))]
-    # Its standard input is the lifeline: when this process is gone, however it went, Slurm goes too.
+    # The script stops Slurm when its standard input closes, so that Slurm does not outlive this process.
     with (folder / "faults").open("w") as faults:
         process = subprocess.Popen(
             command,
@@ -80,17 +80,17 @@ def _daemons(folder: Path) -> Iterator[bool]:
             start_new_session=True,
         )
     assert process.stdin is not None and process.stdout is not None
-    late = threading.Timer(_START_SECONDS, _kill, [process])
-    late.daemon = True
-    late.start()
+    timer = threading.Timer(_START_SECONDS, _kill, [process])
+    timer.daemon = True
+    timer.start()
     try:
         are_ready = process.stdout.readline().strip() == "ready"
-        late.cancel()
+        timer.cancel()
         yield are_ready
     finally:
         process.stdin.close()
         process.stdout.close()
-        process.terminate()  # somebody who was forked meanwhile may still hold the lifeline
+        process.terminate()  # a process that was forked meanwhile may still hold its standard input open
         try:
             process.wait(timeout=_STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -99,7 +99,7 @@ def _daemons(folder: Path) -> Iterator[bool]:
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
-    """The script and its daemons, if it still is there."""
+    """Kill the script and its daemons, if it still runs."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
 

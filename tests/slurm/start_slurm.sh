@@ -3,7 +3,7 @@
 #
 #   start_slurm.sh FOLDER CONTROL_PORT NODE_PORT
 #
-# Keys, configuration, state and logs lie in FOLDER. Prints "ready" when jobs can be submitted with
+# Keys, configuration, state and logs are in FOLDER. Prints "ready" when jobs can be submitted with
 # SLURM_CONF=FOLDER/slurm.conf. Needs root, and Debian's packages slurm-wlm and munge.
 set -euo pipefail
 
@@ -16,11 +16,11 @@ chmod 700 "$folder/munge"
 head -c 128 /dev/urandom > "$folder/munge/key"
 chmod 400 "$folder/munge/key"
 
-# cred_expire: how long a requeued job has to wait before it may begin again; 120 seconds by default.
-# urgent: a job in this partition takes the node from those in the other, which have GraceTime seconds to leave.
+# cred_expire: how long a requeued job waits before it may start again; 120 seconds by default.
+# urgent: jobs in this partition preempt those in the other, which get GraceTime seconds to end.
 # MessageTimeout: how long a command waits for an answer; on a busy machine the default of 10 seconds may be too short.
-# MaxArraySize: so few cells an array that a sweep of six takes two.
-# config_overrides: two small jobs at a time, however many cores there are.
+# MaxArraySize: small enough that a sweep of six needs two arrays.
+# config_overrides: two small jobs at a time on any number of cores.
 cat > "$SLURM_CONF" <<CONF
 ClusterName=loopback
 SlurmctldHost=$host(127.0.0.1)
@@ -86,7 +86,7 @@ for ((i = 0; i < 300; i++)); do
     done
     if [[ $(sinfo --noheader --format=%t 2> /dev/null) == idle ]]; then
         echo ready
-        # Until whoever started this closes it, or is gone; in the background, since a signal has to wait for the rest.
+        # Until the parent closes standard input or dies; in the background, as bash handles signals only between commands.
         cat <&0 > /dev/null &
         started+=($!)
         wait "$!"

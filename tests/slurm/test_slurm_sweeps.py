@@ -1,4 +1,4 @@
-"""Sweeps on a real Slurm: whatever happens to one cell, the others finish, and the table says what happened."""
+"""Sweeps on a real Slurm: when one cell dies, the others finish, and the table reports it."""
 
 import signal
 from typing import Any
@@ -17,23 +17,23 @@ def test_one_cell_dies_and_three_finish(way: str, bench: Any) -> None:
 
 
 def test_six_cells_of_which_one_is_killed_and_one_preempted(bench: Any) -> None:
-    """Slurm signals every process of a job, a loader's workers too."""
+    """Slurm signals every process of a job, including a loader's workers."""
     six = six_cells(bench.folder, bench.slurm, is_detached=False)
     assert six.is_as_promised, six
     assert six.status == 1
     jobs = bench.sweep("six").jobs()
     arrays = {way: jobs[f"model.way={way}"].partition("_")[0] for way in ("killed", "one", "two", "three", "four")}
     assert len({arrays[way] for way in ("killed", "one", "two")}) == 1
-    assert arrays["three"] == arrays["four"] != arrays["one"]  # Slurm here takes no more than four cells an array
+    assert arrays["three"] == arrays["four"] != arrays["one"]  # this Slurm accepts four cells per array at most
 
 
-def test_a_run_whose_time_is_nearly_up_ends_after_its_epoch_and_goes_on(bench: Any) -> None:
-    """USR2 is what Slurm is told to send then; `resume=never` is meant for the first of the cell's jobs."""
+def test_a_run_whose_time_is_nearly_up_ends_after_its_epoch_and_resumes(bench: Any) -> None:
+    """Slurm is configured to send USR2 then; `resume=never` applies to the first of the cell's jobs only."""
     bench.close_gate()
-    process = bench.start("+model.way=gate", "resume=never", "name=told")
+    process = bench.start("+model.way=gate", "resume=never", "name=signalled")
     bench.wait_at_gate()
-    sweep = bench.sweep("told")
-    bench.tell(sweep.jobs()["run"], "USR2")
+    sweep = bench.sweep("signalled")
+    bench.signal(sweep.jobs()["run"], "USR2")
     bench.open_gate()
     done = bench.end_of(process)
     assert done.status == 0, done.out + done.err
@@ -41,7 +41,7 @@ def test_a_run_whose_time_is_nearly_up_ends_after_its_epoch_and_goes_on(bench: A
     assert (record.status, record.attempt, sweep.epochs(record)) == ("finished", 2, [1, 2, 3])
 
 
-def test_a_job_that_slurm_requeues_goes_on(bench: Any) -> None:
+def test_a_job_that_slurm_requeues_resumes(bench: Any) -> None:
     bench.close_gate()
     process = bench.start("+model.way=gate", "name=again")
     bench.wait_at_gate()
@@ -58,7 +58,7 @@ def test_a_job_that_slurm_requeues_goes_on(bench: Any) -> None:
 
 
 @pytest.mark.parametrize("killer", ["kernel", "user"])
-def test_a_job_killed_with_all_its_processes_is_seen(killer: str, bench: Any) -> None:
+def test_a_job_killed_with_all_its_processes_is_reported(killer: str, bench: Any) -> None:
     bench.close_gate()
     process = bench.start("+model.way=gate", "name=whole")
     bench.wait_at_gate()
@@ -75,7 +75,7 @@ def test_a_job_killed_with_all_its_processes_is_seen(killer: str, bench: Any) ->
     assert record.owner.is_alive() is False
 
 
-def test_an_interrupted_driver_lets_the_epoch_be_finished_and_empties_the_queue(bench: Any) -> None:
+def test_an_interrupted_driver_lets_the_epoch_end_and_cancels_the_queue(bench: Any) -> None:
     bench.close_gate()
     words = ("-m", "+model.way=gate,one", "hydra.launcher.array_parallelism=1", "name=stop")
     process = bench.start(*words)
@@ -83,7 +83,7 @@ def test_an_interrupted_driver_lets_the_epoch_be_finished_and_empties_the_queue(
     process.send_signal(signal.SIGINT)
     sweep = bench.sweep("stop")
     bench.wait_until(lambda: len(bench.slurm.jobs()) == 1, "the waiting cell out of the queue")
-    bench.wait_until_told()
+    bench.wait_until_signalled()
     bench.open_gate()
     done = bench.end_of(process)
     assert done.status == 130, done.err
@@ -91,7 +91,7 @@ def test_an_interrupted_driver_lets_the_epoch_be_finished_and_empties_the_queue(
     record = sweep.record("model.way=gate")
     assert ((record.status, record.reason), sweep.epochs(record)) == (("killed", "interrupted"), [1, 2])
     assert bench.slurm.jobs() == {}
-    assert set(sweep.states()) == {"model.way=gate"}  # the other one is still to be run
+    assert set(sweep.states()) == {"model.way=gate"}  # the other has not started
     assert bench.run(*words).status == 0
     assert sweep.epochs(sweep.record("model.way=gate")) == [1, 2, 3]
 
@@ -99,7 +99,7 @@ def test_an_interrupted_driver_lets_the_epoch_be_finished_and_empties_the_queue(
 COMMAND = "import sys; from runmanager.cli.main import run_command; sys.exit(run_command(sys.argv[1:]))"
 
 
-def test_a_detached_sweep_goes_on_by_itself_and_is_submitted_once(bench: Any) -> None:
+def test_a_detached_sweep_continues_by_itself_and_is_submitted_once(bench: Any) -> None:
     bench.close_gate()
     words = ("-m", "+model.way=gate,one,killed", "hydra.launcher.array_parallelism=1", "name=off")
     detached = (*words, "hydra.launcher.wait=false")
@@ -120,8 +120,8 @@ def test_a_detached_sweep_goes_on_by_itself_and_is_submitted_once(bench: Any) ->
     assert f"Slurm job {jobs['model.way=one']}" in plan.out
     assert "2 queued" in bench.end_of(bench.start_python("-c", COMMAND, "watch", "--once", "outputs/off")).out
     watch = bench.start_python("-c", COMMAND, "watch", "outputs/off")
-    # A job whose time is nearly up puts itself back into the queue, since nobody else would.
-    bench.tell(jobs["model.way=gate"], "USR2")
+    # A job whose time is nearly up requeues itself, as no driver would.
+    bench.signal(jobs["model.way=gate"], "USR2")
     bench.open_gate()
     watched = bench.end_of(watch)
     assert (watched.status, watched.err) == (1, "")
@@ -135,7 +135,7 @@ def test_a_detached_sweep_goes_on_by_itself_and_is_submitted_once(bench: Any) ->
     assert sorted(row["status"] for row in sweep.rows()) == ["finished", "finished", "killed"]
 
 
-def test_a_driver_that_comes_later_waits_for_what_is_queued(bench: Any) -> None:
+def test_a_later_driver_waits_for_queued_jobs(bench: Any) -> None:
     bench.close_gate()
     words = ("-m", "+model.way=gate,one", "hydra.launcher.array_parallelism=1", "name=later")
     assert bench.run(*words, "hydra.launcher.wait=false").status == 0
@@ -178,16 +178,16 @@ def test_another_hydra_application_runs_on_slurm(bench: Any) -> None:
     assert [(bench.folder / "here" / str(index) / "done").read_text() for index in range(3)] == ["1", "2", "3"]
 
 
-def test_what_slurm_refuses_is_said_in_a_line(bench: Any) -> None:
+def test_a_submission_that_slurm_rejects_is_one_line(bench: Any) -> None:
     done = bench.run("name=refused", "hydra.launcher.partition=nowhere")
     assert done.status == 2
     (line,) = done.err.splitlines()
-    assert line.startswith("error: Slurm must take the jobs, got: sbatch: error:")
+    assert line.startswith("error: Slurm must accept the jobs, got: sbatch: error:")
     assert not list(bench.sweep("refused").paths.slurm.iterdir())
     done = bench.run("name=refused", "hydra.launcher.cpus_per_task=0", "+hydra.launcher.additional_parameters.mem=1G")
     assert done.status == 2
     assert done.err.splitlines() == [
         "error: `hydra.launcher.cpus_per_task` must be above 0, got 0.",
-        "error: `hydra.launcher.additional_parameters` must hold what has no setting of its own, got mem; that is "
+        "error: `hydra.launcher.additional_parameters` must hold options without a setting, got mem; use "
         "hydra.launcher.memory_gb.",
     ]

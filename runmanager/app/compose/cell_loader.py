@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import hydra._internal.config_loader_impl as hydras
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import ConfigCompositionException, HydraException
@@ -16,6 +14,12 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from runmanager.app.compose.schema import choices_with
+from runmanager.launching.hydra_internals import (
+    BaseConfigLoader,
+    ConfigLoaderImpl,
+    declared_type,
+    overrides_dirname,
+)
 from runmanager.records.settings.values import flatten
 from runmanager.validation import did_you_mean, fault, suggestion
 
@@ -29,14 +33,14 @@ _KEPT_WORDS = 256  # the values of a grid's axes come again and again, and to re
 _JUDGED_WITH_OTHERS = ("dataset", "model", "optimizer", "scheduler", "loader")
 
 
-class CellLoader(ConfigLoaderImpl):
+class CellLoader(BaseConfigLoader):
     """Hydra's loader, for the cells of one sweep: what Hydra composes anew for each cell is composed once and copied.
 
     A test holds its result equal to Hydra's own.
     """
 
     def __init__(self, loader: ConfigLoaderImpl) -> None:
-        super().__init__(loader.get_search_path())
+        super().__init__(loader)
         self._bases: dict[tuple[str, ...], Callable[[], DictConfig]] = {}
         self._choices: dict[str, bool] = {}
         self._words: dict[str, Override] = {}
@@ -52,7 +56,7 @@ class CellLoader(ConfigLoaderImpl):
         if any(each.key_or_group.startswith(_SLOW_KEYS) for each in parsed):
             return super().load_sweep_config(master_config, sweep_overrides)
         config = self._base(master_config, parsed)
-        self._apply_overrides_to_config([each for each in parsed if not self._is_choice(each)], config)
+        self.apply_overrides([each for each in parsed if not self._is_choice(each)], config)
         _note_overrides(config, parsed)
         OmegaConf.copy_cache(from_config=master_config, to_config=config)
         return config
@@ -68,7 +72,7 @@ class CellLoader(ConfigLoaderImpl):
     def _is_choice(self, override: Override) -> bool:
         key = override.key_or_group
         if key not in self._choices:  # Hydra looks for a folder each time
-            self._choices[key] = bool(self.repository.group_exists(key))
+            self._choices[key] = self.has_group(key)
         return self._choices[key]
 
     def _base(self, master: DictConfig, parsed: Sequence[Override]) -> DictConfig:
@@ -127,7 +131,7 @@ class CellLoader(ConfigLoaderImpl):
 
     def _bad_value(self, override: Override, config: DictConfig) -> list[str]:
         try:
-            self._apply_overrides_to_config([override], config)
+            self.apply_overrides([override], config)
         except (ConfigCompositionException, OmegaConfBaseException) as error:
             return [_explained(override, config, error, self._groups())]
         return []
@@ -154,19 +158,12 @@ def _hydra_words(master: DictConfig) -> list[str]:
 
 def _note_overrides(config: DictConfig, parsed: Sequence[Override]) -> None:
     task = [each for each in parsed if not each.is_hydra_override()]
-    options = config.hydra.job.config.override_dirname
     config.hydra.overrides.hydra = [each.input_line for each in parsed if each.is_hydra_override()]
     config.hydra.overrides.task = [each.input_line for each in task]
-    dirname = getattr(hydras, "get_overrides_dirname", None)
-    if dirname is None:
-        return  # Hydra 1.4 works it out of the overrides when it is read
-    with open_dict(config.hydra.job):
-        config.hydra.job.override_dirname = dirname(
-            overrides=task,
-            kv_sep=options.kv_sep,
-            item_sep=options.item_sep,
-            exclude_keys=options.exclude_keys,
-        )
+    dirname = overrides_dirname(task, config.hydra.job.config.override_dirname)
+    if dirname is not None:
+        with open_dict(config.hydra.job):
+            config.hydra.job.override_dirname = dirname
 
 
 def _explained(override: Override, config: DictConfig, error: Exception, groups: Sequence[str]) -> str:
@@ -211,12 +208,11 @@ _TYPE_WORDS: Mapping[Any, Sequence[str]] = {
 def _type_rule(config: DictConfig, key: str) -> str:
     parent, _, last = key.rpartition(".")
     owner = OmegaConf.select(config, parent) if parent else config
-    node: Any = owner._get_node(last) if isinstance(owner, DictConfig) else None
-    kind: Any = None if node is None else node._metadata.ref_type
-    if kind not in _TYPE_WORDS:
+    declared = declared_type(owner, last) if isinstance(owner, DictConfig) else None
+    if declared is None or declared.type not in _TYPE_WORDS:
         return "be of the right type"
-    words = list(_TYPE_WORDS[kind])
-    if node._metadata.optional:
+    words = list(_TYPE_WORDS[declared.type])
+    if declared.is_optional:
         words.append("null")
     first, last = ", ".join(words[:-1]), words[-1]
     return f"be {first} or {last}" if first else f"be {last}"

@@ -9,6 +9,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 import runmanager
+from runmanager.launching.hydra_internals import get_node
 from runmanager.launching.plan import Resume
 from runmanager.records.settings.values import plain_settings
 from runmanager.training.options.groups import OPTION_TYPES
@@ -96,7 +97,7 @@ def _unlock(node: Any) -> None:
         if isinstance(node, DictConfig):
             for key in node:
                 if not OmegaConf.is_missing(node, key):
-                    _unlock(node._get_node(key))
+                    _unlock(get_node(node, key))
 
 
 def read_config(cfg: DictConfig) -> Config:
@@ -144,7 +145,7 @@ def unknown_settings(cfg: DictConfig) -> list[str]:
     for key in (str(key) for key in cfg if key != "hydra"):
         if key not in top:
             faults.append(fault(f"+{key}", "be a setting", "an unknown name", suggestion(key, top)))
-        node: Any = cfg._get_node(key)
+        node: Any = get_node(cfg, key)
         options = OmegaConf.get_type(node) if isinstance(node, DictConfig) else None
         if options is not None and dataclasses.is_dataclass(options):
             known = _names(options)

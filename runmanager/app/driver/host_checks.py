@@ -13,7 +13,7 @@ from runmanager.app.compose.schema import Config
 from runmanager.app.driver.preflight import Questions, missing_devices, preflight
 from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.hydra_launcher import LocalLauncher
-from runmanager.launching.local.engine import LocalEngine, call
+from runmanager.launching.local.engine import LocalEngine, call_in_process
 from runmanager.launching.local.worker import Returned
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.launching.slurm.launcher import SlurmLauncher
@@ -99,7 +99,7 @@ def _refuse_gpus(launcher: Launcher, devices: Sequence[str]) -> None:
     """Raises `ConfigurationError` for a device that the launcher's own settings rule out."""
     if isinstance(launcher, LocalLauncher):
         for device in devices:
-            launcher.wish_for(device)
+            launcher.gpu_request(device)
 
 
 def get_ready(launcher: Launcher, *, num_jobs: int) -> None:
@@ -113,7 +113,7 @@ def _engine_of(launcher: Launcher) -> LocalEngine:
 
 def _ask(launcher: Launcher, question: Callable[..., Any], *arguments: Any) -> Any:
     """The answer of a process of its own, so that the driver never loads torch."""
-    ending = call(_engine_of(launcher), question, *arguments)
+    ending = call_in_process(_engine_of(launcher), question, *arguments)
     if isinstance(ending.answer, Returned):
         return ending.answer.value
     said = ending.answer.message if ending.answer else f"the process ended with exit code {ending.exit_code}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from runmanager.app.display.progress import RunDisplay
 from runmanager.app.display.run_line import epochs_of
 from runmanager.errors import RecordError
-from runmanager.launching.plan import Action, PlannedRun, is_left_undone
+from runmanager.launching.plan import Action, PlannedRun, was_cut_short
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.record import RunRecord
 from runmanager.records.storage.ownership import silent_runs
@@ -77,7 +77,7 @@ def follow_elsewhere(runs: Sequence[PlannedRun], display: RunDisplay, observer: 
             display.follow([run.paths for run in running])
             if running:
                 observer.wait(_LOOK_SECONDS)
-    return [run for run in runs if (record := stored_record(run)) is None or is_left_undone(record)]
+    return [run for run in runs if (record := stored_record(run)) is None or was_cut_short(record)]
 
 
 def _followed(run: PlannedRun, observer: HeartbeatObserver) -> RunRecord | None:

@@ -21,6 +21,7 @@ from runmanager.app.driver.host_capacity import refuse_what_cannot_fit
 from runmanager.app.driver.host_checks import check_cells, writing_to
 from runmanager.app.driver.sweep_end import Faults, refuse_if_gone, show_and_write
 from runmanager.errors import ConfigurationError, RecordError, RunFailedError, SweepError, UsageError
+from runmanager.launching.hydra_internals import job_exception
 from runmanager.records.files.folder_identity import FolderIdentity
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.record import RunRecord
@@ -131,8 +132,8 @@ class OtherSweeper:
     def launched(self, returns: Sequence[JobReturn], first: int) -> None:
         """Show how the runs of a launch ended, and keep what is wrong with jobs that began no run."""
         for number, result in enumerate(returns, first):
-            if result.status is JobStatus.FAILED and not _is_told_by_run(result._return_value):
-                self._job_faults.append(f"Job {number}: {result._return_value}".partition("\n")[0])
+            if result.status is JobStatus.FAILED and not _is_told_by_run(job_exception(result)):
+                self._job_faults.append(f"Job {number}: {job_exception(result)}".partition("\n")[0])
         self._show_ended()
 
     def _show_ended(self) -> None:

@@ -85,7 +85,7 @@ def _measured_again(run: PlannedRun) -> PlannedRun:
     if run.paths.checkpoint.exists():
         return replace(run, action=Action.MEASURE, why=f"{run.why}; takes turns with what is run now")
     why = f"{run.why}; takes turns with what is run now, and left no checkpoint to go on from"
-    return replace(run, action=Action.START_ANEW, why=why)
+    return replace(run, action=Action.START_AGAIN, why=why)
 
 
 def _obstacle(run: PlannedRun) -> str:

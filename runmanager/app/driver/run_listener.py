@@ -19,7 +19,7 @@ from runmanager.errors import RecordError
 from runmanager.launching.local.engine import Job, Listener, ProcessExit
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.worker import Raised, Returned
-from runmanager.launching.plan import Action, PlannedRun, still_to_run
+from runmanager.launching.plan import Action, PlannedRun, is_still_to_run
 from runmanager.records.files.folder_identity import FolderIdentity
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
@@ -100,7 +100,7 @@ class SweepWatcher(Listener):
         refuse_if_gone(self._sweep, self._folder)
         run = self._to_run[key]
         record = stored_record(run)
-        if still_to_run(run, record):
+        if is_still_to_run(run, record):
             return True
         if record is not None and record.status.is_ended:
             self._display.ended(run.paths)

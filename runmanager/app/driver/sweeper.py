@@ -33,7 +33,7 @@ from runmanager.app.options import GridSweeperOptions
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
 from runmanager.launching.local.turn_keeper import TurnKeeper
-from runmanager.launching.plan import Action, CellsOf, PlannedRun, Resume, plan_runs, wants_epochs
+from runmanager.launching.plan import Action, PlannedCells, PlannedRun, Resume, needs_epochs, plan_runs
 from runmanager.launching.slurm.launcher import SlurmLauncher
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
@@ -151,7 +151,7 @@ class GridSweeper(Sweeper):
         if launcher.settle(plan, sweep):
             plan = _plan(grid, sweep, grid.configs[0])
         self._queued = queued = launcher.queued(sweep)
-        action = Action.GO_ON if launcher.options.wait and not self._dry_run else Action.LEAVE
+        action = Action.RESUME if launcher.options.wait and not self._dry_run else Action.LEAVE
         return [
             replace(each, action=action, why=f"Slurm job {queued[each.paths.name]}")
             if each.paths.name in queued and each.action is not Action.KEEP
@@ -166,7 +166,7 @@ class GridSweeper(Sweeper):
         workers = OmegaConf.select(self._master, "hydra.launcher.workers", default=1)
         there = [each for each in plan if each.action is not Action.SKIP]
         earlier = read_sweep_record(sweep) if sweep else None
-        cells = add_cells(earlier, CellsOf(there), axes=grid.axes, command=command_line())
+        cells = add_cells(earlier, PlannedCells(there), axes=grid.axes, command=command_line())
         stored = read_sweep(sweep) if sweep else SweepContents(SweepPaths(Path()), [])
         to_find = detectable_before_running(stored, cells)
         self._console.print(plan_table(plan, sweep, workers=workers, to_find=to_find))
@@ -215,7 +215,7 @@ class GridSweeper(Sweeper):
         """Run `batch`, whose keys count from `first`; `is_begun`: this command has done so before."""
         launcher.listener, launcher.turns = watcher, turns
         launcher.facts = [
-            JobFacts(launcher.wish_for(str(each.cell.config["device"])), each.paths.heartbeat) for each in batch
+            JobFacts(launcher.gpu_request(str(each.cell.config["device"])), each.paths.heartbeat) for each in batch
         ]
 
         def overrides_for(key: int, number: int) -> list[str]:
@@ -313,7 +313,7 @@ class GridSweeper(Sweeper):
 def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedRun]:
     commit, clean = git_commit(Path.cwd())
     now = Environment(commit=commit, commit_clean=clean, libraries=library_versions())
-    stored = read_sweep(sweep, epochs_of=wants_epochs) if sweep else None
+    stored = read_sweep(sweep, epochs_of=needs_epochs) if sweep else None
     if config.resume == Resume.MUST and not (stored and stored.runs):
         where = sweep.root if sweep else "a fresh folder"
         raise UsageError(f"`resume=must` must find runs in {where}, got none; leave it out to start.")
@@ -331,7 +331,7 @@ def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedR
 
 def _written(sweep: SweepPaths, plan: Sequence[PlannedRun], grid: Grid, driver: ProcessIdentity) -> dict[str, str]:
     """Write sweep.json; returns the name of each cell's run by its signature."""
-    record = write_cells(sweep, CellsOf(plan), axes=grid.axes, command=command_line(), driver=driver)
+    record = write_cells(sweep, PlannedCells(plan), axes=grid.axes, command=command_line(), driver=driver)
     return {cell.signature: cell.run for cell in record.planned}
 
 
@@ -346,7 +346,7 @@ def _words(run: PlannedRun, sweep: SweepPaths) -> list[str]:
     """The overrides with which the launcher is to compose the cell, its run's folder among them."""
     words = [*run.cell.overrides, f"hydra.sweep.dir={quoted(str(sweep.root))}"]
     words.append(f"hydra.sweep.subdir={quoted(f'runs/{run.paths.name}')}")
-    if run.action is Action.START_ANEW and run.stored is not None and run.stored.status is Status.FINISHED:
+    if run.action is Action.START_AGAIN and run.stored is not None and run.stored.status is Status.FINISHED:
         words.append("resume=never")  # others begin anew by themselves, unless another driver has finished them
     return words
 

@@ -1,1 +1,1 @@
-"""Runs on this machine: a process each, from a forkserver, with GPU slots and time limits."""
+"""Runs on this machine: one process per run, forked from a server, with GPU slots and time limits."""

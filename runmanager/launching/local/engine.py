@@ -1,4 +1,4 @@
-"""The local engine: each job in a fresh process, so many at once, and a truthful word on how each ended."""
+"""The local engine: runs each job in a new process, several at a time, and reports how each ended."""
 
 import contextlib
 import os
@@ -14,10 +14,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from runmanager.launching.local.forkserver import Started, Starter, kill_group
-from runmanager.launching.local.gpu_discovery import VISIBLE_VARIABLE
-from runmanager.launching.local.gpu_slots import EVERY_GPU, GpuSlots, Lease
-from runmanager.launching.local.interrupt_counter import Interrupts
+from runmanager.launching.local.forkserver import ProcessStarter, StartedProcess, kill_group
+from runmanager.launching.local.gpus import EVERY_GPU, VISIBLE_VARIABLE, GpuSlots, Lease
+from runmanager.launching.local.interrupt_counter import InterruptCounter
 from runmanager.launching.local.job_queue import JobQueue, Try
 from runmanager.launching.local.jobs import Job, Listener, ProcessExit
 from runmanager.launching.local.time_limits import LimitWatch
@@ -27,15 +26,15 @@ from runmanager.launching.options import RETRIED
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.status import Outcome, Reason, Status
 
-__all__ = ["Job", "Listener", "LocalEngine", "ProcessExit", "Retries", "call"]
+__all__ = ["Job", "Listener", "LocalEngine", "ProcessExit", "Retries", "call_in_process"]
 
 _TICK_SECONDS = 0.2
-_LEAVE_SECONDS = 30.0
+_EXIT_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True)
 class Retries:
-    """How often more a job is tried that ended for one of these reasons."""
+    """The number of further tries of a job that ended for one of `reasons`."""
 
     times: int = 0
     reasons: tuple[str, ...] = RETRIED
@@ -45,11 +44,11 @@ class Retries:
 class _Child:
     task: Try
     lease: Lease
-    started: Started
+    started: StartedProcess
     watch: LimitWatch
     answer: Returned | Raised | None = None
-    said_at: float = 0.0  # when the answer came
-    is_silent: bool = False  # it has closed its end of the pipe: nothing will come any more
+    answered_at: float = 0.0
+    is_pipe_closed: bool = False  # at the process's end: no answer will come
     verdict: Outcome | None = None
 
     @property
@@ -62,14 +61,13 @@ class _Child:
 
 
 class LocalEngine:
-    """Runs jobs on this machine, `workers` at once, each in a process forked from one that has imported `preload`.
+    """Runs jobs on this machine, `workers` at a time, each in a process forked from one that has imported `preload`.
 
-    The first Ctrl-C or SIGTERM starts no further job and passes SIGTERM on to the running ones, which may finish what
-    they are at; the second kills them. When the driver dies, however it dies, they die with it. `slots` hands out
-    GPUs. `stop_on_error` begins no further job after the first that ended badly and is not tried again. A process that
-    has said how it went and then does not leave, held up by a thread or a loader's worker, is killed after
-    `leave_seconds`; what it said stands. With `turns` only one job at a time has the machine, and all of it: the keeper
-    says which.
+    After the first Ctrl-C or SIGTERM no job starts, and the running ones get SIGTERM and may finish their epoch; the
+    second kills them. They die when the driver dies, however it dies. `slots` are the GPU slots. With `stop_on_error`
+    no job starts after the first that did not succeed and is not tried again. A process that has answered but does not
+    exit, held up by a thread or a loader's worker, is killed after `exit_timeout` seconds; its answer stands. With
+    `turns` all jobs live together, and only one at a time uses the machine.
     """
 
     def __init__(
@@ -81,20 +79,20 @@ class LocalEngine:
         retries: Retries | None = None,
         stop_on_error: bool = False,
         turns: TurnKeeper | None = None,
-        leave_seconds: float = _LEAVE_SECONDS,
+        exit_timeout: float = _EXIT_TIMEOUT,
     ) -> None:
         self._workers = workers
         self._turns = turns
-        self._leave_seconds = leave_seconds
+        self._exit_timeout = exit_timeout
         self._slots = slots or GpuSlots()
         self._retries = retries or Retries()
         self._stop_on_error = stop_on_error
-        self._starter = Starter(preload=preload, environment=_server_environment(self._at_work))
-        self._interrupts = Interrupts()
+        self._starter = ProcessStarter(preload=preload, environment=_server_environment(self._num_working))
+        self._interrupts = InterruptCounter()
         self._is_halted = False
 
     def get_ready(self, *, num_jobs: int) -> None:
-        """Begin to import what jobs need, if that has not begun; `run` does it too, but then the first job waits."""
+        """Start to import what jobs need, if that has not started; else the first job of `run` waits for it."""
         self._starter.get_ready(num_jobs=num_jobs)
 
     @property
@@ -103,23 +101,23 @@ class LocalEngine:
         return bool(self._interrupts)
 
     @property
-    def _at_work(self) -> int:
-        """How many jobs work at one time."""
+    def _num_working(self) -> int:
+        """How many jobs use the machine at a time."""
         return self._workers if self._turns is None else 1
 
     def run(self, jobs: Iterable[Job], listener: Listener) -> None:
-        """Run all jobs, taking each from `jobs` only when there is room for it; returns when the last has ended."""
+        """Run all jobs until the last has ended, taking each from `jobs` only when there is room for it."""
         queue = JobQueue(jobs, self._slots)
         children: list[_Child] = []
         self._is_halted = False
-        with self._interrupts.counted():
+        with self._interrupts.counting():
             try:
                 while True:
                     self._fill(children, queue, listener)
                     if not children:
                         return
                     self._wait(children)
-                    self._heed_interrupts(children, listener)
+                    self._handle_interrupts(children, listener)
                     self._enforce_limits(children)
                     for child in [child for child in children if child.process.exitcode is not None]:
                         children.remove(child)
@@ -128,7 +126,7 @@ class LocalEngine:
             finally:
                 for child in children:
                     _kill(child)
-                    self._bury(child)
+                    self._reap(child)
 
     def _fill(self, children: list[_Child], queue: JobQueue, listener: Listener) -> None:
         while len(children) < self._workers and not self._interrupts and not self._is_halted:
@@ -139,7 +137,7 @@ class LocalEngine:
             try:
                 children.append(self._start(task, lease))
             except BaseException:
-                self._slots.give_back(lease)
+                self._slots.release(lease)
                 raise
             listener.started(task.job, children[-1].process.pid)
 
@@ -154,15 +152,15 @@ class LocalEngine:
         )
         if self._turns is None:
             return _Child(task, lease, self._starter.start(request), LimitWatch(job.limits))
-        seat = self._turns.seat(job.key)
+        client = self._turns.add(job.key)
         try:
-            started = self._starter.start(replace(request, seat=seat))
+            started = self._starter.start(replace(request, turns=client))
             self._turns.started()
         except BaseException:
-            self._turns.leave(job.key)
+            self._turns.remove(job.key)
             raise
         finally:
-            seat.close()
+            client.close()
         return _Child(task, lease, started, LimitWatch(job.limits, clock=partial(self._turns.clock, job.key)))
 
     def _enforce_limits(self, children: Sequence[_Child]) -> None:
@@ -173,11 +171,11 @@ class LocalEngine:
                 child.verdict = child.watch.verdict()
                 if child.verdict is not None:
                     _kill(child)
-            elif time.monotonic() - child.said_at >= self._leave_seconds:
+            elif time.monotonic() - child.answered_at >= self._exit_timeout:
                 _kill(child)
 
     def _end(self, child: _Child, queue: JobQueue, listener: Listener) -> None:
-        ending = self._bury(child)
+        ending = self._reap(child)
         listener.finalize(ending)
         outcome = listener.outcome(ending)
         number, times = child.task.number, self._retries.times
@@ -191,58 +189,59 @@ class LocalEngine:
             listener.halted()
 
     def _threads(self) -> int:
+        """Return the number of threads per job: OMP_NUM_THREADS, else an equal share of the cores."""
         given = os.environ.get("OMP_NUM_THREADS", "")
-        return int(given) if given.isdigit() and int(given) > 0 else max(1, usable_cores() // self._at_work)
+        return int(given) if given.isdigit() and int(given) > 0 else max(1, usable_cores() // self._num_working)
 
     def _wait(self, children: Sequence[_Child]) -> None:
         watched: list[Any] = [child.process.sentinel for child in children]
-        watched += [child.pipe for child in children if child.answer is None and not child.is_silent]
-        ready = self._ready(watched)
+        watched += [child.pipe for child in children if child.answer is None and not child.is_pipe_closed]
+        ready = self._wait_for_any(watched)
         for child in children:
             if child.pipe in ready:
-                _listen(child)
+                _receive_answer(child)
             if child.process.sentinel in ready:
                 child.process.join()
 
-    def _ready(self, watched: Sequence[Any]) -> Sequence[Any]:
-        """Those of `watched` that have something to say, none after a tick; turns are handed out meanwhile."""
+    def _wait_for_any(self, watched: Sequence[Any]) -> Sequence[Any]:
+        """Return those of `watched` that are ready, none after a tick. Grants turns meanwhile."""
         if self._turns is None:
             return connection.wait(watched, timeout=_TICK_SECONDS)
-        until = time.monotonic() + _TICK_SECONDS
+        deadline = time.monotonic() + _TICK_SECONDS
         while True:
-            heard = connection.wait([*watched, *self._turns.pipes], timeout=max(0.0, until - time.monotonic()))
-            self._turns.hear(heard)
-            ready = [each for each in watched if each in heard]
-            if ready or not heard or time.monotonic() >= until:
+            readable = connection.wait([*watched, *self._turns.pipes], timeout=max(0.0, deadline - time.monotonic()))
+            self._turns.receive(readable)
+            ready = [each for each in watched if each in readable]
+            if ready or not readable or time.monotonic() >= deadline:
                 return ready
 
-    def _bury(self, child: _Child) -> ProcessExit:
+    def _reap(self, child: _Child) -> ProcessExit:
         child.process.join()
-        if child.answer is None and not child.is_silent and child.pipe.poll():
-            _listen(child)
+        if child.answer is None and not child.is_pipe_closed and child.pipe.poll():
+            _receive_answer(child)
         child.pipe.close()
         if child.started.is_lost() and child.verdict is None:
             child.verdict = Outcome(Status.CRASHED, Reason.VANISHED, "the process that had started it was killed")
-        kill_group(child.process.pid)  # what the run may have left behind: a loader's workers
+        kill_group(child.process.pid)  # what the run may have left, as a loader's workers
         if self._turns is not None:
-            self._turns.leave(child.task.job.key)
-        self._slots.give_back(child.lease)
+            self._turns.remove(child.task.job.key)
+        self._slots.release(child.lease)
         ending = ProcessExit(
             child.task.job,
             child.process.exitcode,
             child.answer,
-            # One that had no handler yet dies of the SIGTERM that should have let its epoch end.
-            was_stopped=self._interrupts.is_at_once
-            or (self._interrupts.heeded == 1 and child.process.exitcode == -signal.SIGTERM),
+            # Without a handler yet, it dies of the SIGTERM that should have let its epoch end.
+            was_stopped=self._interrupts.is_immediate
+            or (self._interrupts.num_handled == 1 and child.process.exitcode == -signal.SIGTERM),
             verdict=child.verdict,
         )
         child.process.close()
         return ending
 
-    def _heed_interrupts(self, children: Sequence[_Child], listener: Listener) -> None:
-        if not self._interrupts.heed():
+    def _handle_interrupts(self, children: Sequence[_Child], listener: Listener) -> None:
+        if not self._interrupts.take():
             return
-        at_once = self._interrupts.is_at_once
+        at_once = self._interrupts.is_immediate
         listener.stopping(at_once=at_once)
         for child in children:
             if at_once:
@@ -252,29 +251,29 @@ class LocalEngine:
                     os.kill(child.process.pid, signal.SIGTERM)
 
 
-class _Answer(Listener):
+class _EndingListener(Listener):
     ending: ProcessExit | None = None
 
     def ended(self, ending: ProcessExit) -> None:
         self.ending = ending
 
 
-def call(engine: LocalEngine, function: Callable[..., Any], *arguments: Any) -> ProcessExit:
-    """Call a function in a process of its own and wait for it; its output goes where the driver's goes.
+def call_in_process(engine: LocalEngine, function: Callable[..., Any], *arguments: Any) -> ProcessExit:
+    """Call a function in a new process and wait for its end; its output goes where the driver's goes.
 
     Raises `KeyboardInterrupt` if the user asked to stop.
     """
-    answer = _Answer()
-    engine.run([Job(-1, function, arguments, gpus=EVERY_GPU)], answer)
-    if answer.ending is None or engine.was_interrupted:
+    listener = _EndingListener()
+    engine.run([Job(-1, function, arguments, gpus=EVERY_GPU)], listener)
+    if listener.ending is None or engine.was_interrupted:
         raise KeyboardInterrupt
-    return answer.ending
+    return listener.ending
 
 
 def _server_environment(workers: int) -> dict[str, str]:
     # OpenMP reads this when torch is imported. By default its threads spin while they wait, and take the cores from
-    # other runs, which then crawl. Passive waiting costs a run on a quiet machine a little, so with one worker the
-    # default stays as it is.
+    # other runs, which then crawl. Passive waiting costs a run on a quiet machine a little, so one worker keeps the
+    # default.
     return {"OMP_WAIT_POLICY": "passive"} if workers > 1 and "OMP_WAIT_POLICY" not in os.environ else {}
 
 
@@ -284,17 +283,17 @@ def _environment(lease: Lease) -> dict[str, str]:
     return {**os.environ, VISIBLE_VARIABLE: lease.visible}
 
 
-def _listen(child: _Child) -> None:
+def _receive_answer(child: _Child) -> None:
     try:
         data = child.pipe.recv_bytes()
     except (EOFError, OSError):
-        child.is_silent = True  # it died before it could say a word, or in the middle of one
+        child.is_pipe_closed = True  # it died before it sent its answer, or while it did
         return
     try:
         child.answer = pickle.loads(data)
     except Exception as error:
         child.answer = Raised(f"the result cannot be read: {type(error).__name__}: {error}", traceback.format_exc())
-    child.said_at = time.monotonic()
+    child.answered_at = time.monotonic()
 
 
 def _kill(child: _Child) -> None:

@@ -1,4 +1,4 @@
-"""Starting jobs' processes: forks of a server that has imported what they need, or afresh where there is no fork."""
+"""Starting the processes of jobs: forks of a server that has imported what they need; spawned where it cannot fork."""
 
 import contextlib
 import json
@@ -9,35 +9,38 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing import connection, forkserver, resource_tracker, spawn
+from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Any
 
 from runmanager.errors import RunManagerError
+from runmanager.launching.local.multiprocessing_internals import (
+    LOST_EXIT_CODE,
+    MAIN_MODULE_KEYS,
+    interpreter_state,
+    start_forkserver,
+    start_resource_tracker,
+)
 from runmanager.launching.local.worker import MANY_RUNS_VARIABLE, PRELOAD_VARIABLE, Request, child_main
 from runmanager.records.host.memory import address_space_limit
 from runmanager.records.host.process import ProcessIdentity
 
-__all__ = ["MAIN_KEYS", "MAIN_VARIABLE", "Started", "Starter", "kill_group"]
+__all__ = ["MAIN_VARIABLE", "ProcessStarter", "StartedProcess", "kill_group"]
 
 MAIN_VARIABLE = "RUNMANAGER_MAIN"
-"""Environment variable of the server: the driver's pid, where it imports from, and its main module, as JSON."""
+"""Environment variable of the server: the driver's pid, import path and main module, as JSON."""
 
-MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
-"""How Python tells a process what its parent's main module is."""
-
-_LOST = 255  # what Python reports of every process whose server is gone, whether it lives or not
-_DEATH_SECONDS = 30.0
-_DYING_SECONDS = 1.0
+_KILL_SECONDS = 30.0  # until a killed process is dead
+_EXIT_SECONDS = 1.0  # from a closed pipe to the death of the process
 _TRIES = 10
-_TRIES_IN_A_LIMIT = 2  # of memory: more would be as short of it
+_TRIES_WITH_MEMORY_LIMIT = 2  # more would lack memory too
 _PAUSE_SECONDS = 0.1
-_MANY_JOBS = 50  # from here on huge pages save more at the forks than their making costs
+_MANY_JOBS = 50  # from here on huge pages save more in the forks than they cost
 
 
 @dataclass(frozen=True)
-class Started:
-    """A job's process, and the pipe through which it says how it went."""
+class StartedProcess:
+    """The process of a job, and the pipe through which it sends its answer."""
 
     process: Any
     pipe: Connection
@@ -45,31 +48,31 @@ class Started:
     server: ProcessIdentity | None
 
     def is_lost(self) -> bool:
-        """Whether its server is gone, so that nobody can say how the process ended.
+        """Whether its server is gone, so that the exit code is unknown.
 
-        It is dead when this returns: killed with its group, and waited for.
+        The process is dead on return: killed with its group and waited for.
         """
-        if self.process.exitcode != _LOST or self.server is None:
+        if self.process.exitcode != LOST_EXIT_CODE or self.server is None:
             return False
-        if self.identity is not None and self.identity.is_alive():  # the server reports those that are dead
+        if self.identity is not None and self.identity.is_alive():  # a living server would have reported its death
             kill_group(self.process.pid)
-            _await_death(self.identity, _DEATH_SECONDS)
+            _wait_for_death(self.identity, _KILL_SECONDS)
             return True
         # A process that is being killed closes its pipes a moment before it counts as dead.
-        return _await_death(self.server, _DYING_SECONDS)
+        return _wait_for_death(self.server, _EXIT_SECONDS)
 
 
-def _await_death(process: ProcessIdentity, seconds: float) -> bool:
-    until = time.monotonic() + seconds
+def _wait_for_death(process: ProcessIdentity, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
     while process.is_alive():
-        if time.monotonic() >= until:
+        if time.monotonic() >= deadline:
             return False
         time.sleep(0.01)
     return True
 
 
-class Starter:
-    """Starts processes; `environment` is the server's beside the driver's own, which it gets when it is started."""
+class ProcessStarter:
+    """Starts processes. The server gets `environment` in addition to the driver's own when it starts."""
 
     def __init__(self, *, preload: Sequence[str], environment: Mapping[str, str]) -> None:
         self._forks = sys.platform == "linux"
@@ -79,20 +82,20 @@ class Starter:
             self._context.set_forkserver_preload(["runmanager.launching.local.forkserver_preload"])
 
     def get_ready(self, *, num_jobs: int) -> None:
-        """Let the server, if there is none yet, begin to import now; `num_jobs` is how many it will be asked for."""
+        """Start the server, if there is none, so that it imports meanwhile; `num_jobs` is how many it will fork."""
         if self._forks:
             many = {MANY_RUNS_VARIABLE: "1"} if num_jobs >= _MANY_JOBS else {}
-            with _also(self._environment | {MAIN_VARIABLE: _main_module()} | many):
+            with _added_to_environment(self._environment | {MAIN_VARIABLE: _driver_state()} | many):
                 _server()
 
-    def start(self, request: Request) -> Started:
-        """Start a process that does what is asked, of a new server where the one that was there has been killed.
+    def start(self, request: Request) -> StartedProcess:
+        """Start a process for a request, from a new server where the present one has been killed.
 
         Raises `RunManagerError` where no server stays alive.
         """
-        with _also(self._environment | {MAIN_VARIABLE: _main_module()}):
+        with _added_to_environment(self._environment | {MAIN_VARIABLE: _driver_state()}):
             limit = address_space_limit()
-            for tries_left in reversed(range(_TRIES_IN_A_LIMIT if limit else _TRIES)):
+            for tries_left in reversed(range(_TRIES_WITH_MEMORY_LIMIT if limit else _TRIES)):
                 try:
                     return self._start(request)
                 except (EOFError, ConnectionError) as error:
@@ -104,7 +107,7 @@ class Starter:
                     time.sleep(_PAUSE_SECONDS)  # until the server's death can be seen
         raise AssertionError("the last try returns or raises")
 
-    def _start(self, request: Request) -> Started:
+    def _start(self, request: Request) -> StartedProcess:
         server = _server() if self._forks else None
         mine, theirs = connection.Pipe(duplex=False)
         request = replace(request, server=server.pid if server else None)
@@ -116,33 +119,33 @@ class Starter:
             raise
         finally:
             theirs.close()
-        return Started(process, mine, ProcessIdentity.of(process.pid), server)
+        return StartedProcess(process, mine, ProcessIdentity.of(process.pid), server)
 
 
 def _server() -> ProcessIdentity | None:
-    """The forkserver, started if there is none."""
-    resource_tracker.ensure_running()  # the server's start would start it, and unblock these signals
-    # What is sent to the driver's whole group, as by a terminal, `timeout` or a service manager, is the driver's
-    # business: blocked from the server's first instruction on. It ignores Ctrl-C later, and SIGTERM stays blocked.
+    """Return the forkserver, started if there is none."""
+    start_resource_tracker()  # the server's start would start it, and unblock these signals
+    # Signals to the driver's whole group, as from a terminal, `timeout` or a service manager, are for the driver alone:
+    # blocked from the server's first instruction on. Later it ignores Ctrl-C, and SIGTERM stays blocked.
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
-        forkserver.ensure_running()
+        pid = start_forkserver()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-    pid = getattr(getattr(forkserver, "_forkserver", None), "_forkserver_pid", None)
     return None if pid is None else ProcessIdentity.of(pid)
 
 
-def _main_module() -> str:
-    data: dict[str, Any] = spawn.get_preparation_data("server")
-    return json.dumps({"driver": os.getpid()} | {key: data[key] for key in ("sys_path", *MAIN_KEYS) if key in data})
+def _driver_state() -> str:
+    state = interpreter_state()
+    keys = ("sys_path", *MAIN_MODULE_KEYS)
+    return json.dumps({"driver": os.getpid()} | {key: state[key] for key in keys if key in state})
 
 
 @contextlib.contextmanager
-def _also(environment: Mapping[str, str]) -> Iterator[None]:
-    """The driver's environment with these, for what is started meanwhile."""
-    earlier = {name: os.environ.get(name) for name in environment}
-    os.environ.update(environment)
+def _added_to_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Add variables to the driver's environment within the block, for the processes that it starts."""
+    earlier = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
@@ -154,6 +157,6 @@ def _also(environment: Mapping[str, str]) -> Iterator[None]:
 
 
 def kill_group(pid: int) -> None:
-    """Kill a process and what it started."""
+    """Kill a process and all that it started, if it leads its group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)

@@ -1,25 +1,24 @@
-"""What the forkserver imports before it forks the first run. Imported for its effect, in the forkserver only.
+"""Set-up of the forkserver before it forks the first run. Imported for its effect, in the forkserver only.
 
-Imports only: tensor arithmetic here would start OpenMP's threads, which a fork does not carry over, and a look at CUDA
-would spoil it in every run.
+It imports and computes nothing: tensor arithmetic would start OpenMP's threads, which a fork does not carry over, and
+initialising CUDA here would break it in every run.
 """
 
 import gc
 import importlib
 import json
 import logging
-import multiprocessing
 import os
 import signal
 import sys
 from collections.abc import Mapping
-from multiprocessing import spawn
 from pathlib import Path
 from typing import Any
 
-from runmanager.launching.local.forkserver import MAIN_KEYS, MAIN_VARIABLE
+from runmanager.launching.local.forkserver import MAIN_VARIABLE
 from runmanager.launching.local.huge_pages import collapse_heap
-from runmanager.launching.local.parent_death import tie_next_forks, tie_to
+from runmanager.launching.local.multiprocessing_internals import MAIN_MODULE_KEYS, import_main_module
+from runmanager.launching.local.parent_death import bind_next_forks, die_with_parent
 from runmanager.launching.local.worker import MANY_RUNS_VARIABLE, PRELOAD_VARIABLE
 from runmanager.records.host.memory import is_out_of_memory_error
 
@@ -30,37 +29,37 @@ def _import_modules(names: str) -> None:
     for name in filter(None, names.split(",")):
         try:
             importlib.import_module(name)
-        except (Exception, SystemExit) as error:  # a run that needs it will say what is wrong; the forkserver must live
+        except (Exception, SystemExit) as error:  # a run that needs it reports the fault; the forkserver must live
             if is_out_of_memory_error(error):
-                os._exit(1)  # no run would get further, nor could it tell: torch cannot be imported a second time
+                os._exit(1)  # a run could neither start nor report it: torch cannot be imported a second time
             _log.debug("could not preload %s", name, exc_info=True)
 
 
-def _import_main(data: Mapping[str, Any]) -> None:
-    """Import the driver's main module, as each run's process would else have to.
+def _preload_main_module(state: Mapping[str, Any]) -> None:
+    """Import the driver's main module, which each run's process would else import itself.
 
-    Python's own way of doing so does nothing on 3.11 and 3.12. It is tried out in a fork first: on import it may do
-    what must not be done here.
+    Python's own preloading of it does nothing on 3.11 and 3.12. A fork tries the import first, as the module may do on
+    import what must not happen here.
     """
-    if not any(key in data for key in MAIN_KEYS):
+    if not any(key in state for key in MAIN_MODULE_KEYS):
         return
     trial = os.fork()
     if trial == 0:
-        os._exit(0 if _is_harmless(data) else 1)
+        os._exit(0 if _is_harmless(state) else 1)
     _, status = os.waitpid(trial, 0)
     if status == 0:
-        _prepare(data)
+        import_main_module(state)
 
 
-def _is_harmless(data: Mapping[str, Any]) -> bool:
-    """Whether importing the main module leaves nothing in this process that its forks could not use."""
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
-    os.dup2(nothing, 2)
+def _is_harmless(state: Mapping[str, Any]) -> bool:
+    """Whether this process can still be forked after it has imported the main module: no threads, no CUDA."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 1)
+    os.dup2(devnull, 2)
     had_cuda = _has_cuda()
     try:
-        _prepare(data)
-    except BaseException:  # each run's process will say the same, where it can be read
+        import_main_module(state)
+    except BaseException:  # each run's process raises the same, where it can be read
         return False
     return len(os.listdir("/proc/self/task")) == 1 and _has_cuda() == had_cuda
 
@@ -72,25 +71,16 @@ def _has_cuda() -> bool:
     )
 
 
-def _prepare(data: Mapping[str, Any]) -> None:
-    process: Any = multiprocessing.current_process()
-    process._inheriting = True  # a main module that starts processes on import is refused, not followed
-    try:
-        spawn.prepare({key: data[key] for key in MAIN_KEYS if key in data})
-    finally:
-        del process._inheriting
-
-
-gc.disable()  # what is imported stays: to look for garbage in it meanwhile takes a tenth of the time
+gc.disable()  # imported objects stay: searching them for garbage takes a tenth of the time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until a run's own process, which is told by the driver
-_main = json.loads(os.environ[MAIN_VARIABLE])
-tie_to(_main["driver"])
-tie_next_forks()
-sys.path[:] = _main.get("sys_path", sys.path)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # a run's own process unblocks it; the driver signals that
+_state = json.loads(os.environ[MAIN_VARIABLE])
+die_with_parent(_state["driver"])
+bind_next_forks()
+sys.path[:] = _state.get("sys_path", sys.path)
 _import_modules(os.environ.get(PRELOAD_VARIABLE, ""))
-_import_main(_main)
+_preload_main_module(_state)
 gc.freeze()  # else the first collection in each run would write to every object, and so copy most of the memory
 gc.enable()
 if os.environ.get(MANY_RUNS_VARIABLE):

@@ -1,39 +1,39 @@
-"""Counting how often the user asks to stop, where that is to be heeded between two steps and not at once."""
+"""Counting of Ctrl-C and SIGTERM, for loops that handle them between two steps."""
 
 import signal
 from contextlib import AbstractContextManager
 
 from runmanager.signals import handle_signals
 
-__all__ = ["Interrupts"]
+__all__ = ["InterruptCounter"]
 
 
-class Interrupts:
-    """How often Ctrl-C or SIGTERM has come, and how many of these were heeded.
+class InterruptCounter:
+    """Number of times that the user asked to stop, and how many of these have been handled.
 
-    The first asks for an end after the running epochs, the second for one at once.
+    The first lets the running epochs end, the second ends everything immediately.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self.heeded = 0
+        self.num_handled = 0
 
     def __bool__(self) -> bool:
         return self.count > 0
 
     @property
-    def is_at_once(self) -> bool:
-        """Whether everything was told to end at once."""
-        return self.heeded > 1
+    def is_immediate(self) -> bool:
+        """Whether everything is to end immediately."""
+        return self.num_handled > 1
 
-    def heed(self) -> bool:
-        """Whether the user has asked (again) since the last look; takes note of it."""
-        before, self.heeded = self.heeded, self.count
-        return self.heeded > before
+    def take(self) -> bool:
+        """Return whether there are interrupts that were not handled yet, and mark all as handled."""
+        before, self.num_handled = self.num_handled, self.count
+        return self.num_handled > before
 
-    def counted(self) -> AbstractContextManager[None]:
-        """Count them meanwhile."""
-        return handle_signals((signal.SIGINT, signal.SIGTERM), self._hear)
+    def counting(self) -> AbstractContextManager[None]:
+        """Count interrupts within a `with` block."""
+        return handle_signals((signal.SIGINT, signal.SIGTERM), self._increment)
 
-    def _hear(self) -> None:
+    def _increment(self) -> None:
         self.count += 1

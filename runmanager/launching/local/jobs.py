@@ -1,11 +1,11 @@
-"""What an engine is given and what it says: a job, how its process ended, and who is told."""
+"""Jobs of an engine, how their processes end, and the listener that is notified."""
 
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from runmanager.launching.local.gpu_slots import GpuWish
+from runmanager.launching.local.gpus import GpuRequest
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.records.host.memory import address_space_limit
@@ -16,17 +16,17 @@ __all__ = ["Job", "Listener", "ProcessExit", "outcome_of_exit"]
 
 @dataclass(frozen=True)
 class Job:
-    """A function that can be pickled, and what to call it with; `key` tells it apart in a listener.
+    """A picklable function with its arguments; `key` identifies the job in a listener.
 
-    `prepare` makes the arguments just before each try, told which try it is (from 1), where they are not to be made
-    for all jobs at once. `gpus` is what it wants of them; None leaves CUDA_VISIBLE_DEVICES as it is.
+    `prepare` makes the arguments just before each try, given the number of the try (from 1), where making those of all
+    jobs in advance would cost too much. `gpus` is the request for GPUs; None leaves CUDA_VISIBLE_DEVICES as it is.
     """
 
     key: int
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
     prepare: Callable[[int], tuple[Any, ...]] | None = None
-    gpus: GpuWish | None = None
+    gpus: GpuRequest | None = None
     limits: Limits = field(default_factory=Limits)
 
 
@@ -34,9 +34,9 @@ class Job:
 class ProcessExit:
     """How a job's process ended.
 
-    `answer` is what it said itself, None if it could not: then `exit_code` tells, negative for a signal.
-    `was_stopped` is True if it ended because the engine was told to end everything at once; `verdict` is the engine's
-    own word, where it killed the job for a limit, or lost it.
+    `answer` is what the process sent, None if it could not send; then `exit_code` counts, negative for a signal.
+    `was_stopped` is True if the engine stopped it after an interrupt. `verdict` is the outcome that the engine decided,
+    where it killed the job for a limit or lost its process.
     """
 
     job: Job
@@ -47,7 +47,7 @@ class ProcessExit:
 
 
 def outcome_of_exit(ending: ProcessExit) -> Outcome:
-    """What a process's end makes of a run that could not write its own."""
+    """Return the outcome of a run that could not write its own end, from the end of its process."""
     if ending.was_stopped:
         return Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped at once")
     if isinstance(ending.answer, Raised):
@@ -56,8 +56,8 @@ def outcome_of_exit(ending: ProcessExit) -> Outcome:
     if ending.verdict is not None:
         return ending.verdict
     if ending.exit_code < 0:
-        said = [_signal_name(-ending.exit_code), address_space_limit()]  # a library that finds no memory may abort
-        return Outcome(Status.KILLED, Reason.SIGNAL, "; ".join(filter(None, said)))
+        causes = [_signal_name(-ending.exit_code), address_space_limit()]  # a library without memory may abort
+        return Outcome(Status.KILLED, Reason.SIGNAL, "; ".join(filter(None, causes)))
     return Outcome(Status.FAILED, Reason.EXIT, f"the process ended with exit code {ending.exit_code}")
 
 
@@ -69,10 +69,10 @@ def _signal_name(number: int) -> str:
 
 
 class Listener:
-    """Is told what happens, in the driver's main thread; does nothing unless told otherwise."""
+    """Receives the events of jobs in the driver's main thread. The base class ignores them."""
 
     def wants(self, key: int) -> bool:
-        """Whether the job of this key, whose turn it is, is to be run at all."""
+        """Whether to run the job of this key; called when it would start."""
         return True
 
     def started(self, job: Job, pid: int) -> None:
@@ -89,16 +89,16 @@ class Listener:
         return Outcome(Status.FINISHED) if isinstance(ending.answer, Returned) else outcome_of_exit(ending)
 
     def retrying(self, ending: ProcessExit, outcome: Outcome, *, tries: int, of: int) -> None:
-        """A job ended so for the `tries`th time and is tried again, `of` times at most."""
+        """A job ended with this outcome in try number `tries`, and is tried again, `of` times in all at most."""
 
     def ended(self, ending: ProcessExit) -> None:
         """A job has ended for good."""
 
     def halted(self) -> None:
-        """A job ended badly and no further one is begun, as `on_error=stop` wants it."""
+        """A job did not succeed, and no further job starts because of `on_error=stop`."""
 
     def tick(self) -> None:
-        """Some time has passed (a fifth of a second at most) while jobs run."""
+        """Time has passed while jobs run; called at least five times a second."""
 
     def stopping(self, *, at_once: bool) -> None:
-        """The user asked to stop: after the running epochs, or at once."""
+        """The user asked to stop: after the running epochs, or immediately (`at_once`)."""

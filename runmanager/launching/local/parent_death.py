@@ -1,7 +1,7 @@
-"""Tying a process to its parent: when the parent is gone, however it went, the process goes too.
+"""Binding a process to its parent: it ends when the parent ends.
 
-The kernel sees to it (PR_SET_PDEATHSIG), so it holds in a long C call too. It watches the *thread* that started the
-process, and knows nothing of a parent that was gone before it was asked: both are looked after here.
+The kernel does it (PR_SET_PDEATHSIG), so it works during a long C call too. But the kernel watches the *thread* that
+started the process, and ignores a parent that ended before the call: both cases are handled here.
 """
 
 import ctypes
@@ -11,19 +11,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from multiprocessing import connection, parent_process, util
+from multiprocessing import connection, parent_process
 
-__all__ = ["end_with_driver", "tie_next_forks", "tie_to", "tie_workers", "when_orphaned"]
+from runmanager.launching.local.multiprocessing_internals import register_after_fork
+
+__all__ = ["bind_next_forks", "bind_workers", "call_when_orphaned", "die_with_parent", "watch_driver"]
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_LOOK_SECONDS = 0.2
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded before a fork: a child is to do little
+_POLL_SECONDS = 0.2
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded before a fork: a child should do little
 
 
-def tie_to(parent: int) -> None:
-    """Let the kernel end this process when the thread that started it ends; leave now if `parent` is gone already.
+def die_with_parent(parent: int) -> None:
+    """Let the kernel kill this process when the thread that started it ends. Exit now if `parent` has ended already.
 
-    On Linux. The pid is compared, and not whether it is 1: in a container the driver itself may be process 1.
+    Linux only. Compares pids instead of testing for 1, as in a container the driver itself may be process 1.
     """
     assert _LIBC is not None
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -31,23 +33,23 @@ def tie_to(parent: int) -> None:
         os._exit(1)
 
 
-def tie_next_forks() -> None:
-    """Tie what this process forks to it from the first instruction on, but nothing that those fork in turn."""
+def bind_next_forks() -> None:
+    """Bind each process that this one forks to it from the first instruction on, but not what those fork in turn."""
     forker = os.getpid()
 
-    def tie() -> None:
+    def bind() -> None:
         nonlocal forker
         if forker:
             forker, parent = 0, forker
-            tie_to(parent)
+            die_with_parent(parent)
 
-    os.register_at_fork(after_in_child=tie)
+    os.register_at_fork(after_in_child=bind)
 
 
-def end_with_driver() -> None:
-    """Where the kernel ties nothing (macOS), have a thread wait for the driver's end.
+def watch_driver() -> None:
+    """Start a thread that ends this process when the driver ends, where the kernel cannot (macOS).
 
-    It cannot end a process that is inside a long C call, which the kernel can.
+    Unlike the kernel, it cannot end a process during a long C call.
     """
     threading.Thread(target=_exit_after_parent, daemon=True).start()
 
@@ -60,42 +62,42 @@ def _exit_after_parent() -> None:
 
 
 class _Forker:
-    """Who forked last, and whether it did so in its main thread: a child finds here what its parent left."""
+    """The process that forked last, and whether its main thread did; a child reads here what its parent wrote."""
 
-    pid: int | None = None  # None: nothing is tied yet
+    pid: int | None = None  # None: nothing is bound yet
     in_main_thread = True
 
     def note(self) -> None:
         self.pid = os.getpid()
         self.in_main_thread = threading.current_thread() is threading.main_thread()
 
-    def tie(self) -> None:
-        """In a child, as its first lines."""
+    def bind(self) -> None:
+        """Bind this process, a child, to the one that forked it."""
         assert self.pid is not None
         if sys.platform == "linux" and self.in_main_thread:
-            tie_to(self.pid)
+            die_with_parent(self.pid)
         else:  # the thread that started it may end long before the process does
             parent = self.pid
-            threading.Thread(target=when_orphaned, args=(parent, lambda: os._exit(1)), daemon=True).start()
+            threading.Thread(target=call_when_orphaned, args=(parent, lambda: os._exit(1)), daemon=True).start()
 
 
 _forker = _Forker()
 
 
-def tie_workers() -> None:
-    """Tie what multiprocessing forks from this process on, and from those: a loader's workers above all.
+def bind_workers() -> None:
+    """Bind the processes that multiprocessing forks from this one and from its children, above all a loader's workers.
 
-    PyTorch's workers look for their parent every five seconds only. What is forked otherwise is let be: it may be meant
-    to stay.
+    PyTorch's workers check for their parent every five seconds only. Other forks are left alone: they may be meant to
+    outlive this process.
     """
     if _forker.pid is None:
         _forker.note()
         os.register_at_fork(before=_forker.note)
-        util.register_after_fork(_forker, _Forker.tie)
+        register_after_fork(_forker, _Forker.bind)
 
 
-def when_orphaned(parent: int, act: Callable[[], object]) -> None:
-    """Wait until this process has another parent than `parent`, then `act`. For a thread of its own."""
+def call_when_orphaned(parent: int, act: Callable[[], object]) -> None:
+    """Wait until this process has another parent than `parent`, then call `act`. Meant for a thread."""
     while os.getppid() == parent:
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     act()

@@ -1,4 +1,4 @@
-"""How long a job may take, and how long it may make no step: when one of both is over, and in what words."""
+"""Time limits of a job: its total time, and the time without a step."""
 
 import time
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from runmanager.records.run.status import Outcome, Reason, Status
 
 __all__ = ["LimitWatch", "Limits"]
 
-_MISSED_SECONDS = 10.0  # without a beat at all: its thread is not let run, by a busy machine or by a job that hangs
+_MAX_SILENCE_SECONDS = 10.0  # a missing beat: a busy machine or a hanging job does not let its thread run
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds until a job is killed: since its start, and since its last step, as its `heartbeat` file tells."""
+    """Seconds after which a job is killed: since its start, and since its last step as in its `heartbeat` file."""
 
     timeout: float | None = None
     stall_timeout: float | None = None
@@ -23,34 +23,34 @@ class Limits:
 
 
 class LimitWatch:
-    """Watches one try of a job from its start on."""
+    """Watches one try of a job; created when it starts."""
 
     def __init__(self, limits: Limits, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
         self._clock = clock
-        self._began = self._advanced = clock()
-        self._seen = self._heard()
+        self._started_at = self._advanced_at = clock()
+        self._last_beat = self._read_beat()
 
     def verdict(self) -> Outcome | None:
-        """What the job is to be killed for, None while it keeps within its limits."""
+        """Return the outcome for which the job is to be killed; None while it is within its limits."""
         now = self._clock()
         timeout = self._limits.timeout
-        if timeout is not None and now - self._began >= timeout:
+        if timeout is not None and now - self._started_at >= timeout:
             return Outcome(Status.KILLED, Reason.TIMEOUT, f"longer than timeout={timeout:g} s")
         stall = self._limits.stall_timeout
-        if stall is not None and self._still_seconds(now, stall) >= stall:
+        if stall is not None and self._stalled_seconds(now, stall) >= stall:
             return Outcome(Status.KILLED, Reason.STALLED, f"no step for stall_timeout={stall:g} s")
         return None
 
-    def _heard(self) -> Beat | None:
+    def _read_beat(self) -> Beat | None:
         path = self._limits.heartbeat
         return read_beat(path) if path is not None and self._limits.stall_timeout is not None else None
 
-    def _still_seconds(self, now: float, stall: float) -> float:
-        beat = self._heard()
-        if (beat and beat.progress) != (self._seen and self._seen.progress):
-            self._seen, self._advanced = beat, now
-        still = now - self._advanced
-        if beat is not None and beat == self._seen and still < stall + _MISSED_SECONDS:
-            return 0.0  # the beat that showed this progress is still the last: the next may show more
-        return still
+    def _stalled_seconds(self, now: float, stall: float) -> float:
+        beat = self._read_beat()
+        if (beat and beat.progress) != (self._last_beat and self._last_beat.progress):
+            self._last_beat, self._advanced_at = beat, now
+        stalled = now - self._advanced_at
+        if beat is not None and beat == self._last_beat and stalled < stall + _MAX_SILENCE_SECONDS:
+            return 0.0  # no beat since the one with this progress: the next may show more
+        return stalled

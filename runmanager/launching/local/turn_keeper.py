@@ -1,7 +1,7 @@
-"""Taking turns: the jobs of one group have the machine one at a time, until what they measured is enough.
+"""Turns: the jobs of a group use the machine one at a time, until enough is measured.
 
-A job asks through a pipe and waits. Nobody is given the machine while another job of the group is at anything else
-than waiting, so a process that starts, trains or dies disturbs no turn. All this happens in the driver's one thread.
+A job requests a turn through a pipe and waits. A turn is granted only while all other jobs of the group wait, so a
+process that starts, trains or dies disturbs no turn. All of this happens in one thread of the driver.
 """
 
 import contextlib
@@ -16,31 +16,31 @@ from multiprocessing.connection import Connection
 
 from runmanager.records.run.turn_record import Grant
 
-__all__ = ["WARMUP_TURNS", "Round", "Seat", "TurnKeeper", "own_seat", "take_seat"]
+__all__ = ["WARMUP_TURNS", "Round", "TurnClient", "TurnKeeper", "current_turn_client", "set_turn_client"]
 
 Round = Mapping[int, float]
-"""What the jobs measured in one round, in samples a second, by their keys; warm-up and what failed is not in it."""
+"""The measurements of one round, in samples per second by the keys of the jobs, without warm-up and failures."""
 
 WARMUP_TURNS = 3
-"""Of each process: in them it finds, but for a busy machine, how many steps a turn is to have."""
+"""Turns of each process in which it finds, unless the machine is busy, how many steps a turn should have."""
 
-_LOOK_SECONDS = 0.2
-_ASKED_AGAIN = 1.05  # as many rounds as this times those that were not enough
+_POLL_SECONDS = 0.2
+_RECHECK_FACTOR = 1.05  # the next check comes after this many times the rounds of the last
 
 
 @dataclass(frozen=True)
-class _Ask:
-    """A job gives its turn back, with what it measured, and wants the next one."""
+class _TurnRequest:
+    """Return of a turn with its measurement, and request for the next one."""
 
     is_measured: bool
     samples: int
     seconds: float
 
 
-class Seat:
-    """A job's place among those that take turns; `session` is the name that all of them share.
+class TurnClient:
+    """A job's end of the pipe on which it requests turns; `session` is the name that all jobs of the group share.
 
-    `again` tells a job that has ended before to take its measured turns once more.
+    `again`: the job has ended before, and takes its measured turns once more.
     """
 
     def __init__(self, pipe: Connection, session: str, *, again: bool = False) -> None:
@@ -51,18 +51,18 @@ class Seat:
     def ask(
         self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0, is_cancelled: Callable[[], bool]
     ) -> Grant | None:
-        """Give back the turn that this job has, if any, and wait for its next one; None: there is none any more.
+        """Return the job's turn, if it has one, and wait for the next; None after the last one.
 
-        `samples` and `seconds` are what the turn measured. Measured turns begin when every job asks for one.
-        Raises `EOFError` where the driver is gone, and nobody could give a turn.
+        `samples` and `seconds` are the measurement of that turn. Measured turns begin when every job asks for one.
+        Raises `EOFError` where the driver is gone.
         """
         try:
-            self._pipe.send(_Ask(is_measured, samples, seconds))
+            self._pipe.send(_TurnRequest(is_measured, samples, seconds))
             while True:
-                # Asked first: where turns are short, the next one is there before a look at the pipe has waited.
+                # Checked first: where turns are short, the next one is there before the first poll returns.
                 if is_cancelled():
                     return None
-                if self._pipe.poll(_LOOK_SECONDS):
+                if self._pipe.poll(_POLL_SECONDS):
                     break
             grant: Grant | None = self._pipe.recv()
         except OSError as error:  # the pipe breaks in one way or another
@@ -76,10 +76,10 @@ class Seat:
 
 
 def _move_to(core: int) -> None:
-    """Let this thread go on from another core; it may leave that when it likes.
+    """Move this thread to a core, from which the kernel may move it again.
 
-    The kernel wakes a process where it slept. Two that take turns would each keep to a core of its own, and to whatever
-    else is at work there.
+    The kernel wakes a process on the core where it slept. Two that take turns would each stay on one core, with
+    whatever other work that core has.
     """
     with contextlib.suppress(OSError):  # a core that was taken offline
         usable = os.sched_getaffinity(0)
@@ -87,43 +87,41 @@ def _move_to(core: int) -> None:
         os.sched_setaffinity(0, usable)
 
 
-_seats: list[Seat] = []
+_clients: list[TurnClient] = []
 
 
-def take_seat(seat: Seat) -> None:
-    """Let `seat` be this process's."""
-    _seats[:] = [seat]
+def set_turn_client(client: TurnClient) -> None:
+    """Set the turn client of this process."""
+    _clients[:] = [client]
 
 
-def own_seat() -> Seat | None:
-    """This process's seat; None where it takes no turns."""
-    return _seats[0] if _seats else None
+def current_turn_client() -> TurnClient | None:
+    """Return the turn client of this process; None where it takes no turns."""
+    return _clients[0] if _clients else None
 
 
 @dataclass
 class _Member:
-    """A job of the group: it waits where it has `asked`, else it has a turn or is at something of its own."""
+    """A job of the group. It waits while it has a `request`; else it has a turn, starts or ends."""
 
     pipe: Connection
-    asked: _Ask | None = None
-    asked_at: float = 0.0
-    waited: float = 0.0
+    request: _TurnRequest | None = None
+    requested_at: float = 0.0
     num_turns: int = 0
     num_measured: int = 0
     is_warm: bool = False
 
 
 class TurnKeeper:
-    """Hands out turns, one job at a time, in an order that is drawn anew for each round.
+    """Grants turns, one job at a time, in a random order that is drawn for each round.
 
-    First every job has the turns that it wants for its training. When all of them want to be measured, the rounds
-    begin: each has one turn a round. They end when `enough` says so of the rounds so far, asked from `min_rounds` on,
+    First every job gets the turns that it requests for training. When all request measured turns, the rounds begin:
+    one turn per job and round. They end when `enough`, called from `min_rounds` on, returns True for the rounds so far,
     or after `max_seconds`, or when fewer than two jobs are left. These seconds count from `measuring_since` on, by
-    `clock`, or from the first measured turn. The jobs `again` have ended before, and only take their measured turns
-    once more.
+    `clock`, or from the first measured turn. The jobs in `again` have ended before, and only take measured turns.
 
-    `start_seconds` is how long the processes took until all of them could take turns; `rounds_since` is when the first
-    round began that counts. Both are None until then.
+    `start_seconds` is how long the processes took until all could take turns; `rounds_since` is when the first round
+    that counts began. Both are None until then.
     """
 
     def __init__(
@@ -155,59 +153,59 @@ class TurnKeeper:
         self._round_number = 0
         self._core: int | None = None
         self._started_at = clock()
-        self._next_question = min_rounds
+        self._next_check = min_rounds
 
     @property
     def pipes(self) -> list[Connection]:
-        """Where to listen."""
+        """The pipes to wait on; `receive` reads them."""
         return [member.pipe for member in self._members.values()]
 
-    def seat(self, key: int) -> Seat:
-        """A place for the job `key`, to be handed to its process; to be closed here once that has it."""
+    def add(self, key: int) -> TurnClient:
+        """Add the job `key` and return its client, to be passed to its process and then closed in this one."""
         mine, theirs = connection.Pipe()
         self._members[key] = _Member(mine)
         self._waited[key] = 0.0
-        return Seat(theirs, self.session, again=key in self._again)
+        return TurnClient(theirs, self.session, again=key in self._again)
 
     def started(self) -> None:
-        """The last process so far has started."""
+        """Note that the last process so far has started."""
         self._started_at = self._clock()
 
-    def leave(self, key: int) -> None:
-        """A job is gone, and its turn with it; the others go on."""
+    def remove(self, key: int) -> None:
+        """Remove a job that is gone, and its turn; the others continue."""
         member = self._members.pop(key, None)
         if member is not None:
             member.pipe.close()
             self._advance()
 
     def clock(self, key: int) -> float:
-        """Seconds that pass only while the job does not wait for its turn."""
+        """Return seconds that pass only while the job does not wait for its turn."""
         now = self._clock()
         member = self._members.get(key)
-        waiting = now - member.asked_at if member is not None and member.asked is not None else 0.0
+        waiting = now - member.requested_at if member is not None and member.request is not None else 0.0
         return now - self._waited.get(key, 0.0) - waiting
 
-    def hear(self, ready: Sequence[object]) -> None:
-        """Take what jobs say through those of `pipes` that are ready, and let the next one have the machine."""
+    def receive(self, ready: Sequence[object]) -> None:
+        """Read the requests from those of `pipes` that are ready, and grant the next turn."""
         for key, member in list(self._members.items()):
             if member.pipe in ready:
                 try:
-                    asked: _Ask = member.pipe.recv()
+                    request: _TurnRequest = member.pipe.recv()
                 except (EOFError, OSError):
-                    self.leave(key)
+                    self.remove(key)
                     continue
-                member.asked, member.asked_at = asked, self._clock()
-                if member.is_warm and asked.samples and asked.seconds > 0:
-                    self._round[key] = asked.samples / asked.seconds
+                member.request, member.requested_at = request, self._clock()
+                if member.is_warm and request.samples and request.seconds > 0:
+                    self._round[key] = request.samples / request.seconds
         self._advance()
 
     def _advance(self) -> None:
         members = self._members
-        if not members or any(member.asked is None for member in members.values()):
+        if not members or any(member.request is None for member in members.values()):
             return
         if self.start_seconds is None:
             self.start_seconds = self._clock() - self._started_at
-        training = {key: member for key, member in members.items() if member.asked and not member.asked.is_measured}
+        training = {key: each for key, each in members.items() if each.request and not each.request.is_measured}
         if training:
             least = min(member.num_turns for member in training.values())
             self._grant(self._random.choice([key for key in training if training[key].num_turns == least]), Grant())
@@ -215,8 +213,8 @@ class TurnKeeper:
         self._order = [key for key in self._order if key in members]
         if not self._order:
             self._end_round()
-            if self._is_enough():
-                self._dismiss()
+            if self._is_over():
+                self._end_turns()
                 return
             self._begin_round()
         self._measure(self._order.pop(0))
@@ -234,24 +232,24 @@ class TurnKeeper:
 
     def _measure(self, key: int) -> None:
         member = self._members[key]
-        place = len(self._members) - len(self._order)
+        position = len(self._members) - len(self._order)
         member.is_warm = member.num_measured >= WARMUP_TURNS
         member.num_measured += 1
-        self._grant(key, Grant(self._round_number, place, not member.is_warm, self._core))
+        self._grant(key, Grant(self._round_number, position, not member.is_warm, self._core))
 
     def _end_round(self) -> None:
         if len(self._round) > 1:
             self.rounds.append(self._round)
         self._round = {}
 
-    def _is_enough(self) -> bool:
+    def _is_over(self) -> bool:
         since = self.measuring_since
         if len(self._members) < 2 or (since is not None and self._clock() - since >= self._max_seconds):
             return True
-        if len(self.rounds) < self._next_question:
+        if len(self.rounds) < self._next_check:
             return False
-        # Not after every round: the answer takes its time, and a round more or less changes little.
-        self._next_question = int(len(self.rounds) * _ASKED_AGAIN) + 1
+        # Not after every round: the check takes time, and a round more or less changes little.
+        self._next_check = int(len(self.rounds) * _RECHECK_FACTOR) + 1
         return self._enough(self.rounds)
 
     def _grant(self, key: int, grant: Grant) -> None:
@@ -259,14 +257,14 @@ class TurnKeeper:
         member.num_turns += 1
         self._reply(key, grant)
 
-    def _dismiss(self) -> None:
+    def _end_turns(self) -> None:
         for key in list(self._members):
             self._reply(key, None)
             self._members.pop(key).pipe.close()
 
     def _reply(self, key: int, grant: Grant | None) -> None:
         member = self._members[key]
-        self._waited[key] += self._clock() - member.asked_at
-        member.asked = None
-        with contextlib.suppress(OSError):  # it is dead, and its end will be told
+        self._waited[key] += self._clock() - member.requested_at
+        member.request = None
+        with contextlib.suppress(OSError):  # it is dead, and `remove` will be called
             member.pipe.send(grant)

@@ -1,4 +1,4 @@
-"""The first and last lines of a run's own process."""
+"""The process of a run: its set-up, the call, and the answer to the driver."""
 
 import multiprocessing
 import os
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from runmanager.launching.local.parent_death import end_with_driver, tie_to, tie_workers
-from runmanager.launching.local.turn_keeper import Seat, take_seat
+from runmanager.launching.local.parent_death import bind_workers, die_with_parent, watch_driver
+from runmanager.launching.local.turn_keeper import TurnClient, set_turn_client
 from runmanager.records.host.standard_streams import repaired_streams
 
 __all__ = [
@@ -27,13 +27,13 @@ __all__ = [
 ]
 
 OWN_PROCESS_VARIABLE = "RUNMANAGER_OWN_PROCESS"
-"""Environment variable, set in a run's own process: its output and its signals are the run's alone."""
+"""Environment variable, set in the process of a run: the output and signals of this process belong to the run alone."""
 
 RESUMES_VARIABLE = "RUNMANAGER_GOES_ON"
-"""Environment variable, set where the same command has begun this cell before: `resume=never` was heeded then."""
+"""Environment variable, set where the same command has started this cell before and has applied `resume=never` then."""
 
 MANY_RUNS_VARIABLE = "RUNMANAGER_MANY_RUNS"
-"""Environment variable of the server, set where it will fork so many runs that each fork is worth making cheaper."""
+"""Environment variable of the server, set where it will fork so many runs that cheaper forks are worth their cost."""
 
 PRELOAD_VARIABLE = "RUNMANAGER_PRELOAD"
 """Environment variable with the names of the modules to preload, separated by commas."""
@@ -41,10 +41,9 @@ PRELOAD_VARIABLE = "RUNMANAGER_PRELOAD"
 
 @dataclass(frozen=True)
 class Request:
-    """What a process is to do: call `function(*arguments)` in this folder, environment and number of threads.
+    """The work of a process: call `function(*arguments)` in this folder, environment and number of threads.
 
-    `server` is the pid of the forkserver that is to be its parent, None where there is none; `seat` its place among
-    jobs that take turns.
+    `server` is the pid of the forkserver that is the parent, None without one; `turns` is for jobs that take turns.
     """
 
     function: Callable[..., Any]
@@ -53,19 +52,19 @@ class Request:
     folder: str
     threads: int
     server: int | None = None
-    seat: Seat | None = None
+    turns: TurnClient | None = None
 
 
 @dataclass(frozen=True)
 class Returned:
-    """The function came to its end."""
+    """The function returned `value`."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class Raised:
-    """The function raised; `is_exit` where it was `sys.exit`."""
+    """The function raised; `is_exit` if by `sys.exit`."""
 
     message: str
     traceback: str
@@ -73,15 +72,15 @@ class Raised:
 
 
 def child_main(connection: Connection, request: Request) -> None:
-    """Become a run's process, do what is asked, and say how it went."""
+    """Set up the process of a run, do what is requested, and send the answer."""
     os.setsid()  # one signal reaches the run and its loader's workers, and a terminal's Ctrl-C reaches neither
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # blocked by inheritance: the server is deaf to it
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # inherited: the server blocks it
     if request.server is None:
-        end_with_driver()
+        watch_driver()
     else:
-        tie_to(request.server)  # once more: the driver's program may have started the server, without our preload
-    tie_workers()
+        die_with_parent(request.server)  # again: the driver may have started the server without our preload
+    bind_workers()
     if sys.platform == "linux":
         # A loader's workers would else come from a nested forkserver: slow to start, and alive after a kill.
         multiprocessing.set_start_method("fork", force=True)
@@ -89,15 +88,15 @@ def child_main(connection: Connection, request: Request) -> None:
     os.environ.update(request.environment)
     os.environ[OWN_PROCESS_VARIABLE] = "1"
     os.chdir(request.folder)
-    if request.seat is not None:
-        take_seat(request.seat)
+    if request.turns is not None:
+        set_turn_client(request.turns)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(request.threads)
     else:
         os.environ["OMP_NUM_THREADS"] = str(request.threads)  # read when torch is imported
     with repaired_streams():
         answer = _answer(request)
-    _say(connection, answer)
+    _send(connection, answer)
 
 
 def _answer(request: Request) -> Returned | Raised:
@@ -106,17 +105,17 @@ def _answer(request: Request) -> Returned | Raised:
     except SystemExit as error:
         return Raised(f"sys.exit({error.code})", traceback.format_exc(), is_exit=True)
     except BaseException as error:
-        return Raised(f"{type(error).__name__}: {_words_of(error)}", traceback.format_exc())
+        return Raised(f"{type(error).__name__}: {_message_of(error)}", traceback.format_exc())
 
 
-def _words_of(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # somebody's own __str__ may fail too
+    except Exception:  # a user-defined __str__ may raise too
         return "a message that cannot be shown"
 
 
-def _say(connection: Connection, answer: Returned | Raised) -> None:
+def _send(connection: Connection, answer: Returned | Raised) -> None:
     try:
         data = pickle.dumps(answer)
     except Exception as error:

@@ -1,11 +1,11 @@
-"""Runs on a Slurm cluster: submitted as array jobs, followed until they end."""
+"""Runs on a Slurm cluster, submitted as array jobs and followed until they end."""
 
 __all__ = ["register_slurm"]
 
 
 def register_slurm() -> None:
-    """Make `hydra/launcher=slurm` known to Hydra."""
-    from hydra.core.config_store import ConfigStore  # takes a tenth of a second, which a job on its node does not need
+    """Register `hydra/launcher=slurm` with Hydra."""
+    from hydra.core.config_store import ConfigStore  # a tenth of a second that a job on its node does not need
     from omegaconf import OmegaConf
 
     from runmanager.launching.hydra_launcher import register_plugin
@@ -14,5 +14,5 @@ def register_slurm() -> None:
 
     register_plugin(SlurmLauncher)
     node = OmegaConf.structured(SlurmOptions)
-    OmegaConf.set_readonly(node, None)  # Hydra's overrides still change it
+    OmegaConf.set_readonly(node, None)  # else overrides could not change it
     ConfigStore.instance().store(group="hydra/launcher", name="slurm", node=node, provider="runmanager")

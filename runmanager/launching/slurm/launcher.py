@@ -1,9 +1,8 @@
-"""Hydra's side of Slurm: `hydra/launcher=slurm`, for this application and anybody else's.
+"""Hydra launcher for Slurm: `hydra/launcher=slurm`, for this application and other Hydra applications.
 
-An application of its own calls `runmanager.launching.slurm.register_slurm()` before its `main()`.
+Other applications call `runmanager.launching.slurm.register_slurm()` before their `main()`.
 """
 
-import multiprocessing.spawn
 import os
 import pickle
 from collections.abc import Sequence
@@ -16,33 +15,32 @@ from hydra.core.utils import JobReturn, JobStatus, setup_globals
 from runmanager.errors import RunManagerError
 from runmanager.launching.hydra_launcher import (
     ProcessLauncher,
-    Recorder,
+    ReturnRecorder,
     refuse_stall_timeout,
-    unfinished,
+    unstarted_return,
 )
 from runmanager.launching.local.engine import Listener
+from runmanager.launching.local.multiprocessing_internals import interpreter_state
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.plan import Action, PlannedRun
-from runmanager.launching.slurm.follower import Submitted, follow, outcome_of_job
+from runmanager.launching.slurm.follower import SubmittedCell, follow, outcome_of_job
 from runmanager.launching.slurm.job import SlurmRequest
-from runmanager.launching.slurm.job_registry import locked_book, read_job_registry, states_in_queue
+from runmanager.launching.slurm.job_registry import locked_job_registry, read_job_registry, states_in_queue
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.launching.slurm.queue import SlurmQueue
-from runmanager.launching.slurm.submit import need_submitit, submit
+from runmanager.launching.slurm.submit import require_submitit, submit
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.run_end import end_gone_run
 
 __all__ = ["SlurmLauncher"]
 
-# What a job is to know of its driver, also where the cluster passes no environment on.
-_SHIPPED = "RUNMANAGER_"
-# What a job's own process needs of what multiprocessing tells its children.
-_WORLD = ("sys_path", "sys_argv", "orig_dir", "dir", "init_main_from_name", "init_main_from_path")
+# The variables with this prefix reach a job also where the cluster passes on no environment.
+_ENVIRONMENT_PREFIX = "RUNMANAGER_"
 
 
 @dataclass(frozen=True)
 class _Cell:
-    """A cell as it is handed to Slurm: its key in a listener and in the book of jobs, and what its job is to do."""
+    """A cell to submit: its key in a listener, its name in the job registry, and the request for its job."""
 
     key: int
     name: str
@@ -50,27 +48,27 @@ class _Cell:
 
 
 class SlurmLauncher(ProcessLauncher):
-    """Runs each cell as a job of a Slurm array: one submission, and Slurm itself lets only so many run at once.
+    """Runs each cell as a job of a Slurm array: one submission, and Slurm limits how many run at a time.
 
-    `runs` and `when_ended` are set by an application that keeps run folders: the run of each job, in order, and a
-    function (`module:name`) that writes the sweep's tables where no driver waits to do so.
+    An application with run folders sets `runs` and `when_ended`: the run of each job, in order, and a function
+    (`module:name`) that writes the sweep's tables where no driver waits.
     """
 
     def __init__(self, **settings: Any) -> None:
         self.options = SlurmOptions.checked(**settings)
-        need_submitit()  # now: nothing has been written yet
+        require_submitit()  # before anything is written
         self.listener = Listener()
         self.runs: Sequence[PlannedRun] | None = None
         self.when_ended: str | None = None
         self._queue = SlurmQueue()
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Submit the cells that are in no job yet, and wait for all of them, if so wanted."""
+        """Submit the cells that have no job in the queue, and wait for all of them unless `wait=false`."""
         setup_globals()
         if self.runs is None:
             refuse_stall_timeout(self.options.stall_timeout)
-        cells = [self._cell(list(words), index, initial_job_idx) for index, words in enumerate(job_overrides)]
-        returns = [unfinished(overrides) for overrides in job_overrides]
+        cells = [self._cell(list(overrides), index, initial_job_idx) for index, overrides in enumerate(job_overrides)]
+        returns = [unstarted_return(overrides) for overrides in job_overrides]
         if not cells:
             return returns
         submitted = self._submit_all(cells)
@@ -81,7 +79,7 @@ class SlurmLauncher(ProcessLauncher):
         by_key = {cell.key: cell for cell in cells}
         interrupted = follow(
             submitted,
-            Recorder(returns, initial_job_idx, self.listener),
+            ReturnRecorder(returns, initial_job_idx, self.listener),
             queue=self._queue,
             options=self.options,
             folder=cells[0].request.sweep.slurm,
@@ -92,15 +90,15 @@ class SlurmLauncher(ProcessLauncher):
         return returns
 
     def settle(self, plan: Sequence[PlannedRun], sweep: SweepPaths) -> bool:
-        """Write the end of each run whose job is gone, where nobody else could; whether there were any.
+        """Write the end of each run whose job is gone without having written it; return whether there were any.
 
-        A driver that comes later cannot see whether a process on another node lives; Slurm can.
+        A later driver cannot see whether a process on another node lives; Slurm can.
         """
-        book = read_job_registry(sweep)
-        jobs = {each.paths.name: book[each.paths.name] for each in plan if each.paths.name in book}
-        left = {each.paths.name: each for each in plan if each.action is Action.LEAVE and each.paths.name in jobs}
-        states = self._queue.states(jobs[name] for name in left) if left else {}
-        gone = [] if states is None else [run for name, run in left.items() if jobs[name] not in states]
+        registry = read_job_registry(sweep)
+        jobs = {each.paths.name: registry[each.paths.name] for each in plan if each.paths.name in registry}
+        running = {each.paths.name: each for each in plan if each.action is Action.LEAVE and each.paths.name in jobs}
+        states = self._queue.states(jobs[name] for name in running) if running else {}
+        gone = [] if states is None else [run for name, run in running.items() if jobs[name] not in states]
         for run in gone:
             log = sweep.slurm / f"{jobs[run.paths.name]}_0_log.out"
             end = self._queue.end_of(jobs[run.paths.name])
@@ -109,60 +107,55 @@ class SlurmLauncher(ProcessLauncher):
         return bool(gone)
 
     def queued(self, sweep: SweepPaths) -> dict[str, str]:
-        """The job of each cell that is in the queue, by its run's name."""
-        book = read_job_registry(sweep)
-        return {name: book[name] for name in _answered(states_in_queue(book, self._queue))}
+        """Return the job of each cell that is in the queue, by its run's name."""
+        registry = read_job_registry(sweep)
+        return {name: registry[name] for name in _require_answer(states_in_queue(registry, self._queue))}
 
     def _cell(self, overrides: list[str], index: int, first: int) -> _Cell:
         key = first + index
-        config = self._composed(overrides, key)
+        config = self._compose(overrides, key)
         run = None if self.runs is None else self.runs[index]
-        # A run's name holds its signature; another application's folders may be given to other settings later.
+        # A run's name contains its signature; another application may reuse a folder for other settings later.
         name = " ".join([str(config.hydra.sweep.subdir), *overrides]) if run is None else run.paths.name
         request = SlurmRequest(
             task=pickle.dumps((self._task.__module__, self._task.__qualname__, config)),
-            world=_world(),
-            environment={name: value for name, value in os.environ.items() if name.startswith(_SHIPPED)},
+            driver_state=interpreter_state(),
+            environment={name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT_PREFIX)},
             sweep=SweepPaths(Path(config.hydra.sweep.dir).absolute()),
             run=run,
             limits=Limits(self.options.timeout, self.options.stall_timeout, run.paths.heartbeat if run else None),
             time_limit_minutes=self.options.time,
-            goes_on=False,
+            is_resumed=False,
             is_detached=not self.options.wait,
             when_ended=self.when_ended,
         )
         return _Cell(key, name, request)
 
-    def _submit_all(self, cells: Sequence[_Cell]) -> list[Submitted]:
-        """The cells with their jobs: those that an earlier command has queued, and new ones for the others."""
+    def _submit_all(self, cells: Sequence[_Cell]) -> list[SubmittedCell]:
+        """Return the cells with their jobs: those that an earlier command has queued, and new ones for the others."""
         sweep = cells[0].request.sweep
-        with locked_book(sweep) as book:
-            earlier = {cell.name: book[cell.name] for cell in cells if cell.name in book}
-            states = _answered(self._queue.states(earlier.values()))
+        with locked_job_registry(sweep) as registry:
+            earlier = {cell.name: registry[cell.name] for cell in cells if cell.name in registry}
+            states = _require_answer(self._queue.states(earlier.values()))
             cells = [cell for cell in cells if earlier.get(cell.name) in states or self.listener.wants(cell.key)]
             new = [cell for cell in cells if earlier.get(cell.name) not in states]
             size = self._queue.max_array_size() if len(new) > 1 else 1
-            before: str | None = None
+            previous: str | None = None
             for begin in range(0, len(new), size):
                 part = new[begin : begin + size]
-                jobs = submit([cell.request for cell in part], self.options, after=before)
+                jobs = submit([cell.request for cell in part], self.options, after=previous)
                 for cell, job in zip(part, jobs, strict=True):
-                    book[cell.name] = job
-                before = book[part[-1].name].partition("_")[0]
-            return [Submitted(cell.key, book[cell.name], cell.request.run) for cell in cells]
+                    registry[cell.name] = job
+                previous = registry[part[-1].name].partition("_")[0]
+            return [SubmittedCell(cell.key, registry[cell.name], cell.request.run) for cell in cells]
 
     def _submit_again(self, cell: _Cell) -> str:
-        with locked_book(cell.request.sweep) as book:
-            (book[cell.name],) = submit([replace(cell.request, goes_on=True)], self.options, after=None)
-            return book[cell.name]
+        with locked_job_registry(cell.request.sweep) as registry:
+            (registry[cell.name],) = submit([replace(cell.request, is_resumed=True)], self.options, after=None)
+            return registry[cell.name]
 
 
-def _answered(jobs: dict[str, str] | None) -> dict[str, str]:
+def _require_answer(jobs: dict[str, str] | None) -> dict[str, str]:
     if jobs is None:
         raise RunManagerError("Slurm must answer `squeue`, got no answer; try again when it does.")
     return jobs
-
-
-def _world() -> dict[str, Any]:
-    """Where this process stands, as multiprocessing tells its children: folder, path, and the main module."""
-    return {key: value for key, value in multiprocessing.spawn.get_preparation_data("").items() if key in _WORLD}

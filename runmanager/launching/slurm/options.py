@@ -1,4 +1,4 @@
-"""The settings of `hydra/launcher=slurm`, and what is wrong with them."""
+"""Settings of `hydra/launcher=slurm`: `hydra.launcher.*`."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,8 +8,8 @@ from runmanager.validation import field_faults, limits
 
 __all__ = ["SlurmOptions"]
 
-# What the launcher itself says to Slurm: said twice, the two would contradict each other.
-_OURS = {
+# Options of sbatch that the launcher sets itself, and the settings to use instead.
+_OWN_OPTIONS = {
     "time": "hydra.launcher.time",
     "mem": "hydra.launcher.memory_gb",
     "cpus-per-task": "hydra.launcher.cpus_per_task",
@@ -31,15 +31,15 @@ _OURS = {
 
 @dataclass(frozen=True)
 class SlurmOptions:
-    """What each cell's job asks Slurm for, and how the driver behaves meanwhile. None leaves it to the cluster.
+    """Options of each cell's job and of the driver. None leaves a choice to the cluster.
 
-    `time` is in minutes, `memory_gb` in GiB; `gpus_per_node` and `gres` are two ways to ask for GPUs, one of which a
-    cluster likes. `array_parallelism` is how many cells run at once. `additional_parameters` are further options of
+    `time` is in minutes, `memory_gb` in GiB. `gpus_per_node` and `gres` are two ways to request GPUs; clusters support
+    one of them. `array_parallelism` is how many cells run at a time. `additional_parameters` are further options of
     sbatch, without their dashes.
 
-    `wait=false` submits and leaves. Else the driver asks Slurm every `poll_seconds` and submits a cell again, at most
-    `resubmissions` times, which Slurm preempted or whose time was up. `signal_seconds` before its time is up a job is
-    told so, and its run ends after its epoch. `timeout` and `stall_timeout` are the seconds after which a run is
+    With `wait=false` the driver exits after submitting. Else it polls Slurm every `poll_seconds`, and resubmits a cell
+    that Slurm preempted or whose time was up, at most `resubmissions` times. A job is signalled `signal_seconds` before
+    its time is up, and its run ends after its epoch. `timeout` and `stall_timeout` are the seconds after which a run is
     killed: from its start, and without a step.
     """
 
@@ -64,7 +64,7 @@ class SlurmOptions:
 
     @classmethod
     def checked(cls, **settings: Any) -> "SlurmOptions":
-        """Options from settings as Hydra hands them over. Raises `ConfigurationError` with every fault."""
+        """Return options from settings as Hydra passes them. Raises `ConfigurationError` with every fault."""
         given = dict(settings)
         given["additional_parameters"] = dict(settings.get("additional_parameters") or {})
         options = cls(**given)
@@ -74,7 +74,7 @@ class SlurmOptions:
         return options
 
     def faults(self) -> list[str]:
-        """Every fault, as readable lines."""
+        """Return every fault as a readable line."""
         faults = field_faults(self, "hydra.launcher.")
         if self.gpus_per_node is not None and self.gres is not None:
             faults.append(
@@ -89,13 +89,13 @@ class SlurmOptions:
         if not self.wait and self.resubmissions not in (0, SlurmOptions.resubmissions):
             faults.append(
                 f"`hydra.launcher.resubmissions` must be left out with `hydra.launcher.wait=false`, got "
-                f"{self.resubmissions}; nobody is there to submit again."
+                f"{self.resubmissions}; no driver is left to submit again."
             )
         for name in self.additional_parameters:
-            instead = _OURS.get(name.replace("_", "-"))
+            instead = _OWN_OPTIONS.get(name.replace("_", "-"))
             if instead:
                 faults.append(
-                    f"`hydra.launcher.additional_parameters` must hold what has no setting of its own, got {name}; "
-                    f"that is {instead}."
+                    f"`hydra.launcher.additional_parameters` must hold options without a setting, got {name}; use "
+                    f"{instead}."
                 )
         return faults

@@ -1,4 +1,4 @@
-"""Asking Slurm which jobs it has, how one ended, and telling it to signal or end some; without its accounting."""
+"""Slurm's commands: states and ends of jobs, cancelling, signalling and requeuing. Uses no accounting."""
 
 import re
 import subprocess
@@ -10,14 +10,14 @@ from runmanager.errors import RunManagerError
 __all__ = ["WAITING_STATES", "JobEnd", "SlurmQueue", "read_end", "read_states"]
 
 WAITING_STATES = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})
-"""States in which a job is in the queue and does nothing yet, or nothing any more."""
+"""States in which a job is in the queue and does not run."""
 
-_PATIENCE_SECONDS = 60.0
+_COMMAND_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class JobEnd:
-    """How Slurm says that a job ended: its state (TIMEOUT, CANCELLED, …; empty if Slurm no longer knows it).
+    """The end of a job as Slurm reports it: its state (TIMEOUT, CANCELLED, …; empty if Slurm no longer knows it).
 
     `signal` is the one that killed the job's script or what it ran, 0 for none.
     """
@@ -28,12 +28,12 @@ class JobEnd:
 
 
 class SlurmQueue:
-    """Slurm's own commands. They answer from its controller, which knows a job until some minutes after its end."""
+    """Slurm's commands. Its controller answers them, which knows a job until some minutes after its end."""
 
     def states(self, jobs: Iterable[str]) -> dict[str, str] | None:
-        """The state of each of `jobs` that is in the queue (PENDING, RUNNING, …); None where Slurm does not answer.
+        """Return the state of each of `jobs` in the queue (PENDING, RUNNING, …); None where Slurm does not answer.
 
-        An array's jobs are named `<array>_<index>`.
+        The jobs of an array are named `<array>_<index>`.
         """
         wanted = set(jobs)
         if not wanted:
@@ -45,57 +45,57 @@ class SlurmQueue:
         return {job: state for job, state in read_states(done.stdout).items() if job in wanted}
 
     def end_of(self, job: str) -> JobEnd:
-        """How a job ended, as far as Slurm still knows."""
+        """Return how a job ended, as far as Slurm still knows."""
         done = _run(["scontrol", "--oneliner", "show", "job", job])
         return read_end(done.stdout) if done.returncode == 0 else JobEnd()
 
     def max_array_size(self) -> int:
-        """How many jobs an array may have."""
+        """Return how many jobs an array may have."""
         found = re.search(r"MaxArraySize\s*=\s*(\d+)", _run(["scontrol", "show", "config"]).stdout)
         return max(1, int(found.group(1)) - 1) if found else 1000
 
     def cancel(self, jobs: Sequence[str]) -> None:
-        """Take jobs that have not begun out of the queue; the others run on."""
+        """Cancel jobs that have not started; the others continue."""
         if jobs:
             _run(["scancel", "--state=PENDING", *jobs])
 
     def kill(self, jobs: Sequence[str]) -> None:
-        """Kill jobs at once, whatever they are at."""
+        """Kill jobs immediately."""
         if jobs:
             _run(["scancel", "--signal=KILL", *jobs])
 
     def signal(self, jobs: Sequence[str], name: str) -> None:
-        """Send a signal to every process of running jobs, maybe several times."""
-        # To the step that submitit's script starts: signalling an array's job as a whole is refused, after it has been
-        # done, and tried again for ten seconds, while other jobs of the array wait (seen with Slurm 22.05).
+        """Send a signal to every process of running jobs, possibly several times."""
+        # To the step that submitit's script starts: for a whole job of an array, scancel sends the signal, reports an
+        # error and retries for ten seconds while other jobs of the array wait (seen with Slurm 22.05).
         if jobs:
             _run(["scancel", f"--signal={name}", *(f"{job}.0" for job in jobs)])
 
     def requeue(self, job: str) -> bool:
-        """Put a running job back into the queue; whether Slurm did."""
+        """Put a running job back into the queue; return whether Slurm did."""
         return _run(["scontrol", "requeue", job]).returncode == 0
 
 
 def read_states(text: str) -> dict[str, str]:
-    """The lines of `squeue --format "%i %T"` by job."""
+    """Parse the output of `squeue --format "%i %T"`: the state of each job."""
     pairs = (line.split() for line in text.splitlines())
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
 def read_end(text: str) -> JobEnd:
-    """What one line of `scontrol show job` says of a job's end."""
+    """Parse the end of a job from a line of `scontrol --oneliner show job`."""
     state = re.search(r"\bJobState=(\w+)", text)
     code = re.search(r"\bExitCode=(\d+):(\d+)", text)
     exit_code, number = (int(code.group(1)), int(code.group(2))) if code else (0, 0)
     if exit_code > 128 and not number:
-        number = exit_code - 128  # srun's own way to say that a signal ended what it ran
+        number = exit_code - 128  # how srun reports that a signal killed what it ran
     return JobEnd(state.group(1) if state else "", exit_code, number)
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 1, "", "no answer")

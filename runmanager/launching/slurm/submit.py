@@ -1,4 +1,4 @@
-"""Handing cells to Slurm: one array of jobs, by way of submitit, which writes the script and ships the task."""
+"""Submitting cells to Slurm as one array of jobs through submitit, which writes the script and pickles the task."""
 
 import contextlib
 import importlib.util
@@ -14,14 +14,14 @@ from runmanager.errors import RunManagerError, UsageError
 from runmanager.launching.slurm.job import SlurmRequest, run_slurm_job
 from runmanager.launching.slurm.options import SlurmOptions
 
-__all__ = ["need_submitit", "submit"]
+__all__ = ["require_submitit", "submit"]
 
-# What submitit writes before it asks sbatch, and renames when a job has a number.
-_UNNUMBERED = re.compile(r"[0-9a-f]{32}\.pkl|\.submission_file_[0-9a-f]{32}\.sh")
+# Files that submitit writes before it calls sbatch, and renames when the job has a number.
+_UNNUMBERED_FILE = re.compile(r"[0-9a-f]{32}\.pkl|\.submission_file_[0-9a-f]{32}\.sh")
 
 
-def need_submitit() -> None:
-    """Raises `UsageError`, with the way to install it, where submitit is missing."""
+def require_submitit() -> None:
+    """Raise `UsageError` where submitit is not installed."""
     if importlib.util.find_spec("submitit") is None:
         raise UsageError(
             "`hydra/launcher=slurm` must find the package submitit, got none; pip install 'torch-runmanager[slurm]'."
@@ -29,29 +29,29 @@ def need_submitit() -> None:
 
 
 def submit(requests: Sequence[SlurmRequest], options: SlurmOptions, *, after: str | None) -> list[str]:
-    """Submit an array, or a single job, that begins when the job or array `after` is over; return each job's number.
+    """Submit an array or a single job, to start after the job or array `after`, and return each job's number.
 
-    Raises `RunManagerError` where Slurm does not take it; then nothing of it is left in the sweep's folder.
+    Raises `RunManagerError` where Slurm rejects it; then the files written for it are removed.
     """
     import submitit
 
     sweep = requests[0].sweep
-    # submitit prints what sbatch says, which is said again in a line of ours.
+    # submitit prints sbatch's error, which the exception below repeats.
     with (
-        _nothing_left_of_what_fails(sweep.slurm),
-        _outside_of_any_job(),
+        _removing_files_on_failure(sweep.slurm),
+        _job_environment_hidden(),
         contextlib.redirect_stderr(io.StringIO()),
         warnings.catch_warnings(),
     ):
-        warnings.simplefilter("ignore")  # submitit's own, about what is not used here
+        warnings.simplefilter("ignore")  # submitit's, about what is not used here
         try:
             executor = submitit.SlurmExecutor(sweep.slurm)
             executor.update_parameters(**_parameters(sweep.name, options, after))
             with executor.batch():
                 jobs = [executor.submit(run_slurm_job, request) for request in requests]
         except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as error:
-            said = str(error).strip().splitlines() or [type(error).__name__]
-            raise RunManagerError(f"Slurm must take the jobs, got: {said[-1]}") from error
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            raise RunManagerError(f"Slurm must accept the jobs, got: {lines[-1]}") from error
         except RuntimeError as error:
             raise RunManagerError(
                 f"`hydra/launcher=slurm` must run where Slurm's commands are, got: {error} Use a login node of the "
@@ -62,7 +62,7 @@ def submit(requests: Sequence[SlurmRequest], options: SlurmOptions, *, after: st
 
 def _parameters(name: str, options: SlurmOptions, after: str | None) -> dict[str, Any]:
     memory = None if options.memory_gb is None else f"{max(1, round(options.memory_gb * 1024))}M"
-    asked = {
+    optional = {
         "partition": options.partition,
         "mem": memory,
         "gpus_per_node": options.gpus_per_node,
@@ -83,25 +83,25 @@ def _parameters(name: str, options: SlurmOptions, after: str | None) -> dict[str
         "signal_delay_s": options.signal_seconds,
         "stderr_to_stdout": True,
         "additional_parameters": more,
-        **{key: value for key, value in asked.items() if value is not None},
+        **{key: value for key, value in optional.items() if value is not None},
     }
 
 
 @contextlib.contextmanager
-def _nothing_left_of_what_fails(folder: Path) -> Iterator[None]:
+def _removing_files_on_failure(folder: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
         for path in folder.iterdir() if folder.is_dir() else ():
-            # A numbered script is linked to by the name that it had before.
-            if _UNNUMBERED.fullmatch(path.name) and not path.is_symlink():
+            # After the renaming this name is a link to the numbered script.
+            if _UNNUMBERED_FILE.fullmatch(path.name) and not path.is_symlink():
                 path.unlink(missing_ok=True)
         raise
 
 
 @contextlib.contextmanager
-def _outside_of_any_job() -> Iterator[None]:
-    """Hide meanwhile that this driver is itself in a job of Slurm's, or its jobs would inherit what it was given."""
+def _job_environment_hidden() -> Iterator[None]:
+    """Hide the variables of the Slurm job in which this driver runs, if any; its jobs would inherit their values."""
     inside = "SLURM_JOB_ID" in os.environ
     names = [name for name in os.environ if name.startswith(("SLURM_", "SUBMITIT_")) and name != "SLURM_CONF"]
     hidden = {name: os.environ.pop(name) for name in names} if inside else {}

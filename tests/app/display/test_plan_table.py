@@ -92,7 +92,7 @@ def test_code_that_no_commit_tells_of_is_seen_by_every_command(
     (tmp_path / "part.py").write_text("changed = True")
     assert "finished, with other versions: code changed (part.py)" in at_commit("", *words, "lr=0.1", "--dry-run").out
     asked = at_commit("", *words, "lr=0.1", "rerun_changed=true", "--dry-run").out
-    assert "1 cell: 1 start anew" in asked
+    assert "1 cell: 1 start again" in asked
     assert "Its code has changed since: part.py." in said("reproduce", str(run), "--trust")
     assert at_commit("", *words, "lr=0.1,0.2").status == 0
     assert "code differs: part.py" in said("compare", "own", "--axis", "lr")

@@ -263,12 +263,12 @@ def actions(planned):
 
 
 def test_a_finished_run_goes_on_beside_one_that_is_to_be_run(group, tmp_path):
-    kept, lost = (Action.KEEP, {"session": "a1"}), (Action.START_ANEW, {"status": Status.FAILED})
+    kept, lost = (Action.KEEP, {"session": "a1"}), (Action.START_AGAIN, {"status": Status.FAILED})
     # Without a checkpoint it is begun anew, its old files kept.
-    assert actions(group(kept, lost)) == [Action.START_ANEW, Action.START_ANEW]
+    assert actions(group(kept, lost)) == [Action.START_AGAIN, Action.START_AGAIN]
     (tmp_path / "a" / "checkpoint.pt").touch()
-    assert actions(group(kept, lost)) == [Action.MEASURE, Action.START_ANEW]
-    assert actions(group(kept, lost, missing="b")) == [Action.KEEP, Action.START_ANEW]
+    assert actions(group(kept, lost)) == [Action.MEASURE, Action.START_AGAIN]
+    assert actions(group(kept, lost, missing="b")) == [Action.KEEP, Action.START_AGAIN]
     assert actions(group(kept, (Action.LEAVE, {}))) == [Action.KEEP, Action.LEAVE]
 
 
@@ -285,7 +285,7 @@ def test_what_was_measured_together_is_kept_and_what_was_not_is_measured_again(g
 def test_a_run_of_other_versions_or_another_host_stays_as_it_is_and_says_why(group, tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "checkpoint.pt").touch()
-    lost = (Action.START_ANEW, {"status": Status.FAILED})
+    lost = (Action.START_AGAIN, {"status": Status.FAILED})
     changed = group((Action.KEEP, {}), lost, changes="torch 2.9.0, now 2.15.0")[0]
     assert changed.action is Action.KEEP
     assert changed.why == "so it is; takes no turns with what is run now: `rerun_changed=true` runs it anew"

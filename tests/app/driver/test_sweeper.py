@@ -389,7 +389,7 @@ def test_the_report_s_next_step_runs_exactly_what_is_missing(
     assert said["command"] == said["commands"][-1]
     plan = command(*command_for_the_skipped(sweep("grid").paths.report), "--dry-run").out
     to_do = {record.name for record in sweep("grid").records if record.status == "skipped"}
-    states = dict(re.findall(r"^(\S+-[0-9a-f]{8}) +(start|start anew|go on|keep|skip)\b", plan, re.M))
+    states = dict(re.findall(r"^(\S+-[0-9a-f]{8}) +(start|start again|resume|keep|skip)\b", plan, re.M))
     assert {name for name, action in states.items() if action != "keep"} == to_do, plan
     assert len(states) == 4 and len(to_do) == 2
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from runmanager.app.driver.run_listener import write_tables_alone
 from runmanager.app.follow import follower as following
 from runmanager.app.follow.follower import SweepReader, follow_sweep, show_state
-from runmanager.launching.slurm.job_registry import locked_book
+from runmanager.launching.slurm.job_registry import locked_job_registry
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
@@ -319,7 +319,7 @@ class Queue(SlurmQueue):
 
 def hand_over(sweep: Disk) -> None:
     """As a driver that does not wait: each cell has a job, `7_0`, `7_1`, …, and the driver is gone."""
-    with locked_book(sweep.paths) as book:
+    with locked_job_registry(sweep.paths) as book:
         book.update((name, f"7_{number}") for number, name in enumerate(sweep.names))
     leave_sweep(sweep.paths, ME)
 

@@ -1,4 +1,4 @@
-"""The local engine: a process a job, a truthful word on every end, and nothing left behind."""
+"""The local engine: one process per job, a true report of every end, and no process left over."""
 
 import os
 import signal
@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from runmanager.launching.local.engine import Job, LocalEngine, ProcessExit, call
+from runmanager.launching.local.engine import Job, LocalEngine, ProcessExit, call_in_process
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.records.host.process import usable_cores
 
 RunJobs = Callable[..., Any]
 
 
-def test_each_job_has_a_process_of_its_own(jobs: Any, run_jobs: RunJobs) -> None:
+def test_each_job_has_its_own_process(jobs: Any, run_jobs: RunJobs) -> None:
     seen = run_jobs(*[(jobs.my_pid,)] * 4)
     pids = [ending.answer.value for ending in seen.endings.values()]
     assert pids == list(seen.pids.values())
@@ -25,31 +25,31 @@ def test_each_job_has_a_process_of_its_own(jobs: Any, run_jobs: RunJobs) -> None
 
 def test_one_worker_runs_one_job_after_the_other_in_order(jobs: Any, run_jobs: RunJobs) -> None:
     seen = run_jobs(*[(jobs.my_pid,)] * 3)
-    assert seen.events == [(word, key) for key in range(3) for word in ("started", "ended")]
+    assert seen.events == [(event, key) for key in range(3) for event in ("started", "ended")]
     assert seen.num_ticks >= 3
 
 
 def test_jobs_are_taken_only_when_there_is_room(jobs: Any, recorder: Any) -> None:
     taken = []
 
-    def lazily() -> Iterator[Job]:
+    def take_jobs() -> Iterator[Job]:
         for key in range(4):
             taken.append((key, len(recorder.endings)))
             yield Job(key, jobs.my_pid)
 
-    LocalEngine(workers=2).run(lazily(), recorder)
+    LocalEngine(workers=2).run(take_jobs(), recorder)
     assert [key for key, _ in taken] == [0, 1, 2, 3]
     assert all(num_ended >= key - 1 for key, num_ended in taken)
     assert {number for number, _ in recorder.events[:2]} == {"started"}
 
 
-def test_two_workers_run_two_jobs_at_once(jobs: Any, run_jobs: RunJobs, tmp_path: Path) -> None:
+def test_two_workers_run_two_jobs_together(jobs: Any, run_jobs: RunJobs, tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     seen = run_jobs((jobs.meet, one, other), (jobs.meet, other, one), workers=2)
     assert {ending.answer for ending in seen.endings.values()} == {Returned("met")}
 
 
-def test_every_end_is_told_as_it_was_and_the_rest_goes_on(
+def test_every_end_is_reported_and_the_other_jobs_run(
     jobs: Any, run_jobs: RunJobs, capfd: pytest.CaptureFixture[str]
 ) -> None:
     calls = {
@@ -62,7 +62,7 @@ def test_every_end_is_told_as_it_was_and_the_rest_goes_on(
         "killed": (jobs.die_by, signal.SIGKILL),
         "segfault": (jobs.die_by, signal.SIGSEGV),
         "terminated": (jobs.die_by, signal.SIGTERM),
-        "wordless": (jobs.leave_without_a_word,),
+        "no answer": (jobs.exit_without_answer,),
         "unprintable": (jobs.raise_unprintable,),
         "unpicklable": (jobs.unpicklable,),
         "unreadable": (jobs.unreadable,),
@@ -86,21 +86,21 @@ def test_every_end_is_told_as_it_was_and_the_rest_goes_on(
     raised = ends["raises"].answer
     assert isinstance(raised, Raised) and 'raise ValueError("a bad value")' in raised.traceback
 
-    wordless = {name: ending.exit_code for name, ending in ends.items() if ending.answer is None}
-    assert wordless == {
+    without_answer = {name: ending.exit_code for name, ending in ends.items() if ending.answer is None}
+    assert without_answer == {
         "killed": -signal.SIGKILL,
         "segfault": -signal.SIGSEGV,
         "terminated": -signal.SIGTERM,
-        "wordless": 0,
+        "no answer": 0,
         "half": -signal.SIGKILL,
     }
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_environment_and_folder_are_those_of_the_moment(
+def test_a_job_gets_the_environment_and_folder_at_its_start(
     jobs: Any, run_jobs: RunJobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_jobs((jobs.my_pid,))  # the server that forks the jobs has begun long ago
+    run_jobs((jobs.my_pid,))  # starts the server
     monkeypatch.setenv("OF_THIS_TEST", "set late")
     monkeypatch.chdir(tmp_path)
     seen = run_jobs((jobs.surroundings, "OF_THIS_TEST"))
@@ -114,17 +114,17 @@ def test_a_terminals_ctrl_c_does_not_reach_a_job(jobs: Any, run_jobs: RunJobs) -
     assert run_jobs((jobs.interrupt_myself,)).endings[0].answer == Returned(("still here", True))
 
 
-def test_what_a_job_leaves_behind_is_gone_with_it(
+def test_processes_that_a_job_leaves_are_killed(
     jobs: Any, run_jobs: RunJobs, tmp_path: Path, wait_for: Callable[..., None], is_gone: Callable[[int], bool]
 ) -> None:
-    told = tmp_path / "pid"
-    seen = run_jobs((jobs.leave_a_grandchild,), (jobs.leave_a_grandchild_and_die, told))
-    for pid in (seen.endings[0].answer.value, int(told.read_text())):
+    file = tmp_path / "pid"
+    seen = run_jobs((jobs.leave_a_grandchild,), (jobs.leave_a_grandchild_and_die, file))
+    for pid in (seen.endings[0].answer.value, int(file.read_text())):
         wait_for(lambda pid=pid: is_gone(pid), "the end of the grandchild")
 
 
-def test_a_process_that_has_said_all_and_does_not_leave_is_ended(jobs: Any, recorder: Any) -> None:
-    LocalEngine(leave_seconds=0.1).run([Job(0, jobs.never_leave), Job(1, jobs.my_pid)], recorder)
+def test_a_process_that_has_answered_and_does_not_exit_is_killed(jobs: Any, recorder: Any) -> None:
+    LocalEngine(exit_timeout=0.1).run([Job(0, jobs.answer_and_hang), Job(1, jobs.my_pid)], recorder)
     assert recorder.endings[0].answer == Returned("done")
     assert recorder.endings[0].exit_code == -signal.SIGKILL
     assert recorder.outcome(recorder.endings[0]).status.is_success
@@ -134,30 +134,30 @@ def test_a_process_that_has_said_all_and_does_not_leave_is_ended(jobs: Any, reco
 def test_an_error_of_the_driver_leaves_no_job_running(
     jobs: Any, recorder: Any, tmp_path: Path, wait_for: Callable[..., None], is_gone: Callable[[int], bool]
 ) -> None:
-    told = tmp_path / "pids"
+    pids = tmp_path / "pids"
 
     def tick() -> None:
-        if told.exists():
+        if pids.exists():
             raise RuntimeError("the listener failed")
 
     recorder.tick = tick
     with pytest.raises(RuntimeError, match="the listener failed"):
-        LocalEngine().run([Job(0, jobs.stay_deaf, (told,)), Job(1, jobs.my_pid)], recorder)
-    for pid in told.read_text().split():
+        LocalEngine().run([Job(0, jobs.ignore_sigterm, (pids,)), Job(1, jobs.my_pid)], recorder)
+    for pid in pids.read_text().split():
         wait_for(lambda pid=int(pid): is_gone(pid), "the end of the job")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_the_death_of_the_server_ends_its_jobs_and_no_others(jobs: Any, run_jobs: RunJobs) -> None:
+def test_the_death_of_the_server_ends_its_jobs_alone(jobs: Any, run_jobs: RunJobs) -> None:
     seen = run_jobs((jobs.kill_the_forkserver,), (jobs.my_pid,), (jobs.my_pid,))
     assert seen.endings[0].answer is None and seen.endings[0].exit_code != 0
     assert [type(seen.endings[key].answer) for key in (1, 2)] == [Returned, Returned]
 
 
-def test_one_call_in_a_process_of_its_own(jobs: Any) -> None:
-    ending = call(LocalEngine(), jobs.my_pid)
+def test_one_call_in_a_new_process(jobs: Any) -> None:
+    ending = call_in_process(LocalEngine(), jobs.my_pid)
     assert isinstance(ending.answer, Returned) and ending.answer.value != os.getpid()
-    answer = call(LocalEngine(), jobs.exit_with, 3).answer
+    answer = call_in_process(LocalEngine(), jobs.exit_with, 3).answer
     assert isinstance(answer, Raised) and answer.message == "sys.exit(3)"
 
 
@@ -167,7 +167,7 @@ from pathlib import Path
 import launching_jobs as jobs
 from runmanager.launching.local.engine import Job, Listener, LocalEngine
 
-class Told(Listener):
+class Printing(Listener):
     def stopping(self, *, at_once):
         Path("at_once" if at_once else "stopping").touch()
     def ended(self, ending):
@@ -177,19 +177,19 @@ if __name__ == "__main__":
     stay = getattr(jobs, sys.argv[1])
     work = [Job(0, stay, (Path("a"),)), Job(1, stay, (Path("b"),)), Job(2, jobs.touch, (Path("third"),))]
     engine = LocalEngine(workers=2)
-    engine.run(work, Told())
+    engine.run(work, Printing())
     print("interrupted" if engine.was_interrupted else "done", flush=True)
 """
 
 
-def pids_told(folder: Path, wait_for: Callable[..., None]) -> list[int]:
+def written_pids(folder: Path, wait_for: Callable[..., None]) -> list[int]:
     wait_for(lambda: (folder / "a").exists() and (folder / "b").exists(), "both jobs")
     return [int(pid) for name in "ab" for pid in (folder / name).read_text().split()]
 
 
 @pytest.mark.parametrize("send", [os.kill, os.killpg])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_lets_running_jobs_finish_and_starts_no_other(
+def test_after_the_first_signal_running_jobs_finish_and_no_job_starts(
     start_driver: Any,
     tmp_path: Path,
     wait_for: Callable[..., None],
@@ -197,26 +197,26 @@ def test_the_first_signal_lets_running_jobs_finish_and_starts_no_other(
     number: int,
     send: Callable[[int, int], None],
 ) -> None:
-    driver = start_driver(DRIVER, "stay_polite")
-    pids = pids_told(tmp_path, wait_for)
-    send(driver.pid, number)  # to the group as well, as by `timeout`: the jobs' parent is in it
+    driver = start_driver(DRIVER, "stop_at_sigterm")
+    pids = written_pids(tmp_path, wait_for)
+    send(driver.pid, number)  # to the group too, as `timeout` does: the parent of the jobs is in it
     out, err = driver.communicate(timeout=60)
     *ends, last = out.splitlines()
-    assert (sorted(ends), last, err) == (["0 0 False went in peace", "1 0 False went in peace"], "interrupted", "")
+    assert (sorted(ends), last, err) == (["0 0 False stopped", "1 0 False stopped"], "interrupted", "")
     assert not (tmp_path / "third").exists()
     assert (tmp_path / "stopping").exists() and not (tmp_path / "at_once").exists()
     for pid in pids:
         wait_for(lambda pid=pid: is_gone(pid), f"the end of {pid}")
 
 
-def test_the_second_signal_ends_them_at_once(
+def test_the_second_signal_kills_running_jobs(
     start_driver: Any, tmp_path: Path, wait_for: Callable[..., None], is_gone: Callable[[int], bool]
 ) -> None:
-    driver = start_driver(DRIVER, "stay_deaf")
-    pids = pids_told(tmp_path, wait_for)
+    driver = start_driver(DRIVER, "ignore_sigterm")
+    pids = written_pids(tmp_path, wait_for)
     driver.send_signal(signal.SIGINT)
-    for name in "ab":  # both got their SIGTERM, and stay
-        wait_for(lambda name=name: (tmp_path / f"{name}.signalled").exists(), "the passing on of the signal")
+    for name in "ab":  # both got SIGTERM and ignore it
+        wait_for(lambda name=name: (tmp_path / f"{name}.signalled").exists(), "the forwarded signal")
     assert driver.poll() is None
     driver.send_signal(signal.SIGINT)
     out, err = driver.communicate(timeout=60)
@@ -227,17 +227,17 @@ def test_the_second_signal_ends_them_at_once(
         wait_for(lambda pid=pid: is_gone(pid), f"the end of {pid}")
 
 
-def test_a_ctrl_c_during_a_single_call_is_an_interrupt(
+def test_ctrl_c_during_a_single_call_raises_keyboard_interrupt(
     start_driver: Any, tmp_path: Path, wait_for: Callable[..., None]
 ) -> None:
     script = """
 from pathlib import Path
 import launching_jobs as jobs
-from runmanager.launching.local.engine import LocalEngine, call
+from runmanager.launching.local.engine import LocalEngine, call_in_process
 
 if __name__ == "__main__":
     try:
-        call(LocalEngine(), jobs.stay_polite, Path("a"))
+        call_in_process(LocalEngine(), jobs.stop_at_sigterm, Path("a"))
     except KeyboardInterrupt:
         print("interrupted")
 """
@@ -252,13 +252,13 @@ import sys
 import launching_jobs as jobs
 from runmanager.launching.local.engine import Job, Listener, LocalEngine
 
-class Told(Listener):
+class Printing(Listener):
     def ended(self, ending):
         print(ending.job.key, ending.answer, flush=True)
 
 if __name__ == "__main__":
     workers, preload = int(sys.argv[1]), sys.argv[2:]
-    LocalEngine(workers=workers, preload=preload).run([Job(0, jobs.num_threads), Job(1, jobs.loader_sum)], Told())
+    LocalEngine(workers=workers, preload=preload).run([Job(0, jobs.num_threads), Job(1, jobs.loader_sum)], Printing())
 """
 
 
@@ -266,7 +266,7 @@ if __name__ == "__main__":
     ("workers", "given", "preload"),
     [(1, "", "torch"), (2, "", "torch"), (1000, "", "torch"), (2, "3", "torch"), (2, "", "")],
 )
-def test_threads_are_shared_out_unless_they_are_given_and_loaders_work(
+def test_threads_are_divided_among_workers_unless_given_and_loaders_work(
     start_driver: Any, monkeypatch: pytest.MonkeyPatch, workers: int, given: str, preload: str
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

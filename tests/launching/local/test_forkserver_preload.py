@@ -1,4 +1,4 @@
-"""What the server of a driver's jobs imports before it forks the first."""
+"""What the forkserver imports before it forks the first job."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 DRIVER = """
 import sys
 import launching_jobs as jobs
-from runmanager.launching.local.engine import LocalEngine, call
+from runmanager.launching.local.engine import LocalEngine, call_in_process
 
 def loaded(*names):
     import sys
@@ -16,8 +16,8 @@ def loaded(*names):
 
 if __name__ == "__main__":
     engine = LocalEngine(preload=sys.argv[1:])
-    print(call(engine, loaded, *sys.argv[1:]).answer, flush=True)
-    print(type(call(engine, jobs.my_pid).answer).__name__, flush=True)
+    print(call_in_process(engine, loaded, *sys.argv[1:]).answer, flush=True)
+    print(type(call_in_process(engine, jobs.my_pid).answer).__name__, flush=True)
 """
 
 
@@ -27,11 +27,11 @@ if __name__ == "__main__":
         ("raises", "raise RuntimeError('broken')"),
         ("misspelt", "def ("),
         ("missing", None),
-        ("imports_missing", "import no_such_module_at_all"),
+        ("imports_missing", "import no_such_module"),
         ("exits", "import sys; sys.exit('not here')"),
     ],
 )
-def test_a_bad_module_keeps_no_job_from_running(
+def test_jobs_run_although_a_preloaded_module_fails(
     start_driver: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str, source: str | None
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -42,7 +42,7 @@ def test_a_bad_module_keeps_no_job_from_running(
     assert out.splitlines() == ["Returned(value=[True, False, True])", "Returned"], err
 
 
-def test_every_job_begins_with_what_was_preloaded(start_driver: Any) -> None:
+def test_every_job_starts_with_the_preloaded_modules(start_driver: Any) -> None:
     out, err = start_driver(DRIVER, "wave", "colorsys").communicate(timeout=60)
     assert out.splitlines() == ["Returned(value=[True, True])", "Returned"], err
 
@@ -51,7 +51,7 @@ MANY = """
 import sys
 import psutil
 import launching_jobs as jobs
-from runmanager.launching.local.engine import LocalEngine, call
+from runmanager.launching.local.engine import LocalEngine, call_in_process
 
 def frozen():
     import gc
@@ -61,11 +61,11 @@ if __name__ == "__main__":
     engine = LocalEngine(preload=["wave"])
     engine.get_ready(num_jobs=1000)
     before = {each.pid for each in psutil.Process().children()}
-    print(call(engine, frozen).answer, call(engine, frozen).answer, flush=True)
+    print(call_in_process(engine, frozen).answer, call_in_process(engine, frozen).answer, flush=True)
     print(before == {each.pid for each in psutil.Process().children()}, flush=True)
 """
 
 
-def test_a_server_that_was_got_ready_for_many_jobs_runs_them(start_driver: Any) -> None:
+def test_a_server_prepared_for_many_jobs_runs_them(start_driver: Any) -> None:
     out, err = start_driver(MANY).communicate(timeout=60)
     assert out.splitlines() == ["Returned(value=True) Returned(value=True)", "True"], err

@@ -1,4 +1,4 @@
-"""When the driver is gone, however it went, so is all that it started."""
+"""The death of a driver ends all that it started."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ties processes by a call of Linux")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="binds processes by a Linux system call")
 
 DRIVER = """
 from pathlib import Path
@@ -21,12 +21,13 @@ import launching_jobs as jobs
 from runmanager.launching.local.engine import Job, Listener, LocalEngine
 
 if __name__ == "__main__":
-    LocalEngine(workers=2).run([Job(0, jobs.stay_deaf, (Path("a"),)), Job(1, jobs.stay_deaf, (Path("b"),))], Listener())
+    work = [Job(0, jobs.ignore_sigterm, (Path("a"),)), Job(1, jobs.ignore_sigterm, (Path("b"),))]
+    LocalEngine(workers=2).run(work, Listener())
 """
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGHUP])
-def test_a_driver_that_is_killed_takes_its_jobs_along(
+def test_the_jobs_of_a_killed_driver_die(
     start_driver: Any, tmp_path: Path, wait_for: Callable[..., None], is_gone: Callable[[int], bool], number: int
 ) -> None:
     driver = start_driver(DRIVER)
@@ -37,14 +38,14 @@ def test_a_driver_that_is_killed_takes_its_jobs_along(
     driver.send_signal(number)
     assert driver.wait(60) == -number
     for pid in servers:
-        if pid not in {int(told) for name in "ab" for told in (tmp_path / name).read_text().split()[1:]}:
+        if pid not in {int(pid) for name in "ab" for pid in (tmp_path / name).read_text().split()[1:]}:
             wait_for(lambda pid=pid: is_gone(pid), f"the end of {pid}")
-    for name in "ab":  # a grandchild of the test's that nothing ties
+    for name in "ab":  # the test's grandchild, which is not bound
         os.kill(int((tmp_path / name).read_text().split()[1]), signal.SIGKILL)
 
 
-# Each process that takes part says that it is there, and then stays: nothing but the driver's end is to end it.
-PLACES = """
+# Each process creates a file and then runs until the driver's end should end it.
+MARKER = """
 import os, signal, sys, time
 from pathlib import Path
 
@@ -60,16 +61,16 @@ import sys
 import threading
 from pathlib import Path
 
-import places
+import marker
 
 when = sys.argv[1] if __name__ == "__main__" else Path("when").read_text()
 if __name__ != "__main__" and when == "trial import":
-    places.stay("trial")
+    marker.stay("trial")
 if __name__ != "__main__" and when == "import of the main module":
     if Path("tried").exists():
-        places.stay("job")
+        marker.stay("job")
     Path("tried").touch()
-    threading.Thread(target=threading.Event().wait, daemon=True).start()  # each job is to import this itself
+    threading.Thread(target=threading.Event().wait, daemon=True).start()  # makes each job import this module itself
 
 import launching_jobs as jobs
 from runmanager.launching.local.engine import Job, Listener, LocalEngine
@@ -92,7 +93,7 @@ if __name__ == "__main__":
         ("start from a thread", "answered"),
     ],
 )
-def test_a_driver_that_is_killed_takes_along_what_is_just_starting(
+def test_what_a_killed_driver_is_just_starting_dies(
     start_driver: Any,
     tmp_path: Path,
     wait_for: Callable[..., None],
@@ -100,20 +101,20 @@ def test_a_driver_that_is_killed_takes_along_what_is_just_starting(
     when: str,
     sign: str,
 ) -> None:
-    (tmp_path / "places.py").write_text(PLACES)
-    (tmp_path / "slow.py").write_text("import places; places.stay('server')")
+    (tmp_path / "marker.py").write_text(MARKER)
+    (tmp_path / "slow.py").write_text("import marker; marker.stay('server')")
     driver = start_driver(STARTING, when, PYTHONPATH=f"{tmp_path}:{os.environ['PYTHONPATH']}")
     started = psutil.Process(driver.pid)
     wait_for(lambda: any(tmp_path.glob(f"{sign}.*")), when)
     descendants = {process.pid for process in started.children(recursive=True)}
     driver.kill()
     assert driver.wait(60) == -signal.SIGKILL
-    # Those that were forked in the meantime say who they are, or are gone before they can.
+    # Processes that were forked meanwhile have created their file, or died before.
     known = lambda: descendants | {int(path.suffix[1:]) for path in tmp_path.glob("*.[0-9]*")}  # noqa: E731
     wait_for(lambda: all(is_gone(pid) for pid in known()), "the end of all")
 
 
-IN_NO_TIME = """
+SLOW_SERVER = """
 import os, sys, time
 from pathlib import Path
 if "multiprocessing.forkserver" in " ".join(sys.orig_argv):
@@ -123,12 +124,12 @@ if "multiprocessing.forkserver" in " ".join(sys.orig_argv):
 """
 
 
-def test_a_server_that_comes_to_life_after_its_driver_s_death_leaves(
+def test_a_server_that_starts_after_its_driver_s_death_exits(
     start_driver: Any, tmp_path: Path, wait_for: Callable[..., None], is_gone: Callable[[int], bool]
 ) -> None:
-    (tmp_path / "places.py").write_text(PLACES)
-    (tmp_path / "slow.py").write_text("import places; places.stay('server')")
-    (tmp_path / "sitecustomize.py").write_text(IN_NO_TIME)
+    (tmp_path / "marker.py").write_text(MARKER)
+    (tmp_path / "slow.py").write_text("import marker; marker.stay('server')")
+    (tmp_path / "sitecustomize.py").write_text(SLOW_SERVER)
     (tmp_path / "gate").touch()
     driver = start_driver(STARTING, "preloading", PYTHONPATH=f"{tmp_path}:{os.environ['PYTHONPATH']}")
     wait_for(lambda: (tmp_path / "server").exists() and (tmp_path / "server").read_text() != "", "the server")
@@ -136,13 +137,13 @@ def test_a_server_that_comes_to_life_after_its_driver_s_death_leaves(
     driver.wait(60)
     (tmp_path / "gate").unlink()
     wait_for(lambda: is_gone(int((tmp_path / "server").read_text())), "the end of the server")
-    assert not list(tmp_path.glob("server.*")), "it imported what no job will need"
+    assert not list(tmp_path.glob("server.*")), "it imported modules that no job will need"
 
 
-def test_a_process_that_a_job_forked_by_itself_may_stay(
+def test_a_process_that_a_job_forked_itself_may_outlive_it(
     start_driver: Any, tmp_path: Path, wait_for: Callable[..., None], is_gone: Callable[[int], bool]
 ) -> None:
-    driver = start_driver(DRIVER.replace('jobs.stay_deaf, (Path("a"),)', 'jobs.leave_a_daemon, (Path("a"),)'))
+    driver = start_driver(DRIVER.replace('jobs.ignore_sigterm, (Path("a"),)', 'jobs.leave_a_daemon, (Path("a"),)'))
     wait_for(lambda: (tmp_path / "a").exists() and (tmp_path / "b").exists(), "the jobs")
     daemon = int((tmp_path / "a").read_text())
     driver.kill()
@@ -153,7 +154,7 @@ def test_a_process_that_a_job_forked_by_itself_may_stay(
         os.kill(pid, signal.SIGKILL)
 
 
-# What must work in a container before our own driver is asked: two processes, of which the first ends before the other.
+# What must work in a container before our own driver is tried: a process and its forkserver.
 PLAIN = """
 import multiprocessing
 if __name__ == '__main__':
@@ -166,26 +167,26 @@ if __name__ == '__main__':
 IN_CONTAINER = """
 import os
 import launching_jobs as jobs
-from runmanager.launching.local.engine import LocalEngine, call
+from runmanager.launching.local.engine import LocalEngine, call_in_process
 if __name__ == '__main__':
-    print(os.getpid(), type(call(LocalEngine(), jobs.my_pid).answer).__name__)
+    print(os.getpid(), type(call_in_process(LocalEngine(), jobs.my_pid).answer).__name__)
 """
 
 
-def said_in_container(folder: Path, script: str) -> str | None:
-    """What a script says as the first process of a container; None where that cannot be made, or comes to no end."""
+def output_in_container(folder: Path, script: str) -> str | None:
+    """Return the output of a script as the first process of a container; None without containers or on a timeout."""
     unshare = shutil.which("unshare")
     if unshare is None:
         return None
     (folder / "script.py").write_text(script)
-    # Into a file: who waits for the end of a pipe waits for all that hold it, should the container not go away.
-    with (folder / "said").open("w") as said:
+    # To a file, not a pipe: if the container does not exit, its processes keep a pipe open.
+    with (folder / "output").open("w") as output:
         process = subprocess.Popen(
             [unshare, "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "script.py"],
             cwd=folder,
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
         )
         try:
             process.wait(60)
@@ -194,11 +195,11 @@ def said_in_container(folder: Path, script: str) -> str | None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(10)
             return None
-    return (folder / "said").read_text() if process.returncode == 0 else None
+    return (folder / "output").read_text() if process.returncode == 0 else None
 
 
 def test_a_driver_may_be_the_first_process_of_a_container(tmp_path: Path) -> None:
-    """The parent of its server is process 1 then, and is not gone for that."""
-    if said_in_container(tmp_path, PLAIN) != "\nworks\n":
+    """Its server has process 1 as its parent, without being orphaned."""
+    if output_in_container(tmp_path, PLAIN) != "\nworks\n":
         pytest.skip("a container with processes cannot be made here")
-    assert said_in_container(tmp_path, IN_CONTAINER) == "1 Returned\n"
+    assert output_in_container(tmp_path, IN_CONTAINER) == "1 Returned\n"

@@ -1,4 +1,4 @@
-"""When a job has taken too long, and when it has made no step for too long, by a clock of the test's."""
+"""Time limits of jobs: total time and time without a step, by a fake clock."""
 
 from pathlib import Path
 
@@ -32,13 +32,13 @@ def watch(clock: Clock, beat: Path, **limits: float) -> LimitWatch:
     return LimitWatch(Limits(heartbeat=beat, **limits), clock=clock)
 
 
-def test_without_limits_a_job_takes_what_it_takes(clock: Clock, beat: Path) -> None:
+def test_without_limits_there_is_no_verdict(clock: Clock, beat: Path) -> None:
     watched = watch(clock, beat)
     clock.now += 1e9
     assert watched.verdict() is None
 
 
-def test_a_job_is_killed_when_its_time_is_over_however_busy_it_is(clock: Clock, beat: Path) -> None:
+def test_a_job_with_steps_is_killed_when_its_time_is_over(clock: Clock, beat: Path) -> None:
     watched = watch(clock, beat, timeout=10, stall_timeout=5)
     for second in range(1, 10):
         write_beat(beat, Beat(second, second))
@@ -58,11 +58,11 @@ def test_a_job_that_beats_without_a_step_is_stalled(clock: Clock, beat: Path) ->
     assert verdicts == [None] * 9 + [STALLED] * 3  # its last step was seen at 4
 
 
-def test_between_two_beats_nothing_is_held_against_a_job(clock: Clock, beat: Path) -> None:
+def test_a_delayed_beat_does_not_count_as_a_stall(clock: Clock, beat: Path) -> None:
     watched = watch(clock, beat, stall_timeout=5)
     write_beat(beat, Beat(1, 1))
     assert watched.verdict() is None
-    clock.now += 9  # the machine is busy: the thread that beats was not let run
+    clock.now += 9  # a busy machine: the heartbeat thread did not run
     assert watched.verdict() is None
     write_beat(beat, Beat(2, 800))
     assert watched.verdict() is None
@@ -71,7 +71,7 @@ def test_between_two_beats_nothing_is_held_against_a_job(clock: Clock, beat: Pat
     assert watched.verdict() == STALLED
 
 
-def test_a_job_that_beats_no_more_is_stalled_a_little_later(clock: Clock, beat: Path) -> None:
+def test_a_job_that_stops_beating_is_stalled_a_little_later(clock: Clock, beat: Path) -> None:
     watched = watch(clock, beat, stall_timeout=5)
     write_beat(beat, Beat(1, 1))
     assert watched.verdict() is None
@@ -89,7 +89,7 @@ def test_a_job_that_never_beats_is_stalled(clock: Clock, beat: Path) -> None:
     assert watched.verdict() == STALLED
 
 
-def test_the_heartbeat_of_an_earlier_try_is_none(clock: Clock, beat: Path) -> None:
+def test_the_heartbeat_of_an_earlier_try_does_not_count(clock: Clock, beat: Path) -> None:
     write_beat(beat, Beat(7, 7))
     watched = watch(clock, beat, stall_timeout=5)
     clock.now += 4

@@ -1,4 +1,4 @@
-"""Turns: one job at a time at work, drawn by lot, and a dead one holds up nobody."""
+"""Turns: one job works at a time, in random order, and a dead one blocks no other."""
 
 import contextlib
 import threading
@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from runmanager.launching.local.engine import Job, LocalEngine
-from runmanager.launching.local.turn_keeper import Seat, TurnKeeper
+from runmanager.launching.local.turn_keeper import TurnClient, TurnKeeper
 
 DEADLINE_SECONDS = 60
 
 
 class Group:
-    """Jobs as threads of this process, each a list of steps, and a keeper whose clock the test moves on."""
+    """Jobs as threads of this process, and a keeper with a clock that the test advances."""
 
     def __init__(self, *, enough: Any = lambda rounds: False, min_rounds: int = 3, max_seconds: float = 1000.0) -> None:
         self.now = 0.0
@@ -26,23 +26,23 @@ class Group:
             enough=enough, min_rounds=min_rounds, max_seconds=max_seconds, seed=1, clock=lambda: self.now
         )
         self.events: list[tuple[int, Any]] = []
-        self.at_work: set[int] = set()
-        self.most_at_work = 0
+        self.working: set[int] = set()
+        self.most_working = 0
         self.threads: dict[int, threading.Thread] = {}
 
     def add(self, key: int, *, training: int = 0, rate: float = 1.0, dies_in_turn: int | None = None) -> None:
-        seat = self.keeper.seat(key)
-        thread = threading.Thread(target=self._live, args=(key, seat, training, rate, dies_in_turn), daemon=True)
+        client = self.keeper.add(key)
+        thread = threading.Thread(target=self._live, args=(key, client, training, rate, dies_in_turn), daemon=True)
         self.threads[key] = thread
 
-    def _live(self, key: int, seat: Seat, training: int, rate: float, dies_in_turn: int | None) -> None:
-        with contextlib.closing(seat):
+    def _live(self, key: int, client: TurnClient, training: int, rate: float, dies_in_turn: int | None) -> None:
+        with contextlib.closing(client):
             for _ in range(training):
-                assert seat.ask(is_measured=False, is_cancelled=lambda: False) is not None
+                assert client.ask(is_measured=False, is_cancelled=lambda: False) is not None
                 self._work(key, "training")
             samples = 0
             for number in range(1000):
-                grant = seat.ask(is_measured=True, samples=samples, seconds=100 / rate, is_cancelled=lambda: False)
+                grant = client.ask(is_measured=True, samples=samples, seconds=100 / rate, is_cancelled=lambda: False)
                 if grant is None:
                     return
                 self._work(key, grant)
@@ -51,11 +51,11 @@ class Group:
                 samples = 100
 
     def _work(self, key: int, what: Any) -> None:
-        self.at_work.add(key)
-        self.most_at_work = max(self.most_at_work, len(self.at_work))
+        self.working.add(key)
+        self.most_working = max(self.most_working, len(self.working))
         self.events.append((key, what))
         self.now += 1.0
-        self.at_work.discard(key)
+        self.working.discard(key)
 
     def play(self) -> None:
         for thread in self.threads.values():
@@ -63,7 +63,7 @@ class Group:
         until = time.monotonic() + DEADLINE_SECONDS
         while self.keeper.pipes:
             assert time.monotonic() < until, "the turns never ended"
-            self.keeper.hear(connection.wait(self.keeper.pipes, timeout=1.0))
+            self.keeper.receive(connection.wait(self.keeper.pipes, timeout=1.0))
         for thread in self.threads.values():
             thread.join(DEADLINE_SECONDS)
             assert not thread.is_alive()
@@ -84,10 +84,10 @@ def test_all_train_in_turns_before_any_is_measured() -> None:
     assert [key for key, what in group.events[:4]].count(0) == 3
     assert [what for _, what in group.events[:4]] == ["training"] * 4
     assert group.events[0][0] != group.events[1][0]
-    assert group.most_at_work == 1
+    assert group.most_working == 1
 
 
-def test_each_has_one_turn_a_round_in_an_order_drawn_by_lot() -> None:
+def test_each_job_has_one_turn_per_round_in_random_order() -> None:
     group = Group(enough=lambda rounds: len(rounds) >= 40, min_rounds=40)
     for key in range(3):
         group.add(key, rate=10.0 * (key + 1))
@@ -95,15 +95,15 @@ def test_each_has_one_turn_a_round_in_an_order_drawn_by_lot() -> None:
     orders = list(group.rounds().values())
     assert all(sorted(order) == [0, 1, 2] for order in orders)
     assert len(Counter(map(tuple, orders))) == 6
-    places = [(what.round, what.place, key) for key, what in group.events]
-    assert [place for _, place, _ in places] == [1, 2, 3] * len(orders)
-    # The first turns of a process are warm-up, and no round is made of them.
+    positions = [(what.round, what.place, key) for key, what in group.events]
+    assert [position for _, position, _ in positions] == [1, 2, 3] * len(orders)
+    # The first turns of a process are warm-up, which no round contains.
     assert [what.warmup for _, what in group.events] == [True] * 9 + [False] * (len(group.events) - 9)
     assert group.keeper.rounds[0] == {0: 10.0, 1: 20.0, 2: 30.0}
     assert len(group.keeper.rounds) == len(orders) - 3 == 40
 
 
-def test_a_dead_one_releases_its_turn_and_the_rest_goes_on() -> None:
+def test_a_dead_job_releases_its_turn_and_the_others_continue() -> None:
     group = Group(enough=lambda rounds: len(rounds) >= 10)
     for key in range(3):
         group.add(key, dies_in_turn=5 if key == 1 else None)
@@ -114,7 +114,7 @@ def test_a_dead_one_releases_its_turn_and_the_rest_goes_on() -> None:
     assert len(sizes) >= 10
 
 
-def test_one_that_is_left_alone_has_nothing_to_be_measured_against() -> None:
+def test_the_last_job_left_is_not_measured() -> None:
     group = Group()
     group.add(0)
     group.add(1, dies_in_turn=1)
@@ -122,7 +122,7 @@ def test_one_that_is_left_alone_has_nothing_to_be_measured_against() -> None:
     assert len(group.rounds()) <= 3
 
 
-def test_the_time_is_spent_however_little_is_known() -> None:
+def test_rounds_end_after_the_maximum_time() -> None:
     group = Group(max_seconds=20.0)
     group.add(0)
     group.add(1)
@@ -130,65 +130,65 @@ def test_the_time_is_spent_however_little_is_known() -> None:
     assert len(group.rounds()) == 10
 
 
-def test_one_that_is_to_stop_takes_no_further_turn_though_one_is_there() -> None:
+def test_a_cancelled_job_takes_no_turn_that_is_granted() -> None:
     keeper = TurnKeeper(enough=lambda rounds: False, min_rounds=3, max_seconds=1000.0)
-    seat = keeper.seat(0)
+    client = keeper.add(0)
 
     def cancelled() -> bool:
-        keeper.hear(connection.wait(keeper.pipes, timeout=0))
+        keeper.receive(connection.wait(keeper.pipes, timeout=0))
         return True
 
-    assert seat.ask(is_measured=False, is_cancelled=cancelled) is None
+    assert client.ask(is_measured=False, is_cancelled=cancelled) is None
 
 
-def test_waiting_for_a_turn_is_no_time_of_a_job() -> None:
+def test_a_jobs_clock_stands_while_it_waits_for_a_turn() -> None:
     now = [0.0]
     keeper = TurnKeeper(enough=lambda rounds: True, min_rounds=1, max_seconds=1.0, clock=lambda: now[0])
-    seats = [keeper.seat(key) for key in (0, 1)]
+    clients = [keeper.add(key) for key in (0, 1)]
     with contextlib.ExitStack() as stack:
-        for seat in seats:
-            stack.callback(seat.close)
-        began = keeper.clock(0)
-        # What a job says without waiting for the answer: it would wait for the other one.
-        seats[0].ask(is_measured=False, is_cancelled=lambda: True)
-        keeper.hear(connection.wait(keeper.pipes, timeout=DEADLINE_SECONDS))
+        for client in clients:
+            stack.callback(client.close)
+        start = keeper.clock(0)
+        # A request that does not wait for the answer, which would wait for the other job.
+        clients[0].ask(is_measured=False, is_cancelled=lambda: True)
+        keeper.receive(connection.wait(keeper.pipes, timeout=DEADLINE_SECONDS))
         now[0] = 50.0
-        assert keeper.clock(0) - began == 0.0
-        assert keeper.clock(1) - began == 50.0
-        keeper.leave(1)  # the first one has the machine now
+        assert keeper.clock(0) - start == 0.0
+        assert keeper.clock(1) - start == 50.0
+        keeper.remove(1)  # now the first has the turn
         now[0] = 57.0
-        assert keeper.clock(0) - began == 7.0
-        keeper.leave(0)
+        assert keeper.clock(0) - start == 7.0
+        keeper.remove(0)
 
 
-def test_a_driver_that_is_gone_is_no_word_that_it_is_enough() -> None:
+def test_a_driver_that_is_gone_is_an_error_and_not_the_end_of_turns() -> None:
     keeper = TurnKeeper(enough=lambda rounds: True, min_rounds=1, max_seconds=1.0)
-    with contextlib.closing(keeper.seat(0)) as seat:
-        keeper.leave(0)
+    with contextlib.closing(keeper.add(0)) as client:
+        keeper.remove(0)
         with pytest.raises(EOFError):
-            seat.ask(is_measured=True, is_cancelled=lambda: False)
+            client.ask(is_measured=True, is_cancelled=lambda: False)
 
 
 @pytest.fixture
 def turn_jobs(jobs: Any, tmp_path: Path) -> Iterator[Any]:
-    """Three jobs in processes of their own; the second kills itself in its fifth measured turn."""
+    """Three jobs in their own processes; the second kills itself in its fifth measured turn."""
     yield [Job(key, jobs.take_turns, (tmp_path / "log", key, 4 if key == 1 else None)) for key in range(3)]
 
 
-def test_processes_take_turns_and_outlive_a_killed_one(turn_jobs: Any, recorder: Any, tmp_path: Path) -> None:
+def test_processes_take_turns_and_a_killed_one_blocks_no_other(turn_jobs: Any, recorder: Any, tmp_path: Path) -> None:
     keeper = TurnKeeper(enough=lambda rounds: len(rounds) >= 5, min_rounds=5, max_seconds=DEADLINE_SECONDS)
     LocalEngine(workers=3, turns=keeper).run(turn_jobs, recorder)
     assert recorder.endings[1].exit_code == -9
     counts = {key: recorder.endings[key].answer.value for key in (0, 2)}
     assert counts[0] == counts[2] >= 8
-    # Nobody began before the one before had ended; the killed one never said so.
+    # No turn begins before the last has ended; the killed job logs no end.
     lines = (tmp_path / "log").read_text().splitlines()
-    begun = None
+    holder = None
     for line in lines:
-        word, key = line.split()
-        if word == "begin":
-            assert begun in (None, "1")
-            begun = key
+        event, key = line.split()
+        if event == "begin":
+            assert holder in (None, "1")
+            holder = key
         else:
-            assert key == begun
-            begun = None
+            assert key == holder
+            holder = None

@@ -1,4 +1,4 @@
-"""The settings of the Slurm launcher: every fault at once."""
+"""Settings of the Slurm launcher: all faults are reported together."""
 
 import pytest
 
@@ -6,13 +6,13 @@ from runmanager.errors import ConfigurationError
 from runmanager.launching.slurm.options import SlurmOptions
 
 
-def test_what_is_given_is_kept() -> None:
+def test_given_settings_are_used() -> None:
     options = SlurmOptions.checked(partition="gpu", time=5, additional_parameters={"nice": 100})
     assert (options.partition, options.time, options.additional_parameters) == ("gpu", 5, {"nice": 100})
     assert options.wait
 
 
-def test_every_fault_is_said_at_once() -> None:
+def test_all_faults_are_reported_together() -> None:
     wrong = {"time": 0, "memory_gb": -1, "poll_seconds": 0, "resubmissions": -1, "gpus_per_node": 1, "gres": "gpu:1"}
     with pytest.raises(ConfigurationError) as caught:
         SlurmOptions.checked(**wrong, additional_parameters={"cpus_per_task": 2})
@@ -21,10 +21,10 @@ def test_every_fault_is_said_at_once() -> None:
     assert "`hydra.launcher.time` must be above 0, got 0." in faults
     assert "`hydra.launcher.resubmissions` must be at least 0, got -1." in faults
     assert any("gpus_per_node" in each and "gres" in each for each in faults)
-    assert any("got cpus_per_task; that is hydra.launcher.cpus_per_task" in each for each in faults)
+    assert any("got cpus_per_task; use hydra.launcher.cpus_per_task" in each for each in faults)
 
 
-def test_what_has_no_effect_is_refused() -> None:
+def test_settings_without_effect_are_rejected() -> None:
     with pytest.raises(ConfigurationError) as caught:
         SlurmOptions.checked(wait=False, resubmissions=3, timeout=60.0, stall_timeout=90.0)
     assert [line.split(",")[0] for line in caught.value.faults] == [

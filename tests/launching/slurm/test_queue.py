@@ -1,4 +1,4 @@
-"""Reading what Slurm's commands print, and what it makes of a run."""
+"""Output of Slurm's commands, and the outcome of a run from the end of its job."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.launching.slurm.queue import JobEnd, read_end, read_states
 
 
-def test_the_state_of_each_job_is_read() -> None:
+def test_the_states_of_jobs_are_parsed() -> None:
     assert read_states("12_0 RUNNING\n12_1 PENDING\n13 COMPLETING\n\n") == {
         "12_0": "RUNNING",
         "12_1": "PENDING",
@@ -26,7 +26,7 @@ def test_the_state_of_each_job_is_read() -> None:
         ("", JobEnd()),
     ],
 )
-def test_the_end_of_a_job_is_read(text: str, end: JobEnd) -> None:
+def test_the_end_of_a_job_is_parsed(text: str, end: JobEnd) -> None:
     assert read_end(text) == end
 
 
@@ -39,10 +39,10 @@ def test_the_end_of_a_job_is_read(text: str, end: JobEnd) -> None:
         (JobEnd("FAILED", 137, 9), ("killed", "signal"), "SIGKILL"),
         (JobEnd("FAILED", 2), ("failed", "exit"), "exit code 2; see slurm/5_0_log.out"),
         (JobEnd("NODE_FAIL"), ("crashed", "vanished"), "NODE_FAIL"),
-        (JobEnd(), ("crashed", "vanished"), "without a word"),
+        (JobEnd(), ("crashed", "vanished"), "without a report"),
     ],
 )
-def test_the_end_of_a_job_tells_what_became_of_its_run(end: JobEnd, state: tuple[str, str], message: str) -> None:
+def test_the_end_of_a_job_gives_the_outcome_of_its_run(end: JobEnd, state: tuple[str, str], message: str) -> None:
     options = SlurmOptions.checked(time=7, memory_gb=2.0)
     outcome = outcome_of_job(end, options=options, log=Path("slurm/5_0_log.out"))
     assert (outcome.status, outcome.reason) == state

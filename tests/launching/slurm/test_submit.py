@@ -1,4 +1,4 @@
-"""Submitting to Slurm, where Slurm says no."""
+"""Submissions that Slurm rejects."""
 
 import importlib.util
 from pathlib import Path
@@ -16,7 +16,7 @@ from runmanager.records.files.paths import SweepPaths
 
 @pytest.fixture
 def no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slurm's commands as they are where nothing is taken; a real Slurm is asked in tests/slurm."""
+    """Slurm's commands, rejecting every submission; tests/slurm uses a real Slurm."""
     commands = tmp_path / "bin"
     commands.mkdir()
     for name in ("sbatch", "srun"):
@@ -26,7 +26,7 @@ def no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("num_cells", [1, 3])
-def test_what_is_refused_leaves_nothing(num_cells: int, tmp_path: Path, no_room: None) -> None:
+def test_a_rejected_submission_leaves_no_files(num_cells: int, tmp_path: Path, no_room: None) -> None:
     pytest.importorskip("submitit")
     sweep = SweepPaths(tmp_path / "sweep")
     sweep.slurm.mkdir(parents=True)
@@ -34,21 +34,21 @@ def test_what_is_refused_leaves_nothing(num_cells: int, tmp_path: Path, no_room:
     kept.touch()
     request = SlurmRequest(
         task=b"",
-        world={},
+        driver_state={},
         environment={},
         sweep=sweep,
         run=None,
         limits=Limits(),
         time_limit_minutes=1,
-        goes_on=False,
+        is_resumed=False,
         is_detached=False,
     )
-    with pytest.raises(RunManagerError, match="Slurm must take the jobs, got: sbatch: error: no room"):
+    with pytest.raises(RunManagerError, match="Slurm must accept the jobs, got: sbatch: error: no room"):
         submit([request] * num_cells, SlurmOptions(), after=None)
     assert list(sweep.slurm.iterdir()) == [kept]
 
 
-def test_a_launcher_without_submitit_says_which_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launcher_without_submitit_names_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"find the package submitit, got none; pip install .torch-runmanager\[sl"):
         SlurmLauncher()

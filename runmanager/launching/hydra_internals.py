@@ -1,0 +1,145 @@
+"""Private names of Hydra and OmegaConf. No other module of the package uses any.
+
+Read against Hydra 1.3 and 1.4, OmegaConf 2.3 and 2.4. On an upgrade: run this module's tests with the new version, read
+what changed in `hydra/_internal/config_loader_impl.py`, `hydra/core/utils.py` and `omegaconf/base.py`, and add the
+version below.
+"""
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import hydra._internal.config_loader_impl as config_loader_impl
+from hydra._internal.callbacks import Callbacks
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.types import Override
+from hydra.core.utils import JobReturn, _flush_loggers
+from hydra.types import HydraContext
+from omegaconf import DictConfig
+
+__all__ = [
+    "HYDRA_VERSIONS",
+    "OMEGACONF_VERSIONS",
+    "BaseConfigLoader",
+    "ConfigLoaderImpl",
+    "DeclaredType",
+    "copy_without_hydra",
+    "declared_type",
+    "flush_loggers",
+    "get_node",
+    "groups_without_copies",
+    "job_context",
+    "job_exception",
+    "overrides_dirname",
+]
+
+HYDRA_VERSIONS = ("1.3", "1.4")
+"""The versions of Hydra that this module was read against."""
+
+OMEGACONF_VERSIONS = ("2.3", "2.4")
+"""The versions of OmegaConf that this module was read against."""
+
+
+class BaseConfigLoader(ConfigLoaderImpl):
+    """Hydra's config loader over the search path of `loader`, with the private methods that subclasses need."""
+
+    def __init__(self, loader: ConfigLoaderImpl) -> None:
+        super().__init__(loader.get_search_path())
+
+    def has_group(self, name: str) -> bool:
+        """Whether a config group of this name exists. Searches the file system."""
+        return bool(self.repository.group_exists(name))
+
+    def apply_overrides(self, overrides: Sequence[Override], config: DictConfig) -> None:
+        """Apply overrides of values to `config` in place. Raises Hydra's and OmegaConf's errors."""
+        self._apply_overrides_to_config(list(overrides), config)
+
+
+def overrides_dirname(overrides: Sequence[Override], options: DictConfig) -> str | None:
+    """Return `hydra.job.override_dirname`; None with Hydra 1.4, which computes it when it is read."""
+    dirname: Any = getattr(config_loader_impl, "get_overrides_dirname", None)
+    if dirname is None:
+        return None
+    name: str = dirname(
+        overrides=list(overrides),
+        kv_sep=options.kv_sep,
+        item_sep=options.item_sep,
+        exclude_keys=options.exclude_keys,
+    )
+    return name
+
+
+@contextmanager
+def groups_without_copies() -> Iterator[None]:
+    """Make Hydra look up config groups without copying its repository.
+
+    Hydra copies everything it has read for each look-up, 80 times for one help page. Only a look-up with overrides
+    needs the copy, as overrides may add a search path; those still get one.
+    """
+    original = ConfigLoaderImpl.get_group_options
+
+    def get_group_options(
+        self: Any,
+        group_name: str,
+        results_filter: ObjectType | None = ObjectType.CONFIG,
+        config_name: str | None = None,
+        overrides: list[str] | None = None,
+    ) -> list[str]:
+        if config_name is not None or overrides or not hasattr(self, "repository"):
+            return original(self, group_name, results_filter, config_name, overrides)
+        found: list[str] = self.repository.get_group_options(group_name, results_filter)
+        return found
+
+    ConfigLoaderImpl.get_group_options = get_group_options  # type: ignore[method-assign]  # restored below
+    try:
+        yield
+    finally:
+        ConfigLoaderImpl.get_group_options = original  # type: ignore[method-assign]
+
+
+def job_context(config: DictConfig) -> HydraContext:
+    """Return a context that runs the callbacks of `config` but cannot compose a configuration."""
+    return HydraContext(config_loader=None, callbacks=Callbacks(config))  # type: ignore[arg-type]
+
+
+def job_exception(result: JobReturn) -> Any:
+    """Return the exception of a failed job; `JobReturn.return_value` would print a line and raise it."""
+    return result._return_value
+
+
+def flush_loggers() -> None:
+    """Flush every logging handler, as Hydra does when a job ends."""
+    _flush_loggers()
+
+
+def copy_without_hydra(config: DictConfig) -> DictConfig:
+    """Return a deep copy of `config` without its `hydra` node, by far the largest, which is never copied."""
+    content = config.__dict__["_content"]
+    node = content.pop("hydra")
+    try:
+        return copy.deepcopy(config)
+    finally:
+        content["hydra"] = node
+
+
+def get_node(config: DictConfig, key: Any) -> Any:
+    """Return the node of a key without resolving or converting it; None where the key does not exist.
+
+    Raises OmegaConf's `ConfigAttributeError` where a structured config does not declare the key.
+    """
+    return config._get_node(key)
+
+
+class DeclaredType(NamedTuple):
+    """The type that a structured config declares for a key."""
+
+    type: Any
+    is_optional: bool
+
+
+def declared_type(config: DictConfig, key: str) -> DeclaredType | None:
+    """Return the declared type of a key; None where the key does not exist. Raises as `get_node`."""
+    node = get_node(config, key)
+    return None if node is None else DeclaredType(node._metadata.ref_type, node._metadata.optional)

@@ -1,0 +1,154 @@
+"""GPUs: found without torch on machines made of files; slots taken, shared up to a limit, and released."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runmanager.launching.local.gpus import EVERY_GPU, GpuRequest, GpuSlots, Lease, find_gpus
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("0", ("0",)),
+        ("2, 0,3", ("2", "0", "3")),
+        ("GPU-1f2e,MIG-77", ("GPU-1f2e", "MIG-77")),
+        ("0,-1,1", ("0",)),  # CUDA reads no further
+        ("0,0", ("0",)),
+        ("", ()),
+        ("-1", ()),
+        ("NoDevFiles", ()),
+    ],
+)
+def test_cuda_visible_devices_decides_first(tmp_path: Path, value: str, found: tuple[str, ...]) -> None:
+    (tmp_path / "0000:01:00.0").mkdir()
+    assert find_gpus({"CUDA_VISIBLE_DEVICES": value}, driver=tmp_path, devices=tmp_path) == found
+
+
+def test_the_driver_counts_the_gpus_that_have_a_device_file(tmp_path: Path) -> None:
+    driver, devices = tmp_path / "gpus", tmp_path / "dev"
+    devices.mkdir()
+    for minor in range(3):
+        (driver / f"0000:0{minor}:00.0").mkdir(parents=True)
+        (driver / f"0000:0{minor}:00.0" / "information").write_text(
+            f"Model: \t\t NVIDIA X\nIRQ:   \t\t 7\nDevice Minor: \t {minor}\n"
+        )
+    (devices / "nvidia0").touch()
+    (devices / "nvidia2").touch()
+    assert find_gpus({}, driver=driver, devices=devices) == ("0", "1")
+
+
+def _nvidia_smi(folder: Path, script: str) -> None:
+    folder.mkdir()
+    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "nvidia-smi").chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        (
+            "echo 'GPU 0: X (UUID: GPU-1)'; echo '  MIG 1g.5gb Device 0: (UUID: MIG-2)'; echo 'GPU 1: X (UUID: GPU-3)'",
+            2,
+        ),
+        ("echo 'no driver'; exit 9", 0),
+    ],
+)
+def test_nvidia_smi_decides_without_a_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, found: int
+) -> None:
+    _nvidia_smi(tmp_path / "bin", script)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    assert find_gpus({}, driver=tmp_path / "none") == tuple("01"[:found])
+
+
+def test_a_machine_without_any_source_has_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_gpus({}, driver=tmp_path / "none") == ()
+
+
+def test_finding_gpus_loads_no_torch() -> None:
+    script = "from runmanager.launching.local.gpus import find_gpus; find_gpus()"
+    script += "; import sys; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "False\n"
+
+
+ONE = GpuRequest(1)
+
+
+def test_each_run_has_its_own_gpu_and_the_next_waits() -> None:
+    slots = GpuSlots(["0", "1"])
+    first, second = slots.take(ONE), slots.take(ONE)
+    assert (first, second) == (Lease(("0",), "0"), Lease(("1",), "1"))
+    assert slots.take(ONE) is None
+    assert first is not None
+    slots.release(first)
+    assert slots.take(ONE) == first
+
+
+def test_runs_share_a_gpu_up_to_the_limit_and_the_emptiest_is_taken_first() -> None:
+    slots = GpuSlots(["0", "1"], runs_per_gpu=2)
+    taken = [slots.take(ONE) for _ in range(5)]
+    assert [each and each.visible for each in taken] == ["0", "1", "0", "1", None]
+
+
+def test_a_run_may_request_several_gpus() -> None:
+    slots = GpuSlots(["0", "1", "2"])
+    assert slots.take(GpuRequest(2)) == Lease(("0", "1"), "0,1")
+    assert slots.take(GpuRequest(2)) is None
+    assert slots.take(ONE) == Lease(("2",), "2")
+
+
+def test_a_run_that_names_an_index_takes_that_gpu_and_sees_all() -> None:
+    slots = GpuSlots(["4", "6"])
+    named = slots.take(GpuRequest(index=1))
+    assert named == Lease(("6",), "4,6")
+    assert slots.take(GpuRequest(index=1)) is None
+    assert slots.take(ONE) == Lease(("4",), "4")
+    assert slots.take(ONE) is None
+    assert slots.take(GpuRequest(index=7)) == Lease((), "4,6")  # the run itself reports it
+
+
+def test_a_request_for_no_gpu_sees_none_and_seeing_every_gpu_takes_no_slot() -> None:
+    slots = GpuSlots(["0"])
+    assert slots.take(GpuRequest()) == Lease((), "")
+    assert slots.take(EVERY_GPU) == Lease((), "0")
+    assert slots.take(ONE) == Lease(("0",), "0")
+
+
+def test_where_no_gpu_is_known_a_run_that_requests_one_sees_what_the_driver_sees() -> None:
+    assert GpuSlots().take(ONE) == Lease((), None)
+    assert GpuSlots().take(GpuRequest(index=0)) == Lease((), None)
+    assert GpuSlots().take(GpuRequest()) == Lease((), "")
+    assert GpuSlots([], are_given=True).take(ONE) == Lease((), "")
+
+
+@given(
+    gpus=st.integers(1, 4),
+    shared=st.integers(1, 3),
+    steps=st.lists(
+        st.one_of(st.builds(GpuRequest, st.integers(0, 4)), st.builds(GpuRequest, index=st.integers(0, 4)), st.none())
+    ),
+)
+def test_no_gpu_ever_exceeds_runs_per_gpu(gpus: int, shared: int, steps: list[GpuRequest | None]) -> None:
+    slots = GpuSlots([str(index) for index in range(gpus)], runs_per_gpu=shared)
+    held: list[Lease] = []
+    for request in steps:
+        if request is None:
+            if held:
+                slots.release(held.pop(0))
+            continue
+        lease = slots.take(request)
+        if lease is not None:
+            assert len(lease.gpus) == (min(request.count, gpus) if request.index is None else request.index < gpus)
+            held.append(lease)
+        else:
+            assert held  # with nothing taken, every request is met
+        for gpu in slots.gpus:
+            assert sum(gpu in each.gpus for each in held) <= shared
