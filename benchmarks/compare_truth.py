@@ -21,6 +21,7 @@ from benchmarks.simulated import accurate_run, simulated_sweep, timed_run
 from benchmarks.uneven_simulation import uneven_lines
 from runmanager.records.storage.reader import SweepContents
 from runmanager.results.compare.comparison import compare
+from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
 from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.overall_effect import Overall, overall
@@ -255,11 +256,12 @@ def _over_pairs(seed: int, effects: Sequence[float]) -> Overall:
     pairs = [(values_of(low), values_of(high)) for low, high in rates.tolist()]
     contrasts = [contrast(low, high, is_ratio=True, are_blocks=True) for low, high in pairs]
     rows = [
-        {
-            **{"a": a, "b": b, "speedup": each.value, "ci_low": each.low, "ci_high": each.high, "tolerance": 0.0},
-            **{"margin": 0.03, "error": each.error, "freedom": each.freedom, "verdict": said_of(each, 5)},
-            "by_seed": dict(enumerate(pair.differences)),
-        }
+        ComparisonRow(
+            {"a": a, "b": b, "verdict": said_of(each, 5)},
+            metric=THROUGHPUT,
+            effect=MeasuredEffect(each, 0.0, 0.03, {str(at): value for at, value in enumerate(pair.differences)}),
+            is_stand_in=False,
+        )
         for (a, b), pair, each in zip(places, contrasts, estimates(contrasts), strict=True)
     ]
     return overall(rows, ("a", "b"))
@@ -308,7 +310,7 @@ def _accuracy_sweep(cells: Sequence[Sequence[float]]) -> SweepContents:
     )
 
 
-def _accuracy_row(cells: Sequence[Sequence[float]]) -> Mapping[str, float]:
+def _accuracy_row(cells: Sequence[Sequence[float]]) -> ComparisonRow:
     (row,) = compare(_accuracy_sweep(cells), None, CompareOptions(axis="lr", metric="val_accuracy")).rows
     return row
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
+from runmanager.results.compare.metrics import find_metric
 from runmanager.results.compare.overall_effect import overall
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.stats.effects import contrast, estimates, run_values
@@ -72,11 +74,12 @@ def _mean_holds(generator: np.random.Generator, shared: float) -> bool:
         for each in effects
     ]
     rows = [
-        {
-            **{"metric": "val_accuracy", "difference": each.value, "ci_low": each.low, "ci_high": each.high},
-            **{"tolerance": 0.0, "margin": None, "error": each.error, "freedom": each.freedom, "verdict": ""},
-            "by_seed": dict(enumerate(pair.differences)),
-        }
+        ComparisonRow(
+            {"verdict": ""},
+            metric=find_metric("val_accuracy"),
+            effect=MeasuredEffect(each, 0.0, None, {str(at): value for at, value in enumerate(pair.differences)}),
+            is_stand_in=False,
+        )
         for pair, each in zip(pairs, estimates(pairs), strict=True)
     ]
     found = overall(rows, ()).estimate

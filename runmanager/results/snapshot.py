@@ -8,6 +8,7 @@ from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.record import SweepRecord
 from runmanager.results.compare.comparison import CompareOptions, compare_matches
+from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.compare.matching import Matches, match_sides
 from runmanager.results.findings.crossover import Crossover, crossovers_worth_saying
 from runmanager.results.findings.paired_rounds import paired_rounds
@@ -44,7 +45,7 @@ class SweepSnapshot:
         return result_rows(*self.read)
 
     @cached_property
-    def comparison(self) -> Table:
+    def comparison(self) -> ComparisonTable:
         """One row a matched pair, as people read it: also along an axis that stands in for one without an answer."""
         return compare_matches(self.read[0], self._matches, _OPTIONS)
 

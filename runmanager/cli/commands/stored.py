@@ -15,6 +15,7 @@ from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_sweep
 
 if TYPE_CHECKING:
+    from runmanager.results.compare.comparison_table import ComparisonTable
     from runmanager.results.model.columns import Table
     from runmanager.results.tables.query import View
 
@@ -249,7 +250,7 @@ def compare(
     print_text(_in_format(told, format_, title=f"Comparison of {paths.name}"))
 
 
-def _show_pairs(pairs: "Table", said: Sequence[str], *, show_all: bool) -> None:
+def _show_pairs(pairs: "ComparisonTable", said: Sequence[str], *, show_all: bool) -> None:
     from runmanager.results.tables.terminal import comparison_table
 
     where = console()

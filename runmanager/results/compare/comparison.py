@@ -6,19 +6,20 @@ from typing import Any
 
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.record import SweepRecord
+from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.matching import Match, Matches, match_sides
 from runmanager.results.compare.metrics import THROUGHPUT, Metric
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.pairing import Axis, varying_axes
-from runmanager.results.compare.verdict import judge
+from runmanager.results.compare.verdict import Judgement, judge
 from runmanager.results.load.contention import contention, exposure_of
 from runmanager.results.load.run_summary import damage_notes
-from runmanager.results.model.columns import MISSING, NULLS, STAND_IN, Table, column_of
+from runmanager.results.model.columns import MISSING, column_of
 
 __all__ = ["CompareOptions", "compare", "compare_matches", "compare_with_stand_in", "with_numbered_reasons"]
 
 
-def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None) -> Table:
+def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None) -> ComparisonTable:
     """The rows of comparison.csv: each value of the axis against the baseline, all other settings but the seed equal.
 
     Speedup is candidate throughput / baseline throughput. Runs that differ in the seed alone are one side. A pair
@@ -36,23 +37,21 @@ def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOpti
 
 def compare_with_stand_in(
     sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None
-) -> Table:
+) -> ComparisonTable:
     """The rows that people read: those of `compare`, and of an axis that stands in where they give no answer."""
     options = options or CompareOptions()
     return compare_matches(sweep, match_sides(sweep, plan, options), options)
 
 
-def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOptions) -> Table:
-    """The same rows of pairs that are matched already; those of a stand-in are so under the key `STAND_IN`."""
+def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOptions) -> ComparisonTable:
+    """Compare pairs that are matched already, those along a stand-in axis included."""
     causes = contention([exposure_of(run) for run in sweep.runs])
     shared_host = {run.paths.root: of_run for run, of_run in zip(sweep.runs, causes, strict=True)}
     settings = {name: column_of(name) for name in matches.names}
     judged = judge([match.sides for match in matches.pairs], shared_host, options)
-    rows = [
-        _identity(match, settings, matches) | measured for match, measured in zip(matches.pairs, judged, strict=True)
-    ]
+    rows = [_row(match, found, settings, matches) for match, found in zip(matches.pairs, judged, strict=True)]
     varying = [column for name, column in settings.items() if name in matches.cells.varying]
-    return Table(
+    return ComparisonTable(
         columns=[*settings.values(), *matches.metric.columns],
         rows=rows,
         settings=tuple(settings.values()),
@@ -62,7 +61,7 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
     )
 
 
-def with_numbered_reasons(table: Table) -> Table:
+def with_numbered_reasons(table: ComparisonTable) -> ComparisonTable:
     """A comparison for people, its reasons as numbered notes: each is said once, and no column is as wide as they are.
 
     The column `note` stands for `reason`: `[1]`, and nothing for a row without a reason.
@@ -73,23 +72,34 @@ def with_numbered_reasons(table: Table) -> Table:
             numbers.setdefault(row["reason"], f"[{len(numbers) + 1}]")
     return dataclasses.replace(
         table,
-        rows=[row | {"note": numbers.get(row["reason"], "")} for row in table.rows],
+        rows=[
+            dataclasses.replace(row, values=row.values | {"note": numbers.get(row["reason"], "")}) for row in table.rows
+        ],
         shown=tuple("note" if name == "reason" else name for name in table.shown if name != "reason" or numbers),
         notes=(*(f"{number} {reason}" for reason, number in numbers.items()), *table.notes),
     )
 
 
-def _identity(match: Match, settings: dict[str, str], matches: Matches) -> dict[str, Any]:
-    """What is compared in a row."""
+def _row(match: Match, found: Judgement, settings: dict[str, str], matches: Matches) -> ComparisonRow:
     metric = matches.metric
-    row = {column: match.settings.get(name) for name, column in settings.items()}
-    row[NULLS] = tuple(settings[name] for name, value in match.settings.items() if value is None)
-    row |= dict.fromkeys(metric.columns)
-    row |= {"axis": match.axis.name, "baseline": match.values[0], "candidate": match.values[1]}
-    row[STAND_IN] = matches.is_stand_in(match)
+    values: dict[str, Any] = {column: match.settings.get(name) for name, column in settings.items()}
+    values |= dict.fromkeys(metric.columns)
+    values |= {"axis": match.axis.name, "baseline": match.values[0], "candidate": match.values[1]}
     if metric != THROUGHPUT:
-        row["metric"] = metric.name
-    return row
+        values["metric"] = metric.name
+    values |= zip(metric.value_columns, found.values, strict=True)
+    values |= zip(metric.count_columns, found.counts, strict=True)
+    values |= {"verdict": found.verdict, "reason": found.reason}
+    if found.effect is not None:
+        estimate = found.effect.estimate
+        values |= {metric.effect: estimate.value, "ci_low": estimate.low, "ci_high": estimate.high}
+    return ComparisonRow(
+        values,
+        [column for name, column in settings.items() if name not in match.settings],
+        metric=metric,
+        effect=found.effect,
+        is_stand_in=matches.is_stand_in(match),
+    )
 
 
 def _shown(matches: Matches) -> tuple[str, ...]:

@@ -1,11 +1,11 @@
 """What the median of the epochs hides: runs that are slower or faster as a whole than their median epoch."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.side import Side
 from runmanager.results.load.run_summary import OVERALL, measured_epochs, overall_rate
+from runmanager.results.model.columns import Row
 from runmanager.results.stats.descriptive import median
 from runmanager.results.stats.effects import geometric_mean
 from runmanager.text import pluralize
@@ -19,7 +19,7 @@ _SLOWER, _FASTER = "periodic or one-off costs that the median hides", "faster ep
 _OTHERWISE = f"by `{OVERALL}` the speedup is"
 
 
-def hidden_cost_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def hidden_cost_notes(rows: Sequence[Row]) -> list[str]:
     """Which rows of a results table have such a rate, the most distant first: a line for each direction."""
     apart = [(share, row["run"]) for row in rows if (share := _apart(row[OVERALL], row["samples_per_second"]))]
     apart.sort(key=lambda each: -abs(each[0]))

@@ -13,6 +13,7 @@ from runmanager.records.run.turn_record import Turn
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import OVERALL, measured_epochs, overall_rate
 from runmanager.results.model.columns import COMPARISON_COLUMNS
+from runmanager.results.model.formatting import human
 
 __all__ = ["MEMORY", "METRIC_NAMES", "PLAIN_METRICS", "RUN_TIME", "THROUGHPUT", "Effect", "Metric", "find_metric"]
 
@@ -47,15 +48,18 @@ class Metric:
             return "faster" if direction > 0 else "slower"
         return "better" if (direction > 0) == self.more_is_better else "worse"
 
+    def format_effect(self, value: float | None) -> str:
+        """Format the effect, or an end of its interval, for people; a difference is shown like the metric itself."""
+        return human(value, self.name if self.effect == "difference" else self.effect)
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a comparison by this metric; those of comparison.csv for the throughput."""
         if self == THROUGHPUT:
             return COMPARISON_COLUMNS
-        counted = "epochs" if self.per_epoch else "runs"
         return (
             *("axis", "baseline", "candidate", "metric", "baseline_value", "candidate_value", self.effect),
-            *("ci_low", "ci_high", "verdict", "reason", f"baseline_{counted}", f"candidate_{counted}"),
+            *("ci_low", "ci_high", "verdict", "reason", *self.count_columns),
         )
 
     @property
@@ -64,6 +68,12 @@ class Metric:
         if self == THROUGHPUT:
             return "baseline_samples_per_second", "candidate_samples_per_second"
         return "baseline_value", "candidate_value"
+
+    @property
+    def count_columns(self) -> tuple[str, str]:
+        """The columns that count the measured values of each side."""
+        counted = "epochs" if self.per_epoch else "runs"
+        return f"baseline_{counted}", f"candidate_{counted}"
 
 
 def _each_epoch(name: str, *, more_is_better: bool) -> Metric:

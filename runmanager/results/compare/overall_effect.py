@@ -3,19 +3,15 @@
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from runmanager.results.compare.metrics import THROUGHPUT, find_metric
+from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
 from runmanager.results.compare.pairing import frozen
 from runmanager.results.compare.verdict import verdict
-from runmanager.results.model.columns import effect_of
 from runmanager.results.stats.descriptive import Estimate, mean
 from runmanager.results.stats.noise_model import MOST_LEARNED, Noise, Residuals, critical
 from runmanager.text import format_value
 
 __all__ = ["Overall", "overall"]
-
-Row = Mapping[str, Any]
 
 _UNLIKELY = 0.05
 _LEAST_ERROR = 1e-9  # equal measurements have no error of their own: their weight stays finite
@@ -38,7 +34,7 @@ class Overall:
     effects: Mapping[str, float] | None = None
 
 
-def overall(rows: Sequence[Row], settings: Sequence[str], *, sides: int = 1) -> Overall:
+def overall(rows: Sequence[ComparisonRow], settings: Sequence[str], *, sides: int = 1) -> Overall:
     """Of at least one measured row; `settings` are the columns of matched settings that vary.
 
     `sides` is how many such answers the comparison gives: their intervals hold together.
@@ -52,27 +48,31 @@ def overall(rows: Sequence[Row], settings: Sequence[str], *, sides: int = 1) -> 
     it does by the noise of each pair, and so much noise it has. What the effect depends on is the setting that
     explains most of Q, by the adjusted R², which takes the number of its values into account.
     """
+    found = [effect for row in rows if (effect := row.effect) is not None]
+    assert len(found) == len(rows)  # only measured rows have an overall effect
     if len(rows) == 1:
-        return Overall(_estimate_of(rows[0]), rows[0]["verdict"], agrees=True)
-    is_ratio = effect_of(rows[0]) != "difference"
-    values = [math.log(row[effect_of(row)]) if is_ratio else row[effect_of(row)] for row in rows]
-    errors = [max(row["error"], _LEAST_ERROR) for row in rows]
+        return Overall(found[0].estimate, rows[0]["verdict"], agrees=True)
+    metric = rows[0].metric
+    is_ratio = metric.effect != "difference"
+    values = [math.log(each.estimate.value) if is_ratio else each.estimate.value for each in found]
+    errors = [max(each.estimate.error, _LEAST_ERROR) for each in found]
+    freedoms = [each.estimate.freedom for each in found]
     weights = [1 / error**2 for error in errors]
-    spread, chance = _welch(values, weights, [row["freedom"] for row in rows])
+    spread, chance = _welch(values, weights, freedoms)
     error = math.hypot(*errors) / len(rows) * math.sqrt(max(1.0, spread))
-    unsure = sum(each**4 / row["freedom"] for each, row in zip(errors, rows, strict=True))
+    unsure = sum(each**4 / of_row for each, of_row in zip(errors, freedoms, strict=True))
     freedom = sum(each**2 for each in errors) ** 2 / unsure
-    error, freedom = _with_shared_luck(rows, error, freedom)
+    error, freedom = _with_shared_luck(found, error, freedom)
     middle, reach = mean(values), critical(freedom, sides, own=freedom) * error
     low, high = middle - reach, middle + reach
     if is_ratio:
         middle, low, high = math.exp(middle), math.exp(low), math.exp(high)
     estimate = Estimate(middle, low, high, error, freedom)
     said = verdict(
-        find_metric(rows[0].get("metric", THROUGHPUT.name)),
+        metric,
         estimate.interval,
-        tolerance=max(row["tolerance"] for row in rows),
-        margin=rows[0]["margin"],
+        tolerance=max(each.tolerance for each in found),
+        margin=found[0].margin,
     )
     if chance >= _UNLIKELY:
         return Overall(estimate, said, agrees=True)
@@ -88,26 +88,22 @@ def overall(rows: Sequence[Row], settings: Sequence[str], *, sides: int = 1) -> 
     )
 
 
-def _with_shared_luck(rows: Sequence[Row], error: float, freedom: float) -> tuple[float, float]:
+def _with_shared_luck(found: Sequence[MeasuredEffect], error: float, freedom: float) -> tuple[float, float]:
     """The error of the mean and its degrees of freedom, where seeds may move all rows alike: never a smaller error.
 
     `error` is that of rows that know nothing of each other. What the mean over rows differs by from seed to seed has in
     it what they share; of few seeds it is known badly, so the two are pooled as in `noise.py`.
     """
-    seeds = [seed for seed in rows[0]["by_seed"] if all(seed in row["by_seed"] for row in rows)]
+    seeds = [seed for seed in found[0].by_seed if all(seed in each.by_seed for each in found)]
     if len(seeds) < 2:
         return error, freedom
-    means = [mean([row["by_seed"][seed] for row in rows]) for seed in seeds]
+    means = [mean([each.by_seed[seed] for each in found]) for seed in seeds]
     middle = mean(means)
     apart = Noise(error**2 * len(seeds), min(freedom, MOST_LEARNED))
     shared = apart.updated(Residuals(math.fsum((each - middle) ** 2 for each in means), len(seeds) - 1.0))
     if shared.variance <= apart.variance:
         return error, freedom
     return shared.deviation_of_mean(len(seeds)), shared.freedom
-
-
-def _estimate_of(row: Row) -> Estimate:
-    return Estimate(row[effect_of(row)], row["ci_low"], row["ci_high"], row["error"], row["freedom"])
 
 
 def _welch(values: Sequence[float], weights: Sequence[float], freedoms: Sequence[float]) -> tuple[float, float]:
@@ -127,7 +123,7 @@ def _squares(values: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def _telling(
-    rows: Sequence[Row], settings: Sequence[str], values: Sequence[float], weights: Sequence[float]
+    rows: Sequence[ComparisonRow], settings: Sequence[str], values: Sequence[float], weights: Sequence[float]
 ) -> str | None:
     whole, count = _squares(values, weights) / (len(rows) - 1), len(rows)
     found: list[tuple[float, str]] = []
@@ -143,7 +139,7 @@ def _telling(
     return name if explained > 0 else None
 
 
-def _grouped(rows: Sequence[Row], setting: str) -> dict[Hashable, list[int]]:
+def _grouped(rows: Sequence[ComparisonRow], setting: str) -> dict[Hashable, list[int]]:
     """The places of the rows by their value of a setting."""
     groups: dict[Hashable, list[int]] = {}
     for at, row in enumerate(rows):

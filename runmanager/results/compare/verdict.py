@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from runmanager.records.run.attempts import session_of_epoch
 from runmanager.results.compare.blocks import Block, blocks_of, seeds_of
 from runmanager.results.compare.caveats import Causes, contended, remarks
+from runmanager.results.compare.comparison_table import MeasuredEffect
 from runmanager.results.compare.hidden_costs import hidden_cost_remarks
 from runmanager.results.compare.metrics import MEMORY, RUN_TIME, THROUGHPUT, Metric
 from runmanager.results.compare.options import CompareOptions
@@ -18,7 +18,7 @@ from runmanager.results.compare.side import Side, differences, disagreements, me
 from runmanager.results.stats.descriptive import Estimate, Interval, median
 from runmanager.results.stats.effects import ROUNDING, Contrast, contrast, estimates, run_values
 from runmanager.results.stats.noise_model import Residuals
-from runmanager.results.stats.paired_speedup import LEAST_ROUNDS, paired_speedup, ratios_of
+from runmanager.results.stats.paired_speedup import LEAST_ROUNDS, PairedSpeedup, paired_speedup, ratios_of
 
 __all__ = [
     "DIFFERENT",
@@ -27,6 +27,7 @@ __all__ = [
     "NO_DIFFERENCE",
     "TOO_FEW_EPOCHS",
     "VERDICTS",
+    "Judgement",
     "judge",
     "obstacles",
     "residuals_of",
@@ -66,6 +67,21 @@ def verdict(metric: Metric, interval: Interval, *, tolerance: float, margin: flo
 
 
 @dataclass(frozen=True)
+class Judgement:
+    """The verdict on a pair with its reason, and what it rests on; each tuple is baseline, candidate.
+
+    `values` are the sides' own values of the metric, `counts` the numbers of measured values. `effect` is None where
+    the pair is not measured.
+    """
+
+    verdict: str
+    reason: str | None
+    values: tuple[float | None, float | None]
+    counts: tuple[int, int]
+    effect: MeasuredEffect | None
+
+
+@dataclass(frozen=True)
 class _Weighed:
     """A pair before its interval is made: what stands against one, or what it will be made of."""
 
@@ -82,22 +98,17 @@ class _Weighed:
         return self.sides[1].metric
 
 
-def judge(
-    pairs: Sequence[Sides], shared_host: Causes, options: CompareOptions, *, among: int = 0
-) -> list[dict[str, Any]]:
-    """The measured columns of a comparison's rows, their verdicts and reasons; each pair is baseline, candidate.
+def judge(pairs: Sequence[Sides], shared_host: Causes, options: CompareOptions, *, among: int = 0) -> list[Judgement]:
+    """Judge each pair of a comparison (baseline, candidate): its effect with an interval, its verdict and reason.
 
-    The intervals of all rows hold together with 95% confidence, and with further ones up to `among`, where the pairs
-    were picked from so many after looking. What was measured also has, in no column: `tolerance`,
-    how far on either side of no effect the interval must lie for a difference to be said; `margin`, within which there
-    is none; `error`, the standard error of the effect (of its logarithm for a ratio), and its degrees of `freedom`;
-    `by_seed`, the effect (its logarithm) in each seed, empty where the runs are no pairs of seeds.
+    The intervals of all rows hold simultaneously with 95% confidence, together with further ones up to `among`, where
+    the pairs were picked from that many after looking at the results.
     """
     weighed = [_weigh(sides, options) for sides in pairs]
     contrasts = [each.contrast for each in weighed if each.contrast is not None]
     rows = max(among, len(contrasts) + sum(each.rounds is not None and not each.against for each in weighed))
     found = iter(estimates(contrasts, rows=rows))
-    return [_row(each, found, rows, shared_host, options) for each in weighed]
+    return [_judge(each, found, rows, shared_host, options) for each in weighed]
 
 
 def residuals_of(pairs: Sequence[Sides]) -> Residuals:
@@ -160,40 +171,34 @@ def _folders(side: Side) -> list[Path]:
     return [run.paths.root for run, _ in side.measured]
 
 
-def _row(
+def _judge(
     weighed: _Weighed, found: Iterator[Estimate], rows: int, shared_host: Causes, options: CompareOptions
-) -> dict[str, Any]:
+) -> Judgement:
     sides, metric = weighed.sides, weighed.metric
-    row: dict[str, Any] = dict(zip(metric.value_columns, (side.typical for side in sides), strict=True))
-    row |= {"verdict": NOT_MEASURED} | dict(zip(metric.columns[-2:], _counts(sides), strict=True))
+    baseline, candidate = sides
+    values, counts = (baseline.typical, candidate.typical), _counts(sides)
+    effect: MeasuredEffect | None = None
     said = list(weighed.against)
     if weighed.contrast is not None:
         tolerance, why = _tolerance_of(sides, options)
-        row |= _judged(metric, next(found), tolerance, options)
-        row["by_seed"] = dict(zip(weighed.seeds, weighed.contrast.differences, strict=False))
+        by_seed = dict(zip(weighed.seeds, weighed.contrast.differences, strict=False))
+        effect = MeasuredEffect(next(found), tolerance, options.margin_of(metric.effect), by_seed)
         said = [*why, *_assumed(weighed.contrast)]
     elif weighed.rounds is not None:
-        counted, said = _row_of_rounds(sides, weighed.rounds, weighed.against, rows, options)
-        row |= counted
+        estimate = paired_speedup(weighed.rounds, rows=rows)
+        counts = (estimate.rounds, estimate.rounds) if estimate else (0, 0)
+        if estimate is not None and not weighed.against:
+            values = _rates_at(estimate.value, sides)
+            effect, said = _effect_of_rounds(estimate, sides, options)
     hidden = [] if weighed.against else hidden_cost_remarks(sides)  # of what is not measured it would read as the cause
-    known = [*hidden, *remarks(sides)]
-    reason = "; ".join([*contended(sides, shared_host), *said, *known])
-    return row | {"reason": reason or None}
+    reason = "; ".join([*contended(sides, shared_host), *said, *hidden, *remarks(sides)])
+    return Judgement(
+        NOT_MEASURED if effect is None else _verdict_on(metric, effect), reason or None, values, counts, effect
+    )
 
 
-def _judged(metric: Metric, estimate: Estimate, tolerance: float, options: CompareOptions) -> dict[str, Any]:
-    """The columns that an interval has, and its verdict."""
-    margin = options.margin_of(metric.effect)
-    return {
-        metric.effect: estimate.value,
-        "ci_low": estimate.low,
-        "ci_high": estimate.high,
-        "tolerance": tolerance,
-        "margin": margin,
-        "error": estimate.error,
-        "freedom": estimate.freedom,
-        "verdict": verdict(metric, estimate.interval, tolerance=tolerance, margin=margin),
-    }
+def _verdict_on(metric: Metric, effect: MeasuredEffect) -> str:
+    return verdict(metric, effect.estimate.interval, tolerance=effect.tolerance, margin=effect.margin)
 
 
 def _assumed(found: Contrast) -> list[str]:
@@ -203,21 +208,14 @@ def _assumed(found: Contrast) -> list[str]:
     return ["one run a side: the noise between runs is assumed, not measured; more seeds measure it"]
 
 
-def _row_of_rounds(
-    sides: Sides, rounds: Sequence[Sequence[float]], against: Sequence[str], rows: int, options: CompareOptions
-) -> tuple[dict[str, Any], list[str]]:
-    """What sides come to that were measured side by side, and why: their rounds count, in the place of epochs.
-
-    What was measured also has its `pairs`, no column either: how many pairs of processes there were.
-    """
-    estimate = paired_speedup(rounds, rows=rows)
-    row: dict[str, Any] = dict.fromkeys(THROUGHPUT.columns[-2:], estimate.rounds if estimate else 0)
-    if estimate is None or against:
-        return row, list(against)
-    row |= dict(zip(THROUGHPUT.value_columns, _rates_at(estimate.value, sides), strict=True))
-    row |= {"pairs": estimate.sessions, "by_seed": {}, **_judged(THROUGHPUT, estimate, options.paired_drift, options)}
-    must = f"{said_of_rounds(estimate)}: a difference must lie outside 1 ± {options.paired_drift * 100:g}%"
-    return row, [must, *why_so_few(estimate, [run for side in sides for run in side.finished])]
+def _effect_of_rounds(
+    estimate: PairedSpeedup, sides: Sides, options: CompareOptions
+) -> tuple[MeasuredEffect, list[str]]:
+    """The effect of sides that were measured side by side, and what it rests on: rounds count in place of epochs."""
+    drift = options.paired_drift
+    effect = MeasuredEffect(estimate, drift, options.margin_of(THROUGHPUT.effect), {}, estimate.sessions)
+    must = f"{said_of_rounds(estimate)}: a difference must lie outside 1 ± {drift * 100:g}%"
+    return effect, [must, *why_so_few(estimate, [run for side in sides for run in side.finished])]
 
 
 def _rates_at(speedup: float, sides: Sides) -> tuple[float, float]:
@@ -243,11 +241,12 @@ def _unfinished(sides: Sequence[Side]) -> list[str]:
     return [f"{side.label}: {side.state}" for side in sides if not side.finished]
 
 
-def _counts(sides: Sequence[Side]) -> list[int]:
-    return [sum(map(len, side.values)) for side in sides]
+def _counts(sides: Sides) -> tuple[int, int]:
+    baseline, candidate = (sum(map(len, side.values)) for side in sides)
+    return baseline, candidate
 
 
-def obstacles(sides: Sequence[Side], options: CompareOptions) -> list[str]:
+def obstacles(sides: Sides, options: CompareOptions) -> list[str]:
     """Why the two sides cannot be compared; nothing where they can."""
     if unfinished := _unfinished(sides):
         return unfinished

@@ -3,11 +3,10 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from runmanager.records.run.status import Status
+from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.side import label_of
-from runmanager.results.compare.verdict import NOT_MEASURED
 from runmanager.results.findings.comparison_findings import (
     caution,
     named_settings,
@@ -16,7 +15,7 @@ from runmanager.results.findings.comparison_findings import (
     where_said,
     without_contention,
 )
-from runmanager.results.model.columns import OUTCOMES, STAND_IN, Table, prefers_larger
+from runmanager.results.model.columns import OUTCOMES, Row, Table, prefers_larger
 from runmanager.results.model.formatting import human
 from runmanager.results.tables.seeds import SEEDS, collapse_seeds
 from runmanager.text import pluralize
@@ -26,13 +25,13 @@ __all__ = [
 ]
 
 
-def answers(results: Table, comparison: Table, *, of_the_best: Sequence[str] = ()) -> list[str]:
+def answers(results: Table, comparison: ComparisonTable, *, of_the_best: Sequence[str] = ()) -> list[str]:
     """Readable sentences from a results table and a comparison, the same wherever they are said.
 
     First what was found by measuring, along an axis that stands in for the device after the best settings; then what
     could not be compared, and how the runs ended. `of_the_best` are sentences to follow that on the best settings.
     """
-    asked, stand_ins = ([row for row in comparison.rows if row[STAND_IN] is is_it] for is_it in (False, True))
+    asked, stand_ins = ([row for row in comparison.rows if row.is_stand_in is is_it] for is_it in (False, True))
     found, missing = speed_answers(asked, comparison)
     best = _best_answer(results)
     return [
@@ -41,12 +40,12 @@ def answers(results: Table, comparison: Table, *, of_the_best: Sequence[str] = (
     ]
 
 
-def duel_answers(comparison: Table) -> list[str]:
+def duel_answers(comparison: ComparisonTable) -> list[str]:
     """One sentence for each pair that was measured side by side: its speedup, the interval, and the verdict."""
     return [_duel_answer(row, comparison) for row in comparison.rows]
 
 
-def duel_rates(comparison: Table) -> list[str]:
+def duel_rates(comparison: ComparisonTable) -> list[str]:
     """What each side of each pair did in its turns, a line a side: the samples a second that its speedup is made of."""
     lines: dict[str, None] = {}
     for row in comparison.rows:
@@ -58,18 +57,18 @@ def duel_rates(comparison: Table) -> list[str]:
     return list(lines)
 
 
-def _duel_answer(row: dict[str, Any], comparison: Table) -> str:
+def _duel_answer(row: ComparisonRow, comparison: ComparisonTable) -> str:
     candidate, baseline = (label_of(row["axis"], row[side]) for side in ("candidate", "baseline"))
     where = where_said(row, comparison)
-    if row["verdict"] == NOT_MEASURED:
+    if row.effect is None:
         return f"{candidate} and {baseline} could not be compared{where}: {without_contention(row['reason'])}."
     ratio, low, high = (f"{row[name]:.3f}" for name in ("speedup", "ci_low", "ci_high"))
     said = f"{candidate} is {ratio} times as fast as {baseline}{where} (95% interval {low} to {high}): {row['verdict']}"
-    pairs = pluralize(row["pairs"], "pair")
+    pairs = pluralize(row.effect.num_process_pairs, "pair")
     return f"{said}, after {row['candidate_epochs']} rounds side by side in {pairs} of processes.{caution([row])}"
 
 
-def best_row(results: Table) -> tuple[str, dict[str, Any], Table] | None:
+def best_row(results: Table) -> tuple[str, Row, Table] | None:
     """The metric by which a cell is best, the row of that cell, and the table of all cells, seeds together."""
     cells = collapse_seeds(results)
     finished = finished_cells(cells)
@@ -80,9 +79,9 @@ def best_row(results: Table) -> tuple[str, dict[str, Any], Table] | None:
     return None
 
 
-def finished_cells(cells: Table) -> list[dict[str, Any]]:
+def finished_cells(cells: Table) -> list[Row]:
     """The rows, of runs or of cells, that have a finished run."""
-    return [row for row in cells.rows if row.get(SEEDS) or row["status"] == Status.FINISHED]
+    return [row for row in cells.rows if row.values.get(SEEDS) or row["status"] == Status.FINISHED]
 
 
 def _best_answer(results: Table) -> list[str]:
@@ -92,10 +91,10 @@ def _best_answer(results: Table) -> list[str]:
     metric, best, cells = found
     settings = named_settings(best, cells)
     ties = sum(row[metric] == best[metric] for row in finished_cells(cells)) - 1
-    others = pluralize(ties, "other cell" if SEEDS in best else "other run")
+    others = pluralize(ties, "other cell" if SEEDS in best.values else "other run")
     also = f", and {others} reached the same" if ties else ""
     said = f" with {settings}" if settings else ""
-    over = f" over {best[SEEDS]} seeds" if best.get(SEEDS, 1) > 1 else ""
+    over = f" over {best[SEEDS]} seeds" if best.values.get(SEEDS, 1) > 1 else ""
     return [f"The best {metric} is {human(best[metric], metric)}{over}{said}{also}."]
 
 

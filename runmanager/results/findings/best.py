@@ -16,7 +16,7 @@ from runmanager.results.compare.metrics import PLAIN_METRICS, Metric, find_metri
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.pairing import SEED, frozen
 from runmanager.results.compare.side import Side
-from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED, judge
+from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED, Judgement, judge
 from runmanager.results.findings.comparison_findings import without_contention
 from runmanager.results.load.cells import Cell, Cells, gather_cells
 from runmanager.results.load.contention import contention, exposure_of
@@ -192,17 +192,16 @@ def find_best(
     pairs = [(replace(each.side, label="the next"), ahead) for each in others]
     among = len(contenders) * len(others) // 2
     rows = judge(pairs, shared_host, options or CompareOptions(), among=among)
-    first: dict[str, Any] = rows[0] if rows else {"verdict": NOT_MEASURED, "reason": None}
     found = list(zip(others, rows, strict=True))
-    rivals = [each for each, row in found if row["verdict"] not in (*DIFFERENT, NOT_MEASURED)]
+    rivals = [each for each, row in found if row.verdict not in (*DIFFERENT, NOT_MEASURED)]
     return Best(
         asked,
         winner,
         others[0] if others else None,
-        first["verdict"],
-        first["reason"],
+        rows[0].verdict if rows else NOT_MEASURED,
+        rows[0].reason if rows else None,
         rivals,
-        [each for each, row in found if row["verdict"] == NOT_MEASURED],
+        [each for each, row in found if row.verdict == NOT_MEASURED],
         _flattery(winner, rows, len(rivals)),
         len(contenders),
         sum(float(each.spread) == float(winner.spread) for each in others),
@@ -211,14 +210,14 @@ def find_best(
     )
 
 
-def _flattery(winner: Contender, rows: Sequence[dict[str, Any]], num_rivals: int) -> float | None:
+def _flattery(winner: Contender, rows: Sequence[Judgement], num_rivals: int) -> float | None:
     """By how much the winner's mean exceeds the truth on average, were its rivals as good as it is.
 
     That is the expected largest of so many normal numbers, times the standard error of a cell's mean: half of the
     variance of two cells' difference. The expectation is Blom's approximation (*Statistical Estimates and Transformed
     Beta-Variables*, 1958).
     """
-    errors = [row["error"] for row in rows if row["verdict"] != NOT_MEASURED and row["freedom"]]
+    errors = [row.effect.estimate.error for row in rows if row.effect is not None and row.effect.estimate.freedom]
     if not errors:
         return None
     count = num_rivals + 1

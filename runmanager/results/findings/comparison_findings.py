@@ -5,22 +5,23 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from runmanager.results.compare.caveats import CONTENDED
+from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.hidden_costs import is_otherwise_overall
+from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.compare.overall_effect import Overall, overall
 from runmanager.results.compare.side import label_of
 from runmanager.results.compare.verdict import DIFFERENT, NO_DIFFERENCE, NOT_MEASURED, VERDICTS
-from runmanager.results.model.columns import NULLS, Table, effect_of, setting_name
-from runmanager.results.model.formatting import human_effect
+from runmanager.results.model.columns import Row, Table, setting_name
 from runmanager.text import format_value, pluralize
 
 __all__ = ["caution", "named_settings", "speed_answers", "stand_in_answer", "where_said", "without_contention"]
 
-Rows = Sequence[dict[str, Any]]
+Rows = Sequence[ComparisonRow]
 
 _MOST_CAUSES = 2
 
 
-def speed_answers(rows: Rows, comparison: Table) -> tuple[list[str], list[str]]:
+def speed_answers(rows: Rows, comparison: ComparisonTable) -> tuple[list[str], list[str]]:
     """One answer for each candidate, in the order of the rows: those of which any pair was measured, and the rest."""
     found, missing = list[str](), list[str]()
     of_sides = _by_sides(rows)
@@ -31,14 +32,14 @@ def speed_answers(rows: Rows, comparison: Table) -> tuple[list[str], list[str]]:
     return found, missing
 
 
-def stand_in_answer(rows: Rows, comparison: Table) -> list[str]:
+def stand_in_answer(rows: Rows, comparison: ComparisonTable) -> list[str]:
     """Of an axis that nobody asked about: the one candidate that differs most, or that none does."""
     measured = [row for row in rows if row["verdict"] != NOT_MEASURED]
     if not measured:
         return []
     different = [row for row in measured if row["verdict"] in DIFFERENT]
     if not different:
-        what, axis = measured[0].get("metric", "speed"), setting_name(measured[0]["axis"])
+        what, axis = _metric_said(measured[0]), setting_name(measured[0]["axis"])
         are_equal = all(row["verdict"] == NO_DIFFERENCE for row in measured)
         said = "There is no difference" if are_equal else "No difference can be told"
         return [f"{said} in {what} along {axis}{_of(measured)}." + caution(measured)]
@@ -50,9 +51,9 @@ def stand_in_answer(rows: Rows, comparison: Table) -> list[str]:
     return [_answer(of_sides[sides], *sides, comparison, _num_measured(of_sides)) + chosen + more]
 
 
-def _by_sides(rows: Rows) -> dict[tuple[str, str], list[dict[str, Any]]]:
+def _by_sides(rows: Rows) -> dict[tuple[str, str], list[ComparisonRow]]:
     """The rows of each candidate, by its label and the baseline's."""
-    of_sides: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    of_sides: dict[tuple[str, str], list[ComparisonRow]] = {}
     for row in rows:
         sides = label_of(row["axis"], row["candidate"]), label_of(row["axis"], row["baseline"])
         of_sides.setdefault(sides, []).append(row)
@@ -63,7 +64,7 @@ def _num_measured(of_sides: Mapping[Any, Rows]) -> int:
     return sum(any(row["verdict"] != NOT_MEASURED for row in pairs) for pairs in of_sides.values())
 
 
-def _answer(rows: Rows, candidate: str, baseline: str, comparison: Table, told: int) -> str:
+def _answer(rows: Rows, candidate: str, baseline: str, comparison: ComparisonTable, told: int) -> str:
     measured = [row for row in rows if row["verdict"] != NOT_MEASURED]
     if not measured:
         # What they met on the host is no cause: it would not have forbidden a comparison.
@@ -82,12 +83,12 @@ def _answer(rows: Rows, candidate: str, baseline: str, comparison: Table, told: 
 def _agreement(found: Overall, rows: Rows, candidate: str, baseline: str, where: str) -> str:
     """The mean effect with its interval. A speedup is always said of the faster side."""
     over = "" if len(rows) == 1 else f", the {_mean_of(rows)} over {len(rows)} pairs"
-    what = rows[0].get("metric", "speed")
+    what = _metric_said(rows[0])
     if found.verdict == NO_DIFFERENCE:
         said = f"There is no difference in {what} between {candidate} and {baseline}{where}: "
     elif found.verdict not in DIFFERENT:
         said = f"Whether {candidate} and {baseline} differ in {what}{where} cannot be told: "
-    elif effect_of(rows[0]) == "speedup":
+    elif rows[0].metric.effect == "speedup":
         return f"{_clause(found, rows[0], candidate, baseline, where)}{over}"
     else:
         said = f"{candidate} is {found.verdict} than {baseline}{where}: "
@@ -95,43 +96,47 @@ def _agreement(found: Overall, rows: Rows, candidate: str, baseline: str, where:
 
 
 def _mean_of(rows: Rows) -> str:
-    return "mean" if effect_of(rows[0]) == "difference" else "geometric mean"
+    return "mean" if rows[0].metric.effect == "difference" else "geometric mean"
 
 
-def _clause(found: Overall, row: Mapping[str, Any], candidate: str, baseline: str, where: str) -> str:
+def _clause(found: Overall, row: ComparisonRow, candidate: str, baseline: str, where: str) -> str:
     """`cuda is 2.1 times as fast as cpu [1.8, 2.5]`, or what the metric of the one is to that of the other."""
-    effect, estimate = effect_of(row), found.estimate
+    effect, estimate = row.metric.effect, found.estimate
     if effect != "speedup":
-        value, least, most = (_figure(row, each) for each in (estimate.value, estimate.low, estimate.high))
+        value, least, most = (row.metric.format_effect(each) for each in (estimate.value, estimate.low, estimate.high))
         how = "times" if effect == "ratio" else "above" if estimate.value >= 0 else "below"
-        return f"its {row['metric']} is {value.removeprefix('-')} {how} {baseline}'s [{least}, {most}]"
+        return f"its {row.metric.name} is {value.removeprefix('-')} {how} {baseline}'s [{least}, {most}]"
     ratio, low, high = estimate.value, estimate.low, estimate.high
     if found.verdict == "slower":
         candidate, baseline, ratio, low, high = baseline, candidate, 1 / ratio, 1 / high, 1 / low
-    by = f" by {row['metric']}" if "metric" in row else ""
+    by = _by_metric(row)
     said = [_short(value, least=low) for value in (ratio, low, high)]
     if found.verdict in DIFFERENT and said[1] == "1.00":  # an end that is not 1 must not read as if it were
         said = [f"{value:.4f}" for value in (ratio, low, high)]
     return f"{candidate} is {said[0]} times as fast as {baseline}{by}{where} [{said[1]}, {said[2]}]"
 
 
-def _figure(row: Mapping[str, Any], value: float) -> str:
-    effect = effect_of(row)
-    return human_effect({**row, effect: value}, effect)
+def _metric_said(row: ComparisonRow) -> str:
+    return "speed" if row.metric == THROUGHPUT else row.metric.name
+
+
+def _by_metric(row: ComparisonRow) -> str:
+    return "" if row.metric == THROUGHPUT else f" by {row.metric.name}"
 
 
 def _range(found: Overall, rows: Rows, candidate: str, baseline: str) -> str:
     """Where the pairs disagree: from what to what, and on which setting it depends."""
-    effect = effect_of(rows[0])
+    metric = rows[0].metric
+    effect = metric.effect
     ends = sorted(row[effect] for row in rows)
-    said = [
-        _short(value, least=ends[0]) if effect == "speedup" else _figure(rows[0], value)
-        for value in (ends[0], ends[-1])
-    ]
-    of = f"{rows[0]['metric']} of {candidate}" if "metric" in rows[0] else candidate
+
+    def text_of(value: float) -> str:
+        return _short(value, least=ends[0]) if effect == "speedup" else metric.format_effect(value)
+
+    said = [text_of(value) for value in (ends[0], ends[-1])]
+    of = candidate if metric == THROUGHPUT else f"{metric.name} of {candidate}"
     if effect == "speedup":
-        by = f" by {rows[0]['metric']}" if "metric" in rows[0] else ""
-        whole = f"{candidate} is {said[0]} to {said[1]} times as fast as {baseline}{by}"
+        whole = f"{candidate} is {said[0]} to {said[1]} times as fast as {baseline}{_by_metric(rows[0])}"
     elif effect == "ratio":
         whole = f"The {of} is {said[0]} to {said[1]} times {baseline}'s"
     else:
@@ -139,10 +144,7 @@ def _range(found: Overall, rows: Rows, candidate: str, baseline: str) -> str:
     if found.setting is None or not found.effects:
         return f"{whole}: the pairs differ by more than noise, and no setting alone explains it"
     name, by_value = setting_name(found.setting), sorted(found.effects.items(), key=lambda each: each[1])
-    low, high = (
-        f"{_short(value, least=ends[0]) if effect == 'speedup' else _figure(rows[0], value)} at {name}={text}"
-        for text, value in (by_value[0], by_value[-1])
-    )
+    low, high = (f"{text_of(value)} at {name}={text}" for text, value in (by_value[0], by_value[-1]))
     return f"{whole}, depending on {name}: {low}, {high}"
 
 
@@ -171,11 +173,10 @@ def caution(measured: Rows) -> str:
     return f"{whole} {which} were contended: other load was on the machine, so measure again when it is quiet."
 
 
-def _size(row: dict[str, Any]) -> float:
+def _size(row: ComparisonRow) -> float:
     """How large a difference is, whichever side is ahead."""
-    effect = effect_of(row)
-    value: float = row[effect]
-    return abs(value) if effect == "difference" else max(value, 1 / value)
+    value: float = row[row.metric.effect]
+    return abs(value) if row.metric.effect == "difference" else max(value, 1 / value)
 
 
 def _short(ratio: float, *, least: float | None = None) -> str:
@@ -202,14 +203,14 @@ def _of(measured: Rows) -> str:
     return f" in {len(measured)} pairs" if len(measured) > 1 else ""
 
 
-def where_said(row: Mapping[str, Any], table: Table) -> str:
+def where_said(row: Row, table: Table) -> str:
     """` at batch_size=100`: where a row is, nothing of a table that has no other setting."""
     settings = named_settings(row, table)
     return f" at {settings}" if settings else ""
 
 
-def named_settings(row: Mapping[str, Any], table: Table, *, without: Collection[str] = ()) -> str:
+def named_settings(row: Row, table: Table, *, without: Collection[str] = ()) -> str:
     """The settings of a row that vary in its table, as they are given in a command."""
     names = [name for name in table.settings if name in table.shown and name not in without]
-    has = [name for name in names if row[name] is not None or name in row[NULLS]]
+    has = [name for name in names if name not in row.absent_settings]
     return ", ".join(f"{setting_name(name)}={format_value(row[name])}" for name in has)

@@ -8,9 +8,10 @@ from itertools import zip_longest
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.matching import Match, Matches
 from runmanager.results.compare.verdict import NOT_MEASURED
-from runmanager.results.model.columns import Table, setting_name
+from runmanager.results.model.columns import setting_name
 from runmanager.results.model.formatting import number
 from runmanager.results.stats.curve_crossing import Crossing, CurvePoint, find_crossings
 from runmanager.results.stats.descriptive import median
@@ -25,8 +26,6 @@ __all__ = [
 NUM_PARAMETERS = "num_parameters"
 _MOST_UNASKED = 6  # pairs of curves along an axis: nobody reads more lines
 _AHEAD = {"faster": 1, "better": 1, "slower": -1, "worse": -1}
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,9 @@ class Crossover:
         return self.labels[self.labels[0] == self.first_leader]
 
 
-def crossovers(matches: Matches, comparison: Table, along: str, *, most: int | None = None) -> list[Crossover]:
+def crossovers(
+    matches: Matches, comparison: ComparisonTable, along: str, *, most: int | None = None
+) -> list[Crossover]:
     """A crossover for each candidate and each choice of the other settings that was measured at two values at least.
 
     `comparison` has the rows of `matches`, in their order. Where `most` is given, only the first so many choices are
@@ -90,10 +91,10 @@ class _Place:
 
     x: float
     match: Match
-    row: Row
+    row: ComparisonRow
 
 
-def _groups(matches: Matches, comparison: Table, along: str) -> list[list[_Place]]:
+def _groups(matches: Matches, comparison: ComparisonTable, along: str) -> list[list[_Place]]:
     """The measured pairs of each pair of curves, with their places along the axis."""
     names = _names(matches.without_stand_in(), along)
     groups: dict[str, list[_Place]] = {}
@@ -108,7 +109,7 @@ def _groups(matches: Matches, comparison: Table, along: str) -> list[list[_Place
     return list(groups.values())
 
 
-def crossovers_worth_saying(matches: Matches, comparison: Table) -> list[Crossover]:
+def crossovers_worth_saying(matches: Matches, comparison: ComparisonTable) -> list[Crossover]:
     """Without being asked: what there is along the number of parameters, and crossings along any other numeric axis.
 
     Along each, the first `_MOST_UNASKED` choices of the other settings are looked at.
@@ -128,7 +129,7 @@ def crossovers_worth_saying(matches: Matches, comparison: Table) -> list[Crossov
     return [*by_parameters, *(each for each in others if each.crossings)]
 
 
-def unlooked_lines(matches: Matches, comparison: Table) -> list[str]:
+def unlooked_lines(matches: Matches, comparison: ComparisonTable) -> list[str]:
     """What `crossovers_worth_saying` did not look at, a sentence an axis: crossings there are not known."""
     if matches.metric.effect == "difference":
         return []
@@ -146,7 +147,7 @@ def _numeric_axes(matches: Matches) -> list[str]:
     return [name for name in matches.names if name in matches.cells.varying and _is_numeric(matches, name)]
 
 
-def crossing_answers(matches: Matches, comparison: Table, along: str) -> list[str]:
+def crossing_answers(matches: Matches, comparison: ComparisonTable, along: str) -> list[str]:
     """The sentences for an axis that was asked for, one at least. Raises as `crossovers` does."""
     found = crossovers(matches, comparison, along)
     if not found:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from runmanager.errors import UsageError
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.record import SweepRecord
+from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.findings.answers import answers, best_row
 from runmanager.results.findings.best import find_best
 from runmanager.results.findings.crossover import Crossover, crossover_lines
@@ -20,7 +21,7 @@ def headlines(
     plan: SweepRecord | None,
     *,
     results: Table,
-    comparison: Table,
+    comparison: ComparisonTable,
     crossovers: Sequence[Crossover] = (),
 ) -> list[str]:
     """The answers, with how sure it is which cell is best, and the first crossings; last, how the runs ended."""

@@ -7,11 +7,12 @@ from typing import Any
 
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
+from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.pairing import SEED
 from runmanager.results.compare.verdict import INCONCLUSIVE, TOO_FEW_EPOCHS
 from runmanager.results.findings.answers import best_row, finished_cells
-from runmanager.results.model.columns import STAND_IN, Table, setting_name
+from runmanager.results.model.columns import Row, Table, setting_name
 from runmanager.results.tables.seeds import SEEDS, collapse_seeds
 from runmanager.text import format_value, in_backticks, pluralize, shell_command
 
@@ -29,7 +30,7 @@ _NO_WAY_ON = ("num_workers", "eval_batch_size", SEED)  # these change the speed 
 
 def next_steps(
     results: Table,
-    comparison: Table,
+    comparison: ComparisonTable,
     *,
     sweep: str,
     commands: Mapping[str, Sequence[str]] | None = None,
@@ -60,7 +61,7 @@ def next_steps(
 
 
 def _unfinished(results: Table, sweep: str, commands: Mapping[str, Sequence[str]], *, is_attended: bool) -> list[str]:
-    def rows_where(is_so: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
+    def rows_where(is_so: Callable[[Row], bool]) -> list[Row]:
         return [row for row in results.rows if is_so(row)]
 
     running = rows_where(lambda row: row["status"] == Status.RUNNING)
@@ -103,13 +104,13 @@ def _skipped(results: Table, sweep: str, commands: Mapping[str, Sequence[str]]) 
     return [f"{said}: {there}{f', {_listed(given)}' if given else '.'}"]
 
 
-def _given(rows: Sequence[Mapping[str, Any]], commands: Mapping[str, Sequence[str]]) -> list[Sequence[str]]:
+def _given(rows: Sequence[Row], commands: Mapping[str, Sequence[str]]) -> list[Sequence[str]]:
     """The commands that asked for these cells, in the order in which they were given."""
     runs = {row["run"] for row in rows}
     return list(dict.fromkeys(tuple(command) for run, command in commands.items() if run in runs and command))
 
 
-def _again(rows: Sequence[Mapping[str, Any]], sweep: str, commands: Mapping[str, Sequence[str]]) -> list[Sequence[str]]:
+def _again(rows: Sequence[Row], sweep: str, commands: Mapping[str, Sequence[str]]) -> list[Sequence[str]]:
     """The commands that run what is missing and nothing else; none where one would begin another sweep."""
     found = [_resumed(command, sweep) for command in _given(rows, commands)]
     return list(dict.fromkeys(filter(None, found))) if all(found) else []
@@ -135,7 +136,7 @@ def _runs(count: int) -> str:
     return pluralize(count, "run")
 
 
-def _surer(results: Table, comparison: Table, known: Mapping[str, Any]) -> list[str]:
+def _surer(results: Table, comparison: ComparisonTable, known: Mapping[str, Any]) -> list[str]:
     """What would make the answers surer, of the settings that the runs have."""
     steps = []
     finished = [row for row in results.rows if row["status"] == Status.FINISHED]
@@ -146,12 +147,12 @@ def _surer(results: Table, comparison: Table, known: Mapping[str, Any]) -> list[
         steps.append(f"Measure again when the machine is quiet{turns}: other load was on it during {of}.")
     steps += _more_epochs(comparison, finished, known)
     cells = finished_cells(collapse_seeds(results))
-    if "seed" in known and len(cells) > 1 and max(row.get(SEEDS, 1) for row in cells) < _LEAST_SEEDS:
+    if "seed" in known and len(cells) > 1 and max(row.values.get(SEEDS, 1) for row in cells) < _LEAST_SEEDS:
         steps.append("Run several seeds, as in `seed=0,1,2,3,4`: of fewer nobody knows which differences are chance.")
     return steps
 
 
-def _more_epochs(comparison: Table, finished: Sequence[Mapping[str, Any]], known: Mapping[str, Any]) -> list[str]:
+def _more_epochs(comparison: ComparisonTable, finished: Sequence[Row], known: Mapping[str, Any]) -> list[str]:
     """So many that each pair has enough: as many more than were asked for as the worst pair lacks."""
     planned = known.get("epochs")
     pluralize = ("baseline_epochs", "candidate_epochs")
@@ -162,9 +163,9 @@ def _more_epochs(comparison: Table, finished: Sequence[Mapping[str, Any]], known
     return [f"Train for more epochs, as in `epochs={wanted}`: those that count were too few to compare."]
 
 
-def _could_pair(row: Mapping[str, Any]) -> bool:
+def _could_pair(row: ComparisonRow) -> bool:
     """Whether runs of both sides gave a throughput, of which a device that is not there gives none."""
-    return not row[STAND_IN] and None not in (row["baseline_samples_per_second"], row["candidate_samples_per_second"])
+    return not row.is_stand_in and None not in (row["baseline_samples_per_second"], row["candidate_samples_per_second"])
 
 
 def _other_device(results: Table, known: Mapping[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from runmanager.records.sweep.record import SweepRecord
 from runmanager.results.compare.matching import Matches
 from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.load.cells import gather_cells
-from runmanager.results.model.columns import MISSING, Table, column_of
+from runmanager.results.model.columns import MISSING, Row, Table, column_of
 from runmanager.results.model.formatting import with_prefix
 from runmanager.results.stats.descriptive import median
 
@@ -186,10 +186,10 @@ def roofline_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
     for cell in cells.cells:
         if cell.stored is None or not (work := work_of(cell.stored)):
             continue
-        row: dict[str, Any] = {"run": cell.run}
-        row |= {column: cells.value(cell, name) for name, column in settings.items()}
-        row |= {name: getattr(work.get(kind), part, None) for name, (kind, part) in _COLUMNS.items()}
-        rows.append(row | {"precision": cell.stored.record.measurements.precision})
+        values: dict[str, Any] = {"run": cell.run}
+        values |= {column: cells.value(cell, name) for name, column in settings.items()}
+        values |= {name: getattr(work.get(kind), part, None) for name, (kind, part) in _COLUMNS.items()}
+        rows.append(Row(values | {"precision": cell.stored.record.measurements.precision}))
     rows.sort(key=lambda row: -(row["flop_per_second"] or 0.0))
     varying = [column for name, column in settings.items() if name in cells.varying]
     return Table(

@@ -1,7 +1,7 @@
 """The columns of the tables that others rely on, and the table itself: rows of plain values under them."""
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,9 @@ __all__ = [
     "BASE_SETTINGS",
     "EFFECTS",
     "MISSING",
-    "NULLS",
     "OUTCOMES",
     "PHASE_COLUMNS",
-    "STAND_IN",
+    "Row",
     "Table",
     "column_of",
     "effect_of",
@@ -25,12 +24,6 @@ __all__ = [
 
 MISSING = "N/A"
 """What people see of a missing value."""
-
-NULLS = "nulls"
-"""The key under which a row names its settings that are set to nothing; others without a value it does not have."""
-
-STAND_IN = "stand_in"
-"""The key under which a row of a comparison says whether its axis stands in for one that gives no answer."""
 
 BASE_SETTINGS = ("lr", "batch_size", "num_workers", "device")
 """The tutorials' four axes: columns of every results table, whether they vary or not."""
@@ -59,8 +52,23 @@ EFFECTS = ("speedup", "ratio", "difference")
 
 _MEASURED = {*RUN_COLUMNS, *RESULT_COLUMNS}
 _OF_OTHER_METRICS = ("metric", *(f"{side}_{what}" for side in ("baseline", "candidate") for what in ("value", "runs")))
-_BESIDE = (NULLS, "seeds", "note")  # what rows have for people, or for the making of other tables
-_TAKEN = {*RUN_COLUMNS, *RESULT_COLUMNS, *EPOCH_COLUMNS, *COMPARISON_COLUMNS, *EFFECTS, *_OF_OTHER_METRICS, *_BESIDE}
+_RESERVED = ("nulls", "seeds", "note")  # columns of tables for people; `nulls` stays reserved for written tables
+_TAKEN = {*RUN_COLUMNS, *RESULT_COLUMNS, *EPOCH_COLUMNS, *COMPARISON_COLUMNS, *EFFECTS, *_OF_OTHER_METRICS, *_RESERVED}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table: its `values` by column, None where one is missing.
+
+    `absent_settings` are the columns of the settings that the row's cell does not have. Any other setting without a
+    value is set to null.
+    """
+
+    values: dict[str, Any]
+    absent_settings: Collection[str] = ()
+
+    def __getitem__(self, column: str) -> Any:
+        return self.values[column]
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ class Table:
     """
 
     columns: list[str]
-    rows: list[dict[str, Any]]
+    rows: Sequence[Row]
     settings: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()

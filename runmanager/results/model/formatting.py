@@ -1,10 +1,10 @@
 """Values as people read them: rounded, with units, a spread over seeds or a median over runs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from runmanager.results.model.columns import EFFECTS, MISSING, NULLS, PHASE_COLUMNS, Table, effect_of
+from runmanager.results.model.columns import EFFECTS, MISSING, PHASE_COLUMNS, Row, Table
 from runmanager.results.stats.descriptive import mean, median
 from runmanager.text import format_value, printable
 
@@ -13,7 +13,6 @@ __all__ = [
     "Spread",
     "human",
     "human_columns",
-    "human_effect",
     "human_field",
     "is_number",
     "number",
@@ -101,7 +100,7 @@ def _median(value: Median) -> str:
     return human(plain, value.metric) + (f" (n={value.count})" if value.count > 1 else "")
 
 
-def human_field(table: Table, row: Mapping[str, Any], column: str) -> str:
+def human_field(table: Table, row: Row, column: str) -> str:
     """What stands in a row of a table, for people; of a foreign column nothing is known but that it was measured.
 
     Nothing of a setting that the row does not have, which is no `null`.
@@ -110,7 +109,7 @@ def human_field(table: Table, row: Mapping[str, Any], column: str) -> str:
     if column in table.foreign and isinstance(value, float):
         return _four_digits(value)
     if value is None and column in table.settings:
-        return format_value(None) if column in row.get(NULLS, (column,)) else ""
+        return "" if column in row.absent_settings else format_value(None)
     return human(value, column)
 
 
@@ -133,11 +132,6 @@ def _spread(value: Spread, column: str) -> str:
         return f"{mean} ± {human(value.deviation, column)}"
     decimals = len(mean.partition("e")[0].partition(".")[2])
     return f"{mean} ± {_decimals(value.deviation, decimals)}"
-
-
-def human_effect(row: Mapping[str, Any], column: str) -> str:
-    """A comparison's effect or an end of its interval, for people: a difference as the metric itself is shown."""
-    return human(row[column], row["metric"] if "difference" in row else effect_of(row))
 
 
 # Settings are shown as they were asked for; only what was measured is rounded.

@@ -8,26 +8,33 @@ from scipy import stats
 
 from runmanager.records.run.record import EpochRecord
 from runmanager.results.compare.comparison import CompareOptions, compare
+from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
+from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.compare.overall_effect import overall
+from runmanager.results.stats.descriptive import Estimate
 
 
 def rows_of(speedups, *, error=0.05, freedom=20.0, **settings):
-    """Rows whose speedups are these, with the values of further columns."""
+    """Rows with these speedups, and with the values of further columns."""
     return [
-        {
+        row_of(
+            Estimate(speedup, 0.9 * speedup, 1.1 * speedup, error, freedom),
             **{name: values[at] for name, values in settings.items()},
-            **{"speedup": speedup, "ci_low": 0.9 * speedup, "ci_high": 1.1 * speedup, "verdict": "faster"},
-            **{"error": error, "freedom": freedom, "tolerance": 0.0, "margin": 0.03, "by_seed": {}},
-        }
+        )
         for at, speedup in enumerate(speedups)
     ]
+
+
+def row_of(estimate, *, by_seed=None, **settings):
+    effect = MeasuredEffect(estimate, tolerance=0.0, margin=0.03, by_seed=by_seed or {})
+    return ComparisonRow({**settings, "verdict": "faster"}, metric=THROUGHPUT, effect=effect, is_stand_in=False)
 
 
 def test_one_pair_is_its_own_row():
     (row,) = rows_of([1.5])
     found = overall([row], ())
     assert (found.estimate.value, found.verdict) == (1.5, "faster")
-    assert (found.estimate.low, found.estimate.high) == (row["ci_low"], row["ci_high"])
+    assert (found.estimate.low, found.estimate.high) == (row.effect.estimate.low, row.effect.estimate.high)
 
 
 def test_pairs_that_agree_have_their_geometric_mean_with_students_interval():
@@ -65,9 +72,12 @@ def test_equal_effects_are_rarely_said_to_disagree_however_few_runs_know_the_noi
     generator = np.random.default_rng(freedom)
     disagreed = covered = 0
     for _ in range(400):
-        rows = rows_of(np.exp(generator.normal(0, 0.05, 6)).tolist(), freedom=float(freedom))
-        for row in rows:
-            row["error"] = 0.05 * math.sqrt(generator.chisquare(freedom) / freedom)
+        rows = [
+            row_of(Estimate(speedup, 0.0, math.inf, 0.05 * math.sqrt(chisquare / freedom), float(freedom)))
+            for speedup, chisquare in zip(
+                np.exp(generator.normal(0, 0.05, 6)).tolist(), generator.chisquare(freedom, 6), strict=True
+            )
+        ]
         found = overall(rows, ())
         disagreed += not found.agrees
         covered += found.estimate.low <= 1 <= found.estimate.high
@@ -99,9 +109,13 @@ def test_the_mean_over_pairs_covers_the_truth_whatever_their_seeds_share(shared)
     covered = 0
     for _ in range(400):
         effects = generator.normal(0, 0.01, (8, 5)) + generator.normal(0, shared, 5)
-        rows = rows_of(np.exp(effects.mean(axis=1)).tolist(), freedom=8.0)
-        for row, by_seed in zip(rows, effects, strict=True):
-            row |= {"by_seed": dict(enumerate(by_seed)), "error": float(np.std(by_seed, ddof=1)) / math.sqrt(5)}
+        rows = [
+            row_of(
+                Estimate(math.exp(np.mean(by_seed)), 0.0, math.inf, float(np.std(by_seed, ddof=1)) / math.sqrt(5), 8.0),
+                by_seed=dict(enumerate(by_seed)),
+            )
+            for by_seed in effects
+        ]
         found = overall(rows, ())
         covered += found.estimate.low <= 1 <= found.estimate.high
     assert covered >= 367  # three standard errors below 95%; 60% and fewer before

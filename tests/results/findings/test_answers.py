@@ -200,7 +200,7 @@ def test_runs_that_cannot_be_read_are_counted_too(sweep):
 
 
 def test_a_setting_may_be_called_as_columns_of_other_tables_are(contents, timed):
-    """`metric` says in a comparison what it is by; `nulls` what of a row is set to nothing."""
+    """Such a setting has a column under `settings.` in every table."""
     names = ("metric", "nulls", "seeds", "note", "baseline_value")
     runs = [({"device": device, **dict.fromkeys(names, "f1")}, timed([9.0] + [s] * 5), {}) for device, s in RATES]
     runs += [({"device": device, **dict.fromkeys(names, 3)}, timed([9.0] + [s] * 5), {}) for device, s in RATES]
