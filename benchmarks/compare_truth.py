@@ -282,7 +282,7 @@ def best_cells(trials: int) -> Iterator[Row]:
     for _ in range(trials):
         cells = ratings(generator, (8, 3))
         best = find_best(_accuracy_sweep(cells.tolist()), None, metric="val_accuracy")
-        said.append(best.flattery or 0.0)
+        said.append(best.selection_bias or 0.0)
         true.append(float(best.value) - 0.9)
         held.append(len(best.rivals) == 7)
     share = f"{mean(said):.4f} said, {mean(true):.4f} true"

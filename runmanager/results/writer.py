@@ -12,7 +12,7 @@ from runmanager.results.compare.comparison import CompareOptions, compare_matche
 from runmanager.results.compare.matching import match_sides
 from runmanager.results.figures.catalog import figures_of
 from runmanager.results.figures.figure import Drawn, Kind, rendered
-from runmanager.results.findings.bottleneck_notes import bottleneck_notes
+from runmanager.results.findings.bottleneck import bottleneck_notes
 from runmanager.results.findings.crossover import crossover_lines, crossovers_worth_saying, unlooked_lines
 from runmanager.results.findings.paired_rounds import paired_rounds
 from runmanager.results.findings.roofline import roofline_rows

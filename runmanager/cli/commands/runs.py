@@ -121,7 +121,8 @@ def best(
 ) -> None:
     """Show the best cell by its mean over seeds, how sure that is, its command, and where its weights are."""
     from runmanager.app.reproducing import reproduce as command_for
-    from runmanager.results.findings.best import best_headline, best_sections, best_to_json, find_best
+    from runmanager.results.findings.best import find_best
+    from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
     from runmanager.results.load.loader import read_results
     from runmanager.results.model.sections import Section, as_text
     from runmanager.results.tables.query import View
@@ -150,7 +151,7 @@ def best(
         print_text(best_to_json(found, command=words))
     else:
         said = [*best_sections(found, trust=trust), Section("Command", lines=lines)]
-        print_text(as_text(prose(f"{paths.name}: {best_headline(found)}", "", *found.sentences()), said))
+        print_text(as_text(prose(f"{paths.name}: {best_headline(found)}", "", *best_sentences(found)), said))
 
 
 def _read(name: str) -> "StoredRun":

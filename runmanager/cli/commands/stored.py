@@ -217,7 +217,7 @@ def compare(
     """Compare the runs of a sweep that differ in one setting only, with the noise stated."""
     from runmanager.results.compare import comparison
     from runmanager.results.compare.matching import match_sides
-    from runmanager.results.findings.bottleneck_notes import bottleneck_notes
+    from runmanager.results.findings.bottleneck import bottleneck_notes
     from runmanager.results.findings.crossover import crossing_answers
     from runmanager.results.findings.roofline import roofline_lines
     from runmanager.results.load.loader import read_results

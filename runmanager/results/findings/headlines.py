@@ -8,6 +8,7 @@ from runmanager.records.sweep.record import SweepRecord
 from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.findings.answers import answers, best_row
 from runmanager.results.findings.best import find_best
+from runmanager.results.findings.best_text import best_sentences
 from runmanager.results.findings.crossover import Crossover, crossover_lines
 from runmanager.results.model.columns import Table
 
@@ -42,4 +43,4 @@ def _certainty(sweep: SweepContents, plan: SweepRecord | None, results: Table) -
     if float(best.value) != float(found[1][found[0]]):
         return []  # of another cell: the one that is answered has a finished run without the metric
     # Of ties the answer itself says how many there are.
-    return [" ".join(best.sentences())] if best.runner_up and not best.num_ties else []
+    return [" ".join(best_sentences(best))] if best.runner_up and not best.num_ties else []

@@ -7,8 +7,7 @@ from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.run.measurements import Measurements
 from runmanager.results.compare.matching import match_sides
 from runmanager.results.compare.options import CompareOptions
-from runmanager.results.findings.bottleneck import find_bottleneck
-from runmanager.results.findings.bottleneck_notes import bottleneck_notes
+from runmanager.results.findings.bottleneck import bottleneck_notes, find_bottleneck
 
 CONFIG = {
     "batch_size": 100,
