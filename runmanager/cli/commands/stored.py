@@ -218,7 +218,7 @@ def compare(
     from runmanager.results.compare import comparison
     from runmanager.results.compare.matching import match_sides
     from runmanager.results.findings.bottleneck import bottleneck_notes
-    from runmanager.results.findings.crossover import crossing_answers
+    from runmanager.results.findings.crossover import crossover_answers
     from runmanager.results.findings.roofline import roofline_lines
     from runmanager.results.load.loader import read_results
 
@@ -234,7 +234,7 @@ def compare(
     explained = [
         *bottleneck_notes(matches),
         *roofline_lines(matches),
-        *(crossing_answers(matches, pairs, crossover) if crossover is not None else []),
+        *(crossover_answers(matches, pairs, crossover) if crossover is not None else []),
     ]
     if format_ is TableFormat.TEXT:
         from runmanager.results.findings.answers import answers

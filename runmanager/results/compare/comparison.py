@@ -1,4 +1,4 @@
-"""The comparison: one row a matched pair, with its effect, its interval, a verdict, and what stands against it."""
+"""The comparison table: one row a matched pair, with its effect, interval, verdict and reason."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -20,16 +20,14 @@ __all__ = ["CompareOptions", "compare", "compare_matches", "compare_with_stand_i
 
 
 def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None) -> ComparisonTable:
-    """The rows of comparison.csv: each value of the axis against the baseline, all other settings but the seed equal.
+    """Compare each value of the axis with the baseline, all other settings but the seed equal: comparison.csv.
 
-    Speedup is candidate throughput / baseline throughput. Runs that differ in the seed alone are one side. A pair
-    that cannot be compared is a row too: `not measured`, with its reason. By another metric than the throughput the
-    columns are `Metric.columns`; along `any` axis the rows of one axis follow those of another, and a row has no value
-    for the setting that it compares. What nobody asked for stands in what people read, not in files: there are no rows
-    of an axis that stands in for another.
+    The speedup is candidate throughput / baseline throughput. Runs that differ in the seed alone are one side. A pair
+    that cannot be compared is a row too: `not measured`, with its reason. For metrics other than the throughput the
+    columns are `Metric.columns`. Along `any` axis the rows follow axis by axis, and a row has no value for the setting
+    that it compares. Rows along a stand-in axis are for people only; files do not have them.
 
-    Raises `UsageError` for an axis, a baseline or a metric that the sweep does not have, and for options that cannot
-    be.
+    Raises `UsageError` for an axis, a baseline or a metric that the sweep does not have, and for invalid options.
     """
     options = options or CompareOptions()
     return compare_matches(sweep, match_sides(sweep, plan, options).without_stand_in(), options)
@@ -38,7 +36,7 @@ def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOpti
 def compare_with_stand_in(
     sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None
 ) -> ComparisonTable:
-    """The rows that people read: those of `compare`, and of an axis that stands in where they give no answer."""
+    """Compare like `compare`, and along a stand-in axis where that gives no answer: the table for people."""
     options = options or CompareOptions()
     return compare_matches(sweep, match_sides(sweep, plan, options), options)
 
@@ -62,9 +60,9 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
 
 
 def with_numbered_reasons(table: ComparisonTable) -> ComparisonTable:
-    """A comparison for people, its reasons as numbered notes: each is said once, and no column is as wide as they are.
+    """Replace the reasons by numbered notes, for people: each reason is printed once, and the columns stay narrow.
 
-    The column `note` stands for `reason`: `[1]`, and nothing for a row without a reason.
+    The column `note` replaces `reason`: `[1]`, and empty for a row without a reason.
     """
     numbers: dict[str, str] = {}
     for row in table.rows:
@@ -103,15 +101,15 @@ def _row(match: Match, found: Judgement, settings: dict[str, str], matches: Matc
 
 
 def _shown(matches: Matches) -> tuple[str, ...]:
-    """The columns for people: the answer first, then what it rests on."""
+    """Return the columns for people: the answer first, then what it rests on."""
     metric = matches.metric
-    axis = ("axis",) if len(matches.axes) > 1 or matches.instead_of is not None else ()  # it has to be told
+    axis = ("axis",) if len(matches.axes) > 1 or matches.instead_of is not None else ()
     named = () if metric == THROUGHPUT else ("metric",)
     answer = ("candidate", "baseline", *named, metric.effect, "ci_low", "ci_high", "verdict")
     return (*axis, *answer, *metric.value_columns, "reason")
 
 
-_INTERVALS = f"The intervals of all rows hold together with 95% confidence. {MISSING} is not measured."
+_INTERVALS = f"The intervals of all rows hold simultaneously with 95% confidence. {MISSING} is not measured."
 
 
 def _legend(matches: Matches) -> str:
@@ -140,28 +138,28 @@ def _legend(matches: Matches) -> str:
 
 
 def _verdicts(metric: Metric, options: CompareOptions) -> str:
-    """How to read the verdicts that say no difference."""
+    """Explain the verdicts that claim no difference."""
     margin = options.margin_of(metric.effect)
     if margin is None:
-        return "`inconclusive` is not known: the interval has 0 in it, and no `--margin` says what is as good as 0."
+        return "`inconclusive` is not known: the interval includes 0, and no `--margin` is set for negligible effects."
     within = f"0 ± {margin:g}" if metric.effect == "difference" else f"1 ± {margin * 100:g}%"
     wide = "the interval" if metric.effect == "difference" else "the interval or the drift"
     return f"`no difference` has its interval within {within}; `inconclusive` is not known: {wide} is too wide."
 
 
 def _standing_in(matches: Matches) -> list[str]:
-    """Which axis is compared where no two devices can be, and how others are."""
+    """Explain the stand-in axis, and how to compare others."""
     if matches.instead_of is None:
         return []
     compared = matches.axes[-1]
     name = f"{compared.name.removesuffix('.name')}, along which the medians differ most"
     if len(matches.axes) > 1:
-        said = f"No two devices can be compared, so {name}, is compared as well"
+        text = f"No two devices can be compared, so {name}, is compared as well"
     else:
-        said = f"As {_only_value(matches.instead_of)}, what is compared is {name}"
-    told = (compared.name, matches.instead_of.name)
-    others = _options([axis for axis in varying_axes(matches.cells) if axis.name not in told])
-    return [f"{said}{f'; what else varies is compared with {others}' if others else ''}."]
+        text = f"As {_only_value(matches.instead_of)}, what is compared is {name}"
+    compared_names = (compared.name, matches.instead_of.name)
+    others = _options([axis for axis in varying_axes(matches.cells) if axis.name not in compared_names])
+    return [f"{text}{f'; what else varies is compared with {others}' if others else ''}."]
 
 
 def _nothing_to_compare(matches: Matches) -> list[str]:

@@ -12,7 +12,7 @@ from runmanager.results.figures.figure import Drawn
 from runmanager.results.figures.labels import evenly, some_of, wrapped
 from runmanager.results.figures.style import GREY, MAX_ROWS, figure_of_rows, legend_below, look, numbers
 from runmanager.results.findings.comparison_findings import named_settings
-from runmanager.results.model.columns import effect_of
+from runmanager.results.model.columns import effect_column
 from runmanager.results.model.formatting import number
 from runmanager.text import pluralize
 
@@ -35,7 +35,7 @@ _MARKS = {
 
 def speedups_figure(comparison: ComparisonTable) -> list[Drawn]:
     """A row for each measured pair, the largest effect first, of many some at even steps; none of fewer than two."""
-    effect = effect_of(comparison.columns)
+    effect = effect_column(comparison.columns)
     measured = [row for row in comparison.rows if row.effect is not None]
     if len(measured) < 2:
         return []

@@ -8,11 +8,11 @@ from runmanager.records.run.status import Status
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.side import label_of
 from runmanager.results.findings.comparison_findings import (
-    caution,
+    caution_text,
+    comparison_answers,
+    location_text,
     named_settings,
-    speed_answers,
     stand_in_answer,
-    where_said,
     without_contention,
 )
 from runmanager.results.model.columns import OUTCOMES, Row, Table, prefers_larger
@@ -32,7 +32,7 @@ def answers(results: Table, comparison: ComparisonTable, *, of_the_best: Sequenc
     could not be compared, and how the runs ended. `of_the_best` are sentences to follow that on the best settings.
     """
     asked, stand_ins = ([row for row in comparison.rows if row.is_stand_in is is_it] for is_it in (False, True))
-    found, missing = speed_answers(asked, comparison)
+    found, missing = comparison_answers(asked, comparison)
     best = _best_answer(results)
     return [
         *(*found, *best, *(of_the_best if best else ())),
@@ -52,20 +52,20 @@ def duel_rates(comparison: ComparisonTable) -> list[str]:
         for side in ("baseline", "candidate"):
             if (rate := row[f"{side}_samples_per_second"]) is not None:
                 label = label_of(row["axis"], row[side])
-                said = f"{label}{where_said(row, comparison)}: {human(rate, 'samples_per_second')} samples a second"
+                said = f"{label}{location_text(row, comparison)}: {human(rate, 'samples_per_second')} samples a second"
                 lines[said] = None
     return list(lines)
 
 
 def _duel_answer(row: ComparisonRow, comparison: ComparisonTable) -> str:
     candidate, baseline = (label_of(row["axis"], row[side]) for side in ("candidate", "baseline"))
-    where = where_said(row, comparison)
+    where = location_text(row, comparison)
     if row.effect is None:
         return f"{candidate} and {baseline} could not be compared{where}: {without_contention(row['reason'])}."
     ratio, low, high = (f"{row[name]:.3f}" for name in ("speedup", "ci_low", "ci_high"))
     said = f"{candidate} is {ratio} times as fast as {baseline}{where} (95% interval {low} to {high}): {row['verdict']}"
     pairs = pluralize(row.effect.num_process_pairs, "pair")
-    return f"{said}, after {row['candidate_epochs']} rounds side by side in {pairs} of processes.{caution([row])}"
+    return f"{said}, after {row['candidate_epochs']} rounds side by side in {pairs} of processes.{caution_text([row])}"
 
 
 def best_row(results: Table) -> tuple[str, Row, Table] | None:

@@ -12,7 +12,7 @@ from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.record import SweepRecord
 from runmanager.results.compare.metrics import PLAIN_METRICS, Metric, find_metric
 from runmanager.results.compare.options import CompareOptions
-from runmanager.results.compare.pairing import SEED, frozen
+from runmanager.results.compare.pairing import SEED, hashable
 from runmanager.results.compare.side import Side
 from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED, Judgement, judge
 from runmanager.results.load.cells import Cell, Cells, gather_cells
@@ -173,7 +173,7 @@ def _selection_bias(winner: RankedCell, judgements: Sequence[Judgement], num_riv
     and Transformed Beta-Variables*, 1958).
     """
     effects = [judgement.effect for judgement in judgements if judgement.effect is not None]
-    errors = [effect.estimate.error for effect in effects if effect.estimate.freedom]
+    errors = [effect.estimate.error for effect in effects if effect.estimate.dof]
     if not errors:
         return None
     count = num_rivals + 1
@@ -191,7 +191,7 @@ def _group_seeds(cells: Cells, metric: Metric, folders: Collection[str] | None) 
     groups: dict[Hashable, list[Cell]] = {}
     for cell in cells.cells:
         if cell.stored is not None and (folders is None or cell.stored.paths.name in folders):
-            key = tuple(frozen(cells.value(cell, name, _ABSENT)) for name in names)
+            key = tuple(hashable(cells.value(cell, name, _ABSENT)) for name in names)
             groups.setdefault(key, []).append(cell)
     ranked = []
     for members in groups.values():

@@ -4,24 +4,30 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from runmanager.results.compare.caveats import CONTENDED
+from runmanager.results.compare.caveats import CONTENDED, mentions_hidden_costs
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
-from runmanager.results.compare.hidden_costs import is_otherwise_overall
 from runmanager.results.compare.metrics import THROUGHPUT
-from runmanager.results.compare.overall_effect import Overall, overall
+from runmanager.results.compare.overall_effect import OverallEffect, overall_effect
 from runmanager.results.compare.side import label_of
 from runmanager.results.compare.verdict import DIFFERENT, NO_DIFFERENCE, NOT_MEASURED, VERDICTS
 from runmanager.results.model.columns import Row, Table, setting_name
 from runmanager.text import format_value, pluralize
 
-__all__ = ["caution", "named_settings", "speed_answers", "stand_in_answer", "where_said", "without_contention"]
+__all__ = [
+    "caution_text",
+    "comparison_answers",
+    "location_text",
+    "named_settings",
+    "stand_in_answer",
+    "without_contention",
+]
 
 Rows = Sequence[ComparisonRow]
 
 _MOST_CAUSES = 2
 
 
-def speed_answers(rows: Rows, comparison: ComparisonTable) -> tuple[list[str], list[str]]:
+def comparison_answers(rows: Rows, comparison: ComparisonTable) -> tuple[list[str], list[str]]:
     """One answer for each candidate, in the order of the rows: those of which any pair was measured, and the rest."""
     found, missing = list[str](), list[str]()
     of_sides = _by_sides(rows)
@@ -42,7 +48,7 @@ def stand_in_answer(rows: Rows, comparison: ComparisonTable) -> list[str]:
         what, axis = _metric_said(measured[0]), setting_name(measured[0]["axis"])
         are_equal = all(row["verdict"] == NO_DIFFERENCE for row in measured)
         said = "There is no difference" if are_equal else "No difference can be told"
-        return [f"{said} in {what} along {axis}{_of(measured)}." + caution(measured)]
+        return [f"{said} in {what} along {axis}{_of(measured)}." + caution_text(measured)]
     of_sides = _by_sides(rows)
     sides = next(sides for sides, pairs in of_sides.items() if max(different, key=_size) in pairs)
     others = len(of_sides) - 1
@@ -71,16 +77,16 @@ def _answer(rows: Rows, candidate: str, baseline: str, comparison: ComparisonTab
         causes = Counter(without_contention(row["reason"]) for row in rows)
         return f"{candidate} and {baseline} could not be compared: {_causes(causes)}."
     varying = [name for name in comparison.settings if name in comparison.shown]
-    found = overall(measured, varying, sides=told)
+    found = overall_effect(measured, varying, sides=told)
     if found.agrees:
-        where = where_said(measured[0], comparison) if len(measured) == 1 else ""
+        where = location_text(measured[0], comparison) if len(measured) == 1 else ""
         said = _agreement(found, measured, candidate, baseline, where)
     else:
         said = _range(found, measured, candidate, baseline)
-    return f"{said}.{_rest(measured)}{caution(measured)}"
+    return f"{said}.{_rest(measured)}{caution_text(measured)}"
 
 
-def _agreement(found: Overall, rows: Rows, candidate: str, baseline: str, where: str) -> str:
+def _agreement(found: OverallEffect, rows: Rows, candidate: str, baseline: str, where: str) -> str:
     """The mean effect with its interval. A speedup is always said of the faster side."""
     over = "" if len(rows) == 1 else f", the {_mean_of(rows)} over {len(rows)} pairs"
     what = _metric_said(rows[0])
@@ -99,7 +105,7 @@ def _mean_of(rows: Rows) -> str:
     return "mean" if rows[0].metric.effect == "difference" else "geometric mean"
 
 
-def _clause(found: Overall, row: ComparisonRow, candidate: str, baseline: str, where: str) -> str:
+def _clause(found: OverallEffect, row: ComparisonRow, candidate: str, baseline: str, where: str) -> str:
     """`cuda is 2.1 times as fast as cpu [1.8, 2.5]`, or what the metric of the one is to that of the other."""
     effect, estimate = row.metric.effect, found.estimate
     if effect != "speedup":
@@ -124,7 +130,7 @@ def _by_metric(row: ComparisonRow) -> str:
     return "" if row.metric == THROUGHPUT else f" by {row.metric.name}"
 
 
-def _range(found: Overall, rows: Rows, candidate: str, baseline: str) -> str:
+def _range(found: OverallEffect, rows: Rows, candidate: str, baseline: str) -> str:
     """Where the pairs disagree: from what to what, and on which setting it depends."""
     metric = rows[0].metric
     effect = metric.effect
@@ -162,9 +168,9 @@ def without_contention(reason: str) -> str:
     return reason.partition("; ")[2] or reason if reason.startswith(CONTENDED) else reason
 
 
-def caution(measured: Rows) -> str:
+def caution_text(measured: Rows) -> str:
     """Warnings where medians hide costs or the pairs met other load: the answer must not sound surer than it is."""
-    hidden = any(is_otherwise_overall(row["reason"]) for row in measured)
+    hidden = any(mentions_hidden_costs(row["reason"]) for row in measured)
     whole = " The medians hide slower or faster epochs: see `overall_samples_per_second`." if hidden else ""
     met = sum((row["reason"] or "").startswith(CONTENDED) for row in measured)
     if not met:
@@ -203,7 +209,7 @@ def _of(measured: Rows) -> str:
     return f" in {len(measured)} pairs" if len(measured) > 1 else ""
 
 
-def where_said(row: Row, table: Table) -> str:
+def location_text(row: Row, table: Table) -> str:
     """` at batch_size=100`: where a row is, nothing of a table that has no other setting."""
     settings = named_settings(row, table)
     return f" at {settings}" if settings else ""

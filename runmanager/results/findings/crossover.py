@@ -19,8 +19,8 @@ from runmanager.text import format_value
 
 __all__ = [
     *("NUM_PARAMETERS", "Crossover"),
-    *("crossing_answers", "crossover_lines", "crossovers", "crossovers_worth_saying"),
-    "unlooked_lines",
+    *("crossover_answers", "crossover_lines", "crossovers", "notable_crossovers"),
+    "skipped_crossover_notes",
 ]
 
 NUM_PARAMETERS = "num_parameters"
@@ -109,7 +109,7 @@ def _groups(matches: Matches, comparison: ComparisonTable, along: str) -> list[l
     return list(groups.values())
 
 
-def crossovers_worth_saying(matches: Matches, comparison: ComparisonTable) -> list[Crossover]:
+def notable_crossovers(matches: Matches, comparison: ComparisonTable) -> list[Crossover]:
     """Without being asked: what there is along the number of parameters, and crossings along any other numeric axis.
 
     Along each, the first `_MOST_UNASKED` choices of the other settings are looked at.
@@ -129,8 +129,8 @@ def crossovers_worth_saying(matches: Matches, comparison: ComparisonTable) -> li
     return [*by_parameters, *(each for each in others if each.crossings)]
 
 
-def unlooked_lines(matches: Matches, comparison: ComparisonTable) -> list[str]:
-    """What `crossovers_worth_saying` did not look at, a sentence an axis: crossings there are not known."""
+def skipped_crossover_notes(matches: Matches, comparison: ComparisonTable) -> list[str]:
+    """What `notable_crossovers` did not look at, a sentence an axis: crossings there are not known."""
     if matches.metric.effect == "difference":
         return []
     axes = _numeric_axes(matches.without_stand_in())
@@ -147,7 +147,7 @@ def _numeric_axes(matches: Matches) -> list[str]:
     return [name for name in matches.names if name in matches.cells.varying and _is_numeric(matches, name)]
 
 
-def crossing_answers(matches: Matches, comparison: ComparisonTable, along: str) -> list[str]:
+def crossover_answers(matches: Matches, comparison: ComparisonTable, along: str) -> list[str]:
     """The sentences for an axis that was asked for, one at least. Raises as `crossovers` does."""
     found = crossovers(matches, comparison, along)
     if not found:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from runmanager.results.compare.comparability import disagreements
 from runmanager.results.compare.matching import Match, Matches
 from runmanager.results.compare.metrics import THROUGHPUT
-from runmanager.results.compare.side import disagreements
-from runmanager.results.stats.paired_speedup import PairedSpeedup, paired_speedup, ratios_of
+from runmanager.results.stats.paired_speedup import PairedSpeedup, log_ratios_by_session, paired_speedup
 
 __all__ = ["Rounds", "paired_rounds"]
 
@@ -43,7 +43,7 @@ def paired_rounds(matches: Matches) -> list[Rounds]:
 
 def _rounds(match: Match, matches: Matches) -> Rounds | None:
     baseline, candidate = match.sides
-    sessions = ratios_of(baseline.finished, candidate.finished)
+    sessions = log_ratios_by_session(baseline.finished, candidate.finished)
     estimate = paired_speedup(sessions)
     if estimate is None or disagreements(match.sides):
         return None

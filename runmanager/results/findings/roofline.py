@@ -12,7 +12,7 @@ from runmanager.results.compare.matching import Matches
 from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.load.cells import gather_cells
 from runmanager.results.model.columns import MISSING, Row, Table, column_of
-from runmanager.results.model.formatting import with_prefix
+from runmanager.results.model.formatting import with_unit_prefix
 from runmanager.results.stats.descriptive import median
 
 __all__ = ["Work", "WorkKind", "full_batches", "roofline_lines", "roofline_rows", "work_of"]
@@ -135,7 +135,8 @@ def _products(run: StoredRun) -> _Products | None:
 
 def _line(label: str, done: Sequence[_Products]) -> str:
     """`cpu does 9.8 to 12.1 GFLOP/s, 31 to 38% of the 31.9 GFLOP/s that its matrix products reach at best (fp32).`"""
-    said = f"{label} does {_range([with_prefix(each.rate) for each in sorted(done, key=lambda each: each.rate)])}FLOP/s"
+    rates = [with_unit_prefix(rate) for rate in sorted(each.rate for each in done)]
+    said = f"{label} does {_range(rates)}FLOP/s"
     shares = sorted(each.rate / each.best for each in done if each.best)
     if not shares:
         return f"{said}."
@@ -144,7 +145,9 @@ def _line(label: str, done: Sequence[_Products]) -> str:
     best, precision = bests.pop()
     if bests or best is None:
         return f"{said}, {share} of what its matrix products reach at best."
-    return f"{said}, {share} of the {with_prefix(best)}FLOP/s that its matrix products reach at best ({precision})."
+    return (
+        f"{said}, {share} of the {with_unit_prefix(best)}FLOP/s that its matrix products reach at best ({precision})."
+    )
 
 
 def _percent(share: float) -> str:

@@ -9,14 +9,14 @@ import msgspec
 from runmanager.records.run.code_identity import changed_files
 from runmanager.records.run.record import Environment
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.load.run_summary import SUMMARY_COLUMNS, summary_of
+from runmanager.results.load.run_summary import SUMMARY_COLUMNS, summarize_run
 from runmanager.results.model.columns import MISSING
 from runmanager.results.model.environment_text import CODE, MACHINE, PYTHON
 from runmanager.results.model.formatting import human
 from runmanager.results.model.sections import Section
 from runmanager.text import format_value
 
-__all__ = ["Difference", "difference_of", "difference_sections", "difference_to_json", "environment_difference"]
+__all__ = ["Difference", "diff_environments", "diff_runs", "difference_sections", "difference_to_json"]
 
 _STATES = ("status", "reason")
 _SUMS = ("accuracy", "val_accuracy", "loss", "val_loss", "epochs")
@@ -45,19 +45,19 @@ class Difference:
         return f"x {self.other / self.one:.3g}" if self.one else ""
 
 
-def difference_of(one: StoredRun, other: StoredRun) -> list[Difference]:
+def diff_runs(one: StoredRun, other: StoredRun) -> list[Difference]:
     """All that differs between the runs, in the order of the kinds."""
     metrics = [_figures(run) for run in (one, other)]
     states = [{name: figures.pop(name) for name in _STATES} for figures in metrics]
     return [
         *_differing("state", *states),
         *_differing("settings", one.record.settings, other.record.settings),
-        *environment_difference(one.record.environment, other.record.environment),
+        *diff_environments(one.record.environment, other.record.environment),
         *_differing("metrics", *metrics),
     ]
 
 
-def environment_difference(one: Environment, other: Environment) -> list[Difference]:
+def diff_environments(one: Environment, other: Environment) -> list[Difference]:
     """In what code, packages and hardware differ."""
     files = changed_files((one, other))
     codes = [{name: (each.code or {})[name] or None for name in files} for each in (one, other)]
@@ -70,7 +70,7 @@ def environment_difference(one: Environment, other: Environment) -> list[Differe
 
 
 def _figures(run: StoredRun) -> dict[str, Any]:
-    values = dict(zip(SUMMARY_COLUMNS, summary_of(run, ()).values, strict=True))
+    values = dict(zip(SUMMARY_COLUMNS, summarize_run(run, ()).values, strict=True))
     return {name: value for name, value in values.items() if name in _STATES or name not in _NO_METRICS}
 
 
@@ -109,6 +109,6 @@ def _said(value: Any, difference: Difference) -> str:
 def difference_to_json(one: StoredRun, other: StoredRun) -> str:
     """An object: the two runs' folders, and by kind what differs, as the two values by name."""
     found: dict[str, Any] = {"runs": [str(run.paths.root) for run in (one, other)]}
-    for each in difference_of(one, other):
+    for each in diff_runs(one, other):
         found.setdefault(each.kind, {})[each.name] = [each.one, each.other]
     return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"

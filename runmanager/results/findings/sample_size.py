@@ -10,10 +10,10 @@ from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.compare.options import ANY_AXIS, CompareOptions
 from runmanager.results.compare.pairing import SEED
 from runmanager.results.compare.side import Side
-from runmanager.results.compare.verdict import residuals_of, took_turns
+from runmanager.results.compare.verdict import residuals_of_pairs, took_turns
 from runmanager.results.stats.effects import residuals_of_side
 from runmanager.results.stats.noise_model import Residuals
-from runmanager.results.stats.power import MOST_RUNS, least_told, power, runs_needed
+from runmanager.results.stats.power import MAX_RUNS, power, runs_needed, smallest_detectable
 
 __all__ = ["detectable_before_running", "detectable_by_more_runs"]
 
@@ -51,7 +51,7 @@ def _lines(matches: Matches, plan: SweepRecord | None, axis: str) -> list[str]:
     residuals = _residuals(pairs)
     runs = min(len(side.cells) for match in pairs for side in match.sides)
     deviation, _ = _deviation(residuals)
-    least = least_told(CompareOptions.drift, deviation=deviation, runs=runs, rows=len(pairs))
+    least = smallest_detectable(CompareOptions.drift, deviation=deviation, runs=runs, rows=len(pairs))
     only_larger = f"only differences above about {least:.0%} can be told"
     has_seed = SEED in matches.cells.names()
     if runs == 1:
@@ -68,12 +68,12 @@ def _lines(matches: Matches, plan: SweepRecord | None, axis: str) -> list[str]:
 
 def _residuals(pairs: Sequence[Match]) -> Residuals:
     """What the pairs show of the noise between runs; where they cannot be compared, what their sides show alone."""
-    found = residuals_of([match.sides for match in pairs])
-    if found.freedom >= _LEAST_FREEDOM:
+    found = residuals_of_pairs([match.sides for match in pairs])
+    if found.dof >= _LEAST_FREEDOM:
         return found
     sides = {tuple(cell.signature for cell in side.cells): side for match in pairs for side in match.sides}
     seen = [residuals_of_side(side.values) for side in sides.values() if len(side.values) > 1]
-    return Residuals(math.fsum(each.squares for each in seen), math.fsum(each.freedom for each in seen))
+    return Residuals(math.fsum(each.squares for each in seen), math.fsum(each.dof for each in seen))
 
 
 def _order(side: Side, places: dict[str, int]) -> list[str]:
@@ -90,14 +90,14 @@ def _found(runs: int, residuals: Residuals, rows: int) -> str:
     said = f"{runs} runs a side find {_EFFECT:.0%} in {_percent(share)} of cases"
     if share < _OFTEN:
         needed = runs_needed(_EFFECT, deviation=deviation, share=_OFTEN, rows=rows)
-        said += f"; {f'more than {MOST_RUNS}' if needed is None else needed} would in {_OFTEN:.0%}"
+        said += f"; {f'more than {MAX_RUNS}' if needed is None else needed} would in {_OFTEN:.0%}"
     return f"{said} ({basis})"
 
 
 def _deviation(residuals: Residuals) -> tuple[float, str]:
     """How far runs of equal settings differ, and how that is known."""
-    if residuals.freedom >= _LEAST_FREEDOM:
-        deviation = math.sqrt(residuals.squares / residuals.freedom)
+    if residuals.dof >= _LEAST_FREEDOM:
+        deviation = math.sqrt(residuals.squares / residuals.dof)
         return deviation, f"runs of equal settings differ by {deviation:.1%} here"
     said = f"supposing that runs of equal settings differ by {_SUPPOSED:.0%}, as too few are measured yet"
     return _SUPPOSED, said

@@ -7,7 +7,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import Damage
 
-__all__ = ["each_cell_once"]
+__all__ = ["drop_duplicates"]
 
 
 class _Run(Protocol):
@@ -32,7 +32,7 @@ class _Run(Protocol):
 _R = TypeVar("_R", bound=_Run)
 
 
-def each_cell_once(paths: SweepPaths, runs: Sequence[_R]) -> tuple[Sequence[_R], list[Damage]]:
+def drop_duplicates(paths: SweepPaths, runs: Sequence[_R]) -> tuple[Sequence[_R], list[Damage]]:
     """The runs in their order, of each cell one, and what is to be said of the others.
 
     Of several a finished run counts, and before others one in the folder that it was made in. Runs that differ in a

@@ -19,11 +19,11 @@ from runmanager.records.storage.reader import (
     run_names,
 )
 from runmanager.records.sweep.record import SweepRecord, read_sweep_record
-from runmanager.results.load.duplicates import each_cell_once
-from runmanager.results.load.run_summary import RunSummary, SweepSummary, planned_signatures, summary_of
-from runmanager.results.load.summary_cache import KeptRun, Marks, is_settled, keep, kept_runs, marks_of
+from runmanager.results.load.duplicates import drop_duplicates
+from runmanager.results.load.run_summary import RunSummary, SweepSummary, planned_signatures, summarize_run
+from runmanager.results.load.summary_cache import CachedRun, RunStamps, is_settled, read_cache, stamps_of, write_cache
 
-__all__ = ["RepeatedReading", "read_results", "read_summary"]
+__all__ = ["CachedReader", "read_results", "read_summary"]
 
 
 def read_results(
@@ -40,12 +40,12 @@ def read_results(
 def _whole(
     paths: SweepPaths, read: Sequence[StoredRun], damaged: Sequence[Damage]
 ) -> tuple[SweepContents, SweepRecord | None]:
-    runs, copies = each_cell_once(paths, read)
+    runs, copies = drop_duplicates(paths, read)
     plan, no_plan = _read_plan(paths)
     return SweepContents(paths, runs, (*damaged, *copies, *no_plan)), plan
 
 
-class RepeatedReading:
+class CachedReader:
     """A sweep's folder, read again and again by one process: what it has read of runs that have ended for good stays.
 
     So who writes the tables whenever a run ends reads each run a few times, and not as often as runs follow it. `clock`
@@ -55,7 +55,7 @@ class RepeatedReading:
     def __init__(self, paths: SweepPaths, *, clock: Callable[[], int] = time.time_ns) -> None:
         self._paths = paths
         self._clock = clock
-        self._kept: dict[str, tuple[Marks, StoredRun]] = {}
+        self._kept: dict[str, tuple[RunStamps, StoredRun]] = {}
         self._shared = SharedParts()
 
     def read(self) -> tuple[SweepContents, SweepRecord | None]:
@@ -95,7 +95,7 @@ def read_summary(
     with gc_paused():
         runs = _summaries(paths, damaged, planned_signatures(plan), now_ns=now_ns)
     runs.sort(key=lambda run: order_of_start(run.started_at, run.name))
-    kept, copies = each_cell_once(paths, runs)
+    kept, copies = drop_duplicates(paths, runs)
     return SweepSummary(paths, kept, (*damaged, *copies, *no_plan)), plan
 
 
@@ -107,9 +107,9 @@ def _read_plan(paths: SweepPaths) -> tuple[SweepRecord | None, list[Damage]]:
 
 
 def _summaries(paths: SweepPaths, damaged: list[Damage], planned: Container[str], *, now_ns: int) -> list[RunSummary]:
-    kept = kept_runs(paths)
+    kept = read_cache(paths)
     runs: list[RunSummary] = []
-    to_keep: list[KeptRun] = []
+    to_keep: list[CachedRun] = []
     shared = SharedParts()
     num_new = 0
     for name in run_names(paths):
@@ -121,21 +121,21 @@ def _summaries(paths: SweepPaths, damaged: list[Damage], planned: Container[str]
             run = read_tolerantly(RunPaths(Path(folder)), damaged, shared=shared)
             if run is None:
                 continue
-            one = KeptRun(marks, summary_of(run, planned))
+            one = CachedRun(marks, summarize_run(run, planned))
             if len(damaged) > num_damaged or not is_settled(run, marks, now_ns=now_ns):
                 runs.append(one.summary)
                 continue
             num_new += 1
         runs.append(one.summary)
         to_keep.append(one)
-    keep(paths, to_keep, num_new=num_new)
+    write_cache(paths, to_keep, num_new=num_new)
     return runs
 
 
-def _marks_of(folder: str) -> Marks:
+def _marks_of(folder: str) -> RunStamps:
     """To be asked for before a run is read: then what is written in between is seen the next time."""
     try:
-        return marks_of(folder)
+        return stamps_of(folder)
     except OSError:
         return None, None  # said when it is read
 

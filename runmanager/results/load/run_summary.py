@@ -18,7 +18,7 @@ from runmanager.results.model.columns import PHASE_COLUMNS, RESULT_COLUMNS
 from runmanager.results.stats.descriptive import iqr, median
 
 __all__ = [
-    "OVERALL",
+    "OVERALL_RATE",
     "SUMMARY_COLUMNS",
     "RunSummary",
     "SweepSummary",
@@ -27,13 +27,13 @@ __all__ = [
     "overall_rate",
     "planned_signatures",
     "summarize",
-    "summary_of",
+    "summarize_run",
 ]
 
 SUMMARY_COLUMNS = ("status", "reason", *(name for name in RESULT_COLUMNS if name not in ("contended", "run_dir")))
 """The columns of results.csv that follow from a run alone: whom it met is seen from all of them."""
 
-OVERALL = "overall_samples_per_second"
+OVERALL_RATE = "overall_samples_per_second"
 """The throughput of all measured epochs together, in which the slow ones weigh as much as they took."""
 
 _NOTHING: dict[str, Any] = dict.fromkeys(SUMMARY_COLUMNS)
@@ -90,7 +90,7 @@ class SweepSummary:
 def summarize(sweep: SweepContents, plan: SweepRecord | None) -> SweepSummary:
     """What was read of a sweep, in short."""
     planned = planned_signatures(plan)
-    return SweepSummary(sweep.paths, [summary_of(run, planned) for run in sweep.runs], sweep.damaged)
+    return SweepSummary(sweep.paths, [summarize_run(run, planned) for run in sweep.runs], sweep.damaged)
 
 
 def planned_signatures(plan: SweepRecord | None) -> Container[str]:
@@ -98,7 +98,7 @@ def planned_signatures(plan: SweepRecord | None) -> Container[str]:
     return frozenset(cell.signature for cell in plan.planned) if plan else frozenset()
 
 
-def summary_of(run: StoredRun, planned: Container[str]) -> RunSummary:
+def summarize_run(run: StoredRun, planned: Container[str]) -> RunSummary:
     """One run in short; without its settings where it is one of the `planned`."""
     is_warmup = bool(run.epochs) and run.epochs[-1].epoch > 0 and all(epoch.warmup for epoch in run.epochs)
     return RunSummary(
@@ -158,7 +158,7 @@ def _times(measured: Sequence[EpochRecord]) -> dict[str, float | None]:
     values = zip(*map(_medians_of, measured), strict=True)
     known = {name: [v for v in column if v is not None] for name, column in zip(_MEDIANS, values, strict=False)}
     times = {name: median(column) for name, column in known.items()}
-    return times | {"epoch_seconds_iqr": iqr(known.get("epoch_seconds", [])), OVERALL: overall_rate(measured)}
+    return times | {"epoch_seconds_iqr": iqr(known.get("epoch_seconds", [])), OVERALL_RATE: overall_rate(measured)}
 
 
 def _heard_of(run: StoredRun) -> str:

@@ -22,9 +22,9 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import RunSummary
 
-__all__ = ["KeptRun", "Marks", "is_settled", "keep", "kept_runs", "marks_of"]
+__all__ = ["CachedRun", "RunStamps", "is_settled", "read_cache", "stamps_of", "write_cache"]
 
-Marks = tuple[FileStamp | None, FileStamp | None]
+RunStamps = tuple[FileStamp | None, FileStamp | None]
 """The marks of a run's record and of its epochs."""
 
 _CHECKSUM = 4  # bytes before the rest: what a disk spoiled may still be read, and would be other numbers
@@ -33,27 +33,27 @@ _FEW = 100  # runs that are read as soon as the file would be
 _SHARE = 50  # one run in so many, at least, must be new for the file to be worth writing
 
 
-class KeptRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class CachedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A summary, and the marks that its run's files had before they were read."""
 
-    marks: Marks
+    marks: RunStamps
     summary: RunSummary
 
 
 class _File(msgspec.Struct, frozen=True, array_like=True):
     made_by: str
-    runs: list[KeptRun]
+    runs: list[CachedRun]
 
 
 _DECODER = msgspec.msgpack.Decoder(_File)
 
 
-def marks_of(folder: str) -> Marks:
+def stamps_of(folder: str) -> RunStamps:
     """The marks of a run's files as they are now. Raises `OSError`."""
     return file_stamp(f"{folder}/{RECORD}"), file_stamp(f"{folder}/{EPOCHS}")
 
 
-def is_settled(run: StoredRun, marks: Marks, *, now_ns: int) -> bool:
+def is_settled(run: StoredRun, marks: RunStamps, *, now_ns: int) -> bool:
     """Whether a run has ended for good, by its own word or its driver's, and its files lay still for a while.
 
     Crashed is also what a run looks like whose process is gone without a word, and the table of one that took turns
@@ -65,7 +65,7 @@ def is_settled(run: StoredRun, marks: Marks, *, now_ns: int) -> bool:
     return newest <= now_ns - _SETTLED_NS
 
 
-def kept_runs(paths: SweepPaths) -> dict[str, KeptRun]:
+def read_cache(paths: SweepPaths) -> dict[str, CachedRun]:
     """What is kept of a sweep's runs, by the name of their folder; nothing where there is no file that serves."""
     try:
         content = memoryview(read_bytes(paths.summaries))
@@ -77,7 +77,7 @@ def kept_runs(paths: SweepPaths) -> dict[str, KeptRun]:
     return {run.summary.folder: run for run in kept.runs} if kept.made_by == _made_by() else {}
 
 
-def keep(paths: SweepPaths, runs: Sequence[KeptRun], *, num_new: int) -> None:
+def write_cache(paths: SweepPaths, runs: Sequence[CachedRun], *, num_new: int) -> None:
     """Keep these for the next reading, if so many are new that it is worth it. Two writers at a time are safe."""
     if num_new >= max(_FEW, len(runs) / _SHARE):
         with contextlib.suppress(OSError):  # a full disk, or somebody who may only read here

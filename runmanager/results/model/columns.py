@@ -16,7 +16,7 @@ __all__ = [
     "Row",
     "Table",
     "column_of",
-    "effect_of",
+    "effect_column",
     "prefers_larger",
     "setting_name",
     "setting_of",
@@ -139,6 +139,6 @@ _SMALLER_IS_BETTER = frozenset(
 )
 
 
-def effect_of(columns: Iterable[str]) -> str:
+def effect_column(columns: Iterable[str]) -> str:
     """The column of a comparison that holds its two sides against each other."""
     return next(name for name in columns if name in EFFECTS)

@@ -16,7 +16,7 @@ __all__ = [
     "human_field",
     "is_number",
     "number",
-    "with_prefix",
+    "with_unit_prefix",
 ]
 
 _ACCURACIES = ("accuracy", "val_accuracy")
@@ -69,7 +69,7 @@ def human(value: Any, column: str = "") -> str:
     if column.endswith(_BYTES):
         return f"{_decimals(value / 2**20, 1)} MiB"
     if column in _RATES:
-        return with_prefix(value).strip()
+        return with_unit_prefix(value).strip()
     if column.endswith(_SHARE):
         return f"{value * 100:.3g}%" if value < 1 else f"{value:,.0%}"
     if isinstance(value, float) and column in _ACCURACIES:
@@ -113,7 +113,7 @@ def human_field(table: Table, row: Row, column: str) -> str:
     return human(value, column)
 
 
-def with_prefix(value: float) -> str:
+def with_unit_prefix(value: float) -> str:
     """Three digits and the prefix of a unit that is to follow: `12.3 G`."""
     for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= factor:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from runmanager.text import printable
 
-__all__ = ["Section", "as_text"]
+__all__ = ["Section", "format_sections"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Section:
     lines: Sequence[str] = ()
 
 
-def as_text(first: str, sections: Iterable[Section]) -> str:
+def format_sections(first: str, sections: Iterable[Section]) -> str:
     """The account: its first line, then every section that has anything in it; nothing in it steers a terminal."""
     parts = [printable(first), *(_section_text(section) for section in sections if section.rows or section.lines)]
     return "\n\n".join(parts) + "\n"

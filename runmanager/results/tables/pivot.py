@@ -6,7 +6,7 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.run.status import Status
-from runmanager.results.compare.pairing import frozen
+from runmanager.results.compare.pairing import hashable
 from runmanager.results.model.columns import MISSING, Row, Table
 from runmanager.results.model.formatting import Median
 from runmanager.results.tables.selection import AskedTable
@@ -51,7 +51,7 @@ def pivot(asked: AskedTable, words: tuple[str, str, str | None]) -> Table:
             continue
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise UsageError(f"`{_OPTION}` must have a metric of numbers, got '{metric}'; as in :val_accuracy.")
-        fields[frozen(row[down]), frozen(row[across])].append(value)
+        fields[hashable(row[down]), hashable(row[across])].append(value)
     headings = _headings(across, _values(asked.table, across))
     rows = [_row(down, value, metric, headings, fields) for value in _values(asked.table, down)]
     has_counts = any(len(values) > 1 for values in fields.values())
@@ -72,11 +72,11 @@ def _headings(across: str, values: Sequence[Any]) -> dict[Hashable, str]:
     texts = [format_value(value) for value in values]
     times = Counter(texts)
     said = [text if times[text] == 1 else repr(value) for text, value in zip(texts, values, strict=True)]
-    return {frozen(value): f"{across}={each}" for value, each in zip(values, said, strict=True)}
+    return {hashable(value): f"{across}={each}" for value, each in zip(values, said, strict=True)}
 
 
 def _values(table: Table, column: str) -> list[Any]:
-    return in_order({frozen(row[column]): row[column] for row in table.rows}.values())
+    return in_order({hashable(row[column]): row[column] for row in table.rows}.values())
 
 
 def _row(
@@ -88,7 +88,7 @@ def _row(
 ) -> Row:
     fields_of_row: dict[str, Any] = {down: value}
     for at, heading in headings.items():
-        values: Sequence[float] = fields.get((frozen(value), at), ())
+        values: Sequence[float] = fields.get((hashable(value), at), ())
         fields_of_row[heading] = Median.of(values, metric) if values else None
         fields_of_row[f"runs of {heading}"] = len(values)
     return Row(fields_of_row)

@@ -8,11 +8,11 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.gc_paused import gc_paused
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.record import SweepRecord
-from runmanager.results.compare.hidden_costs import hidden_cost_notes
+from runmanager.results.compare.caveats import hidden_cost_notes
 from runmanager.results.load.cells import CellsWith, gather_cells
 from runmanager.results.load.contention import contention
 from runmanager.results.load.run_summary import (
-    OVERALL,
+    OVERALL_RATE,
     SUMMARY_COLUMNS,
     RunSummary,
     SweepSummary,
@@ -146,7 +146,7 @@ def _settings(cells: CellsWith[RunSummary], asked: Sequence[str]) -> list[str]:
 
 def notes_of_rows(rows: Sequence[Row]) -> list[str]:
     """What the rows of a results table say together; a part of the rows says it of itself."""
-    return [*hidden_cost_notes(rows), *_contention_notes(rows)] if rows and OVERALL in rows[0].values else []
+    return [*hidden_cost_notes(rows), *_contention_notes(rows)] if rows and OVERALL_RATE in rows[0].values else []
 
 
 def _contention_notes(rows: Sequence[Row]) -> list[str]:

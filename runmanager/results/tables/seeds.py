@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from runmanager.records.run.status import Status
-from runmanager.results.compare.pairing import SEED, frozen
+from runmanager.results.compare.pairing import SEED, hashable
 from runmanager.results.model.columns import RESULT_COLUMNS, Row, Table
 from runmanager.results.model.formatting import Spread
 
@@ -51,7 +51,7 @@ def seed_groups(table: Table) -> list[list[Row]]:
     settings = [name for name in table.settings if name != SEED]
     groups: dict[Hashable, list[Row]] = {}
     for row in table.rows:
-        groups.setdefault(tuple(frozen(row[name]) for name in settings), []).append(row)
+        groups.setdefault(tuple(hashable(row[name]) for name in settings), []).append(row)
     return list(groups.values())
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from runmanager.results.compare.comparison import with_numbered_reasons
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.verdict import INCONCLUSIVE, NOT_MEASURED
-from runmanager.results.model.columns import EFFECTS, MISSING, Row, Table, effect_of
+from runmanager.results.model.columns import EFFECTS, MISSING, Row, Table, effect_column
 from runmanager.results.model.formatting import human, human_columns, human_field, is_number
 from runmanager.results.tables.seeds import SEEDS
 from runmanager.text import format_value, printable
@@ -87,7 +87,7 @@ def comparison_table(table: ComparisonTable, *, limit: int | None = 50, width: i
     """The first `limit` rows of a comparison (all for None), their reasons as numbered notes below."""
     noted = with_numbered_reasons(dataclasses.replace(table, rows=table.rows[:limit], notes=()))
     rows = noted.rows
-    effect = effect_of(table.columns)
+    effect = effect_column(table.columns)
     said: dict[str, Callable[[ComparisonRow], str]] = {
         "compared": lambda row: _compared(row, several="axis" in table.shown),
         **(_VALUES if "metric" in table.columns else {}),

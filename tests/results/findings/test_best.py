@@ -14,7 +14,7 @@ from runmanager.records.storage.reader import SweepContents
 from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.findings.best import find_best
 from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
-from runmanager.results.model.sections import as_text
+from runmanager.results.model.sections import format_sections
 
 OPTIONS: dict[str, Any] = {"metric": "val_accuracy"}
 
@@ -172,7 +172,7 @@ def test_cells_of_which_not_every_run_has_the_metric_are_left_out(contents: Call
     found = find_best(sweep, None, metric="time_to_accuracy=0.8")
     assert found.winner.settings == {"lr": 2}
     assert found.num_left_out == 1
-    assert "1 cell is left out" in as_text("", best_sections(found))
+    assert "1 cell is left out" in format_sections("", best_sections(found))
     with pytest.raises(UsageError, match=r"got 'time_to_accuracy=0\.99' and a run without it in every cell"):
         find_best(sweep, None, metric="time_to_accuracy=0.99")
 
@@ -187,7 +187,7 @@ def test_unfinished_runs_do_not_count_and_are_said(contents: Callable[..., Sweep
     found = find_best(sweep, None, **OPTIONS)
     assert (found.winner.settings, found.num_cells, found.winner.num_unfinished) == ({"lr": 1}, 1, 1)
     assert best_sentences(found) == ["It is the only cell with this metric, so there is nothing to compare it with."]
-    assert "1 more of its runs did not finish." in as_text("", best_sections(found))
+    assert "1 more of its runs did not finish." in format_sections("", best_sections(found))
     with pytest.raises(UsageError, match="no finished run"):
         find_best(contents(({"lr": 1}, reaching(0.5), failed)), None, **OPTIONS)
 
@@ -199,7 +199,7 @@ def test_a_setting_that_is_set_to_nothing_is_said_as_it_is_given(contents: Calla
     found = find_best(sweep, None, **OPTIONS)
     assert found.winner.side.label == "micro_batch=null, width=3"
     assert found.winner.settings == {"micro_batch": None, "width": 3}  # it has no depth
-    assert "null" in as_text("", best_sections(found))
+    assert "null" in format_sections("", best_sections(found))
 
 
 def test_only_the_asked_runs_are_looked_at(seeds: Callable[..., SweepContents]) -> None:
@@ -260,7 +260,7 @@ def test_weights_are_named_where_they_are(sweep: Any) -> None:
     from runmanager.results.load.loader import read_results
 
     def said() -> str:
-        return as_text("", best_sections(find_best(*read_results(sweep.paths), **OPTIONS)))
+        return format_sections("", best_sections(find_best(*read_results(sweep.paths), **OPTIONS)))
 
     assert "none were kept" in said()
     paths.checkpoint.touch()
@@ -273,5 +273,5 @@ def test_weights_are_named_where_they_are(sweep: Any) -> None:
 def test_custom_loop_is_not_told_of_the_setting_that_keeps_weights(contents: Callable[..., SweepContents]) -> None:
     for unsigned, told in ((None, True), ((), False)):
         sweep = contents(({"lr": 1}, reaching(0.9), {"unsigned": unsigned}))
-        text = as_text("", best_sections(find_best(sweep, None)))
+        text = format_sections("", best_sections(find_best(sweep, None)))
         assert ("checkpoint.keep_best" in text, "a custom loop" in text) == (told, not told)

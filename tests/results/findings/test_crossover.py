@@ -7,7 +7,12 @@ from runmanager.records.run.status import Reason, Status
 from runmanager.results.compare.comparison import compare, compare_matches
 from runmanager.results.compare.matching import match_sides
 from runmanager.results.compare.options import CompareOptions
-from runmanager.results.findings.crossover import crossing_answers, crossovers, crossovers_worth_saying, unlooked_lines
+from runmanager.results.findings.crossover import (
+    crossover_answers,
+    crossovers,
+    notable_crossovers,
+    skipped_crossover_notes,
+)
 from runmanager.results.load.loader import read_results
 from runmanager.results.writer import write_tables
 
@@ -52,7 +57,7 @@ def found_in(sweep, along="num_parameters", **options):
 
 
 def lines_of(sweep, along="num_parameters"):
-    return crossing_answers(*compared(sweep), along)
+    return crossover_answers(*compared(sweep), along)
 
 
 def test_the_crossing_along_the_number_of_parameters(towers):
@@ -178,11 +183,11 @@ def test_what_is_not_an_axis_to_cross_along_is_refused(towers, along, said):
 def test_differences_have_no_crossover(towers):
     with pytest.raises(UsageError, match="must go with a metric of ratios, got val_loss"):
         found_in(towers(), metric="val_loss")
-    assert crossovers_worth_saying(*compared(towers(), metric="val_loss")) == []
+    assert notable_crossovers(*compared(towers(), metric="val_loss")) == []
 
 
 def test_unasked_only_what_says_something(towers, contents, timed):
-    (found,) = crossovers_worth_saying(*compared(towers()))
+    (found,) = notable_crossovers(*compared(towers()))
     assert found.along == "num_parameters"  # the depth would say it again
     sizes = [
         ({"device": device, "batch_size": size, "lr": lr}, timed([9.0] + [seconds] * 5), {})
@@ -190,7 +195,7 @@ def test_unasked_only_what_says_something(towers, contents, timed):
         for size, cuda in ((10, 4.0), (1000, 0.25))
         for device, seconds in (("cpu", 1.0), ("cuda", cuda))
     ]
-    found = crossovers_worth_saying(*compared(contents(*sizes)))
+    found = notable_crossovers(*compared(contents(*sizes)))
     assert [(each.along, each.settings) for each in found] == [("batch_size", {"lr": 0.1}), ("batch_size", {"lr": 0.2})]
 
 
@@ -202,9 +207,9 @@ def test_unasked_a_large_grid_is_looked_at_in_part(contents, timed):
         for device, seconds in (("cpu", 1.0), ("cuda", cuda))
     ]
     pairs = compared(contents(*sizes))
-    assert [each.settings["lr"] for each in crossovers_worth_saying(*pairs)] == list(range(1, 7))
-    assert len(crossing_answers(*pairs, "batch_size")) == 8
-    (line,) = unlooked_lines(*pairs)
+    assert [each.settings["lr"] for each in notable_crossovers(*pairs)] == list(range(1, 7))
+    assert len(crossover_answers(*pairs, "batch_size")) == 8
+    (line,) = skipped_crossover_notes(*pairs)
     assert line.startswith("Crossings along batch_size were looked for in 6 of 8 pairs of curves")
 
 

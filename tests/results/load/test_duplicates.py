@@ -10,7 +10,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.compare.comparison import compare
 from runmanager.results.findings.answers import answers
-from runmanager.results.load.loader import RepeatedReading, read_results, read_summary
+from runmanager.results.load.loader import CachedReader, read_results, read_summary
 from runmanager.results.model.columns import Table
 from runmanager.results.tables.results_table import result_rows
 
@@ -21,7 +21,7 @@ def copied(sweep: Any, name: str, copy: str) -> None:
 
 def tables(sweep: SweepPaths) -> list[Table]:
     """The results table by each way of reading."""
-    return [result_rows(*read(sweep)) for read in (read_results, read_summary, lambda s: RepeatedReading(s).read())]
+    return [result_rows(*read(sweep)) for read in (read_results, read_summary, lambda s: CachedReader(s).read())]
 
 
 @pytest.mark.parametrize("copy", ["a copy of it", "zzz"])  # before and after it by name

@@ -19,7 +19,7 @@ from runmanager.records.storage.reader import Damage, StoredRun, read_record
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.results.load import loader as reading
 from runmanager.results.load import summary_cache as keeping
-from runmanager.results.load.loader import RepeatedReading, read_results, read_summary
+from runmanager.results.load.loader import CachedReader, read_results, read_summary
 from runmanager.results.model.columns import Table
 from runmanager.results.tables.results_table import result_rows
 
@@ -117,7 +117,7 @@ CHANGES: dict[str, Callable[[RunPaths], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_run_that_changed_is_shown_as_it_is(sweep: SweepPaths, change: Callable[[RunPaths], object]) -> None:
-    reading = RepeatedReading(sweep, clock=later)
+    reading = CachedReader(sweep, clock=later)
     before = table(sweep)
     assert reading.read() == read_results(sweep)
     change(first(sweep))
@@ -129,13 +129,13 @@ def test_who_reads_again_and_again_reads_once_what_has_ended_and_lain_still(
     sweep: SweepPaths, read_again: list[str]
 ) -> None:
     go_on(first(sweep))
-    reading = RepeatedReading(sweep, clock=later)
+    reading = CachedReader(sweep, clock=later)
     reading.read()
     assert len(read_again) == NUM_RUNS
     del read_again[:]
     assert reading.read() == read_results(sweep)
     assert read_again == [first(sweep).name]
-    young = RepeatedReading(sweep, clock=lambda: 0)  # by which no file is old
+    young = CachedReader(sweep, clock=lambda: 0)  # by which no file is old
     young.read()
     del read_again[:]
     assert young.read() == read_results(sweep)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runmanager.results.compare.blocks import blocks_of
+from runmanager.results.compare.run_pairs import pair_runs
 
 
 @pytest.fixture
@@ -12,18 +12,18 @@ def blocks(contents, timed):
     def find(*runs):
         stored = contents(*(({"side": side, "seed": seed}, timed([1.0]), {}) for side, seed in runs)).runs
         sides = [[run for run, (each, _) in zip(stored, runs, strict=True) if each == side] for side in "ab"]
-        found = blocks_of(*sides)
+        found = pair_runs(*sides)
         places = {id(run): at for at, run in enumerate(stored)}
         return found and [(places[id(one)], places[id(other)]) for one, other in found]
 
     return find
 
 
-def test_equal_seeds_are_pairs_wherever_they_stand(blocks):
+def test_runs_of_equal_seeds_are_pairs_in_any_order(blocks):
     assert blocks(("a", 1), ("a", 2), ("b", 2), ("b", 1)) == [(0, 3), (1, 2)]
 
 
-def test_neighbours_are_pairs_where_the_seeds_are_others(blocks):
+def test_neighbours_in_time_are_pairs_where_the_seeds_differ(blocks):
     assert blocks(("a", 1), ("b", 7), ("b", 8), ("a", 2)) == [(0, 1), (3, 2)]
     assert blocks(("a", None), ("b", None), ("a", None), ("b", None)) == [(0, 1), (2, 3)]
 
@@ -38,5 +38,5 @@ def test_neighbours_are_pairs_where_the_seeds_are_others(blocks):
     ],
     ids=["one run a side", "one side after the other", "unequal counts", "a seed twice"],
 )
-def test_others_are_two_samples(blocks, runs):
+def test_other_runs_are_two_independent_samples(blocks, runs):
     assert blocks(*runs) is None
