@@ -109,7 +109,7 @@ def _shown(matches: Matches) -> tuple[str, ...]:
     return (*axis, *answer, *metric.value_columns, "reason")
 
 
-_INTERVALS = f"The intervals of all rows hold simultaneously with 95% confidence. {MISSING} is not measured."
+_INTERVALS = f"The intervals of all rows hold jointly with 95% confidence. {MISSING} is not measured."
 
 
 def _legend(matches: Matches) -> str:

@@ -175,7 +175,7 @@ def _warmup_notes(runs: Sequence[RunSummary]) -> list[str]:
 
 def _attempt_notes(runs: Sequence[RunSummary]) -> list[str]:
     """Which epochs were made elsewhere than the record says, so that nobody wonders why they do not count."""
-    lines = [f"{run.name}: {line}." for run in runs for line in run.of_attempts]
+    lines = [f"{run.name}: {line}." for run in runs for line in run.attempt_notes]
     return _first(lines, "Like these: {} more, in the runs' run.json.")
 
 
@@ -193,7 +193,7 @@ def _first(lines: Sequence[str], rest: str) -> list[str]:
 
 def _sight_notes(runs: Sequence[RunSummary]) -> list[str]:
     """Which runs say `running` where nobody here can see whether they do."""
-    unseen = [run.heard for run in runs if run.heard]
+    unseen = [run.last_seen for run in runs if run.last_seen]
     if not unseen:
         return []
     more = f" and {len(unseen) - _MAX_NAMED} more" if len(unseen) > _MAX_NAMED else ""

@@ -88,7 +88,7 @@ def test_the_comparison_fits_80_columns_and_says_each_reason_once(grid):
     assert "12.15  8.005 to 18.44  faster" in text
     assert text.count("cuda: skipped (device_unavailable)") == 1
     assert text.count("[1]") == 3
-    assert "hold together" in text
+    assert "hold jointly" in text
 
 
 @pytest.mark.parametrize("num_settings", [2, 4])
