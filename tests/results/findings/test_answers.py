@@ -115,7 +115,7 @@ def test_sides_of_another_axis_are_named_with_it(contents, timed):
 
 def test_equal_and_not_known_are_two_answers(said):
     assert said((CPU, 1.0, {}), (CUDA, 1.02, {}))[0] == (
-        "Whether cuda and cpu differ in speed cannot be told: cuda is 0.98 times as fast as cpu [0.70, 1.37]."
+        "Whether cuda and cpu differ in speed is not known: cuda is 0.98 times as fast as cpu [0.70, 1.37]."
     )
     twenty = [(side | {"seed": seed}, 1.0, {}) for seed in range(20) for side in (CPU, CUDA)]
     assert said(*twenty)[0] == (
@@ -161,18 +161,18 @@ def test_of_an_axis_that_nobody_asked_about_one_candidate_is_said_after_the_best
     runs = [({"batch_size": size, "device": "cpu"}, seconds, {}) for size, seconds in ((1, 4.0), (2, 2.0), (3, 1.0))]
     assert said(*runs) == [
         "The best val_accuracy is 0.8750 with batch_size=3, and 2 other runs reached the same.",
-        "batch_size=3 is 4.0 times as fast as batch_size=1 [2.6, 6.1]. It is told because it differs most, which "
+        "batch_size=3 is 4.0 times as fast as batch_size=1 [2.6, 6.1]. It is shown because it differs most, which "
         "makes it look larger than it may be. The comparison has 1 other value.",
         "3 runs: 3 finished.",
     ]
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
     assert said(*runs, *(({**config, "device": "cuda"}, 1.0, skipped) for config, _, _ in runs))[1:3] == [
-        "batch_size=3 is 4.0 times as fast as batch_size=1 at device=cpu [2.6, 6.1]. It is told because it differs "
+        "batch_size=3 is 4.0 times as fast as batch_size=1 at device=cpu [2.6, 6.1]. It is shown because it differs "
         "most, which makes it look larger than it may be. The comparison has 1 other value.",
         "cuda and cpu could not be compared: cuda: skipped (device_unavailable).",
     ]
     assert said(*(({"lr": lr}, 1.0, {}) for lr in range(9)))[1] == (
-        "No difference can be told in speed along lr in 8 pairs."
+        "There is no significant difference in speed along lr in 8 pairs."
     )
 
 

@@ -34,8 +34,8 @@ def test_a_failed_run_is_to_be_mended_and_the_same_command_given_again(steps):
     failed = {"status": Status.FAILED, "reason": Reason.EXCEPTION}
     (first,) = steps(({"lr": 0.1}, 2, failed))
     assert first == (
-        "Mend what ended 1 run early (`runmanager show RUN` has the log and the error), then give the same command "
-        f"again, which does only what is missing: `{TYPED}`"
+        "Fix what ended 1 run early (`runmanager show RUN` has the log and the error), then repeat the same command, "
+        f"which runs only what is missing: `{TYPED}`"
     )
     (unnamed,) = steps(({"lr": 0.1}, 2, failed), command=("python", "train.py"))
     assert "train.py" not in unnamed  # would begin another sweep
@@ -51,7 +51,7 @@ def test_the_command_is_the_one_that_asked_for_the_cells_without_what_would_run_
     assert first.endswith("what is missing: `python -m runmanager -m lr=0.1,9 name=x`")
     both = steps(({"lr": 0.1}, 2, failed), ({"lr": 0.2}, 2, {}), ({"lr": 0.3}, 2, failed), command=given)[0]
     assert both.endswith(
-        "then give the same commands again, which do only what is missing: "
+        "then repeat the same commands, which run only what is missing: "
         "`python -m runmanager -m lr=0.1,9 name=x` and `python -m runmanager -m lr=0.3,9 name=x`"
     )
 
@@ -64,7 +64,7 @@ def test_a_sweep_without_a_name_is_named_by_its_folder(steps, sweep, added):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
     said = steps(({"lr": 1, "device": "cuda"}, 0, skipped), command=(*OURS, "lr=1"), sweep=sweep)
     assert said == [
-        "1 run was skipped for want of cuda: give the same command where there is one, "
+        "1 run was skipped for want of cuda: repeat the same command on a host with one, "
         f"`python -m runmanager -m lr=1 {added}`"
     ]
 
@@ -75,9 +75,9 @@ def test_where_a_device_is_missing_it_is_named_and_what_else_can_be_compared_is_
     runs = [({"lr": lr, "device": "cpu", "seed": seed}, 7, loaded) for lr in (1, 2) for seed in (1, 2, 3)]
     runs += [({"lr": lr, "device": "cuda", "seed": 1}, 0, skipped) for lr in (1, 2)]
     assert steps(*runs) == [
-        f"2 runs were skipped for want of cuda: give the same command where there is one, `{TYPED}`",
+        f"2 runs were skipped for want of cuda: repeat the same command on a host with one, `{TYPED}`",
         "Measure again when the machine is quiet: other load was on it during 6 of 6 runs.",  # cuda cannot take turns
-        "`runmanager best 'outputs/my sweep'` gives the command that makes the best cell again.",
+        "`runmanager best 'outputs/my sweep'` prints the command that repeats the best cell.",
     ]
 
 
@@ -88,7 +88,7 @@ def test_who_waits_is_told_how_to_follow_and_who_lacks_a_device_where_to_go(step
     )
     assert said == [
         "Wait for 1 run: `runmanager watch 'outputs/my sweep'` follows them.",
-        f"1 run was skipped for want of mps: give the same command where there is one, `{TYPED}`",
+        f"1 run was skipped for want of mps: repeat the same command on a host with one, `{TYPED}`",
     ]
 
 
@@ -98,17 +98,17 @@ def test_who_interrupted_a_sweep_has_nothing_to_wait_for_and_nothing_to_mend(ste
         ({"lr": 0.2}, 0, {"status": Status.PENDING, "started_at": None}),
     ]
     again = f"`{TYPED}`"
-    assert steps(*runs, is_attended=False) == [f"Give the same command again for the 2 runs that it lacks: {again}"]
+    assert steps(*runs, is_attended=False) == [f"Repeat the same command for 2 runs still missing: {again}"]
     (unnamed,) = steps(*runs, is_attended=False, command=("python", "train.py"))
-    assert "train.py" not in unnamed and "no driver is at work" in unnamed
+    assert "train.py" not in unnamed and "no driver is running" in unnamed
     attended = steps(*runs)
     assert [line.split(":")[0] for line in attended] == [
         "Wait for 1 run",
-        "Give the same command again for the 1 run that it lacks",
+        "Repeat the same command for 1 run still missing",
     ]
     failed = ({"lr": 0.3}, 2, {"status": Status.FAILED, "reason": Reason.EXCEPTION})
     (mend,) = steps(*runs, failed, is_attended=False)
-    assert mend.startswith("Mend what ended 1 run early") and mend.endswith(again)
+    assert mend.startswith("Fix what ended 1 run early") and mend.endswith(again)
 
 
 def test_a_seed_is_no_axis_with_an_end(steps):
@@ -122,7 +122,7 @@ def test_too_few_epochs_or_seeds_or_a_busy_machine_are_said_with_a_cure(steps):
     said = steps(*runs)
     assert [line.partition(",")[0].partition(":")[0] for line in said] == [
         *("Measure again when the machine is quiet", "Train for more epochs", "Run several seeds"),
-        "`runmanager best 'outputs/my sweep'` gives the command that makes the best cell again.",
+        "`runmanager best 'outputs/my sweep'` prints the command that repeats the best cell.",
     ]
     assert "`measure=paired`" in said[0]
     elsewhere = steps(*runs, settings={"lr": 0.1})  # a loop of somebody's own has none of these settings
@@ -155,8 +155,8 @@ def test_three_seeds_are_enough_and_what_bounds_the_runs_is_said(steps):
     runs = [({"lr": lr, "seed": seed}, 7, {}) for lr in (1, 2) for seed in (1, 2, 3)]
     assert steps(*runs, causes=["cpu (input): `loader=resident`."]) == [
         "cpu (input): `loader=resident`.",
-        "Whether a GPU is worth it is not known, as every run was made on Zen 4: `device=cpu,cuda` compares both.",
-        "`runmanager best 'outputs/my sweep'` gives the command that makes the best cell again.",
+        "Whether a GPU is worth it is not known, as every run used Zen 4: `device=cpu,cuda` compares both.",
+        "`runmanager best 'outputs/my sweep'` prints the command that repeats the best cell.",
     ]
     assert any("several seeds" in line for line in steps(*runs[1:2], *runs[4:]))
 
@@ -203,7 +203,7 @@ def test_a_command_is_one_that_can_be_copied_whatever_its_words_hold(steps, comm
     (step,) = steps(({"lr": 0.1, "device": "mps"}, 0, skipped), command=command)
     assert step.endswith(f", {said}")
     (step,) = steps(({"lr": 0.1, "device": "mps"}, 0, skipped), command=())
-    assert step == "1 run was skipped for want of mps: give the same command where there is one."
+    assert step == "1 run was skipped for want of mps: repeat the same command on a host with one."
 
 
 def test_a_loop_of_somebody_s_own_is_not_told_of_settings_that_it_has_not(steps):
@@ -223,4 +223,4 @@ def test_the_best_cell_is_asked_for_by_a_metric_that_the_runs_have(contents, tim
         epochs = [msgspec.structs.replace(epoch, **dict.fromkeys(missing)) for epoch in timed([9.0, 2.0])]
         sweep = contents(*(({"lr": lr}, epochs, {}) for lr in (1, 2)))
         *_, last = next_steps(result_rows(sweep, None), compare(sweep, None), sweep="mine")
-        assert last == f"`runmanager best mine{by}` gives the command that makes the best cell again."
+        assert last == f"`runmanager best mine{by}` prints the command that repeats the best cell."

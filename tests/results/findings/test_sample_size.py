@@ -35,7 +35,7 @@ def test_a_plan_in_turns_says_what_it_can_find_and_what_it_supposes(planned):
     (line,) = planned(*((device, seed) for seed in range(5) for device in ("cpu", "cuda")))
     assert line == (
         "5 runs a side find 3% in under 1% of cases; 18 would in 80% "
-        "(supposing that runs of equal settings differ by 2%, as too few are measured yet)."
+        "(assuming that runs of equal settings differ by 2%, as too few are measured yet)."
     )
 
 
@@ -43,12 +43,12 @@ def test_a_plan_that_cannot_find_anything_says_what_makes_it_possible(planned):
     (alone,) = planned(("cpu", 0), ("cuda", 0))
     # By hand: 1.1 of the drift x the factor of 1.40 that the interval of one run a side has.
     assert alone.startswith(
-        "With one run a side along device only differences above about 54% can be told. `seed=0,1,2,3,4` as the first "
-        "axis makes smaller ones possible: 5 runs a side find 3%"
+        "With one run a side along device only differences above about 54% can be detected. `seed=0,1,2,3,4` as the "
+        "first axis makes smaller ones possible: 5 runs a side find 3%"
     )
     (behind,) = planned(*((device, seed) for device in ("cpu", "cuda") for seed in range(3)))
     assert re.match(
-        "One side runs after the other along device, so only differences above about 2[0-9]% can be told; "
+        "One side runs after the other along device, so only differences above about 2[0-9]% can be detected; "
         "with `seed` as the first axis smaller ones can: 3 runs",
         behind,
     )
