@@ -32,7 +32,7 @@ def test_results_table_has_overall_rates_and_names_runs_with_hidden_costs(conten
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "expected"),
     [
         ([9.0] + [1.0] * 8 + [1.4], None),  # 9 epochs in 9.4 seconds: 4% below
         ([9.0] + [1.0] * 8 + [1.6], f"below samples_per_second by 6% ({{}}): {HIDDEN}."),
@@ -40,10 +40,10 @@ def test_results_table_has_overall_rates_and_names_runs_with_hidden_costs(conten
         ([9.0], None),  # warm-up alone
     ],
 )
-def test_hidden_costs_are_reported_from_five_percent_in_either_direction(contents, timed, seconds, said):
+def test_hidden_costs_are_reported_from_five_percent_in_either_direction(contents, timed, seconds, expected):
     table = result_rows(contents(({"lr": 2}, timed(seconds), {})), None)
     notes = [note for note in table.notes if "overall" in note]
-    assert [said.format(table.rows[0]["run"]) in note for note in notes] == ([] if said is None else [True])
+    assert [expected.format(table.rows[0]["run"]) in note for note in notes] == ([] if expected is None else [True])
 
 
 def test_only_the_runs_with_the_largest_hidden_costs_are_named(contents, timed):
@@ -60,8 +60,8 @@ def test_comparison_by_medians_reports_hidden_costs(contents, timed):
     assert row["reason"].endswith(
         f"; lr=2: overall 50% below its median epoch ({HIDDEN}); by `overall_samples_per_second` the speedup is 0.50"
     )
-    said = " ".join(answers(result_rows(sweep, None), compare(sweep, None, CompareOptions(axis="lr"))))
-    assert "The medians hide slower or faster epochs: see `overall_samples_per_second`." in said
+    text = " ".join(answers(result_rows(sweep, None), compare(sweep, None, CompareOptions(axis="lr"))))
+    assert "The medians hide slower or faster epochs: see `overall_samples_per_second`." in text
     (by_loss,) = compare(sweep, None, CompareOptions(axis="lr", metric="loss")).rows
     assert "overall" not in (by_loss["reason"] or "")
     (alike,) = compare(contents(*with_costs(timed, STEADY)), None, CompareOptions(axis="lr")).rows

@@ -1,4 +1,4 @@
-"""The comparison: its rows by every metric and along any axis, and every reason."""
+"""The comparison: its rows by each metric and along any axis, and all reasons."""
 
 import msgspec
 import pytest
@@ -49,7 +49,7 @@ def test_too_few_epochs_are_not_measured_but_their_throughput_is_shown(contents,
 
 
 @pytest.mark.parametrize(
-    ("status", "reason", "said"),
+    ("status", "reason", "expected"),
     [
         (Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, "cuda: skipped (device_unavailable)"),
         (Status.FAILED, Reason.OUT_OF_MEMORY, "cuda: failed (out_of_memory)"),
@@ -57,9 +57,9 @@ def test_too_few_epochs_are_not_measured_but_their_throughput_is_shown(contents,
         (Status.RUNNING, None, "cuda: running"),
     ],
 )
-def test_unfinished_side_is_not_measured(contents, steady, status, reason, said):
+def test_unfinished_side_is_not_measured(contents, steady, status, reason, expected):
     sweep = contents((CPU, steady(1.0), {}), (CUDA, steady(1.0), {"status": status, "reason": reason}))
-    assert outcome(sweep) == ("not measured", said)
+    assert outcome(sweep) == ("not measured", expected)
 
 
 def test_pending_side_has_a_row(sweep, steady):
@@ -81,7 +81,7 @@ def test_side_missing_from_the_grid_is_the_reason(contents, steady):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "expected"),
     [
         ({"torch_threads": 1}, "torch threads differs: 2 (cpu), 1 (cuda)"),
         ({"torch_threads": None}, "torch threads differs: 2 (cpu), unknown (cuda)"),
@@ -89,13 +89,13 @@ def test_side_missing_from_the_grid_is_the_reason(contents, steady):
         ({"commit": "fedcba9876543210"}, "commit differs: 0123456789 (cpu), fedcba9876 (cuda)"),
     ],
 )
-def test_runs_in_different_environments_are_not_measured(contents, host, steady, changes, said):
+def test_runs_in_different_environments_are_not_measured(contents, host, steady, changes, expected):
     other = {"environment": msgspec.structs.replace(host, **changes)}
-    assert outcome(contents((CPU, steady(1.0), {}), (CUDA, steady(0.5), other))) == ("not measured", said)
+    assert outcome(contents((CPU, steady(1.0), {}), (CUDA, steady(0.5), other))) == ("not measured", expected)
 
 
 @pytest.mark.parametrize(
-    ("codes", "said"),
+    ("codes", "expected"),
     [
         (({"own.py": "0a"}, {"own.py": "1a"}), "code differs: own.py"),
         (({"own.py": "0a", "x.py": "0"}, {"own.py": "0a", "y.py": "1"}), ""),  # as of two models
@@ -104,13 +104,13 @@ def test_runs_in_different_environments_are_not_measured(contents, host, steady,
         ((None, None), ""),
     ],
 )
-def test_runs_of_different_code_are_not_measured_where_the_code_is_known(contents, host, steady, codes, said):
+def test_runs_of_different_code_are_not_measured_where_the_code_is_known(contents, host, steady, codes, expected):
     dirty = msgspec.structs.replace(host, commit_clean=False)
     cpu, cuda = ({"environment": msgspec.structs.replace(dirty, code=code)} for code in codes)
     verdict, reason = outcome(contents((CPU, steady(1.0), cpu), (CUDA, steady(0.5), cuda)))
-    assert verdict == ("not measured" if "differs" in said else "faster")
-    assert said in reason
-    assert bool(said) == ("code" in reason)
+    assert verdict == ("not measured" if "differs" in expected else "faster")
+    assert expected in reason
+    assert bool(expected) == ("code" in reason)
 
 
 def test_code_that_changed_within_one_side_is_not_measured(contents, host, steady):
@@ -126,37 +126,37 @@ def test_different_environments_within_one_side_are_not_measured(contents, host,
     sweep = contents(
         (CPU | {"seed": 0}, steady(1.0), {}), (CPU | {"seed": 1}, steady(1.0), other), (CUDA, steady(0.5), {})
     )
-    # The lone candidate has a seed of its own (none): seeds do not keep runs apart.
+    # The single candidate has another seed (none): seeds do not separate runs.
     assert outcome(sweep) == ("not measured", "torch threads differs: 2 and 1 (cpu), 2 (cuda)")
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "expected"),
     [
         ({"host": "bellows"}, "host differs: anvil (cpu), bellows (cuda)"),
         ({"cpu_model": "Xeon"}, "CPU model differs: Zen 4 (cpu), Xeon (cuda)"),
         ({"commit_clean": False}, "uncommitted changes: cuda"),
     ],
 )
-def test_caveats_are_named_in_the_reason_of_measured_pairs(contents, host, steady, changes, said):
+def test_caveats_are_named_in_the_reason_of_measured_pairs(contents, host, steady, changes, expected):
     other = {"environment": msgspec.structs.replace(host, **changes)}
     sweep = contents((CPU, steady(1.0), {}), (CUDA, steady(0.5), other))
-    assert outcome(sweep) == ("faster", f"{ONE_RUN}; {said}")
+    assert outcome(sweep) == ("faster", f"{ONE_RUN}; {expected}")
 
 
 @pytest.mark.parametrize(
-    ("kinds", "said"),
+    ("kinds", "expected"),
     [
         (("fp32", "tf32"), "precision of products differs: fp32 (cpu), tf32 (cuda)"),
         (("fp32", "fp32"), ""),
         (("fp32", None), ""),
     ],
 )
-def test_lower_precision_of_products_on_one_side_is_named(contents, steady, kinds, said):
-    """As those of convolutions are on a GPU unless somebody forbids it, and were in runs of earlier versions."""
+def test_lower_precision_of_products_on_one_side_is_named(contents, steady, kinds, expected):
+    """Convolutions on a GPU are rounded by default, and were in runs of earlier versions."""
     cpu, cuda = ({"measurements": Measurements(precision=kind)} for kind in kinds)
     sweep = contents((CPU, steady(1.0), cpu), (CUDA, steady(0.5), cuda))
-    assert outcome(sweep) == ("faster", "; ".join([ONE_RUN, said] if said else [ONE_RUN]))
+    assert outcome(sweep) == ("faster", "; ".join([ONE_RUN, expected] if expected else [ONE_RUN]))
 
 
 def test_requested_precision_is_not_a_caveat(contents, steady):
@@ -233,7 +233,7 @@ def test_axis_with_one_value_has_nothing_to_compare(contents, steady):
 
 @pytest.fixture
 def on_one_device(contents, steady):
-    """Runs of two learning rates and two batch sizes; the batch size makes twice the speed, a learning rate nothing."""
+    """Runs of two learning rates and two batch sizes; the batch size alone changes the speed, twofold."""
 
     def make(*others, device="cpu", count=5, **fields):
         cells = [CPU | {"lr": lr, "batch_size": size, "device": device} for lr in (0.1, 0.2) for size in (100, 200)]
@@ -244,15 +244,15 @@ def on_one_device(contents, steady):
 
 
 def test_axis_with_the_largest_effect_stands_in_for_a_constant_device(on_one_device):
-    asked = compare(on_one_device(), None, CompareOptions(axis="batch_size"))
+    requested = compare(on_one_device(), None, CompareOptions(axis="batch_size"))
     table = compare_with_stand_in(on_one_device(), None)
-    assert compare(on_one_device(), None).rows == []  # nobody asked for it: files do not have it
-    assert to_csv(table) == to_csv(asked)
+    assert compare(on_one_device(), None).rows == []  # not requested, so not in files
+    assert to_csv(table) == to_csv(requested)
     assert [row["axis"] for row in table.rows] == ["batch_size", "batch_size"]
-    assert "axis" in table.shown and "axis" not in asked.shown  # people are told what they did not ask for
+    assert "axis" in table.shown and "axis" not in requested.shown  # shown for the axis that was not requested
     assert table.legend == (
         "As every run has device=cpu, what is compared is batch_size, along which the medians differ most; what else "
-        f"varies is compared with `--axis lr`. {asked.legend}"
+        f"varies is compared with `--axis lr`. {requested.legend}"
     )
 
 
@@ -275,7 +275,7 @@ def test_stand_in_rows_follow_those_of_a_missing_device(on_one_device):
     ("count", "status", "options"),
     [
         (4, Status.SKIPPED, {}),  # too few epochs along any axis
-        (5, Status.RUNNING, {}),  # the other device may still come
+        (5, Status.RUNNING, {}),  # the other device may still finish
         (5, Status.FINISHED, {}),
         (5, Status.SKIPPED, {"axis": "device"}),
         (5, Status.SKIPPED, {"baseline": "cpu"}),
@@ -395,10 +395,10 @@ def test_side_with_a_run_below_the_target_accuracy_is_not_measured(learners):
 
 
 def test_metric_with_one_value_a_run_needs_seeds(contents, steady):
-    said = "too few runs: 1 of cpu, 1 of cuda, 3 needed; add seeds, as in seed=1,2,3"
+    text = "too few runs: 1 of cpu, 1 of cuda, 3 needed; add seeds, as in seed=1,2,3"
     runs = contents((CPU, steady(1.0), {}), (CUDA, steady(0.5), {}))
     row = only_row(runs, metric="val_accuracy")
-    assert (row["verdict"], row["reason"], row["difference"]) == ("not measured", said, None)
+    assert (row["verdict"], row["reason"], row["difference"]) == ("not measured", text, None)
     assert row["baseline_value"] == row["candidate_value"] == 0.875
 
 

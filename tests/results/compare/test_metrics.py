@@ -1,4 +1,4 @@
-"""What runs are compared by: the values of each metric, its direction, and what is refused."""
+"""The metrics of comparisons: values, directions, and invalid names."""
 
 import msgspec
 import pytest
@@ -64,7 +64,7 @@ def test_every_listed_metric_is_known():
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("name", "expected"),
     [
         ("epoch_secs", "did you mean epoch_seconds"),
         ("speed of light", "they are samples_per_second, overall_samples_per_second, epoch_seconds"),
@@ -74,6 +74,6 @@ def test_every_listed_metric_is_known():
         ("time_to_accuracy=nan", "got 'time_to_accuracy=nan'"),
     ],
 )
-def test_unknown_metric_is_rejected(asked, said):
-    with pytest.raises(UsageError, match=said):
-        find_metric(asked)
+def test_unknown_metric_is_rejected(name, expected):
+    with pytest.raises(UsageError, match=expected):
+        find_metric(name)

@@ -1,4 +1,4 @@
-"""All pairs as one effect: against a meta-analysis by hand, and what the effect depends on."""
+"""The overall effect of all pairs: against a meta-analysis by hand, and the setting it depends on."""
 
 import math
 
@@ -48,9 +48,9 @@ def test_agreeing_pairs_have_their_geometric_mean_with_students_interval():
 
 
 def test_agreement_is_cochrans_q_for_known_variances():
-    """Q of equal weights is the sum of squares over the variance; 5% of three degrees of freedom is 7.815 in print."""
+    """With equal weights Q is the sum of squares over the variance; its published 5% value for 3 dof is 7.815."""
     logs = np.array([0.0, 0.0, 0.0, 1.0])
-    unit = 0.05 * math.sqrt(7.815 / 0.75)  # the last lies so far off that Q is on the border
+    unit = 0.05 * math.sqrt(7.815 / 0.75)  # Q of the last one is exactly critical
     for factor, agrees in ((0.99, True), (1.01, False)):
         rows = rows_of(np.exp(logs * unit * factor).tolist(), dof=1e6)
         assert overall_effect(rows, ()).agrees is agrees
@@ -85,7 +85,7 @@ def test_equal_effects_rarely_disagree_even_with_few_degrees_of_freedom(dof):
 
 
 def test_correlated_pairs_are_no_more_certain_than_one(contents):
-    """The number of workers changes no accuracy: four pairs of copies know what one pair knows."""
+    """The number of workers changes no accuracy: the pairs of copies have the information of one pair."""
     accuracies = {(1, 0): 0.91, (1, 1): 0.90, (1, 2): 0.92, (2, 0): 0.93, (2, 1): 0.935, (2, 2): 0.926}
     sweep = contents(
         *(
@@ -118,4 +118,4 @@ def test_mean_over_pairs_covers_the_truth_for_any_correlation_between_them(share
         ]
         found = overall_effect(rows, ())
         covered += found.estimate.low <= 1 <= found.estimate.high
-    assert covered >= 367  # three standard errors below 95%; 60% and fewer before
+    assert covered >= 367  # three standard errors below 95%

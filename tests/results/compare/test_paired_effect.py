@@ -1,4 +1,4 @@
-"""Rows of runs that were measured side by side: their rounds count, not their epochs."""
+"""Runs that were measured side by side: their rounds count, not their epochs."""
 
 import dataclasses
 
@@ -24,7 +24,7 @@ def outcome(sweep, **options):
 
 
 def in_turns(contents, timed, *rates, sessions=1, config=PAIRED, **fields):
-    """A sweep over cpu and cuda, each with a round for each of its rates in each session; its epochs say otherwise."""
+    """Make a sweep over cpu and cuda, with a round for each rate in each session; its epochs have other rates."""
     sweep = contents(*((device | config, timed([9.0] + [1.0] * 5), fields) for device in (CPU, CUDA)))
     turns = [
         [
@@ -47,7 +47,7 @@ def test_sides_measured_side_by_side_are_compared_by_rounds_and_paired_drift(con
     assert row["ci_low"] <= row["speedup"] <= row["ci_high"]
     sides = row["baseline_samples_per_second"], row["candidate_samples_per_second"]
     assert sides == pytest.approx((1003.5, 1030), rel=1e-3)
-    assert row["speedup"] == pytest.approx(sides[1] / sides[0], rel=1e-12)  # no row contradicts itself
+    assert row["speedup"] == pytest.approx(sides[1] / sides[0], rel=1e-12)  # the columns are consistent
     counts = "6 pairs of processes, 48 rounds side by side, spread of pairs 0%"
     assert row["reason"] == f"{counts}: a difference must lie outside 1 ± 1%"
 
@@ -59,7 +59,7 @@ def test_sides_measured_side_by_side_are_compared_by_rounds_and_paired_drift(con
         (970.0, 6, 0.01, "slower"),
         (1030.0, 6, 0.05, "inconclusive"),  # the interval has ends beyond the margin
         (1000.0, 6, 0.01, "no difference"),
-        (1000.0, 1, 0.01, "inconclusive"),  # one pair of processes knows too little
+        (1000.0, 1, 0.01, "inconclusive"),  # one pair of processes is too few
         (1030.0, 1, 0.01, "inconclusive"),
         (1200.0, 1, 0.01, "faster"),
     ],
@@ -89,8 +89,8 @@ def test_reason_for_few_pairs_of_processes(contents, timed, config, epochs, why)
 
 def test_too_few_rounds_side_by_side_are_not_measured_however_many_epochs_there_are(contents, timed):
     few = in_turns(contents, timed, [1000.0] * 5, [1030.0] * 8)
-    said = "too few rounds: no pair of processes has 6 measured side by side"
-    assert outcome(few) == ("not measured", f"{said}; a longer `measure.max_seconds` gives more")
+    text = "too few rounds: no pair of processes has 6 measured side by side"
+    assert outcome(few) == ("not measured", f"{text}; a longer `measure.max_seconds` gives more")
 
 
 def test_paired_runs_without_common_rounds_are_not_measured(contents, timed):
@@ -125,7 +125,7 @@ def test_axis_of_turns_that_is_not_a_name_is_ignored(contents, timed, odd):
     models = [{"lr": lr, "measure": {"name": "paired", "axis": odd}} for lr in (0.1, 0.2)]
     sweep = contents(*((config, timed([9.0] + [1.0] * 6), {}) for config in models))
     assert len(compare(sweep, None, CompareOptions(axis="lr")).rows) == 1
-    assert not compare(sweep, None).rows  # the device, as where nobody names an axis
+    assert not compare(sweep, None).rows  # along the default axis, the device
 
 
 @pytest.mark.parametrize("named", ["model", "model.name"])

@@ -1,4 +1,4 @@
-"""Which cells pair, and what an axis may be."""
+"""Pairing of cells, and the axes of comparisons."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -28,13 +28,13 @@ def cells_of(contents, *cells):
 
 
 def identity(config, axis):
-    """A cell's settings but for the axis and the seed, told apart by type too."""
+    """Return a cell's settings without the axis and the seed, with their types."""
     flat = flatten(config).items()
     return {(k, repr(v)) for k, v in flat if k not in (axis, "seed") and not k.startswith(f"{axis}.")}
 
 
 def own_values(config, axis):
-    """What a cell has of the axis: a setting, or all settings of a group; one that is not there is as one of None."""
+    """Return a cell's value of the axis: a setting, or all settings of a group; an absent one counts as None."""
     own = {k: v for k, v in flatten(config).items() if k == axis or k.startswith(f"{axis}.")}
     return repr(sorted((k, repr(v)) for k, v in own.items() if v is not None))
 

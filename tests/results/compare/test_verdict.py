@@ -1,4 +1,4 @@
-"""Verdicts: at their boundaries, with few runs, with drift, and how often they are false."""
+"""Verdicts: at their boundaries, with few runs, with drift, and their rate of errors."""
 
 import msgspec
 import numpy as np
@@ -28,7 +28,7 @@ def seeded(config, seconds, steady, seeds=range(5)):
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "tolerance", "said"),
+    ("low", "high", "tolerance", "expected"),
     [
         (1.11, 1.2, 0.1, "faster"),
         (1.1, 1.2, 0.1, "inconclusive"),
@@ -44,58 +44,58 @@ def seeded(config, seconds, steady, seeds=range(5)):
         (1.001, 1.02, 0.01, "no difference"),
     ],
 )
-def test_verdict_by_interval_tolerance_and_margin(low, high, tolerance, said):
-    assert verdict(THROUGHPUT, Interval(low, high), tolerance=tolerance, margin=0.03) == said
+def test_verdict_by_interval_tolerance_and_margin(low, high, tolerance, expected):
+    assert verdict(THROUGHPUT, Interval(low, high), tolerance=tolerance, margin=0.03) == expected
 
 
 def test_difference_of_accuracies_without_a_margin_is_never_no_difference():
     metric = find_metric("val_loss")
-    said = [verdict(metric, Interval(-0.01, 0.01), tolerance=0.0, margin=margin) for margin in (None, 0.02, 0.005)]
-    assert said == ["inconclusive", "no difference", "inconclusive"]
+    text = [verdict(metric, Interval(-0.01, 0.01), tolerance=0.0, margin=margin) for margin in (None, 0.02, 0.005)]
+    assert text == ["inconclusive", "no difference", "inconclusive"]
     assert verdict(metric, Interval(0.01, 0.02), tolerance=0.0, margin=0.5) == "worse"
 
 
 @given(st.floats(0.01, 10), st.floats(0, 5), st.floats(0, 0.5), st.floats(0.001, 0.5))
 def test_interval_that_includes_1_is_never_a_difference(low, width, tolerance, margin):
     interval = Interval(low, low + width)
-    said = verdict(THROUGHPUT, interval, tolerance=tolerance, margin=margin)
+    text = verdict(THROUGHPUT, interval, tolerance=tolerance, margin=margin)
     if interval.low <= 1 <= interval.high:
-        assert said in ("no difference", "inconclusive")
-    if said == "no difference":
+        assert text in ("no difference", "inconclusive")
+    if text == "no difference":
         assert 1 - margin <= interval.low <= interval.high <= 1 + margin
-    if said in ("faster", "slower"):
-        assert verdict(THROUGHPUT, interval, tolerance=0.0, margin=margin) == said
+    if text in ("faster", "slower"):
+        assert verdict(THROUGHPUT, interval, tolerance=0.0, margin=margin) == text
 
 
 @pytest.mark.parametrize(
-    ("seconds", "drift", "said"),
+    ("seconds", "drift", "expected"),
     [(0.95, 0.1, "inconclusive"), (0.7, 0.0, "faster"), (0.7, 0.1, "inconclusive"), (0.6, 0.1, "faster")],
 )
-def test_one_run_a_side_must_differ_by_more_than_noise_and_drift(contents, steady, seconds, drift, said):
+def test_one_run_a_side_must_differ_by_more_than_noise_and_drift(contents, steady, seconds, drift, expected):
     sweep = contents((CPU, steady(1.0), {}), (CUDA, steady(seconds), {}))
     found, reason = outcome(sweep, drift=drift)
-    assert found == said
+    assert found == expected
     assert f"1 ± {drift * 100:g}%" in reason
     assert "one run a side: the noise between runs is assumed, not measured" in reason
 
 
-@pytest.mark.parametrize(("seconds", "runs", "said"), [(0.91, 5, "faster"), (0.91, 2, "inconclusive")])
-def test_runs_in_turns_have_no_drift_tolerance(contents, steady, seconds, runs, said):
+@pytest.mark.parametrize(("seconds", "runs", "expected"), [(0.91, 5, "faster"), (0.91, 2, "inconclusive")])
+def test_runs_in_turns_have_no_drift_tolerance(contents, steady, seconds, runs, expected):
     sides = [
         (config | {"seed": seed}, steady(each), {})
         for seed in range(runs)
         for config, each in ((CPU, 1.0), (CUDA, seconds))
     ]
-    assert outcome(contents(*sides))[0] == said
+    assert outcome(contents(*sides))[0] == expected
 
 
 def test_quiet_equal_sides_need_enough_runs_for_no_difference(contents, steady):
-    def said(runs, **options):
+    def text(runs, **options):
         sides = [(config | {"seed": seed}, steady(1.0), {}) for seed in range(runs) for config in (CPU, CUDA)]
         return outcome(contents(*sides), **options)[0]
 
-    assert (said(2), said(20)) == ("inconclusive", "no difference")
-    assert said(5, margin=0.1) == "no difference"
+    assert (text(2), text(20)) == ("inconclusive", "no difference")
+    assert text(5, margin=0.1) == "no difference"
 
 
 def test_speedup_is_the_ratio_of_the_sides_columns_and_within_its_interval(contents, steady):
@@ -121,7 +121,7 @@ def test_effects_of_paired_seeds_are_not_noise(contents, steady):
     ]
     assert outcome(contents(*sides))[0] == "faster"
     others = [(config | {"seed": config["seed"] + 9 * (config["device"] == "cpu")}, *rest) for config, *rest in sides]
-    shuffled = [others[at] for at in (0, 2, 1, 3, 4, 6, 5, 7, 8, 9)]  # no two of a seed; not pair after pair
+    shuffled = [others[at] for at in (0, 2, 1, 3, 4, 6, 5, 7, 8, 9)]  # neither paired by seed nor by time
     assert outcome(contents(*shuffled))[0] == "inconclusive"
 
 
@@ -137,8 +137,8 @@ def test_deviations_of_a_side_are_in_the_reason(contents, steady):
 
 def test_epochs_that_took_turns_use_the_drift_of_paired_measurement(contents, steady):
     sweep = contents((CPU | PAIRED, steady(1.0), {"session": "a"}), (CUDA | PAIRED, steady(0.7), {"session": "a"}))
-    said, reason = outcome(sweep, metric="epoch_seconds")
-    assert said == "faster"
+    text, reason = outcome(sweep, metric="epoch_seconds")
+    assert text == "faster"
     assert "outside 1 ± 1%" in reason
     assert outcome(sweep, metric="epoch_seconds", paired_drift=0.05)[0] == "inconclusive"
 
@@ -146,8 +146,8 @@ def test_epochs_that_took_turns_use_the_drift_of_paired_measurement(contents, st
 @pytest.mark.parametrize("session", ["b", None])
 def test_paired_runs_without_common_turns_are_compared_like_others(contents, steady, session):
     sweep = contents((CPU | PAIRED, steady(1.0), {"session": "a"}), (CUDA | PAIRED, steady(0.97), {"session": session}))
-    said, reason = outcome(sweep, metric="epoch_seconds")
-    assert said == "inconclusive"
+    text, reason = outcome(sweep, metric="epoch_seconds")
+    assert text == "inconclusive"
     assert "outside 1 ± 10%" in reason
 
 
@@ -162,7 +162,7 @@ def test_epochs_of_a_rerun_side_are_compared_like_others(contents, steady, host)
     again = {"session": "b", "earlier": (earlier,)}
     sweep = contents((CPU | PAIRED, steady(1.0), again), (CUDA | PAIRED, steady(0.97), {"session": "b"}))
     assert "outside 1 ± 10%" in outcome(sweep, metric="epoch_seconds")[1]
-    # Both were gone on with in the middle of their epochs: these took turns in either session.
+    # Both were resumed in the middle of their epochs: these took turns in either session.
     both = [again | {"earlier": (msgspec.structs.replace(earlier, last_epoch=3),)}] * 2
     sweep = contents((CPU | PAIRED, steady(1.0), both[0]), (CUDA | PAIRED, steady(0.97), both[1]))
     assert "outside 1 ± 1%" in outcome(sweep, metric="epoch_seconds")[1]
@@ -170,8 +170,8 @@ def test_epochs_of_a_rerun_side_are_compared_like_others(contents, steady, host)
 
 def test_run_time_of_paired_runs_is_not_compared(contents, steady):
     sides = [(config | PAIRED | {"seed": seed}, steady(1.0), {}) for seed in range(3) for config in (CPU, CUDA)]
-    said, reason = outcome(contents(*sides), metric="run_seconds")
-    assert (said, reason.partition(",")[0]) == ("not measured", "run_seconds of paired runs include their rounds")
+    text, reason = outcome(contents(*sides), metric="run_seconds")
+    assert (text, reason.partition(",")[0]) == ("not measured", "run_seconds of paired runs include their rounds")
 
 
 def test_consecutive_sides_must_differ_by_more_than_the_drift(contents, steady):
@@ -187,8 +187,8 @@ def test_consecutive_sides_must_differ_by_more_than_the_drift(contents, steady):
 
 def test_invalid_margin_or_drift_is_rejected_by_its_option(contents, steady):
     sweep = contents((CPU, steady(1.0), {}))
-    for options, said in (({"margin": 0.0}, "--margin"), ({"margin": 1.5}, "--margin"), ({"drift": -1}, "--drift")):
-        with pytest.raises(UsageError, match=f"`{said}` must be"):
+    for options, text in (({"margin": 0.0}, "--margin"), ({"margin": 1.5}, "--margin"), ({"drift": -1}, "--drift")):
+        with pytest.raises(UsageError, match=f"`{text}` must be"):
             compare(sweep, None, CompareOptions(**options))
     assert compare(sweep, None, CompareOptions(margin=1.5, metric="val_loss")).rows == []
 
@@ -238,8 +238,8 @@ def test_collapsed_seed_is_named(contents, timed):
         for seed, accuracy in enumerate(accuracies)
         for config in (CPU, CUDA)
     ]
-    said, reason = outcome(contents(*runs), metric="val_accuracy")
-    assert said == "inconclusive"
+    text, reason = outcome(contents(*runs), metric="val_accuracy")
+    assert text == "inconclusive"
     assert reason == "cuda: seed=3 with 0.1000 fell far behind the median of 0.9720"
 
 
@@ -281,7 +281,7 @@ def test_invalid_values_affect_only_their_own_row(contents, timed):
 
 
 def test_reason_distinguishes_equal_differences_from_equal_runs(contents, timed):
-    """The number of workers changes no loss, but the seed does: the runs of a side differ, and their pairs do not."""
+    """The number of workers changes no loss, but the seed does: the runs of a side differ, but their pairs do not."""
 
     def reason(losses):
         sweep = contents(

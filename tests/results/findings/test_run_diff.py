@@ -1,4 +1,4 @@
-"""Tests of what differs between two runs."""
+"""Tests of the differences between two runs."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def found(differences: list[Difference], kind: str) -> dict[str, tuple[Any, Any]
     return {each.name: (each.one, each.other) for each in differences if each.kind == kind}
 
 
-def test_only_what_differs_is_told_by_kind(
+def test_only_differences_are_listed_by_kind(
     contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any]
 ) -> None:
     differences = diff_runs(*two(contents, host, steady))
@@ -65,13 +65,15 @@ def test_changes_of_accuracies_are_differences(
     assert changes["epochs"] == "+2"
 
 
-def test_states_are_told(contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any]) -> None:
+def test_different_states_are_listed(
+    contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any]
+) -> None:
     fields = {"status": Status.KILLED, "reason": Reason.TIMEOUT}
     differences = diff_runs(*two(contents, host, steady, **fields))
     assert found(differences, "state") == {"status": ("finished", "killed"), "reason": (None, "timeout")}
 
 
-def test_run_differs_in_nothing_from_itself(
+def test_run_does_not_differ_from_itself(
     contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any]
 ) -> None:
     one, _ = two(contents, host, steady)

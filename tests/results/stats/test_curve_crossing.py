@@ -1,4 +1,4 @@
-"""Where two curves cross: between points where one side and then the other is surely ahead."""
+"""Crossings of two curves: between points where one side and then the other is significantly ahead."""
 
 import math
 
@@ -20,7 +20,7 @@ def test_crossing_lies_between_the_significant_points():
 
 
 def test_insignificant_points_prove_no_crossing_and_widen_the_interval():
-    """Signs of measured ratios change at every point; only two points are sure."""
+    """Signs of measured ratios change at every point; only two points are significant."""
     points = points_of((1, -0.5, -1), (2, 0.01, 0), (4, -0.01, 0), (8, 0.01, 0), (16, 0.5, 1), (32, -0.01, 0))
     (found,) = find_crossings(points)
     assert (found.low, found.high) == (1, 16)
@@ -29,7 +29,7 @@ def test_insignificant_points_prove_no_crossing_and_widen_the_interval():
 
 
 def test_each_crossing_is_found():
-    """Two crossings are two, not one in the middle."""
+    """Two crossings are not merged into one between them."""
     ratios = (-0.5, 0.5, 0.5, 0.5, -0.45)
     points = points_of(*((4.0**at, ratio, int(math.copysign(1, ratio))) for at, ratio in enumerate(ratios)))
     up, down = find_crossings(points)

@@ -1,4 +1,4 @@
-"""The statistics, against values computed by hand, by NumPy, and in print."""
+"""Descriptive statistics, against values computed by hand, by NumPy, and published ones."""
 
 import statistics
 

@@ -1,4 +1,4 @@
-"""Ratios and differences with their intervals, against values in print, by SciPy and by hand; and small simulations."""
+"""Ratios and differences with their intervals, against published values, SciPy, by hand, and by simulation."""
 
 import math
 
@@ -41,14 +41,14 @@ def difference_interval(baseline, candidate, **how):
 
 
 def test_paired_interval_is_that_of_students_sleep_data():
-    # In print, as by R's t.test(paired = TRUE): mean difference 1.58, 95% interval 0.70 to 2.46.
+    # Published, and by R's t.test(paired = TRUE): mean difference 1.58, 95% interval 0.70 to 2.46.
     found = difference_interval(one_each(DEXTRO), one_each(LAEVO), are_paired=True)
     assert (found.value, found.low, found.high) == pytest.approx((1.58, 0.7001, 2.4599), abs=1e-4)
     assert found.dof == 9
 
 
 def test_two_sample_interval_is_welchs():
-    # In print, as by R's t.test(extra ~ group, data = sleep): -0.2054832 to 3.3654832, 17.776 degrees of freedom.
+    # Published, and by R's t.test(extra ~ group, data = sleep): -0.2054832 to 3.3654832, 17.776 degrees of freedom.
     found = difference_interval(one_each(DEXTRO), one_each(LAEVO))
     assert (found.low, found.high) == pytest.approx((-0.2054832, 3.3654832), abs=1e-7)
     assert found.dof == pytest.approx(17.776, abs=1e-3)
@@ -56,7 +56,7 @@ def test_two_sample_interval_is_welchs():
 
 @pytest.mark.parametrize("is_ratio", [False, True])
 def test_few_noisy_runs_do_not_look_quiet_next_to_many_quiet_ones(is_ratio):
-    """Equal sides of 20 and 3 runs, the three ten times as wild: 95% intervals cover no difference."""
+    """Equal sides of 20 and 3 runs, the three with ten times the noise: 95% intervals cover 0 or 1."""
     generator = np.random.default_rng(4)
     covered = 0
     for _ in range(500):
@@ -64,7 +64,7 @@ def test_few_noisy_runs_do_not_look_quiet_next_to_many_quiet_ones(is_ratio):
         values = [one_each((np.exp(side) if is_ratio else side).tolist()) for side in sides]
         (found,) = simultaneous_estimates([contrast_of(*values, is_ratio=is_ratio)])
         covered += found.low <= (1 if is_ratio else 0) <= found.high
-    assert covered >= 460  # three standard errors below 95%; 44% and 62% before
+    assert covered >= 460  # three standard errors below 95%
 
 
 def test_speedup_is_moderated_by_its_prior_as_computed_by_hand():

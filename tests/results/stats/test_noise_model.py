@@ -1,4 +1,4 @@
-"""The noise between runs: the prior, what runs teach, and the critical values, against values in print or by hand."""
+"""The noise between runs: the prior, its update, and the critical values, against published values or by hand."""
 
 import math
 
@@ -41,7 +41,7 @@ def test_pooled_variance_may_exceed_the_prior_where_all_rows_do():
     wild = Residuals(2 * 0.2**2, 2.0)
     assert pool_other_rows([wild] * 2, RATIO_PRIOR)[0].squares == pytest.approx(
         2 * RATIO_PRIOR.variance
-    )  # one may be wild
+    )  # one may be an outlier
     taught = pool_other_rows([wild] * 5, RATIO_PRIOR)[0]
     assert (taught.squares / taught.dof) == pytest.approx(0.2**2, rel=0.5) and taught.dof == 4
 
@@ -59,7 +59,7 @@ def test_outlying_row_does_not_affect_the_others(prior):
     quiet, wild = Residuals(2e-6, 2.0), Residuals(2e6, 2.0)
     *others, of_wild = moderate_noise([quiet] * 6 + [wild], prior)
     assert all(noise.variance <= max(prior.variance, 1e-5) for noise in others)
-    assert of_wild.variance > 1e5  # and the others do not make it look quiet
+    assert of_wild.variance > 1e5  # the others do not make it look quiet
 
 
 def test_critical_value_of_one_row_is_students_and_with_many_dof_sidaks():
@@ -85,7 +85,7 @@ def test_critical_value_of_rows_with_own_noise():
 
 @pytest.mark.parametrize("deviations", [[1.0] * 3 + [15.0], [1.0] * 10 + [30.0] * 10, np.geomspace(1, 50, 8).tolist()])
 def test_quiet_rows_do_not_make_noisy_ones_look_quiet(deviations):
-    """Cells of unequal noise and equal means, three seeds each: few sweeps hold a false difference."""
+    """Cells of unequal noise and equal means, three seeds each: few sweeps have a false difference."""
     generator = np.random.default_rng(3)
     false = 0
     for _ in range(500):
@@ -93,7 +93,7 @@ def test_quiet_rows_do_not_make_noisy_ones_look_quiet(deviations):
         seen = [Residuals(float(np.sum((row - row.mean()) ** 2)), 2.0) for row in values]
         reach = [noise.half_width(3, rows=len(deviations)) for noise in moderate_noise(seen, NO_PRIOR)]
         false += bool(np.any(np.abs(values.mean(axis=1)) > reach))
-    assert false <= 40  # three standard errors above 5%; 15% to 43% of sweeps before
+    assert false <= 40  # three standard errors above 5%
 
 
 def test_rows_of_equal_variance_share_the_most_degrees_of_freedom():

@@ -1,4 +1,4 @@
-"""Speedups from rounds of turns: known values, honest intervals, and rounds that belong together."""
+"""Paired speedups: known values, coverage of the intervals, and the grouping of rounds."""
 
 import dataclasses
 import math
@@ -24,7 +24,7 @@ TIME = "2026-01-01T00:00:00+00:00"
 
 def test_one_session_has_the_interval_of_the_prior():
     estimate = paired_speedup([[math.log(2.0)] * 6])
-    # Rounds that do not vary leave the prior alone: 2% between processes, known as well as from two deviations, for
+    # Rounds that do not vary leave the prior alone: 2% between processes, with two degrees of freedom, for
     # which Student's t at 97.5% is 4.302653 (Abramowitz and Stegun, table 26.10).
     reach = math.exp(0.02 * 4.302653)
     assert (estimate.value, estimate.low, estimate.high) == pytest.approx((2.0, 2.0 / reach, 2.0 * reach), rel=1e-6)
@@ -34,7 +34,7 @@ def test_one_session_has_the_interval_of_the_prior():
 def test_sessions_are_the_observations_of_students_interval():
     estimate = paired_speedup([[0.01] * 10, [0.03] * 30])
     # By hand: mean 0.02, squared deviations 0.0002, with the prior's 2 * 0.0004 over 2 + 1 degrees of freedom; t is
-    # 3.182446. A session counts once, however many rounds it has.
+    # 3.182446. A session counts once, for any number of rounds.
     reach = 3.182446 * math.sqrt((0.0008 + 0.0002) / 3 / 2)
     assert [math.log(end) for end in (estimate.value, estimate.low, estimate.high)] == pytest.approx(
         [0.02, 0.02 - reach, 0.02 + reach], abs=1e-8
@@ -111,7 +111,7 @@ def test_rounds_are_grouped_by_session_without_warm_up(contents, timed):
     ]
     runs = [dataclasses.replace(run, turns=each) for run, each in zip(sweep.runs, turns, strict=True)]
     assert rounds_by_session(runs)[0] == [pytest.approx({0: 100.0, 1: 200.0})] * 6
-    # Two rounds are no session.
+    # Two rounds are too few for a session.
     assert log_ratios_by_session(runs[:1], runs[1:]) == [
         pytest.approx([math.log(2.0)] * 6),
         pytest.approx([math.log(3.0)] * 6),

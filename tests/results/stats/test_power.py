@@ -1,4 +1,4 @@
-"""How often a comparison finds a true difference: against simulated comparisons of known noise."""
+"""The power of a comparison, against simulated comparisons of known noise."""
 
 import math
 
@@ -17,9 +17,9 @@ def test_power_is_the_share_of_simulated_verdicts(difference: float, deviation: 
         noise = np.exp(generator.normal(0, deviation, (2, runs, 1)))
         baseline, candidate = noise[0].tolist(), (noise[1] * (1 + difference)).tolist()
         found += speedup_interval(baseline, candidate, are_paired=True).low > 1
-    said = power(difference, deviation=deviation, runs=runs)
-    assert 0.2 < said < 0.98  # no certainty, which would show nothing
-    assert found / trials == pytest.approx(said, abs=0.045)  # three standard errors of 1,000 trials
+    text = power(difference, deviation=deviation, runs=runs)
+    assert 0.2 < text < 0.98  # not close to 0 or 1, which would show nothing
+    assert found / trials == pytest.approx(text, abs=0.045)  # three standard errors of 1,000 trials
 
 
 def test_runs_needed_is_the_smallest_number_with_that_power() -> None:
@@ -47,5 +47,5 @@ def test_power_of_many_rows_uses_their_pooled_variance() -> None:
                 make_contrast(*(run_values(s, is_ratio=True) for s in sides), is_ratio=True, are_paired=True)
             )
         found += sum(each.low > 1 for each in simultaneous_estimates(contrasts))
-    said = power(0.03, deviation=0.02, runs=runs, rows=rows)
-    assert found / trials / rows == pytest.approx(said, abs=0.07)  # three standard errors of 480 rows
+    text = power(0.03, deviation=0.02, runs=runs, rows=rows)
+    assert found / trials / rows == pytest.approx(text, abs=0.07)  # three standard errors of 480 rows
