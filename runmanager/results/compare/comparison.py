@@ -173,7 +173,7 @@ def _nothing_to_compare(matches: Matches) -> list[str]:
 
 
 def _only_value(axis: Axis) -> str:
-    return f"every run has {axis.name}={axis.values[0]}" if axis.values else "there are no runs"
+    return f"every run has {axis.name}={axis.values[0]}" if axis.values else "the sweep has no runs"
 
 
 def _options(axes: Sequence[Axis]) -> str:

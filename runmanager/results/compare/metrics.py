@@ -42,7 +42,7 @@ class Metric:
         """Whether smaller values are a speedup."""
         return self.effect == "speedup" and not self.more_is_better
 
-    def word(self, direction: int) -> str:
+    def verdict_word(self, direction: int) -> str:
         """Return the verdict on an effect above (1) or below (-1) no effect."""
         if self.effect == "speedup":
             return "faster" if direction > 0 else "slower"

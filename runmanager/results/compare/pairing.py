@@ -38,7 +38,7 @@ class Axis:
             for index, value in enumerate(self.values):
                 if match(value):
                     return index
-        known = ", ".join(map(format_value, self.values)) or "none, as there are no runs"
+        known = ", ".join(map(format_value, self.values)) or "none, without runs"
         raise UsageError(f"`--baseline` must be a value of '{self.name}', got {wanted!r}; its values are {known}.")
 
 

@@ -52,9 +52,9 @@ def verdict(metric: Metric, interval: Interval, *, tolerance: float, margin: flo
     """
     no_effect = 0.0 if metric.effect == "difference" else 1.0
     if interval.low > no_effect + tolerance:
-        return metric.word(1)
+        return metric.verdict_word(1)
     if interval.high < no_effect - tolerance:
-        return metric.word(-1)
+        return metric.verdict_word(-1)
     if margin is not None and no_effect - margin <= interval.low and interval.high <= no_effect + margin:
         return NO_DIFFERENCE
     return INCONCLUSIVE

@@ -211,8 +211,8 @@ def _with_values(cells: Sequence[RankedCell]) -> list[RankedCell]:
 def _why_none(metric: str, cells: Sequence[RankedCell], others: Sequence[str]) -> str:
     if any(each.side.finished for each in cells):
         way_out = f"; there is {', '.join(others)}." if others else "."
-        said = f"`--metric` must be one that a finished run has, got '{metric}' and a run without it in every cell"
-        return said + way_out
+        problem = f"`--metric` must be one that a finished run has, got '{metric}' and a run without it in every cell"
+        return problem + way_out
     num_runs = sum(len(each.side.cells) for each in cells)
     return f"The best must be one of finished runs, got no finished run among {num_runs}."
 

@@ -27,7 +27,7 @@ most of the time."""
 _MAX_EXPLAINED = 1.2
 """Above it the estimate is wrong, as nothing runs faster than its ceiling: bytes that stayed in caches, for example."""
 _MIN_LEAD = 1.25
-"""How many times one kind of work must exceed the next to be named: the estimates are no more precise than that."""
+"""How many times one kind of work must exceed the next to be named: the estimates are not more precise."""
 _MAX_GAIN = 100
 """Gains above it are not printed as numbers: the remaining share is below the precision of the measurement."""
 

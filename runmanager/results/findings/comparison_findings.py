@@ -47,7 +47,7 @@ def stand_in_answer(rows: Rows, comparison: ComparisonTable) -> list[str]:
     if not different:
         what, axis = _metric_name(measured[0]), setting_name(measured[0]["axis"])
         are_equal = all(row["verdict"] == NO_DIFFERENCE for row in measured)
-        text = "There is no difference" if are_equal else "There is no significant difference"
+        text = "No difference" if are_equal else "No significant difference"
         return [f"{text} in {what} along {axis}{_of(measured)}." + caution_text(measured)]
     of_sides = _by_sides(rows)
     sides = next(sides for sides, pairs in of_sides.items() if max(different, key=_size) in pairs)
@@ -91,7 +91,7 @@ def _agreement(found: OverallEffect, rows: Rows, candidate: str, baseline: str, 
     over = "" if len(rows) == 1 else f", the {_mean_of(rows)} over {len(rows)} pairs"
     what = _metric_name(rows[0])
     if found.verdict == NO_DIFFERENCE:
-        start = f"There is no difference in {what} between {candidate} and {baseline}{location}: "
+        start = f"No difference in {what} between {candidate} and {baseline}{location}: "
     elif found.verdict not in DIFFERENT:
         start = f"Whether {candidate} and {baseline} differ in {what}{location} is not known: "
     elif rows[0].metric.effect == "speedup":

@@ -137,7 +137,7 @@ def skipped_crossover_notes(matches: Matches, comparison: ComparisonTable) -> li
     counts = {axis: len(_groups(matches, comparison, axis)) for axis in axes}
     return [
         f"Crossings along {axis} were looked for in {_MAX_UNREQUESTED} of {count} pairs of curves; "
-        f"`--crossover {axis}` looks at all."
+        f"`--crossover {axis}` searches all."
         for axis, count in counts.items()
         if count > _MAX_UNREQUESTED
     ]

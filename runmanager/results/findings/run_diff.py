@@ -75,7 +75,7 @@ def _metrics(run: StoredRun) -> dict[str, Any]:
 
 
 def _facts(environment: Environment, facts: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    return {words: value for name, words in facts if (value := getattr(environment, name)) not in (None, "")}
+    return {label: value for name, label in facts if (value := getattr(environment, name)) not in (None, "")}
 
 
 def _differing(kind: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> list[Difference]:

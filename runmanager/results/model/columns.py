@@ -104,14 +104,15 @@ def setting_name(column: str) -> str:
     return (name if column == column_of(name) else column).removesuffix(".name")
 
 
-def setting_of(word: str, settings: Container[str]) -> str | None:
-    """Return which of the `settings` a word names: by dotted name, by column, or by group (`model` for `model.name`).
+def setting_of(text: str, settings: Container[str]) -> str | None:
+    """Return which of the `settings` a text names: by dotted name, by column, or by group (`model` for `model.name`).
 
     None for the name of a measured column.
     """
-    if word in _MEASURED:
+    if text in _MEASURED:
         return None
-    name = word.removeprefix("settings.") if word == column_of(word.removeprefix("settings.")) else word
+    setting = text.removeprefix("settings.")
+    name = setting if text == column_of(setting) else text
     return next((each for each in (name, f"{name}.name") if each in settings), None)
 
 

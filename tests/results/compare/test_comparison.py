@@ -228,7 +228,7 @@ def test_axis_with_one_value_has_nothing_to_compare(contents, steady):
     table = compare(contents((CPU, steady(1.0), {})), None)
     assert table.rows == []
     assert table.notes == ("Nothing to compare: every run has device=cpu.",)
-    assert compare(contents(), None).notes == ("Nothing to compare: there are no runs.",)
+    assert compare(contents(), None).notes == ("Nothing to compare: the sweep has no runs.",)
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_training_accuracy_is_used_without_validation(contents, timed):
 )
 def test_verdicts_by_direction_of_the_metric(name, above, below):
     metric = find_metric(name)
-    assert (metric.word(1), metric.word(-1)) == (above, below)
+    assert (metric.verdict_word(1), metric.verdict_word(-1)) == (above, below)
 
 
 def test_every_listed_metric_is_known():

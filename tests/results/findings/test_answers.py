@@ -119,7 +119,7 @@ def test_answers_distinguish_no_difference_from_inconclusive(answers_of):
     )
     twenty = [(side | {"seed": seed}, 1.0, {}) for seed in range(20) for side in (CPU, CUDA)]
     assert answers_of(*twenty)[0] == (
-        "There is no difference in speed between cuda and cpu: cuda is 1.00 times as fast as cpu [0.98, 1.02]."
+        "No difference in speed between cuda and cpu: cuda is 1.00 times as fast as cpu [0.98, 1.02]."
     )
 
 
@@ -172,7 +172,7 @@ def test_stand_in_axis_is_answered_by_one_candidate_after_the_best(answers_of):
         "cuda and cpu could not be compared: cuda: skipped (device_unavailable).",
     ]
     assert answers_of(*(({"lr": lr}, 1.0, {}) for lr in range(9)))[1] == (
-        "There is no significant difference in speed along lr in 8 pairs."
+        "No significant difference in speed along lr in 8 pairs."
     )
 
 

@@ -8,7 +8,7 @@ from runmanager.results.tables.results_table import result_rows
 
 
 def test_certainty_is_that_of_the_answered_cell(contents, timed):
-    """The best cell has a seed without the metric: what can be text of the others is not text of it."""
+    """The best cell has a seed without the metric: the certainty of the others does not apply to it."""
     cells = {(0.1, 1): 9, (0.1, 2): 9, (0.2, 1): 4, (0.2, 2): 4, (0.3, 1): 3, (0.3, 2): 3}
     runs = [({"lr": lr, "seed": seed}, timed([1.0] * count), {}) for (lr, seed), count in cells.items()]
     whole = contents(*runs)
