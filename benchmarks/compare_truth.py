@@ -21,13 +21,14 @@ from benchmarks.simulated import accurate_run, simulated_sweep, timed_run
 from benchmarks.uneven_simulation import uneven_lines
 from runmanager.records.storage.reader import SweepContents
 from runmanager.results.compare.comparison import compare
+from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
 from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.compare.options import CompareOptions
-from runmanager.results.compare.overall_effect import Overall, overall
+from runmanager.results.compare.overall_effect import OverallEffect, overall_effect
 from runmanager.results.compare.verdict import DIFFERENT, NO_DIFFERENCE, verdict
 from runmanager.results.findings.best import find_best
 from runmanager.results.stats.descriptive import Estimate
-from runmanager.results.stats.effects import RunValue, contrast, estimates, run_values
+from runmanager.results.stats.effects import RunValue, make_contrast, run_values, simultaneous_estimates
 
 DEVIATIONS = (0.0, 0.01, 0.03, 0.05)
 MOST_RUNS = 20
@@ -96,9 +97,9 @@ def values_of(side: Side) -> list[RunValue]:
     return run_values(side, is_ratio=True)
 
 
-def interval_of(baseline: Runs, candidate: Runs, are_blocks: bool) -> Estimate:
+def interval_of(baseline: Runs, candidate: Runs, are_paired: bool) -> Estimate:
     """The interval of a comparison with one row."""
-    return estimates([contrast(baseline, candidate, is_ratio=True, are_blocks=are_blocks)])[0]
+    return simultaneous_estimates([make_contrast(baseline, candidate, is_ratio=True, are_paired=are_paired)])[0]
 
 
 def said_of(estimate: Estimate, runs: int) -> str:
@@ -133,13 +134,13 @@ def cells_of(model: str, deviation: float, trials: int) -> dict[str, Cells]:
     known = [(values_of(low), values_of(high)) for low, high in tables]
     counts = range(1, MOST_RUNS + 1)
     return {
-        name: {(deviation, runs): _cell(known, runs, are_blocks) for runs in counts}
-        for name, are_blocks in DESIGNS.items()
+        name: {(deviation, runs): _cell(known, runs, are_paired) for runs in counts}
+        for name, are_paired in DESIGNS.items()
     }
 
 
-def _cell(tables: Sequence[tuple[Runs, Runs]], runs: int, are_blocks: bool) -> Cell:
-    equal = [interval_of(low[:runs], high[:runs], are_blocks) for low, high in tables]
+def _cell(tables: Sequence[tuple[Runs, Runs]], runs: int, are_paired: bool) -> Cell:
+    equal = [interval_of(low[:runs], high[:runs], are_paired) for low, high in tables]
     faster = [said_of(scaled(each, EFFECT), runs) for each in equal]
     return Cell(
         mean(each.low <= 1 <= each.high for each in equal),
@@ -195,10 +196,10 @@ def one_run(trials: int) -> Iterator[Row]:
 def equal_candidates(trials: int) -> Iterator[Row]:
     """Twenty candidates that are all equal to the baseline: whether any row says that one is not."""
     trials = max(1, trials // 10)
-    for design, are_blocks in DESIGNS.items():
+    for design, are_paired in DESIGNS.items():
         for model in MODELS:
             shares = [
-                mean(false_sweep(model, deviation, runs, are_blocks, seed) for seed in range(trials))
+                mean(false_sweep(model, deviation, runs, are_paired, seed) for seed in range(trials))
                 for deviation in DEVIATIONS
                 for runs in (1, 2, 3, 5, 10)
             ]
@@ -207,11 +208,13 @@ def equal_candidates(trials: int) -> Iterator[Row]:
             yield Row(what, trials * len(shares), said, "at most 6%")
 
 
-def false_sweep(model: str, deviation: float, runs: int, are_blocks: bool, seed: int) -> bool:
+def false_sweep(model: str, deviation: float, runs: int, are_paired: bool, seed: int) -> bool:
     """Whether a sweep of equal candidates holds a false verdict."""
     generator = np.random.default_rng([seed, runs, round(1000 * deviation)])
     baseline, *others = map(values_of, np.exp(MODELS[model](generator, deviation, (CANDIDATES + 1, runs))).tolist())
-    found = estimates([contrast(baseline, other, is_ratio=True, are_blocks=are_blocks) for other in others])
+    found = simultaneous_estimates(
+        [make_contrast(baseline, other, is_ratio=True, are_paired=are_paired) for other in others]
+    )
     return any(said_of(each, runs) in ("faster", "slower") for each in found)
 
 
@@ -246,23 +249,24 @@ def many_pairs(trials: int) -> Iterator[Row]:
     yield Row(what, trials, f"{mean(named):.1%}", "at least 90%")
 
 
-def _over_pairs(seed: int, effects: Sequence[float]) -> Overall:
+def _over_pairs(seed: int, effects: Sequence[float]) -> OverallEffect:
     """Pairs of five runs a side at four values of `a` and two of `b`; the effect depends on `a`."""
     generator = np.random.default_rng(seed)
     places = [(a, b) for a in range(4) for b in range(2)]
     rates = np.exp(MODELS["normal epochs"](generator, 0.02, (len(places), 2, 5)))
     rates[:, 1] *= np.array([effects[a] for a, _ in places])[:, None, None]
     pairs = [(values_of(low), values_of(high)) for low, high in rates.tolist()]
-    contrasts = [contrast(low, high, is_ratio=True, are_blocks=True) for low, high in pairs]
+    contrasts = [make_contrast(low, high, is_ratio=True, are_paired=True) for low, high in pairs]
     rows = [
-        {
-            **{"a": a, "b": b, "speedup": each.value, "ci_low": each.low, "ci_high": each.high, "tolerance": 0.0},
-            **{"margin": 0.03, "error": each.error, "freedom": each.freedom, "verdict": said_of(each, 5)},
-            "by_seed": dict(enumerate(pair.differences)),
-        }
-        for (a, b), pair, each in zip(places, contrasts, estimates(contrasts), strict=True)
+        ComparisonRow(
+            {"a": a, "b": b, "verdict": said_of(each, 5)},
+            metric=THROUGHPUT,
+            effect=MeasuredEffect(each, 0.0, 0.03, {str(at): value for at, value in enumerate(pair.differences)}),
+            is_stand_in=False,
+        )
+        for (a, b), pair, each in zip(places, contrasts, simultaneous_estimates(contrasts), strict=True)
     ]
-    return overall(rows, ("a", "b"))
+    return overall_effect(rows, ("a", "b"))
 
 
 def best_cells(trials: int) -> Iterator[Row]:
@@ -280,7 +284,7 @@ def best_cells(trials: int) -> Iterator[Row]:
     for _ in range(trials):
         cells = ratings(generator, (8, 3))
         best = find_best(_accuracy_sweep(cells.tolist()), None, metric="val_accuracy")
-        said.append(best.flattery or 0.0)
+        said.append(best.selection_bias or 0.0)
         true.append(float(best.value) - 0.9)
         held.append(len(best.rivals) == 7)
     share = f"{mean(said):.4f} said, {mean(true):.4f} true"
@@ -308,7 +312,7 @@ def _accuracy_sweep(cells: Sequence[Sequence[float]]) -> SweepContents:
     )
 
 
-def _accuracy_row(cells: Sequence[Sequence[float]]) -> Mapping[str, float]:
+def _accuracy_row(cells: Sequence[Sequence[float]]) -> ComparisonRow:
     (row,) = compare(_accuracy_sweep(cells), None, CompareOptions(axis="lr", metric="val_accuracy")).rows
     return row
 

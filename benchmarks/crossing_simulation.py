@@ -9,7 +9,7 @@ from benchmarks.noise_models import MODELS, Floats
 from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.compare.verdict import verdict
 from runmanager.results.stats.curve_crossing import Crossing, CurvePoint, find_crossings
-from runmanager.results.stats.effects import contrast, estimates, run_values
+from runmanager.results.stats.effects import make_contrast, run_values, simultaneous_estimates
 
 __all__ = ["crossing_lines"]
 
@@ -27,7 +27,7 @@ def crossings_of(xs: Sequence[float], truth: Sequence[float], generator: np.rand
     noise = MODELS["normal epochs"](generator, DEVIATION, (len(xs), 2, RUNS))
     noise[:, 1] += np.array(truth)[:, None, None]
     sides = [[run_values(side, is_ratio=True) for side in pair] for pair in np.exp(noise).tolist()]
-    found = estimates([contrast(*pair, is_ratio=True, are_blocks=True) for pair in sides])
+    found = simultaneous_estimates([make_contrast(*pair, is_ratio=True, are_paired=True) for pair in sides])
     said = [verdict(THROUGHPUT, each.interval, tolerance=0.0, margin=None) for each in found]
     points = [
         CurvePoint(x, float(np.log(each.value)), _AHEAD.get(word, 0))

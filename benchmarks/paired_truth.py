@@ -31,7 +31,7 @@ from benchmarks.paired_simulation import simulated_table
 from runmanager.results.compare.comparison import compare
 from runmanager.results.load.loader import read_results
 from runmanager.results.stats.descriptive import Estimate
-from runmanager.results.stats.paired_speedup import paired_speedup, ratios_of
+from runmanager.results.stats.paired_speedup import log_ratios_by_session, paired_speedup
 
 _SAME_SECONDS = 17.0  # of turns and restarts, so that a trial with its first start and its tables takes 20 seconds
 _SLOWED_SECONDS = 50.0  # and within a minute
@@ -82,7 +82,7 @@ def run_trial(
     results = read_results(paths)
     (row,) = compare(*results).rows
     first, second = results[0].runs
-    found = paired_speedup(ratios_of([first], [second]))
+    found = paired_speedup(log_ratios_by_session([first], [second]))
     known = row["speedup"] is not None
     estimate = Estimate(row["speedup"], row["ci_low"], row["ci_high"]) if known else None
     return Trial(estimate, row["verdict"], row["candidate_epochs"], seconds, found.spread if found else None)

@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from runmanager.results.compare.overall_effect import overall
+from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
+from runmanager.results.compare.metrics import find_metric
+from runmanager.results.compare.overall_effect import overall_effect
 from runmanager.results.stats.descriptive import Estimate
-from runmanager.results.stats.effects import contrast, estimates, run_values
+from runmanager.results.stats.effects import make_contrast, run_values, simultaneous_estimates
 
 __all__ = ["uneven_lines"]
 
@@ -46,12 +48,14 @@ def uneven_lines(trials: int) -> Iterator[Line]:
 def _rows(cells: Floats, *, is_ratio: bool = False) -> list[Estimate]:
     """Each cell against the first one, seed by seed."""
     values = [run_values(_as_runs(cell, is_ratio), is_ratio=is_ratio) for cell in cells]
-    return estimates([contrast(values[0], each, is_ratio=is_ratio, are_blocks=True) for each in values[1:]])
+    return simultaneous_estimates(
+        [make_contrast(values[0], each, is_ratio=is_ratio, are_paired=True) for each in values[1:]]
+    )
 
 
 def _two_samples(baseline: Floats, candidate: Floats) -> list[Estimate]:
     sides = [run_values(_as_runs(side, True), is_ratio=True) for side in (baseline, candidate)]
-    return estimates([contrast(sides[0], sides[1], is_ratio=True)])
+    return simultaneous_estimates([make_contrast(sides[0], sides[1], is_ratio=True)])
 
 
 def _as_runs(cell: Floats, is_ratio: bool) -> list[list[float]]:
@@ -68,18 +72,19 @@ def _mean_holds(generator: np.random.Generator, shared: float) -> bool:
     effects = generator.normal(0, 0.01, (8, 5)) + generator.normal(0, shared, 5)
     nothing = run_values([[0.0]] * 5, is_ratio=False)
     pairs = [
-        contrast(nothing, run_values(_as_runs(each, False), is_ratio=False), is_ratio=False, are_blocks=True)
+        make_contrast(nothing, run_values(_as_runs(each, False), is_ratio=False), is_ratio=False, are_paired=True)
         for each in effects
     ]
     rows = [
-        {
-            **{"metric": "val_accuracy", "difference": each.value, "ci_low": each.low, "ci_high": each.high},
-            **{"tolerance": 0.0, "margin": None, "error": each.error, "freedom": each.freedom, "verdict": ""},
-            "by_seed": dict(enumerate(pair.differences)),
-        }
-        for pair, each in zip(pairs, estimates(pairs), strict=True)
+        ComparisonRow(
+            {"verdict": ""},
+            metric=find_metric("val_accuracy"),
+            effect=MeasuredEffect(each, 0.0, None, {str(at): value for at, value in enumerate(pair.differences)}),
+            is_stand_in=False,
+        )
+        for pair, each in zip(pairs, simultaneous_estimates(pairs), strict=True)
     ]
-    found = overall(rows, ()).estimate
+    found = overall_effect(rows, ()).estimate
     return found.low <= 0 <= found.high
 
 

@@ -8,8 +8,9 @@ from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.record import SweepRecord
 from runmanager.results.compare.comparison import CompareOptions, compare_matches
+from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.compare.matching import Matches, match_sides
-from runmanager.results.findings.crossover import Crossover, crossovers_worth_saying
+from runmanager.results.findings.crossover import Crossover, notable_crossovers
 from runmanager.results.findings.paired_rounds import paired_rounds
 from runmanager.results.load.loader import read_results
 from runmanager.results.model.columns import Table
@@ -44,14 +45,14 @@ class SweepSnapshot:
         return result_rows(*self.read)
 
     @cached_property
-    def comparison(self) -> Table:
+    def comparison(self) -> ComparisonTable:
         """One row a matched pair, as people read it: also along an axis that stands in for one without an answer."""
         return compare_matches(self.read[0], self._matches, _OPTIONS)
 
     @cached_property
     def crossovers(self) -> list[Crossover]:
         """Where along an axis one side overtakes the other."""
-        return crossovers_worth_saying(self._matches, self.comparison)
+        return notable_crossovers(self._matches, self.comparison)
 
     @cached_property
     def figures(self) -> "list[Drawn]":

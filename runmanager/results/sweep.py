@@ -12,7 +12,7 @@ from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_sweep
 from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.findings.answers import answers
-from runmanager.results.findings.best import Best, find_best
+from runmanager.results.findings.best import BestCell, find_best
 from runmanager.results.model.formatting import human_columns
 from runmanager.results.plotting import choose_figure, drawn_in_notebook
 from runmanager.results.report.notebook_html import sweep_as_html, sweep_as_text
@@ -107,7 +107,7 @@ class Sweep:
         with _said_of_arguments():
             return frame(compare(*self._look.read, options))
 
-    def best(self, metric: str | None = None, *, where: str | None = None) -> Best:
+    def best(self, metric: str | None = None, *, where: str | None = None) -> BestCell:
         """The best cell by the mean of `metric` over its seeds, and whether the next one is truly behind it.
 
         Without a metric by `val_accuracy`; where no cell has one, by accuracy, val_loss or loss, and it says so.

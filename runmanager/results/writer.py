@@ -12,11 +12,11 @@ from runmanager.results.compare.comparison import CompareOptions, compare_matche
 from runmanager.results.compare.matching import match_sides
 from runmanager.results.figures.catalog import figures_of
 from runmanager.results.figures.figure import Drawn, Kind, rendered
-from runmanager.results.findings.bottleneck_notes import bottleneck_notes
-from runmanager.results.findings.crossover import crossover_lines, crossovers_worth_saying, unlooked_lines
+from runmanager.results.findings.bottleneck import bottleneck_notes
+from runmanager.results.findings.crossover import crossover_lines, notable_crossovers, skipped_crossover_notes
 from runmanager.results.findings.paired_rounds import paired_rounds
 from runmanager.results.findings.roofline import roofline_rows
-from runmanager.results.load.loader import RepeatedReading, read_results
+from runmanager.results.load.loader import CachedReader, read_results
 from runmanager.results.report.html import to_html
 from runmanager.results.tables.results_table import epoch_rows, result_rows
 from runmanager.results.tables.writers import json_pieces, to_csv, to_json, to_markdown
@@ -34,7 +34,7 @@ def write_tables(
     figures: Sequence[Kind] = (),
     options: CompareOptions | None = None,
     now: datetime.datetime | None = None,
-    reading: RepeatedReading | None = None,
+    reading: CachedReader | None = None,
 ) -> list[Path]:
     """Rebuild a sweep's tables from its runs, and report.html with them where `report` says so.
 
@@ -50,13 +50,13 @@ def write_tables(
         options = options or CompareOptions()
         matches = match_sides(sweep, plan, options)
         comparison = compare_matches(sweep, matches, options)
-        unlooked = unlooked_lines(matches, comparison)
+        unlooked = skipped_crossover_notes(matches, comparison)
         comparison = dataclasses.replace(comparison, notes=(*comparison.notes, *unlooked))
         filed = comparison
         if matches.instead_of is not None:
             filed = compare_matches(sweep, matches.without_stand_in(), options)
             filed = dataclasses.replace(filed, notes=(*filed.notes, *unlooked))
-        crossings = crossovers_worth_saying(matches, comparison)
+        crossings = notable_crossovers(matches, comparison)
         noted = dataclasses.replace(filed, notes=(*filed.notes, *crossover_lines(crossings)))
         texts: dict[Path, Callable[[], str | Iterable[str]]] = {
             paths.results("csv"): lambda: to_csv(results),
@@ -103,7 +103,7 @@ class StandingTables:
 
     def __init__(self, paths: SweepPaths, *, pace: WriteThrottle | None = None) -> None:
         self._paths = paths
-        self._reading = RepeatedReading(paths)
+        self._reading = CachedReader(paths)
         self._pace = pace or WriteThrottle()
 
     def run_ended(self) -> None:

@@ -22,7 +22,9 @@ def test_dry_run_lists_the_cells_and_writes_nothing(
     assert [[line[0].rpartition("-")[0], *line[1:]] for line in lines[1:5]] == cells
     assert "4 cells: 2 start, 2 skip" in done.out
     assert "Where: outputs/plan/runs" in done.out
-    assert "With one run a side along lr only differences above about 54% can be told." in " ".join(done.out.split())
+    assert "With one run a side along lr only differences above about 54% can be detected." in " ".join(
+        done.out.split()
+    )
     assert list(tmp_path.iterdir()) == []
 
 

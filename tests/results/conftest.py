@@ -1,4 +1,4 @@
-"""Sweeps on disk, made by the writers that real runs use."""
+"""Sweeps on disk, written like those of real runs, and in memory."""
 
 import datetime
 import itertools
@@ -34,7 +34,7 @@ BEGIN = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC)
 def timed_epochs(
     seconds: Sequence[float], *, samples: int = 1000, num_warmup: int = 1, **columns: Any
 ) -> list[EpochRecord]:
-    """Epochs that took so long each, the first `num_warmup` of them warm-up."""
+    """Make epochs with these durations, the first `num_warmup` of them warm-up."""
     return [
         EpochRecord(
             epoch=number,
@@ -63,11 +63,11 @@ def in_memory(
     name: str | None = None,
     **fields: Any,
 ) -> StoredRun:
-    """A run that began `minute` minutes after noon and took half a minute, unless `fields` say otherwise."""
-    begun = BEGIN + datetime.timedelta(minutes=minute)
+    """Make a run that started `minute` minutes after noon and took half a minute, unless `fields` override it."""
+    started = BEGIN + datetime.timedelta(minutes=minute)
     times = {
-        "started_at": begun.isoformat(),
-        "ended_at": (begun + datetime.timedelta(seconds=30)).isoformat(),
+        "started_at": started.isoformat(),
+        "ended_at": (started + datetime.timedelta(seconds=30)).isoformat(),
         "run_seconds": 30.0,
         "owner": ProcessIdentity.current(),
     }
@@ -90,7 +90,7 @@ def run_name(config: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 class SweepMaker:
-    """Writes the runs of a sweep; each begins a minute after the one before."""
+    """Writer of the runs of a sweep; each starts a minute after the previous one."""
 
     def __init__(self, folder: Path) -> None:
         self.paths = SweepPaths(folder)
@@ -104,7 +104,7 @@ class SweepMaker:
         write_cells(self.paths, cells, axes={}, command=("runmanager", "sweep"))
 
     def run(self, config: Mapping[str, Any], epochs: Sequence[EpochRecord] | None = None, **fields: Any) -> str:
-        """Write a run, six epochs of two seconds after a slow first one unless `epochs` are given; its name."""
+        """Write a run and return its name; by default six epochs of two seconds follow a slow first one."""
         fields = {"minute": next(self._minutes), **fields}
         run = in_memory(config, timed_epochs([9.0] + [2.0] * 6) if epochs is None else epochs, **fields)
         folder = claim_run(self.paths.run(run.record.name), run.record)
@@ -116,13 +116,13 @@ class SweepMaker:
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> SweepMaker:
-    """One empty sweep, to be filled with `plan` and `run`."""
+    """An empty sweep; fill it with `plan` and `run`."""
     return SweepMaker(tmp_path / "mine")
 
 
 @pytest.fixture
 def make_sweep(tmp_path: Path) -> Callable[[str], SweepMaker]:
-    """A factory of further sweeps."""
+    """Factory of further sweeps."""
     return lambda name: SweepMaker(tmp_path / name)
 
 
@@ -133,7 +133,7 @@ def timed() -> Callable[..., list[EpochRecord]]:
 
 @pytest.fixture(scope="session")
 def steady() -> Callable[..., list[EpochRecord]]:
-    """A warm-up epoch and `count` epochs of exactly so many seconds."""
+    """Factory of a warm-up epoch followed by `count` epochs of exactly these seconds."""
     return lambda seconds, count=5: timed_epochs([9.0] + [seconds] * count)
 
 
@@ -144,7 +144,7 @@ def host() -> Environment:
 
 @pytest.fixture(scope="session")
 def contents() -> Callable[..., SweepContents]:
-    """A sweep in memory, from (config, epochs, fields) for each run; each begins a minute after the one before."""
+    """Factory of sweeps in memory, from (config, epochs, fields) for each run; each starts a minute later."""
 
     def make(*runs: tuple[Mapping[str, Any], Sequence[EpochRecord], Mapping[str, Any]]) -> SweepContents:
         stored = [

@@ -53,7 +53,7 @@ def show_duel(sweep: SweepPaths, console: Console, is_written: bool) -> None:
     from runmanager.results.compare.comparison import CompareOptions, compare_matches
     from runmanager.results.compare.matching import match_sides
     from runmanager.results.findings.answers import duel_rates
-    from runmanager.results.findings.bottleneck_notes import bottleneck_notes
+    from runmanager.results.findings.bottleneck import bottleneck_notes
     from runmanager.results.load.loader import read_results
 
     contents, plan = read_results(sweep)

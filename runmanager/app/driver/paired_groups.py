@@ -16,9 +16,9 @@ from runmanager.launching.local.turn_keeper import WARMUP_TURNS
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.records.settings.values import differing_settings
 from runmanager.records.sweep.record import plan_cell
-from runmanager.results.compare.pairing import JOINT, find_axis, pair_cells, usual_baseline
+from runmanager.results.compare.pairing import JOINT, default_baseline, find_axis, pair_cells
 from runmanager.results.load.cells import Cell, Cells
-from runmanager.results.stats.paired_speedup import LEAST_ROUNDS
+from runmanager.results.stats.paired_speedup import MIN_ROUNDS
 from runmanager.training.options.groups import PairedOptions
 from runmanager.validation import fault
 
@@ -149,9 +149,9 @@ def turns_said(grid: Grid, pairing: Pairing | None) -> list[str]:
     most = max(len(frozenset().union(*group) & in_epochs) for group in pairing.groups)
     if not most:
         return []
-    num_epochs, seconds = most * (LEAST_ROUNDS + WARMUP_TURNS), pairing.options.max_seconds
+    num_epochs, seconds = most * (MIN_ROUNDS + WARMUP_TURNS), pairing.options.max_seconds
     return [
-        f"With `num_workers` above 0 a turn is a whole epoch. Each pair of processes needs {LEAST_ROUNDS} rounds after "
+        f"With `num_workers` above 0 a turn is a whole epoch. Each pair of processes needs {MIN_ROUNDS} rounds after "
         f"{WARMUP_TURNS} of warm-up, so {num_epochs} such epochs; `measure.max_seconds`={seconds:g} has them where one "
         f"takes up to {seconds / num_epochs:.2g} s, and several pairs where it takes less. Else give it more, or take "
         "num_workers=0, whose turns are short."
@@ -171,7 +171,7 @@ def _groups(grid: Grid, name: str) -> list[Sides]:
     except UsageError as error:
         raise ConfigurationError([str(error)]) from None
     groups: dict[str, list[frozenset[str]]] = {}
-    for pair in pair_cells(cells, axis, usual_baseline(axis)):
+    for pair in pair_cells(cells, axis, default_baseline(axis)):
         sides = groups.setdefault(repr(pair.settings), [_signatures(pair.baseline_cells)])
         sides.append(_signatures(pair.candidate_cells))
     return [tuple(sides) for sides in groups.values()]

@@ -9,7 +9,7 @@ from runmanager.app.driver.other_drivers import stored_record
 from runmanager.launching.local.turn_keeper import Round, TurnKeeper
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.records.run.status import Status
-from runmanager.results.stats.paired_speedup import LEAST_ROUNDS, is_narrow, log_ratios
+from runmanager.results.stats.paired_speedup import MIN_ROUNDS, is_narrow, log_ratios
 from runmanager.training.options.groups import PairedOptions
 
 __all__ = ["Sessions", "Sides"]
@@ -41,7 +41,7 @@ class Sessions:
         self._options = options
         self._sides = sides
         self._clock = clock
-        self._least = max(options.min_rounds, LEAST_ROUNDS)
+        self._least = max(options.min_rounds, MIN_ROUNDS)
         self._known: list[list[list[float]]] = [[] for _ in sides[1:]]  # log ratios by candidate, session and round
         self._keeper: TurnKeeper | None = None
         self._keys: list[frozenset[int]] = []
@@ -89,7 +89,7 @@ class Sessions:
         if not self._is_worth_a_restart(len(rounds)):
             return False
         for known, now in zip(self._known, ratios, strict=True):
-            known += [now] if len(now) >= LEAST_ROUNDS else []
+            known += [now] if len(now) >= MIN_ROUNDS else []
         self._ended_at = self._clock()
         self.goes_on = True
         return True

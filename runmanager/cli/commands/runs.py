@@ -36,28 +36,28 @@ _TRUST = typer.Option(
 
 def show(run: RunName) -> None:
     """Show everything about one run: settings, state, epochs, times, environment, notes, files, log and error."""
-    from runmanager.results.model.sections import as_text
+    from runmanager.results.model.sections import format_sections
     from runmanager.results.report.run_details import headline, sections_of
 
     stored = _read(run)
-    print_text(as_text(headline(stored), sections_of(stored)))
+    print_text(format_sections(headline(stored), sections_of(stored)))
 
 
 def diff(one: RunName, other: RunName, format_: Annotated[RunFormat, _FORMAT] = RunFormat.TEXT) -> None:
     """Show what differs between two runs: settings, code, packages, hardware, metrics. What is the same is left out."""
-    from runmanager.results.findings.run_diff import difference_of, difference_sections, difference_to_json
-    from runmanager.results.model.sections import as_text
+    from runmanager.results.findings.run_diff import diff_runs, difference_sections, difference_to_json
+    from runmanager.results.model.sections import format_sections
 
     sides = _read(one), _read(other)
     if format_ is RunFormat.JSON:
         print_text(difference_to_json(*sides))
         return
-    found = difference_of(*sides)
+    found = diff_runs(*sides)
     first = "\n".join(f"{name}: {side.paths.root}" for name, side in zip(("one", "other"), sides, strict=True))
     if not found:
         print_text(f"{first}\n\nNothing differs.\n")
         return
-    print_text(as_text(first, difference_sections(found, names=("one", "other"))))
+    print_text(format_sections(first, difference_sections(found, names=("one", "other"))))
     if any(each.kind == "metrics" for each in found):
         said = "Of one run each, so a difference may be noise; `runmanager compare` says which is more."
         print_text(f"\n{prose(said)}\n")
@@ -67,8 +67,8 @@ def reproduce(run: RunName, trust: Annotated[bool, _TRUST] = False) -> None:
     """Show the command that makes a run again, and what of code, packages and hardware is another here today."""
     from runmanager.app.reproducing import current_environment
     from runmanager.app.reproducing import reproduce as command_for
-    from runmanager.results.findings.run_diff import difference_sections, environment_difference
-    from runmanager.results.model.sections import as_text
+    from runmanager.results.findings.run_diff import diff_environments, difference_sections
+    from runmanager.results.model.sections import format_sections
 
     record = _read(run).record
     reproduction = command_for(record, trust=trust)
@@ -78,14 +78,14 @@ def reproduce(run: RunName, trust: Annotated[bool, _TRUST] = False) -> None:
     today = current_environment(then)
     if then.commit_clean is False:
         said.append("It was made with uncommitted changes, which nobody kept: its commit alone is not its code.")
-    differences = environment_difference(then, today)
+    differences = diff_environments(then, today)
     if any(each.name == "Commit" for each in differences) and then.commit:
         said.append(f"Its code: git checkout {then.commit[:_SHORT_COMMIT]}")
     said.append(_said_of_code(then, today))
     if not differences:
         said.append("Packages and hardware are as they were.")
     sections = difference_sections(differences, names=("then", "today"))
-    print_text(as_text(f"{reproduction.line}\n\n{prose(*said)}", sections))
+    print_text(format_sections(f"{reproduction.line}\n\n{prose(*said)}", sections))
 
 
 def _said_of_code(then: "Environment", today: "Environment") -> str:
@@ -121,9 +121,10 @@ def best(
 ) -> None:
     """Show the best cell by its mean over seeds, how sure that is, its command, and where its weights are."""
     from runmanager.app.reproducing import reproduce as command_for
-    from runmanager.results.findings.best import best_headline, best_sections, best_to_json, find_best
+    from runmanager.results.findings.best import find_best
+    from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
     from runmanager.results.load.loader import read_results
-    from runmanager.results.model.sections import Section, as_text
+    from runmanager.results.model.sections import Section, format_sections
     from runmanager.results.tables.query import View
     from runmanager.results.tables.sorting import in_order
 
@@ -150,7 +151,7 @@ def best(
         print_text(best_to_json(found, command=words))
     else:
         said = [*best_sections(found, trust=trust), Section("Command", lines=lines)]
-        print_text(as_text(prose(f"{paths.name}: {best_headline(found)}", "", *found.sentences()), said))
+        print_text(format_sections(prose(f"{paths.name}: {best_headline(found)}", "", *best_sentences(found)), said))
 
 
 def _read(name: str) -> "StoredRun":

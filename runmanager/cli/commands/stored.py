@@ -15,6 +15,7 @@ from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_sweep
 
 if TYPE_CHECKING:
+    from runmanager.results.compare.comparison_table import ComparisonTable
     from runmanager.results.model.columns import Table
     from runmanager.results.tables.query import View
 
@@ -216,8 +217,8 @@ def compare(
     """Compare the runs of a sweep that differ in one setting only, with the noise stated."""
     from runmanager.results.compare import comparison
     from runmanager.results.compare.matching import match_sides
-    from runmanager.results.findings.bottleneck_notes import bottleneck_notes
-    from runmanager.results.findings.crossover import crossing_answers
+    from runmanager.results.findings.bottleneck import bottleneck_notes
+    from runmanager.results.findings.crossover import crossover_answers
     from runmanager.results.findings.roofline import roofline_lines
     from runmanager.results.load.loader import read_results
 
@@ -233,7 +234,7 @@ def compare(
     explained = [
         *bottleneck_notes(matches),
         *roofline_lines(matches),
-        *(crossing_answers(matches, pairs, crossover) if crossover is not None else []),
+        *(crossover_answers(matches, pairs, crossover) if crossover is not None else []),
     ]
     if format_ is TableFormat.TEXT:
         from runmanager.results.findings.answers import answers
@@ -249,7 +250,7 @@ def compare(
     print_text(_in_format(told, format_, title=f"Comparison of {paths.name}"))
 
 
-def _show_pairs(pairs: "Table", said: Sequence[str], *, show_all: bool) -> None:
+def _show_pairs(pairs: "ComparisonTable", said: Sequence[str], *, show_all: bool) -> None:
     from runmanager.results.tables.terminal import comparison_table
 
     where = console()

@@ -1,1 +1,1 @@
-"""The comparison: which runs are compared, by which metric, with what effect and verdict."""
+"""The comparison of runs: pairing, metrics, effects and verdicts."""

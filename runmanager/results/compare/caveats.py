@@ -1,43 +1,94 @@
-"""What a reader must know of two sides, though it forbids nothing: what else differs, and what their runs met."""
+"""Caveats of a pair that can be compared: contention, outliers, hidden costs, other differences between the sides."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from runmanager.records.run.record import Environment
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.compare.resolution import collapsed
-from runmanager.results.compare.side import Side, differences, should_agree, unknown_code
+from runmanager.results.compare.comparability import differences
+from runmanager.results.compare.pairing import SEED
+from runmanager.results.compare.side import Side
+from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
+from runmanager.results.model.columns import Row
+from runmanager.results.model.formatting import human
+from runmanager.results.stats.descriptive import median
+from runmanager.results.stats.effects import geometric_mean
+from runmanager.text import format_value, pluralize
 
-__all__ = ["CONTENDED", "Causes", "contended", "remarks"]
+__all__ = [
+    *("CONTENDED", "ContentionCauses", "contention_caveats", "hidden_cost_caveats", "hidden_cost_notes"),
+    *("mentions_hidden_costs", "outlier_caveats", "pair_caveats"),
+]
 
 CONTENDED = "contended:"
 
-Causes = Mapping[Path, tuple[str, ...] | None]
-"""What each run had to share its host with, by its folder."""
+ContentionCauses = Mapping[Path, tuple[str, ...] | None]
+"""What each run had to share its host with, by run folder."""
+
+_OUTLIER_SCORE = 3.5
+_OUTLIER_SHARE = 0.1  # of the median: nearer runs are within the usual spread of seeds
+_MIN_HIDDEN_COST = 0.05
+"""Smallest distance of the overall rate from the median that is reported, as a share of the median."""
+_MAX_NAMED = 5
+_SLOWER, _FASTER = "periodic or one-off costs that the median hides", "faster epochs that the median hides"
+_OVERALL_SPEEDUP = f"by `{OVERALL_RATE}` the speedup is"
 
 
-def remarks(sides: Sequence[Side]) -> list[str]:
-    """What a reader must know, though it forbids nothing."""
+def contention_caveats(sides: Sequence[Side], shared_host: ContentionCauses) -> list[str]:
+    """Return one sentence that begins with `contended:` where a side shared its host; else an empty list."""
+    met: dict[str, list[str]] = {}
+    for side in sides:
+        runs = side.finished or [cell.stored for cell in side.cells if cell.stored is not None]
+        for cause in dict.fromkeys(cause for run in runs for cause in shared_host[run.paths.root] or ()):
+            met.setdefault(cause, []).append(side.label)
+    if not met:
+        return []
+    return [f"{CONTENDED} " + ", ".join(f"{' and '.join(labels)} met {cause}" for cause, labels in met.items())]
+
+
+def pair_caveats(sides: Sequence[Side]) -> list[str]:
+    """Return what a reader must know about two sides though they can be compared; empty before both have finished."""
     if not all(side.finished for side in sides):
         return []
     partial = [f"{side.label}: {side.state}" for side in sides if len(side.finished) < len(side.cells)]
     dirty = [side.label for side in sides if any(run.record.environment.commit_clean is False for run in side.finished)]
     uncommitted = [f"uncommitted changes: {', '.join(dirty)}"] if dirty else []
-    # One side is one device: seeds that landed on two kinds of GPU are no repetitions of each other.
+    # One side is one device: seeds on two kinds of GPU do not repeat the same measurement.
     devices = [
         difference
         for side in sides
         for difference in differences([side], lambda environment: {"device": environment.device_name})
     ]
-    named = [*differences(sides, should_agree), *devices]
-    lost = [*collapsed(sides), *_deviations(sides), *_unlike_products(sides)]
-    return [*lost, *named, *unknown_code(sides), *uncommitted, *partial]
+    environment = [*differences(sides, _noteworthy_facts), *devices, *_unknown_code(sides)]
+    return [
+        *outlier_caveats(sides),
+        *_deviations(sides),
+        *_unlike_precision(sides),
+        *environment,
+        *uncommitted,
+        *partial,
+    ]
 
 
-def _unlike_products(sides: Sequence[Side]) -> list[str]:
-    """What the products of each side were computed in, where all asked for the same and not all got it.
+def _noteworthy_facts(environment: Environment) -> dict[str, Any]:
+    return {"host": environment.host or None, "CPU model": environment.cpu_model}
 
-    PyTorch's own default on GPUs rounds those of convolutions to TF32: in somebody's own loop, and in built-in runs of
-    versions that left it so.
+
+def _unknown_code(sides: Iterable[Side]) -> list[str]:
+    """Name the sides with a finished run whose code is not known, neither by hash nor by commit, where others' is."""
+    runs = [(side.label, run.record.environment) for side in sides for run in side.finished]
+    lacking = dict.fromkeys(label for label, each in runs if each.code is None and each.commit_clean is not True)
+    if all(each.code is None for _, each in runs) or not lacking:
+        return []
+    return [f"whether the code is the same is not known: {', '.join(lacking)}"]
+
+
+def _unlike_precision(sides: Sequence[Side]) -> list[str]:
+    """Name the precisions of the products of each side, where all requested the same one and not all used it.
+
+    PyTorch's own default on GPUs rounds the products of convolutions to TF32: in custom loops, and in built-in runs of
+    versions that did not change it.
     """
     runs = [run for side in sides for run in side.finished]
     if len({run.record.config.get("precision", "fp32") for run in runs}) > 1:
@@ -48,27 +99,116 @@ def _unlike_products(sides: Sequence[Side]) -> list[str]:
     }
     if len({kind for kinds in found.values() for kind in kinds}) < 2:
         return []
-    said = ", ".join(f"{' and '.join(kinds)} ({label})" for label, kinds in found.items() if kinds)
-    return [f"precision of products differs: {said}"]
+    text = ", ".join(f"{' and '.join(kinds)} ({label})" for label, kinds in found.items() if kinds)
+    return [f"precision of products differs: {text}"]
 
 
 def _deviations(sides: Sequence[Side]) -> list[str]:
-    """What runs of a side did otherwise than their settings ask, which sets the sides apart beside the axis."""
+    """Return the deviations of runs from their settings, which distinguish the sides in addition to the axis."""
     lines = [f"{side.label}: {line}" for side in sides for run in side.finished for line in run.record.deviations]
     return list(dict.fromkeys(lines))
 
 
-def contended(sides: Sequence[Side], shared_host: Causes) -> list[str]:
-    """Empty, or one sentence that begins with `contended:`: which side shared its host with what."""
-    met: dict[str, list[str]] = {}
-    for side in sides:
-        runs = side.finished or [cell.stored for cell in side.cells if cell.stored is not None]
-        for cause in _causes(runs, shared_host):
-            met.setdefault(cause, []).append(side.label)
-    if not met:
+def outlier_caveats(sides: Sequence[Side]) -> list[str]:
+    """Name the runs that fell far behind the others of their side, for metrics compared by their difference.
+
+    Far is a modified z-score above 3.5 (Iglewicz and Hoaglin, *How to Detect and Handle Outliers*, 1993), where it is
+    also a tenth of the median.
+    """
+    return [line for side in sides if side.metric.effect == "difference" and (line := _outliers(side))]
+
+
+def _outliers(side: Side) -> str:
+    values = [of_run[-1] for of_run in side.values]
+    middle = median(values)
+    if middle is None or len(values) < 3:
+        return ""
+    sign = 1 if side.metric.more_is_better else -1
+    spread = median([abs(value - middle) for value in values]) or 0.0
+    far = [
+        (run, value)
+        for (run, _), value in zip(side.measured, values, strict=True)
+        if sign * (middle - value) > max(_OUTLIER_SCORE * spread / 0.6745, _OUTLIER_SHARE * abs(middle))
+    ]
+    if not far:
+        return ""
+    names = ", ".join(f"{_name(run)} with {human(value, side.metric.name)}" for run, value in far)
+    return f"{side.label}: {names} fell far behind the median of {human(middle, side.metric.name)}"
+
+
+def _name(run: StoredRun) -> str:
+    seed = run.record.config.get(SEED)
+    return run.record.name if seed is None else f"{SEED}={format_value(seed)}"
+
+
+def hidden_cost_notes(rows: Sequence[Row]) -> list[str]:
+    """Name the runs of a results table whose overall rate is far from their median, the furthest first.
+
+    One line for each direction.
+    """
+    apart = [(share, row["run"]) for row in rows if (share := _apart(row[OVERALL_RATE], row["samples_per_second"]))]
+    apart.sort(key=lambda each: -abs(each[0]))
+    below, above = ([each for each in apart if (each[0] < 0) is is_below] for is_below in (True, False))
+    notes = [("below", below, _SLOWER), ("above", above, _FASTER)]
+    return [
+        f"{OVERALL_RATE} is {where} samples_per_second by {_named(runs)}: {why}." for where, runs, why in notes if runs
+    ]
+
+
+def hidden_cost_caveats(sides: Sequence[Side]) -> list[str]:
+    """Name the sides whose overall rate is far from their median epoch, with the speedup by the overall rates.
+
+    Empty for metrics that are not compared by medians of epochs.
+    """
+    if not sides[0].metric.per_epoch:
         return []
-    return [f"{CONTENDED} " + ", ".join(f"{' and '.join(labels)} met {cause}" for cause, labels in met.items())]
+    rates = [[known for run in side.finished if (known := _rates(run))] for side in sides]
+    lines = []
+    for side, of_side in zip(sides, rates, strict=True):
+        if shares := [share for known in of_side if (share := _apart(*known))]:
+            lines.append(_hidden_cost_caveat(side.label, shares, len(side.finished)))
+    if lines and all(rates):
+        overall, middle = (_speedup([[each[at] for each in of_side] for of_side in rates]) for at in (0, 1))
+        if _apart(overall, middle):
+            lines.append(f"{_OVERALL_SPEEDUP} {overall:.2f}")
+    return lines
 
 
-def _causes(runs: list[StoredRun], shared_host: Causes) -> list[str]:
-    return list(dict.fromkeys(cause for run in runs for cause in shared_host[run.paths.root] or ()))
+def mentions_hidden_costs(reason: str | None) -> bool:
+    """Whether the reason of a comparison says that the speedup by the overall rates is a different one."""
+    return _OVERALL_SPEEDUP in (reason or "")
+
+
+def _speedup(sides: Sequence[Sequence[float]]) -> float:
+    baseline, candidate = map(geometric_mean, sides)
+    return candidate / baseline
+
+
+def _rates(run: StoredRun) -> tuple[float, float] | None:
+    """Return the throughput of all measured epochs together and that of the median epoch; None without either."""
+    measured = measured_epochs(run)
+    overall, middle = overall_rate(measured), median([rate for epoch in measured if (rate := epoch.samples_per_second)])
+    return (overall, middle) if overall and middle else None
+
+
+def _apart(overall: float | None, middle: float | None) -> float:
+    """Return the signed distance of the overall rate from the median, as a share of it; 0 where it is small."""
+    share = overall / middle - 1 if overall and middle else 0.0
+    return share if abs(share) > _MIN_HIDDEN_COST else 0.0
+
+
+def _named(runs: Sequence[tuple[float, str]]) -> str:
+    named = [f"{_percent(share)} ({run})" for share, run in runs[:_MAX_NAMED]]
+    more = len(runs) - len(named)
+    return ", ".join(named) + (f" and {pluralize(more, 'more run')}" if more > 0 else "")
+
+
+def _hidden_cost_caveat(label: str, shares: Sequence[float], num_runs: int) -> str:
+    furthest = max(shares, key=abs)
+    where, why = ("below", _SLOWER) if furthest < 0 else ("above", _FASTER)
+    up_to, which = ("up to ", f" in {len(shares)} of {num_runs} runs") if num_runs > 1 else ("", "")
+    return f"{label}: overall {up_to}{_percent(furthest)} {where} its median epoch{which} ({why})"
+
+
+def _percent(share: float) -> str:
+    return f"{abs(share) * 100:.0f}%"

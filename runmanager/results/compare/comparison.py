@@ -1,4 +1,4 @@
-"""The comparison: one row a matched pair, with its effect, its interval, a verdict, and what stands against it."""
+"""The comparison table: one row a matched pair, with its effect, interval, verdict and reason."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,29 +6,28 @@ from typing import Any
 
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.record import SweepRecord
+from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.matching import Match, Matches, match_sides
 from runmanager.results.compare.metrics import THROUGHPUT, Metric
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.pairing import Axis, varying_axes
-from runmanager.results.compare.verdict import judge
+from runmanager.results.compare.verdict import Judgement, judge
 from runmanager.results.load.contention import contention, exposure_of
 from runmanager.results.load.run_summary import damage_notes
-from runmanager.results.model.columns import MISSING, NULLS, STAND_IN, Table, column_of
+from runmanager.results.model.columns import MISSING, column_of
 
 __all__ = ["CompareOptions", "compare", "compare_matches", "compare_with_stand_in", "with_numbered_reasons"]
 
 
-def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None) -> Table:
-    """The rows of comparison.csv: each value of the axis against the baseline, all other settings but the seed equal.
+def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None) -> ComparisonTable:
+    """Compare each value of the axis with the baseline, all other settings but the seed equal: comparison.csv.
 
-    Speedup is candidate throughput / baseline throughput. Runs that differ in the seed alone are one side. A pair
-    that cannot be compared is a row too: `not measured`, with its reason. By another metric than the throughput the
-    columns are `Metric.columns`; along `any` axis the rows of one axis follow those of another, and a row has no value
-    for the setting that it compares. What nobody asked for stands in what people read, not in files: there are no rows
-    of an axis that stands in for another.
+    The speedup is candidate throughput / baseline throughput. Runs that differ in the seed alone are one side. A pair
+    that cannot be compared is a row too: `not measured`, with its reason. For metrics other than the throughput the
+    columns are `Metric.columns`. Along `any` axis the rows follow axis by axis, and a row has no value for the setting
+    that it compares. Rows along a stand-in axis are for people only; files do not have them.
 
-    Raises `UsageError` for an axis, a baseline or a metric that the sweep does not have, and for options that cannot
-    be.
+    Raises `UsageError` for an axis, a baseline or a metric that the sweep does not have, and for invalid options.
     """
     options = options or CompareOptions()
     return compare_matches(sweep, match_sides(sweep, plan, options).without_stand_in(), options)
@@ -36,23 +35,21 @@ def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOpti
 
 def compare_with_stand_in(
     sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None
-) -> Table:
-    """The rows that people read: those of `compare`, and of an axis that stands in where they give no answer."""
+) -> ComparisonTable:
+    """Compare like `compare`, and along a stand-in axis where that gives no answer: the table for people."""
     options = options or CompareOptions()
     return compare_matches(sweep, match_sides(sweep, plan, options), options)
 
 
-def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOptions) -> Table:
-    """The same rows of pairs that are matched already; those of a stand-in are so under the key `STAND_IN`."""
+def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOptions) -> ComparisonTable:
+    """Compare pairs that are matched already, those along a stand-in axis included."""
     causes = contention([exposure_of(run) for run in sweep.runs])
     shared_host = {run.paths.root: of_run for run, of_run in zip(sweep.runs, causes, strict=True)}
     settings = {name: column_of(name) for name in matches.names}
     judged = judge([match.sides for match in matches.pairs], shared_host, options)
-    rows = [
-        _identity(match, settings, matches) | measured for match, measured in zip(matches.pairs, judged, strict=True)
-    ]
+    rows = [_row(match, found, settings, matches) for match, found in zip(matches.pairs, judged, strict=True)]
     varying = [column for name, column in settings.items() if name in matches.cells.varying]
-    return Table(
+    return ComparisonTable(
         columns=[*settings.values(), *matches.metric.columns],
         rows=rows,
         settings=tuple(settings.values()),
@@ -62,10 +59,10 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
     )
 
 
-def with_numbered_reasons(table: Table) -> Table:
-    """A comparison for people, its reasons as numbered notes: each is said once, and no column is as wide as they are.
+def with_numbered_reasons(table: ComparisonTable) -> ComparisonTable:
+    """Replace the reasons by numbered notes, for people: each reason is printed once, and the columns stay narrow.
 
-    The column `note` stands for `reason`: `[1]`, and nothing for a row without a reason.
+    The column `note` replaces `reason`: `[1]`, and empty for a row without a reason.
     """
     numbers: dict[str, str] = {}
     for row in table.rows:
@@ -73,35 +70,46 @@ def with_numbered_reasons(table: Table) -> Table:
             numbers.setdefault(row["reason"], f"[{len(numbers) + 1}]")
     return dataclasses.replace(
         table,
-        rows=[row | {"note": numbers.get(row["reason"], "")} for row in table.rows],
+        rows=[
+            dataclasses.replace(row, values=row.values | {"note": numbers.get(row["reason"], "")}) for row in table.rows
+        ],
         shown=tuple("note" if name == "reason" else name for name in table.shown if name != "reason" or numbers),
         notes=(*(f"{number} {reason}" for reason, number in numbers.items()), *table.notes),
     )
 
 
-def _identity(match: Match, settings: dict[str, str], matches: Matches) -> dict[str, Any]:
-    """What is compared in a row."""
+def _row(match: Match, found: Judgement, settings: dict[str, str], matches: Matches) -> ComparisonRow:
     metric = matches.metric
-    row = {column: match.settings.get(name) for name, column in settings.items()}
-    row[NULLS] = tuple(settings[name] for name, value in match.settings.items() if value is None)
-    row |= dict.fromkeys(metric.columns)
-    row |= {"axis": match.axis.name, "baseline": match.values[0], "candidate": match.values[1]}
-    row[STAND_IN] = matches.is_stand_in(match)
+    values: dict[str, Any] = {column: match.settings.get(name) for name, column in settings.items()}
+    values |= dict.fromkeys(metric.columns)
+    values |= {"axis": match.axis.name, "baseline": match.values[0], "candidate": match.values[1]}
     if metric != THROUGHPUT:
-        row["metric"] = metric.name
-    return row
+        values["metric"] = metric.name
+    values |= zip(metric.value_columns, found.values, strict=True)
+    values |= zip(metric.count_columns, found.counts, strict=True)
+    values |= {"verdict": found.verdict, "reason": found.reason}
+    if found.effect is not None:
+        estimate = found.effect.estimate
+        values |= {metric.effect: estimate.value, "ci_low": estimate.low, "ci_high": estimate.high}
+    return ComparisonRow(
+        values,
+        [column for name, column in settings.items() if name not in match.settings],
+        metric=metric,
+        effect=found.effect,
+        is_stand_in=matches.is_stand_in(match),
+    )
 
 
 def _shown(matches: Matches) -> tuple[str, ...]:
-    """The columns for people: the answer first, then what it rests on."""
+    """Return the columns for people: the answer first, then what it rests on."""
     metric = matches.metric
-    axis = ("axis",) if len(matches.axes) > 1 or matches.instead_of is not None else ()  # it has to be told
+    axis = ("axis",) if len(matches.axes) > 1 or matches.instead_of is not None else ()
     named = () if metric == THROUGHPUT else ("metric",)
     answer = ("candidate", "baseline", *named, metric.effect, "ci_low", "ci_high", "verdict")
     return (*axis, *answer, *metric.value_columns, "reason")
 
 
-_INTERVALS = f"The intervals of all rows hold together with 95% confidence. {MISSING} is not measured."
+_INTERVALS = f"The intervals of all rows hold jointly with 95% confidence. {MISSING} is not measured."
 
 
 def _legend(matches: Matches) -> str:
@@ -130,28 +138,28 @@ def _legend(matches: Matches) -> str:
 
 
 def _verdicts(metric: Metric, options: CompareOptions) -> str:
-    """How to read the verdicts that say no difference."""
+    """Explain the verdicts that claim no difference."""
     margin = options.margin_of(metric.effect)
     if margin is None:
-        return "`inconclusive` is not known: the interval has 0 in it, and no `--margin` says what is as good as 0."
+        return "`inconclusive` is not known: the interval includes 0, and no `--margin` is set for negligible effects."
     within = f"0 ± {margin:g}" if metric.effect == "difference" else f"1 ± {margin * 100:g}%"
     wide = "the interval" if metric.effect == "difference" else "the interval or the drift"
     return f"`no difference` has its interval within {within}; `inconclusive` is not known: {wide} is too wide."
 
 
 def _standing_in(matches: Matches) -> list[str]:
-    """Which axis is compared where no two devices can be, and how others are."""
+    """Explain the stand-in axis, and how to compare others."""
     if matches.instead_of is None:
         return []
     compared = matches.axes[-1]
     name = f"{compared.name.removesuffix('.name')}, along which the medians differ most"
     if len(matches.axes) > 1:
-        said = f"No two devices can be compared, so {name}, is compared as well"
+        text = f"No two devices can be compared, so {name}, is compared as well"
     else:
-        said = f"As {_only_value(matches.instead_of)}, what is compared is {name}"
-    told = (compared.name, matches.instead_of.name)
-    others = _options([axis for axis in varying_axes(matches.cells) if axis.name not in told])
-    return [f"{said}{f'; what else varies is compared with {others}' if others else ''}."]
+        text = f"As {_only_value(matches.instead_of)}, what is compared is {name}"
+    compared_names = (compared.name, matches.instead_of.name)
+    others = _options([axis for axis in varying_axes(matches.cells) if axis.name not in compared_names])
+    return [f"{text}{f'; what else varies is compared with {others}' if others else ''}."]
 
 
 def _nothing_to_compare(matches: Matches) -> list[str]:
@@ -165,7 +173,7 @@ def _nothing_to_compare(matches: Matches) -> list[str]:
 
 
 def _only_value(axis: Axis) -> str:
-    return f"every run has {axis.name}={axis.values[0]}" if axis.values else "there are no runs"
+    return f"every run has {axis.name}={axis.values[0]}" if axis.values else "the sweep has no runs"
 
 
 def _options(axes: Sequence[Axis]) -> str:

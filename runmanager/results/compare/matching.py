@@ -1,4 +1,4 @@
-"""The matched pairs of a sweep: along each asked axis, a candidate's runs beside the baseline's, all else equal."""
+"""The matched pairs of a sweep: along each requested axis, a candidate and the baseline, all else equal."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,11 @@ from runmanager.errors import UsageError
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.record import SweepRecord
+from runmanager.results.compare.comparability import obstacles
 from runmanager.results.compare.metrics import Metric, find_metric
 from runmanager.results.compare.options import ANY_AXIS, CompareOptions
-from runmanager.results.compare.pairing import JOINT, SEED, Axis, find_axis, pair_cells, usual_baseline, varying_axes
+from runmanager.results.compare.pairing import JOINT, SEED, Axis, default_baseline, find_axis, pair_cells, varying_axes
 from runmanager.results.compare.side import Side, label_of
-from runmanager.results.compare.verdict import obstacles
 from runmanager.results.load.cells import Cell, Cells, gather_cells
 from runmanager.results.stats.descriptive import median
 from runmanager.text import format_value
@@ -23,14 +23,15 @@ from runmanager.text import format_value
 __all__ = ["Match", "Matches", "match_sides"]
 
 _DEVICE = "device"
-_MOST_UNASKED = 200  # pairs along an axis that nobody asked for: nobody reads more, and each costs milliseconds
+_MAX_STAND_IN_PAIRS = 200  # more are not useful to read, and each takes milliseconds
 
 
 @dataclass(frozen=True)
 class Match:
-    """Two sides that differ in `axis` alone, and in the seed at most.
+    """Two sides that differ in `axis`, and at most in the seed.
 
-    `settings` are the matched settings by dotted name; `values` are those of the axis, baseline first, as `sides` are.
+    `settings` are the matched settings by dotted name; `values` are those of the axis. `values` and `sides` have the
+    baseline first.
     """
 
     axis: Axis
@@ -41,10 +42,10 @@ class Match:
 
 @dataclass(frozen=True)
 class Matches:
-    """All matched pairs of a sweep, axis after axis, in the order of its plan.
+    """All matched pairs of a sweep, axis by axis, in the order of its plan.
 
-    Where `instead_of` is an axis, it gives no answer, and the last of `axes` stands in for it; the others are it alone,
-    where it has pairs.
+    `instead_of` is the requested axis where that gives no answer. Then the last of `axes` stands in for it, and the
+    others are the requested axis alone, if it has pairs.
     """
 
     cells: Cells
@@ -60,11 +61,11 @@ class Matches:
         return [name for name in self.cells.columns if name not in compared and name != SEED]
 
     def is_stand_in(self, match: Match) -> bool:
-        """Whether a pair is one along the axis that stands in for another."""
+        """Whether a pair is along the axis that stands in for another."""
         return self.instead_of is not None and match.axis != self.instead_of
 
     def without_stand_in(self) -> "Matches":
-        """Those of the axis that was meant, whether it gives an answer or not."""
+        """Return the pairs of the requested axis alone, whether it gives an answer or not."""
         if self.instead_of is None:
             return self
         pairs = [match for match in self.pairs if not self.is_stand_in(match)]
@@ -72,9 +73,9 @@ class Matches:
 
     @property
     def runs(self) -> dict[str, list[StoredRun]]:
-        """The finished runs of each side by its label; of a stand-in those of each device, for it may have many sides.
+        """The finished runs by the label of their side, in the order of the pairs.
 
-        In the order of the pairs.
+        Runs of a stand-in axis, which may have many sides, are grouped by device.
         """
         found: dict[str, dict[Path, StoredRun]] = {}
         for match in self.pairs:
@@ -86,18 +87,18 @@ class Matches:
 
 
 def _device_of(match: Match, run: StoredRun) -> str:
-    """The device that was asked for; where that was left open, the one that was taken."""
+    """Return the requested device; for `auto` the one that was used."""
     device = format_value(match.settings[_DEVICE])
     return (device == "auto" and run.record.environment.device_name) or device
 
 
 def match_sides(sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions) -> Matches:
-    """The pairs that `options` ask for.
+    """Match the pairs that `options` request.
 
-    Where they leave the axis open and no two devices can be compared, those along another axis are there as well: of
-    the axes that have an answer the one whose sides are usually furthest apart.
+    Where they leave the axis open and no two devices can be compared, the result includes the pairs along a stand-in
+    axis: of the axes with an answer the one with the largest median effect.
 
-    Raises `UsageError` for options that cannot be, and for an axis, a baseline or a metric that the sweep lacks.
+    Raises `UsageError` for invalid options, and for an axis, a baseline or a metric that the sweep lacks.
     """
     if faults := options.faults():
         raise UsageError("\n".join(faults))
@@ -116,62 +117,62 @@ def match_sides(sweep: SweepContents, plan: SweepRecord | None, options: Compare
 
 
 def _measured_axis(cells: Cells) -> str | None:
-    """What the runs took turns for, where that is one axis."""
+    """Return the axis along which the runs took turns, if it is one."""
     named = _axes_of_turns(cells, cells.cells)
     return next(iter(named)) or None if len(named) == 1 else None
 
 
 def _axes_of_turns(cells: Cells, members: Sequence[Cell]) -> set[str | None]:
-    """The axes that cells name for their turns; what is no name, as somebody's own setting may be, names none."""
-    asked = (cells.value(cell, "measure.axis") for cell in members)
-    return {name if isinstance(name, str) else None for name in asked}
+    """Return the axes that cells name for their turns; None for a value that is not a name, as in custom settings."""
+    names = (cells.value(cell, "measure.axis") for cell in members)
+    return {name if isinstance(name, str) else None for name in names}
 
 
 def _may_answer(match: Match) -> bool:
-    """Whether both sides have a finished run, or one that may still finish."""
+    """Whether both sides have a run that finished or may still finish."""
     states = ({cell.stored and cell.stored.record.status for cell in side.cells} for side in match.sides)
     return all(any(not state or not state.is_ended or state is Status.FINISHED for state in side) for side in states)
 
 
 def _with_stand_in(matches: Matches, options: CompareOptions) -> Matches:
-    """The matches with those of another axis that has an answer, where there is one."""
-    (asked,) = matches.axes
+    """Add the pairs along a stand-in axis, where one has an answer."""
+    (requested,) = matches.axes
     found: list[tuple[float, Axis, list[Match]]] = []
     for axis in varying_axes(matches.cells):
-        if axis.name == asked.name:
+        if axis.name == requested.name:
             continue
-        pairs = list(islice(_along(matches.cells, axis, matches.metric, None), _MOST_UNASKED + 1))
+        pairs = list(islice(_along(matches.cells, axis, matches.metric, None), _MAX_STAND_IN_PAIRS + 1))
         known = [match for match in pairs if not obstacles(match.sides, options)]
-        if known and len(pairs) <= _MOST_UNASKED:
-            # Two sides neither of which has a result say nothing that the asked axis has not said.
-            telling = [match for match in pairs if any(side.finished for side in match.sides)]
-            found.append((median([_effect(match) for match in known]) or 0.0, axis, telling))
+        if known and len(pairs) <= _MAX_STAND_IN_PAIRS:
+            # Pairs without any result add nothing to the requested axis.
+            with_result = [match for match in pairs if any(side.finished for side in match.sides)]
+            found.append((median([_distance(match) for match in known]) or 0.0, axis, with_result))
     if not found:
         return matches
     _, axis, pairs = max(found, key=lambda each: each[0])
-    axes = [*([asked] if matches.pairs else []), axis]
-    return dataclasses.replace(matches, axes=axes, pairs=[*matches.pairs, *pairs], instead_of=asked)
+    axes = [*([requested] if matches.pairs else []), axis]
+    return dataclasses.replace(matches, axes=axes, pairs=[*matches.pairs, *pairs], instead_of=requested)
 
 
-def _effect(match: Match) -> float:
-    """How far the two sides are apart, whichever is ahead: only for telling which axis has more to say."""
+def _distance(match: Match) -> float:
+    """Return how far the two sides are apart, in either direction, to choose the stand-in axis."""
     low, high = sorted(value for side in match.sides if (value := side.typical) is not None)
     return high - low if match.sides[0].metric.effect == "difference" else high / low
 
 
 def _in_order_of_plan(cells: Cells, plan: SweepRecord | None) -> Cells:
-    """The same cells as they were given, so that the first value of an axis is the first one asked for."""
+    """Sort the cells as they were given, so that the first value of an axis is the first one requested."""
     if plan is None:
         return cells
-    places = {signature: place for place, signature in enumerate(plan.cells)}
-    ordered = sorted(cells.cells, key=lambda cell: places.get(cell.signature, len(places)))
+    indices = {signature: index for index, signature in enumerate(plan.cells)}
+    ordered = sorted(cells.cells, key=lambda cell: indices.get(cell.signature, len(indices)))
     return dataclasses.replace(cells, cells=ordered)
 
 
-def _along(cells: Cells, axis: Axis, metric: Metric, asked: Any) -> Iterator[Match]:
-    at = _baseline(axis, asked)
-    for pair in pair_cells(cells, axis, at):
-        values = _said(axis.values[at]), _said(pair.candidate)
+def _along(cells: Cells, axis: Axis, metric: Metric, baseline_value: Any) -> Iterator[Match]:
+    index = default_baseline(axis) if baseline_value is None else axis.index(baseline_value)
+    for pair in pair_cells(cells, axis, index):
+        values = _as_field(axis.values[index]), _as_field(pair.candidate)
         members = pair.baseline_cells, pair.candidate_cells
         baseline, candidate = (
             Side(
@@ -186,29 +187,23 @@ def _along(cells: Cells, axis: Axis, metric: Metric, asked: Any) -> Iterator[Mat
         yield Match(axis, pair.settings, values, (baseline, candidate))
 
 
-def _baseline(axis: Axis, asked: Any) -> int:
-    if asked is not None:
-        return axis.index(asked)
-    return usual_baseline(axis)
-
-
-def _said(value: Any) -> Any:
-    """A value of the axis as a field: a setting that is set to nothing is a side, not a missing value."""
+def _as_field(value: Any) -> Any:
+    """Return a value of the axis as a field of a table: null is a value of a side, not a missing one."""
     return format_value(value) if value is None else value
 
 
 def _are_paired(cells: Cells, members: Sequence[Cell]) -> bool:
-    asked = [(cells.value(cell, "measure.name"), cells.value(cell, "measure")) for cell in members]
-    return bool(asked) and all("paired" in names for names in asked)
+    measures = [(cells.value(cell, "measure.name"), cells.value(cell, "measure")) for cell in members]
+    return bool(measures) and all("paired" in names for names in measures)
 
 
 def _are_in_turns(cells: Cells, members: Sequence[Cell], axis: str) -> bool:
-    """Whether they took turns with what differs from them in this axis, and not in another one."""
+    """Whether the cells took turns along this axis, and not along another one."""
     named = _axes_of_turns(cells, members)
     compared = _settings_of(axis)
     return _are_paired(cells, members) and all(name is None or _settings_of(name) == compared for name in named)
 
 
 def _settings_of(axis: str) -> set[str]:
-    """What varies along an axis: `model` and `model.name` are one."""
+    """Return the settings of an axis; `model` and `model.name` are the same."""
     return {name.removesuffix(".name") for name in axis.split(JOINT)}

@@ -1,4 +1,4 @@
-"""What runs can be compared by: each metric with its values of a run, and which direction is the better one."""
+"""The metrics that runs can be compared by: their values of a run, and which direction is better."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,8 +10,9 @@ from runmanager.errors import UsageError
 from runmanager.records.run.record import EpochRecord
 from runmanager.records.run.turn_record import Turn
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.load.run_summary import OVERALL, measured_epochs, overall_rate
+from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
 from runmanager.results.model.columns import COMPARISON_COLUMNS
+from runmanager.results.model.formatting import human
 from runmanager.validation import did_you_mean
 
 __all__ = ["MEMORY", "METRIC_NAMES", "PLAIN_METRICS", "RUN_TIME", "THROUGHPUT", "Effect", "Metric", "find_metric"]
@@ -22,11 +23,11 @@ TIME_TO = "time_to_accuracy"
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure of runs, and how two sides are held against each other by it.
+    """A metric of runs, and the effect by which two sides are compared.
 
-    `effect` names the column that does so. A `speedup` is above 1 where the candidate is the faster one, also where
-    the metric is a time; a `ratio` is candidate / baseline, a `difference` candidate - baseline. `per_epoch` metrics
-    have a value for each measured epoch, the others one for the run. `lack` says what a run without a value misses.
+    `effect` is the name of its column. A `speedup` is above 1 where the candidate is faster, also where the metric is a
+    time; a `ratio` is candidate / baseline, a `difference` candidate - baseline. `per_epoch` metrics have a value for
+    each measured epoch, the others one for the run. `lack` describes a run without a value.
     """
 
     name: str
@@ -38,24 +39,27 @@ class Metric:
 
     @property
     def is_time(self) -> bool:
-        """Whether less of it is a speedup."""
+        """Whether smaller values are a speedup."""
         return self.effect == "speedup" and not self.more_is_better
 
-    def word(self, direction: int) -> str:
-        """What it means that the candidate's effect lies above (1) or below (-1) no effect."""
+    def verdict_word(self, direction: int) -> str:
+        """Return the verdict on an effect above (1) or below (-1) no effect."""
         if self.effect == "speedup":
             return "faster" if direction > 0 else "slower"
         return "better" if (direction > 0) == self.more_is_better else "worse"
 
+    def format_effect(self, value: float | None) -> str:
+        """Format an effect, or an end of its interval, for people; a difference is shown like the metric itself."""
+        return human(value, self.name if self.effect == "difference" else self.effect)
+
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of a comparison by this metric; those of comparison.csv for the throughput."""
+        """The columns of a comparison by this metric; for the throughput those of comparison.csv."""
         if self == THROUGHPUT:
             return COMPARISON_COLUMNS
-        counted = "epochs" if self.per_epoch else "runs"
         return (
             *("axis", "baseline", "candidate", "metric", "baseline_value", "candidate_value", self.effect),
-            *("ci_low", "ci_high", "verdict", "reason", f"baseline_{counted}", f"candidate_{counted}"),
+            *("ci_low", "ci_high", "verdict", "reason", *self.count_columns),
         )
 
     @property
@@ -64,6 +68,12 @@ class Metric:
         if self == THROUGHPUT:
             return "baseline_samples_per_second", "candidate_samples_per_second"
         return "baseline_value", "candidate_value"
+
+    @property
+    def count_columns(self) -> tuple[str, str]:
+        """The columns that count the measured values of each side."""
+        counted = "epochs" if self.per_epoch else "runs"
+        return f"baseline_{counted}", f"candidate_{counted}"
 
 
 def _each_epoch(name: str, *, more_is_better: bool) -> Metric:
@@ -90,9 +100,9 @@ def _whole_run(name: str, effect: Effect) -> Metric:
 
 
 def _time_to(target: float) -> Metric:
-    """Seconds of training (`epoch_seconds`, warm-up included) to the end of the first epoch that reaches `target`.
+    """Seconds of training (`epoch_seconds`, with warm-up) to the end of the first epoch that reaches `target`.
 
-    The accuracy is `val_accuracy`, that of training where a run has no validation.
+    The accuracy is `val_accuracy`, or the training accuracy where a run has no validation.
     """
 
     def values(run: StoredRun) -> list[float]:
@@ -107,7 +117,7 @@ def _time_to(target: float) -> Metric:
 
 
 def _rates(run: StoredRun) -> list[float]:
-    """Samples a second of each measured turn, where the run took any; else of each measured epoch."""
+    """Return the samples a second of each measured turn, or of each measured epoch for a run without turns."""
     measured: Sequence[Turn | EpochRecord] = run.turns or run.epochs
     return [rate for each in measured if not each.warmup and (rate := each.samples_per_second)]
 
@@ -118,7 +128,7 @@ def _overall(run: StoredRun) -> list[float]:
 
 
 THROUGHPUT = Metric("samples_per_second", "speedup", _rates, True, True, "no samples_per_second")
-OVERALL_THROUGHPUT = Metric(OVERALL, "speedup", _overall, False, True, f"no {OVERALL}")
+OVERALL_THROUGHPUT = Metric(OVERALL_RATE, "speedup", _overall, False, True, f"no {OVERALL_RATE}")
 RUN_TIME = _whole_run("run_seconds", "speedup")
 MEMORY = _whole_run("peak_memory_bytes", "ratio")
 
@@ -137,27 +147,25 @@ PLAIN_METRICS: Sequence[str] = tuple(_BY_NAME)
 METRIC_NAMES: Sequence[str] = (*PLAIN_METRICS, f"{TIME_TO}=SHARE")
 
 
-def find_metric(asked: str) -> Metric:
-    """The metric of that name; `time_to_accuracy=0.95` names its target.
+def find_metric(text: str) -> Metric:
+    """Return the metric of that name; `time_to_accuracy=0.95` includes its target.
 
-    Raises `UsageError` for an unknown one, and for a target that is no accuracy.
+    Raises `UsageError` for an unknown metric, and for a target that is not an accuracy.
     """
-    name, given, target = asked.partition("=")
+    name, separator, target = text.partition("=")
     if name == TIME_TO:
-        return _time_to(_accuracy(target, asked))
-    if given or name not in _BY_NAME:
+        return _time_to(_parse_accuracy(target, text))
+    if separator or name not in _BY_NAME:
         way_out = did_you_mean(name, [*_BY_NAME, TIME_TO], max_names=1) or f"they are {', '.join(METRIC_NAMES)}."
-        raise UsageError(f"`--metric` must be a metric of the runs, got '{asked}'; {way_out}")
+        raise UsageError(f"`--metric` must be a metric of the runs, got '{text}'; {way_out}")
     return _BY_NAME[name]
 
 
-def _accuracy(text: str, asked: str) -> float:
+def _parse_accuracy(target_text: str, text: str) -> float:
     try:
-        target = float(text)
+        target = float(target_text)
     except ValueError:
         target = math.nan
     if not 0 < target <= 1:
-        raise UsageError(
-            f"`--metric` must name an accuracy above 0 and at most 1, got '{asked}'; as in {TIME_TO}=0.95."
-        )
+        raise UsageError(f"`--metric` must name an accuracy above 0 and at most 1, got '{text}'; as in {TIME_TO}=0.95.")
     return target

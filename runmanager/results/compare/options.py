@@ -1,4 +1,4 @@
-"""How runs are compared: the options of a comparison, and what is wrong with them."""
+"""The options of a comparison, and their validation."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,21 +9,21 @@ __all__ = ["ANY_AXIS", "CompareOptions"]
 
 ANY_AXIS = "any"
 
-_MARGIN = 0.03  # of a ratio: smaller effects are rarely worth a decision
+_DEFAULT_MARGIN = 0.03  # of a ratio: smaller effects are rarely worth a decision
 
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """How runs are compared.
+    """The options of a comparison.
 
-    `axis` is the compared setting or group, several joined by `+`, or `any` for each one that varies (None: what paired
-    runs took turns for, else `device`, for which another one stands in where no two devices can be compared);
-    `baseline` its value to compare against (None: `cpu` for `device`, else the first given). `metric` is what they are
-    compared by, a name of `METRIC_NAMES`. `drift` is the share by which a machine drifts while one side runs after the
-    other: a ratio must then exceed it; `paired_drift` is the same where both sides were measured interleaved. `margin`
-    is the largest effect that is as good as none: a share for ratios (None: 3%), for differences in the metric's own
-    unit (None: there is none, and nothing is `no difference`). Below `min_epochs` measured epochs a side nothing is
-    said, nor below `min_seeds` runs where a run has but one value.
+    `axis` is the compared setting or group, several joined by `+`, or `any` for each one that varies (None: the axis
+    along which paired runs took turns, else `device`, which another axis stands in for where no two devices can be
+    compared); `baseline` is its value to compare against (None: `cpu` for `device`, else the first given). `metric` is
+    one of `METRIC_NAMES`. `drift` is the share by which a machine may drift while one side runs after the other: a
+    ratio must exceed it; `paired_drift` is the same for interleaved measurements. `margin` is the largest negligible
+    effect: a share for ratios (None: 3%), for differences in the metric's own unit (None: no effect is negligible, and
+    no verdict is `no difference`). Pairs below `min_epochs` measured epochs a side are not measured, nor those below
+    `min_seeds` runs a side for metrics with one value a run.
     """
 
     axis: str | None = None
@@ -38,11 +38,11 @@ class CompareOptions:
     min_seeds: int = field(default=3, metadata=limits(ge=2))
 
     def margin_of(self, effect: str) -> float | None:
-        """The margin for this kind of effect; None where there is none."""
-        return self.margin if self.margin is not None or effect == "difference" else _MARGIN
+        """Return the margin for this kind of effect; None for no margin."""
+        return self.margin if self.margin is not None or effect == "difference" else _DEFAULT_MARGIN
 
     def faults(self) -> list[str]:
-        """What is wrong with these options, one readable line each."""
+        """Return the errors in these options, one line each."""
         faults = field_faults(self)
         if self.axis == ANY_AXIS and self.baseline is not None:
             faults.append(

@@ -1,34 +1,29 @@
-"""All pairs of two sides as one effect: their mean where they agree, else the setting that it depends on. Pure."""
+"""The overall effect of all pairs of two sides: their mean where they agree, else the setting it depends on. Pure."""
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from runmanager.results.compare.metrics import THROUGHPUT, find_metric
-from runmanager.results.compare.pairing import frozen
+from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
+from runmanager.results.compare.pairing import hashable
 from runmanager.results.compare.verdict import verdict
-from runmanager.results.model.columns import effect_of
 from runmanager.results.stats.descriptive import Estimate, mean
-from runmanager.results.stats.noise_model import MOST_LEARNED, Noise, Residuals, critical
+from runmanager.results.stats.noise_model import MAX_SHARED_DOF, Noise, Residuals, critical_value
 from runmanager.text import format_value
 
-__all__ = ["Overall", "overall"]
+__all__ = ["OverallEffect", "overall_effect"]
 
-Row = Mapping[str, Any]
-
-_UNLIKELY = 0.05
-_LEAST_ERROR = 1e-9  # equal measurements have no error of their own: their weight stays finite
+_SIGNIFICANCE = 0.05
+_MIN_ERROR = 1e-9  # keeps the weight of equal measurements finite
 
 
 @dataclass(frozen=True)
-class Overall:
-    """What the measured rows of two sides come to.
+class OverallEffect:
+    """The combined effect of the measured rows of two sides.
 
-    `estimate` is their geometric mean (their mean for differences) with its 95% interval, one of several that hold
-    together, and `verdict` what that says. `agrees` is whether their effects are the same but for noise. Where they are
-    not, `setting` is the column that they depend on, None where none explains it, and `effects` the mean effect at each
-    of its values.
+    `estimate` is their geometric mean (their mean for differences) with its simultaneous 95% interval, and `verdict`
+    the verdict on it. `agrees` is whether the effects differ by noise only. Where they do not, `setting` is the column
+    that they depend on, None where no column explains it, and `effects` has the mean effect by the value of `setting`.
     """
 
     estimate: Estimate
@@ -38,96 +33,97 @@ class Overall:
     effects: Mapping[str, float] | None = None
 
 
-def overall(rows: Sequence[Row], settings: Sequence[str], *, sides: int = 1) -> Overall:
-    """Of at least one measured row; `settings` are the columns of matched settings that vary.
+def overall_effect(rows: Sequence[ComparisonRow], settings: Sequence[str], *, sides: int = 1) -> OverallEffect:
+    """Combine at least one measured row; `settings` are the columns of the matched settings that vary.
 
-    `sides` is how many such answers the comparison gives: their intervals hold together.
+    `sides` is the number of such effects in the comparison: their intervals hold simultaneously.
 
-    Whether the pairs agree is asked of Cochran's Q ("The combination of estimates from different experiments",
-    *Biometrics* 10, 1954), the weighted squares about the weighted mean, with Welch's correction for variances that
-    are estimates themselves (*Biometrika* 38, 1951): at 5%. The mean is not weighted: each pair counts alike,
-    whatever its noise. Where the pairs lie further apart than their noise says, though within chance, the interval
-    is wider by as much (Birge, *Physical Review* 40, 1932). Pairs with the same seeds may share their luck, as
-    where a setting does not change what is learnt: then the mean over pairs differs from seed to seed by more than
-    it does by the noise of each pair, and so much noise it has. What the effect depends on is the setting that
-    explains most of Q, by the adjusted R², which takes the number of its values into account.
+    Whether the pairs agree is tested at 5% by Cochran's Q ("The combination of estimates from different experiments",
+    *Biometrics* 10, 1954), the weighted squares about the weighted mean, with Welch's correction for variances that are
+    estimates themselves (*Biometrika* 38, 1951). The mean is not weighted: each pair counts equally, regardless of its
+    noise. Where the pairs lie further apart than their noise predicts, though not significantly, the interval is
+    widened by that ratio (Birge, *Physical Review* 40, 1932). Pairs with the same seeds may be correlated, as where a
+    setting does not change what is learnt: then the mean over pairs varies between seeds by more than the noise of each
+    pair predicts, and that variance is used. The setting that the effect depends on is the one that explains most of Q,
+    by the adjusted R², which accounts for the number of its values.
     """
+    found = [effect for row in rows if (effect := row.effect) is not None]
+    assert len(found) == len(rows)  # only measured rows have an overall effect
     if len(rows) == 1:
-        return Overall(_estimate_of(rows[0]), rows[0]["verdict"], agrees=True)
-    is_ratio = effect_of(rows[0]) != "difference"
-    values = [math.log(row[effect_of(row)]) if is_ratio else row[effect_of(row)] for row in rows]
-    errors = [max(row["error"], _LEAST_ERROR) for row in rows]
+        return OverallEffect(found[0].estimate, rows[0]["verdict"], agrees=True)
+    metric = rows[0].metric
+    is_ratio = metric.effect != "difference"
+    values = [math.log(each.estimate.value) if is_ratio else each.estimate.value for each in found]
+    errors = [max(each.estimate.error, _MIN_ERROR) for each in found]
+    dofs = [each.estimate.dof for each in found]
     weights = [1 / error**2 for error in errors]
-    spread, chance = _welch(values, weights, [row["freedom"] for row in rows])
-    error = math.hypot(*errors) / len(rows) * math.sqrt(max(1.0, spread))
-    unsure = sum(each**4 / row["freedom"] for each, row in zip(errors, rows, strict=True))
-    freedom = sum(each**2 for each in errors) ** 2 / unsure
-    error, freedom = _with_shared_luck(rows, error, freedom)
-    middle, reach = mean(values), critical(freedom, sides, own=freedom) * error
-    low, high = middle - reach, middle + reach
+    heterogeneity, p_value = _welch(values, weights, dofs)
+    error = math.hypot(*errors) / len(rows) * math.sqrt(max(1.0, heterogeneity))
+    dof = sum(each**2 for each in errors) ** 2 / sum(
+        each**4 / of_row for each, of_row in zip(errors, dofs, strict=True)
+    )
+    error, dof = _with_seed_correlation(found, error, dof)
+    middle, half_width = mean(values), critical_value(dof, sides, own=dof) * error
+    low, high = middle - half_width, middle + half_width
     if is_ratio:
         middle, low, high = math.exp(middle), math.exp(low), math.exp(high)
-    estimate = Estimate(middle, low, high, error, freedom)
-    said = verdict(
-        find_metric(rows[0].get("metric", THROUGHPUT.name)),
+    estimate = Estimate(middle, low, high, error, dof)
+    overall_verdict = verdict(
+        metric,
         estimate.interval,
-        tolerance=max(row["tolerance"] for row in rows),
-        margin=rows[0]["margin"],
+        tolerance=max(each.tolerance for each in found),
+        margin=found[0].margin,
     )
-    if chance >= _UNLIKELY:
-        return Overall(estimate, said, agrees=True)
-    setting = _telling(rows, settings, values, weights)
+    if p_value >= _SIGNIFICANCE:
+        return OverallEffect(estimate, overall_verdict, agrees=True)
+    setting = _explaining_setting(rows, settings, values, weights)
     if setting is None:
-        return Overall(estimate, said, agrees=False)
+        return OverallEffect(estimate, overall_verdict, agrees=False)
     groups = _grouped(rows, setting)
     effects = {
-        format_value(rows[places[0]][setting]): mean([values[at] for at in places]) for places in groups.values()
+        format_value(rows[indices[0]][setting]): mean([values[index] for index in indices])
+        for indices in groups.values()
     }
-    return Overall(
-        estimate, said, False, setting, {key: math.exp(each) if is_ratio else each for key, each in effects.items()}
-    )
+    effects = {text: math.exp(each) if is_ratio else each for text, each in effects.items()}
+    return OverallEffect(estimate, overall_verdict, False, setting, effects)
 
 
-def _with_shared_luck(rows: Sequence[Row], error: float, freedom: float) -> tuple[float, float]:
-    """The error of the mean and its degrees of freedom, where seeds may move all rows alike: never a smaller error.
+def _with_seed_correlation(found: Sequence[MeasuredEffect], error: float, dof: float) -> tuple[float, float]:
+    """Return the error of the mean and its degrees of freedom where seeds may affect all rows equally.
 
-    `error` is that of rows that know nothing of each other. What the mean over rows differs by from seed to seed has in
-    it what they share; of few seeds it is known badly, so the two are pooled as in `noise.py`.
+    `error` is that of independent rows; the result is never smaller. The variance of the mean over rows between seeds
+    includes what the rows share. Few seeds estimate it badly, so the two are pooled as in `noise_model.py`.
     """
-    seeds = [seed for seed in rows[0]["by_seed"] if all(seed in row["by_seed"] for row in rows)]
+    seeds = [seed for seed in found[0].by_seed if all(seed in each.by_seed for each in found)]
     if len(seeds) < 2:
-        return error, freedom
-    means = [mean([row["by_seed"][seed] for row in rows]) for seed in seeds]
+        return error, dof
+    means = [mean([each.by_seed[seed] for each in found]) for seed in seeds]
     middle = mean(means)
-    apart = Noise(error**2 * len(seeds), min(freedom, MOST_LEARNED))
-    shared = apart.updated(Residuals(math.fsum((each - middle) ** 2 for each in means), len(seeds) - 1.0))
-    if shared.variance <= apart.variance:
-        return error, freedom
-    return shared.deviation_of_mean(len(seeds)), shared.freedom
+    independent = Noise(error**2 * len(seeds), min(dof, MAX_SHARED_DOF))
+    shared = independent.updated(Residuals(math.fsum((each - middle) ** 2 for each in means), len(seeds) - 1.0))
+    if shared.variance <= independent.variance:
+        return error, dof
+    return shared.standard_error(len(seeds)), shared.dof
 
 
-def _estimate_of(row: Row) -> Estimate:
-    return Estimate(row[effect_of(row)], row["ci_low"], row["ci_high"], row["error"], row["freedom"])
-
-
-def _welch(values: Sequence[float], weights: Sequence[float], freedoms: Sequence[float]) -> tuple[float, float]:
-    """Q over its degrees of freedom, corrected for estimated variances, and how likely so much is by chance."""
+def _welch(values: Sequence[float], weights: Sequence[float], dofs: Sequence[float]) -> tuple[float, float]:
+    """Return Q over its degrees of freedom, corrected for estimated variances, and its p-value."""
     from scipy.special import fdtrc
 
-    count, whole = len(values), sum(weights)
-    unsure = sum((1 - weight / whole) ** 2 / freedom for weight, freedom in zip(weights, freedoms, strict=True))
-    corrected = _squares(values, weights) / (count - 1) / (1 + 2 * (count - 2) / (count**2 - 1) * unsure)
-    return corrected, float(fdtrc(count - 1, (count**2 - 1) / (3 * unsure), corrected))
+    count, total = len(values), sum(weights)
+    uncertainty = sum((1 - weight / total) ** 2 / dof for weight, dof in zip(weights, dofs, strict=True))
+    corrected = _squares(values, weights) / (count - 1) / (1 + 2 * (count - 2) / (count**2 - 1) * uncertainty)
+    return corrected, float(fdtrc(count - 1, (count**2 - 1) / (3 * uncertainty), corrected))
 
 
 def _squares(values: Sequence[float], weights: Sequence[float]) -> float:
-    """Cochran's Q: the weighted squares about the weighted mean."""
+    """Return Cochran's Q: the weighted squares about the weighted mean."""
     middle = math.fsum(value * weight for value, weight in zip(values, weights, strict=True)) / math.fsum(weights)
     return math.fsum(weight * (value - middle) ** 2 for value, weight in zip(values, weights, strict=True))
 
 
-def _telling(
-    rows: Sequence[Row], settings: Sequence[str], values: Sequence[float], weights: Sequence[float]
+def _explaining_setting(
+    rows: Sequence[ComparisonRow], settings: Sequence[str], values: Sequence[float], weights: Sequence[float]
 ) -> str | None:
     whole, count = _squares(values, weights) / (len(rows) - 1), len(rows)
     found: list[tuple[float, str]] = []
@@ -143,9 +139,9 @@ def _telling(
     return name if explained > 0 else None
 
 
-def _grouped(rows: Sequence[Row], setting: str) -> dict[Hashable, list[int]]:
-    """The places of the rows by their value of a setting."""
+def _grouped(rows: Sequence[ComparisonRow], setting: str) -> dict[Hashable, list[int]]:
+    """Return the indices of the rows by their value of a setting."""
     groups: dict[Hashable, list[int]] = {}
     for at, row in enumerate(rows):
-        groups.setdefault(frozen(row[setting]), []).append(at)
+        groups.setdefault(hashable(row[setting]), []).append(at)
     return groups

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from runmanager.records.storage.reader import SweepContents
+from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.figures.crossovers import crossover_figures
 from runmanager.results.figures.figure import Drawn
 from runmanager.results.figures.learning_curves import learning_curves
@@ -23,7 +24,7 @@ def figures_of(
     sweep: SweepContents,
     *,
     results: Table,
-    comparison: Table,
+    comparison: ComparisonTable,
     crossovers: Sequence[Crossover] = (),
     rounds: Sequence[Rounds] = (),
 ) -> list[Drawn]:

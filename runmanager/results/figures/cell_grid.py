@@ -1,14 +1,14 @@
 """The grid that a sweep's figures show: the settings that vary, and the runs of each cell with its seeds together."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from runmanager.records.run.status import Status
 from runmanager.results.compare.pairing import SEED
 from runmanager.results.findings.comparison_findings import named_settings
-from runmanager.results.model.columns import NULLS, Table
+from runmanager.results.model.columns import Row, Table
 from runmanager.results.stats.descriptive import mean
 from runmanager.results.tables.seeds import seed_groups
 from runmanager.text import pluralize
@@ -23,10 +23,10 @@ class GridCell:
     """The rows of the results table that differ in the seed alone."""
 
     label: str
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Row]
 
     @property
-    def finished(self) -> list[Mapping[str, Any]]:
+    def finished(self) -> list[Row]:
         """Those of runs that finished."""
         return [row for row in self.rows if row["status"] == Status.FINISHED]
 
@@ -37,7 +37,7 @@ class GridCell:
 
     def has(self, setting: str) -> bool:
         """Whether its runs have the setting, if it is set to nothing."""
-        return self.rows[0][setting] is not None or setting in self.rows[0][NULLS]
+        return setting not in self.rows[0].absent_settings
 
     def value(self, setting: str) -> Any:
         """What all its runs have of a setting."""
@@ -54,7 +54,7 @@ def cells_of(results: Table) -> list[GridCell]:
     return [GridCell(_label(rows, results), rows) for rows in seed_groups(results)]
 
 
-def _label(rows: Sequence[Mapping[str, Any]], results: Table) -> str:
+def _label(rows: Sequence[Row], results: Table) -> str:
     """What tells a cell from the others; one without others is known by its run, or by how many seeds it has."""
     settings = named_settings(rows[0], results, without=(SEED,))
     return settings or (str(rows[0]["run"]) if len(rows) == 1 else pluralize(len(rows), "seed"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from runmanager.results.compare.pairing import frozen
+from runmanager.results.compare.pairing import hashable
 from runmanager.results.figures.cell_grid import GridCell, can_be_drawn, cells_of, is_numeric, varying_of
 from runmanager.results.figures.figure import Drawn
 from runmanager.results.figures.labels import evenly, listed, name_lines, plain, shortened, some_of
@@ -48,7 +48,7 @@ class _Scale:
     ticks: Sequence[tuple[float, str]]
 
     def place(self, value: Any) -> float:
-        return self.places[frozen(value)]
+        return self.places[hashable(value)]
 
 
 _Line = list[float]
@@ -90,14 +90,14 @@ def _means(cell: GridCell, outcomes: Sequence[str]) -> list[float] | None:
 
 
 def _scale_of_setting(name: str, values: Sequence[Any]) -> _Scale:
-    ordered = in_order({frozen(value): value for value in values}.values())
+    ordered = in_order({hashable(value): value for value in values}.values())
     if is_numeric(ordered) and len(ordered) > 1:
         ends = _positions(ordered, log=evenly_spaced_logs(ordered))
     else:
         ends = [at / max(1, len(ordered) - 1) for at in range(len(ordered))]
     # Room for lines side by side.
-    places = {frozen(value): (1 - _SPREAD) * at for value, at in zip(ordered, ends, strict=True)}
-    ticks = [(places[frozen(value)] + _SPREAD / 2, format_value(value)) for value in evenly(ordered, _MAX_TICKS)]
+    places = {hashable(value): (1 - _SPREAD) * at for value, at in zip(ordered, ends, strict=True)}
+    ticks = [(places[hashable(value)] + _SPREAD / 2, format_value(value)) for value in evenly(ordered, _MAX_TICKS)]
     return _Scale(name, places, ticks)
 
 
@@ -108,7 +108,7 @@ def _scale_of_outcome(name: str, values: Sequence[float]) -> _Scale:
     if prefers_larger(name) is False:
         ends = [1 - at for at in ends]
     ticks = [(ends[at], number(ordered[at])) for at in sorted({0, len(ordered) - 1})]
-    return _Scale(name, {frozen(value): at for value, at in zip(ordered, ends, strict=True)}, ticks)
+    return _Scale(name, {hashable(value): at for value, at in zip(ordered, ends, strict=True)}, ticks)
 
 
 def _positions(ordered: Sequence[float], *, log: bool) -> list[float]:
@@ -142,7 +142,7 @@ def _said(found: Sequence[tuple[GridCell, Sequence[float]]], settings: Sequence[
     shared = [
         f"{setting_name(name)}={format_value(best_cell.value(name))}"
         for name in settings
-        if len({frozen(cell.value(name)) for cell in leaders}) == 1
+        if len({hashable(cell.value(name)) for cell in leaders}) == 1
     ]
     said = (
         f"The best {target} is {number(best_means[-1])}, with {best_cell.label}; the worst {number(found[0][1][-1])}."

@@ -1,17 +1,18 @@
 """The comparison as a forest plot: each pair's effect with its interval, and what the interval must leave."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.side import label_of
 from runmanager.results.compare.verdict import DIFFERENT, INCONCLUSIVE, NO_DIFFERENCE, VERDICTS
 from runmanager.results.figures.figure import Drawn
 from runmanager.results.figures.labels import evenly, some_of, wrapped
 from runmanager.results.figures.style import GREY, MAX_ROWS, figure_of_rows, legend_below, look, numbers
 from runmanager.results.findings.comparison_findings import named_settings
-from runmanager.results.model.columns import Table, effect_of
+from runmanager.results.model.columns import effect_column
 from runmanager.results.model.formatting import number
 from runmanager.text import pluralize
 
@@ -32,10 +33,10 @@ _MARKS = {
 }
 
 
-def speedups_figure(comparison: Table) -> list[Drawn]:
+def speedups_figure(comparison: ComparisonTable) -> list[Drawn]:
     """A row for each measured pair, the largest effect first, of many some at even steps; none of fewer than two."""
-    effect = effect_of(comparison.columns)
-    measured = [row for row in comparison.rows if row[effect] is not None]
+    effect = effect_column(comparison.columns)
+    measured = [row for row in comparison.rows if row.effect is not None]
     if len(measured) < 2:
         return []
     measured.sort(key=lambda row: -float(row[effect]))
@@ -44,7 +45,7 @@ def speedups_figure(comparison: Table) -> list[Drawn]:
     labels = [_label(row, comparison, with_sides=not are_alike) for row in shown]
     others = len(comparison.rows) - len(measured)
     left_out = f" {pluralize(others, 'pair')} could not be measured." if others else ""
-    leaves = _what_is_left([bool(row["tolerance"]) for row in shown])
+    leaves = _what_is_left([bool(row.effect and row.effect.tolerance) for row in shown])
     caption = (
         f"The {effect} of each pair{some_of(len(measured), MAX_ROWS)} with its 95% interval. A "
         f"difference is said where the interval lies wholly {leaves}.{left_out}"
@@ -60,7 +61,7 @@ def _what_is_left(bands: Sequence[bool]) -> str:
     return "outside the grey band, or beside the line where there is none" if any(bands) else "on one side of the line"
 
 
-def _label(row: Mapping[str, Any], comparison: Table, *, with_sides: bool) -> str:
+def _label(row: ComparisonRow, comparison: ComparisonTable, *, with_sides: bool) -> str:
     """What tells a pair from the others: its settings, and its sides where they are not the same throughout."""
     settings = named_settings(row, comparison)
     if settings and not with_sides:
@@ -69,48 +70,47 @@ def _label(row: Mapping[str, Any], comparison: Table, *, with_sides: bool) -> st
     return f"{candidate} / {baseline}{f' at {settings}' if settings else ''}"
 
 
-def _sides(row: Mapping[str, Any]) -> tuple[str, str]:
+def _sides(row: ComparisonRow) -> tuple[str, str]:
     return label_of(row["axis"], row["candidate"]), label_of(row["axis"], row["baseline"])
 
 
-def _said(shown: Sequence[Mapping[str, Any]], labels: Sequence[str], measured: Sequence[Mapping[str, Any]]) -> str:
+def _said(shown: Sequence[ComparisonRow], labels: Sequence[str], measured: Sequence[ComparisonRow]) -> str:
     counts = Counter(row["verdict"] for row in measured)
     verdicts = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
     ends = [f"{labels[at]}: {_interval(shown[at])}" for at in (0, -1)]
     return f"Of {len(measured)} pairs: {verdicts}. The largest is of {ends[0]}; the smallest is of {ends[1]}."
 
 
-def _interval(row: Mapping[str, Any]) -> str:
-    return f"{number(row[effect_of(row)])}, 95% interval {number(row['ci_low'])} to {number(row['ci_high'])}"
+def _interval(row: ComparisonRow) -> str:
+    return f"{number(row[row.metric.effect])}, 95% interval {number(row['ci_low'])} to {number(row['ci_high'])}"
 
 
-def _draw(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> "Figure":
+def _draw(rows: Sequence[ComparisonRow], labels: Sequence[str]) -> "Figure":
     figure, axes = figure_of_rows(labels)
-    effect = effect_of(rows[0])
+    effect = rows[0].metric.effect
     is_difference = effect == "difference"
     nothing = 0.0 if is_difference else 1.0
     axes.axvline(nothing, color=GREY, linewidth=1.0)
     for at, row in enumerate(rows):
-        reach = row["tolerance"]
-        if reach:
+        if row.effect is not None and (reach := row.effect.tolerance):
             axes.barh(at, 2 * reach, left=nothing - reach, height=1.0, color=GREY, alpha=0.25, linewidth=0)
     for verdict, (colour, marker) in _MARKS.items():
         _draw_verdict(axes, rows, verdict, colour, marker)
     numbers(axes, "x", log=not is_difference)
-    of = rows[0].get("metric", "samples per second")
+    of = rows[0].metric.name
     all_sides = {_sides(row) for row in rows}
     candidate, baseline = all_sides.pop() if len(all_sides) == 1 else ("candidate", "baseline")
     by = "-" if is_difference else "/"
-    axes.set_xlabel(wrapped(f"{effect}: {candidate} {by} {baseline}, {str(of).replace('_', ' ')}", _LABEL_CHARACTERS))
+    axes.set_xlabel(wrapped(f"{effect}: {candidate} {by} {baseline}, {of.replace('_', ' ')}", _LABEL_CHARACTERS))
     legend_below(figure, columns=3)
     return figure
 
 
-def _draw_verdict(axes: "Axes", rows: Sequence[Mapping[str, Any]], verdict: str, colour: str, marker: str) -> None:
+def _draw_verdict(axes: "Axes", rows: Sequence[ComparisonRow], verdict: str, colour: str, marker: str) -> None:
     """The pairs of one verdict, so that the legend has it once."""
     at = [place for place, row in enumerate(rows) if row["verdict"] == verdict]
     if at:
-        values = [rows[place][effect_of(rows[0])] for place in at]
+        values = [rows[place][rows[0].metric.effect] for place in at]
         below = [max(0.0, value - rows[place]["ci_low"]) for place, value in zip(at, values, strict=True)]
         above = [max(0.0, rows[place]["ci_high"] - value) for place, value in zip(at, values, strict=True)]
         drawn = axes.errorbar(values, at, xerr=[below, above], fmt=marker, color=colour, capsize=3, label=verdict)

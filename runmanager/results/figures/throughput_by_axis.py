@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.compare.pairing import frozen
+from runmanager.results.compare.pairing import hashable
 from runmanager.results.compare.side import label_of
 from runmanager.results.figures.axis_positions import Places
 from runmanager.results.figures.cell_grid import GridCell, cells_of, is_numeric, varying_of
@@ -103,7 +103,7 @@ class _Lines:
 
     def _sides(self, label: str) -> list[tuple[Any, Sequence[_Side]]]:
         at = self.lines[label]
-        return [(place, at[frozen(place)]) for place in self.places if frozen(place) in at]
+        return [(place, at[hashable(place)]) for place in self.places if hashable(place) in at]
 
     def _middle(self, sides: Sequence[_Side]) -> float:
         if not self.mixed:
@@ -156,7 +156,7 @@ def _lines(axis: str, names: Sequence[str], measured: Sequence[tuple[GridCell, _
     lines: dict[str, dict[Hashable, list[_Side]]] = {}
     for cell, side in measured:
         if cell.has(axis):
-            key = frozen(cell.value(axis))
+            key = hashable(cell.value(axis))
             values.setdefault(key, cell.value(axis))
             lines.setdefault(_label(cell, telling), {}).setdefault(key, []).append(side)
     return _Lines(axis, in_order(values.values()), lines, mixed)

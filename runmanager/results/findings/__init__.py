@@ -1,1 +1,1 @@
-"""What a sweep shows: the best cell, answers in sentences, crossovers, bottlenecks, and what to do next."""
+"""Findings of a sweep: the best cell, answers in sentences, crossovers, bottlenecks, and what to do next."""

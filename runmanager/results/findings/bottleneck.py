@@ -1,44 +1,48 @@
-"""What bounds a run: which resource most of its epoch goes into, by what evidence, and what to change first."""
+"""The bottleneck of a run: the resource that takes most of its epoch, the evidence, and what to change first."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from runmanager.records.run.record import RunRecord
 from runmanager.records.storage.reader import StoredRun
+from runmanager.results.compare.matching import Matches
 from runmanager.results.findings.roofline import WorkKind, full_batches, work_of
 from runmanager.results.load.run_summary import measured_epochs
 from runmanager.results.stats.descriptive import median
 
-__all__ = ["Bottleneck", "Kind", "find_bottleneck"]
+__all__ = ["Bottleneck", "BottleneckKind", "bottleneck_notes", "find_bottleneck"]
 
-Kind = WorkKind | Literal["input", "transfer", "eval", "tracking"]
+BottleneckKind = WorkKind | Literal["input", "transfer", "eval", "tracking"]
 
-_LEAST_WAIT = 0.2
-"""Share from which a measured phase is worth a word, of the training epoch or of the wall time that it is a part of:
-taking it away gains 1.25 times."""
-_LEAST_NAMED = 0.01
-"""Share of the training epoch from which a phase that the cure takes away as well is named with the first one."""
-_LEAST_WORK = 0.5
-"""Share of the compute time that the counted work must explain at the ceilings: below it something else takes most."""
-_MOST_WORK = 1.2
+_MIN_PHASE_SHARE = 0.2
+"""Smallest share of a phase that is reported, of the training epoch or of the wall time that it is a part of: without
+that phase the epoch would be 1.25 times as fast."""
+_MIN_NAMED_SHARE = 0.01
+"""Smallest share of the training epoch from which a phase that the same cure removes is named with the first one."""
+_MIN_EXPLAINED = 0.5
+"""Smallest share of the compute time that the counted work must explain at the ceilings: below it, something else takes
+most of the time."""
+_MAX_EXPLAINED = 1.2
 """Above it the estimate is wrong, as nothing runs faster than its ceiling: bytes that stayed in caches, for example."""
-_AHEAD = 1.25
-"""Times that one kind of work must exceed the next to be named: estimates are no better than that."""
+_MIN_LEAD = 1.25
+"""How many times one kind of work must exceed the next to be named: the estimates are not more precise."""
+_MAX_GAIN = 100
+"""Gains above it are not printed as numbers: the remaining share is below the precision of the measurement."""
 
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What bounds a run, and what a cure can gain at most.
+    """What bounds a run, and the most that a cure can gain.
 
-    `share` is the part of the training epoch that it explains, `at_most` how many times as fast training can get; both
-    are None of what is no training. `whole_share` and `whole_at_most` are the same of the epoch's wall time, where all
-    else stays as it is. `evidence` says what becomes of that share, as in "38% of the epoch waits for data"; `cure`
-    what to change first, empty where no setting of this run would help.
+    `share` is its part of the training epoch, `at_most` how many times as fast training can get; both are None for
+    phases outside training. `whole_share` and `whole_at_most` are the same for the epoch's wall time, if all else stays
+    as it is. `evidence` completes a share, as in "38% of the epoch waits for data"; `cure` is what to change first,
+    empty where no setting of this run would help.
     """
 
-    kind: Kind
+    kind: BottleneckKind
     share: float | None
     at_most: float | None
     whole_share: float
@@ -49,7 +53,7 @@ class Bottleneck:
 
 @dataclass(frozen=True)
 class _Times:
-    """Median seconds of the measured epochs; those of data and transfer are None where nothing has timed them."""
+    """Median seconds of the measured epochs; data and transfer are None where they were not timed."""
 
     training: float
     data: float | None
@@ -60,37 +64,37 @@ class _Times:
 
 
 def find_bottleneck(run: StoredRun) -> Bottleneck | None:
-    """What bounds a run's measured epochs; None where the record does not show it clearly.
+    """Find what bounds a run's measured epochs; None where the record does not show it clearly.
 
-    Waiting for data, transfer, evaluation and tracking are measured phases. What the compute phase is bound by is an
-    estimate, each kind's time at the device's measured ceiling: operations x the time to dispatch one (`launch`), FLOP
-    at the rate of matrix products (`compute`), bytes at the rate of copies (`memory`): the roofline model of Williams,
+    Waiting for data, transfer, evaluation and tracking are measured phases. What bounds the compute phase is estimated
+    from each kind's time at the device's measured ceiling: operations x the time to dispatch one (`launch`), FLOP at
+    the rate of matrix products (`compute`), bytes at the rate of copies (`memory`): the roofline model of Williams,
     Waterman and Patterson, *Communications of the ACM* 52(4), 2009. The kind with the largest share of the wall time is
-    named, if that is large enough and, among the estimates, clearly ahead.
+    returned, if that is large enough and, among the estimates, clearly ahead.
     """
     times = _times_of(run)
     if times is None:
         return None
-    phases: list[tuple[Kind, float, float]] = [
+    phases: list[tuple[BottleneckKind, float, float]] = [
         ("eval", times.evaluation, times.wall),
         ("tracking", times.tracking, times.wall),
     ]
-    worked = None
+    largest_work = None
     if times.data is not None:
         phases += [("input", times.data, times.training), ("transfer", times.transfer, times.training)]
         compute = times.training - times.data - times.transfer
-        worked = _clearest(_work_seconds(run), compute) if compute > 0 else None
-    seconds = {kind: taken for kind, taken, of in phases if taken >= _LEAST_WAIT * of}
-    if worked is not None:
-        seconds[worked[0]] = min(worked[1], compute)
+        largest_work = _largest_work(_work_seconds(run), compute) if compute > 0 else None
+    seconds = {kind: phase for kind, phase, whole in phases if phase >= _MIN_PHASE_SHARE * whole}
+    if largest_work is not None:
+        seconds[largest_work[0]] = min(largest_work[1], compute)
     if not seconds:
         return None
     kind = max(seconds, key=lambda each: seconds[each])
-    return _DESCRIBED[kind](kind, seconds[kind], times, run.record)
+    return _DESCRIBE[kind](kind, seconds[kind], times, run.record)
 
 
 def _times_of(run: StoredRun) -> _Times | None:
-    """None without a measured epoch."""
+    """Return the run's median times; None without a measured epoch."""
     epochs = measured_epochs(run)
     training = median([epoch.epoch_seconds for epoch in epochs if epoch.epoch_seconds])
     if not training:
@@ -104,12 +108,12 @@ def _times_of(run: StoredRun) -> _Times | None:
     return _Times(training, typical("data_seconds"), typical("transfer_seconds") or 0.0, evaluation, tracking, wall)
 
 
-def _work_seconds(run: StoredRun) -> dict[Kind, float]:
-    """The least that an epoch's counted work takes at this device's ceilings, by kind; what is unknown left out."""
+def _work_seconds(run: StoredRun) -> dict[BottleneckKind, float]:
+    """Return the least time of an epoch's counted work at the device's ceilings, by kind; without unknown kinds."""
     steps, batches = run.record.measurements.steps_per_epoch, full_batches(run)
     if steps is None or batches is None:
         return {}
-    # The last batch of an epoch is smaller, but has as many operations as any.
+    # The last batch of an epoch is smaller, but takes as many operations as the others.
     return {
         kind: work.per_step * (steps if kind == "launch" else batches) / work.at_best
         for kind, work in work_of(run).items()
@@ -117,91 +121,97 @@ def _work_seconds(run: StoredRun) -> dict[Kind, float]:
     }
 
 
-def _clearest(seconds: Mapping[Kind, float], compute: float) -> tuple[Kind, float] | None:
-    """The kind of work that takes most of the compute time, if it is believable and clearly ahead of the others."""
-    believed = sorted(((each, kind) for kind, each in seconds.items() if each <= _MOST_WORK * compute), reverse=True)
-    if not believed or believed[0][0] < _LEAST_WORK * compute:
+def _largest_work(seconds: Mapping[BottleneckKind, float], compute: float) -> tuple[BottleneckKind, float] | None:
+    """Return the kind of work that takes most of the compute time, if that is plausible and clearly ahead."""
+    plausible = sorted(
+        ((each, kind) for kind, each in seconds.items() if each <= _MAX_EXPLAINED * compute), reverse=True
+    )
+    if not plausible or plausible[0][0] < _MIN_EXPLAINED * compute:
         return None
-    if len(believed) > 1 and believed[0][0] < _AHEAD * believed[1][0]:
+    if len(plausible) > 1 and plausible[0][0] < _MIN_LEAD * plausible[1][0]:
         return None
-    return believed[0][1], believed[0][0]
+    return plausible[0][1], plausible[0][0]
 
 
-def _gain(seconds: float, saved: float) -> float:
-    """Amdahl's law (*AFIPS Conference Proceedings* 30, 1967): times as fast as before without what is saved."""
+def _amdahl_speedup(seconds: float, saved: float) -> float:
+    """Return how many times as fast a part of `seconds` gets without the `saved` ones.
+
+    Amdahl's law (*AFIPS Conference Proceedings* 30, 1967).
+    """
     return seconds / (seconds - saved) if saved < seconds else math.inf
 
 
 def _of_training(
-    kind: Kind, seconds: float, times: _Times, *, evidence: str, cure: str, saved: float | None = None
+    kind: BottleneckKind, seconds: float, times: _Times, *, evidence: str, cure: str, saved: float | None = None
 ) -> Bottleneck:
-    """What takes `seconds` of the training epoch, of which a cure can save `saved` (None: all of them)."""
+    """Make a bottleneck that takes `seconds` of the training epoch; a cure can save `saved` of them (None: all)."""
     saved = seconds if saved is None else saved
     training, wall = times.training, times.wall
-    gains = _gain(training, saved), _gain(wall, saved)
+    gains = _amdahl_speedup(training, saved), _amdahl_speedup(wall, saved)
     return Bottleneck(kind, seconds / training, gains[0], seconds / wall, gains[1], evidence, cure)
 
 
-def _waiting(kind: Kind, seconds: float, times: _Times, record: RunRecord) -> Bottleneck:
+def _input_or_transfer(kind: BottleneckKind, seconds: float, times: _Times, record: RunRecord) -> Bottleneck:
     evidence = "waits for data" if kind == "input" else "is the transfer of batches to the device"
-    cure = _resident(record)
-    if cure:  # it does without both
+    cure = _resident_data(record)
+    if cure:  # it removes both phases
         data = times.data or 0.0
         seconds = data + times.transfer
-        if min(data, times.transfer) >= _LEAST_NAMED * times.training:
+        if min(data, times.transfer) >= _MIN_NAMED_SHARE * times.training:
             evidence = "waits for data and its transfer"
     elif kind == "input":
         cure = _more_workers(record)
     return _of_training(kind, seconds, times, evidence=evidence, cure=cure)
 
 
-def _launching(kind: Kind, seconds: float, times: _Times, record: RunRecord) -> Bottleneck:
+def _launch(kind: BottleneckKind, seconds: float, times: _Times, record: RunRecord) -> Bottleneck:
     facts = record.measurements
     evidence = f"goes into starting operations, {facts.operations_per_step:,} a step, however small they are"
     cure = "a larger `batch_size`, which takes fewer steps (and changes what is learnt)"
     settings = record.settings
     if record.environment.compute_capability and settings.get("graphs") is False and settings.get("on_oom") != "halve":
-        cure = f"`graphs=true`, which starts a whole step at once; or {cure}"
+        cure = f"`graphs=true`, which starts a whole step in one launch; or {cure}"
     return _of_training(kind, seconds, times, evidence=evidence, cure=cure if "batch_size" in record.config else "")
 
 
-def _working(kind: Kind, seconds: float, times: _Times, record: RunRecord) -> Bottleneck:
-    # Taking the work away is no cure: at the ceiling the epoch would still take these seconds.
+def _compute_or_memory(kind: BottleneckKind, seconds: float, times: _Times, record: RunRecord) -> Bottleneck:
+    # Removing this work is not a cure: at the ceiling the epoch would still take these seconds.
     what = "matrix products" if kind == "compute" else "reading and writing memory"
     evidence = f"is what {what} would take at this device's measured best"
     cure = "less work, as in a smaller model; the same work can only come nearer to that best"
     return _of_training(kind, seconds, times, evidence=evidence, cure=cure, saved=times.training - seconds)
 
 
-def _beside_training(kind: Kind, seconds: float, times: _Times, record: RunRecord) -> Bottleneck:
+def _outside_training(kind: BottleneckKind, seconds: float, times: _Times, record: RunRecord) -> Bottleneck:
     is_eval = kind == "eval"
     evidence = "is evaluation" if is_eval else "is tracking: event files and checkpoints"
     cure = _evaluate_less(record) if is_eval else _save_less(record)
-    return Bottleneck(kind, None, None, seconds / times.wall, _gain(times.wall, seconds), evidence, cure)
+    gain = _amdahl_speedup(times.wall, seconds)
+    return Bottleneck(kind, None, None, seconds / times.wall, gain, evidence, cure)
 
 
-_DESCRIBED = {
-    "input": _waiting,
-    "transfer": _waiting,
-    "launch": _launching,
-    "compute": _working,
-    "memory": _working,
-    "eval": _beside_training,
-    "tracking": _beside_training,
+_DESCRIBE = {
+    "input": _input_or_transfer,
+    "transfer": _input_or_transfer,
+    "launch": _launch,
+    "compute": _compute_or_memory,
+    "memory": _compute_or_memory,
+    "eval": _outside_training,
+    "tracking": _outside_training,
 }
 
 
-def _resident(record: RunRecord) -> str:
-    """How a run keeps its data on the device; empty where it does so, or cannot."""
+def _resident_data(record: RunRecord) -> str:
+    """Return the settings that keep the data on the device; empty where it is there already, or cannot be."""
     settings = record.settings
-    if settings.get("loader.name") != "dataloader" or _draws_samples(settings):
-        return ""  # it is resident already, or a custom loop
-    # Resident data needs no worker, and the two cannot go together.
+    if settings.get("loader.name") != "dataloader" or _may_transform(settings):
+        return ""  # resident already, or a custom loop
+    # Resident data needs no workers, and refuses them.
     return "`loader=resident`" + ("" if not settings.get("num_workers") else " with `num_workers=0`")
 
 
-def _draws_samples(settings: Mapping[str, Any]) -> bool:
-    """Whether the dataset may give other samples each time, by transforms of its own: to keep it would freeze them."""
+def _may_transform(settings: Mapping[str, Any]) -> bool:
+    """Whether the dataset may return other samples each time, by its own transforms: residence would freeze them."""
     return settings.get("dataset.name") == "custom"
 
 
@@ -220,6 +230,56 @@ def _evaluate_less(record: RunRecord) -> str:
 
 
 def _save_less(record: RunRecord) -> str:
-    checkpoint = record.config.get("checkpoint")  # no part of a run's identity, so not among its settings
+    checkpoint = record.config.get("checkpoint")  # not part of a run's identity, so not among its settings
     every = checkpoint.get("every") if isinstance(checkpoint, dict) else None
     return f"a larger `checkpoint.every` than {every}" if every else ""
+
+
+def bottleneck_notes(matches: Matches) -> list[str]:
+    """Describe what bounds the runs of each side, and what to change first; only for comparisons of speed.
+
+    Runs of one side with the same bottleneck and cure share a line. Runs without a clear bottleneck have none.
+    """
+    if matches.metric.effect != "speedup":
+        return []
+    return [line for label, runs in matches.runs.items() for line in _describe_runs(label, runs)]
+
+
+def _describe_runs(label: str, runs: Sequence[StoredRun]) -> list[str]:
+    groups: dict[tuple[str, str], list[Bottleneck]] = {}
+    for run in runs:
+        if (found := find_bottleneck(run)) is not None:
+            groups.setdefault((found.kind, found.cure), []).append(found)
+    return [_describe_group(label, found, len(runs)) for found in groups.values()]
+
+
+def _describe_group(label: str, found: Sequence[Bottleneck], num_runs: int) -> str:
+    """`cpu, 3 of 4 runs (input): 31 to 38% of the epoch waits for data: …; at most 1.61 times as fast.`
+
+    Where training is not all of an epoch, the line has the shares and gains of both.
+    """
+    largest = max(found, key=lambda each: each.whole_share)
+    which = "" if len(found) == num_runs else f", {len(found)} of {num_runs} runs"
+    cure = f": {largest.cure}" if largest.cure else ""
+    of_wall, gain = _percent([each.whole_share for each in found]), _gain_text([each.whole_at_most for each in found])
+    if largest.share is None:
+        text, gain = f"{of_wall} of the epoch's wall time {largest.evidence}", f"{gain} as a whole"
+    else:
+        share = _percent([each.share for each in found if each.share is not None])
+        in_training = _gain_text([each.at_most for each in found if each.at_most is not None])
+        if (share, in_training) == (of_wall, gain):
+            text = f"{share} of the epoch {largest.evidence}"
+        else:
+            text = f"{share} of the training epoch {largest.evidence} ({of_wall} of the wall time)"
+            gain = f"{in_training} in training, and so {gain} as a whole"
+    return f"{label}{which} ({largest.kind}): {text}{cure}; {gain}."
+
+
+def _percent(shares: Sequence[float]) -> str:
+    percents = sorted({f"{share * 100:.0f}" for share in shares}, key=float)
+    return f"{percents[0]}%" if len(percents) == 1 else f"{percents[0]} to {percents[-1]}%"
+
+
+def _gain_text(gains: Sequence[float]) -> str:
+    most = max(gains)
+    return f"at most {most:.2f} times as fast" if most < _MAX_GAIN else f"over {_MAX_GAIN} times as fast at best"

@@ -1,58 +1,65 @@
-"""What the rows of a comparison come to, in a sentence or two for each candidate."""
+"""The findings of a comparison, in a sentence or two for each candidate."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from runmanager.results.compare.caveats import CONTENDED
-from runmanager.results.compare.hidden_costs import is_otherwise_overall
-from runmanager.results.compare.overall_effect import Overall, overall
+from runmanager.results.compare.caveats import CONTENDED, mentions_hidden_costs
+from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
+from runmanager.results.compare.metrics import THROUGHPUT
+from runmanager.results.compare.overall_effect import OverallEffect, overall_effect
 from runmanager.results.compare.side import label_of
 from runmanager.results.compare.verdict import DIFFERENT, NO_DIFFERENCE, NOT_MEASURED, VERDICTS
-from runmanager.results.model.columns import NULLS, Table, effect_of, setting_name
-from runmanager.results.model.formatting import human_effect
+from runmanager.results.model.columns import Row, Table, setting_name
 from runmanager.text import format_value, pluralize
 
-__all__ = ["caution", "named_settings", "speed_answers", "stand_in_answer", "where_said", "without_contention"]
+__all__ = [
+    "caution_text",
+    "comparison_answers",
+    "location_text",
+    "named_settings",
+    "stand_in_answer",
+    "without_contention",
+]
 
-Rows = Sequence[dict[str, Any]]
+Rows = Sequence[ComparisonRow]
 
-_MOST_CAUSES = 2
+_MAX_CAUSES = 2
 
 
-def speed_answers(rows: Rows, comparison: Table) -> tuple[list[str], list[str]]:
-    """One answer for each candidate, in the order of the rows: those of which any pair was measured, and the rest."""
+def comparison_answers(rows: Rows, comparison: ComparisonTable) -> tuple[list[str], list[str]]:
+    """Return one answer for each candidate, in the order of the rows: first the measured ones, then the others."""
     found, missing = list[str](), list[str]()
     of_sides = _by_sides(rows)
-    told = _num_measured(of_sides)
+    num_answers = _num_measured(of_sides)
     for sides, pairs in of_sides.items():
         is_measured = any(row["verdict"] != NOT_MEASURED for row in pairs)
-        (found if is_measured else missing).append(_answer(pairs, *sides, comparison, told))
+        (found if is_measured else missing).append(_answer(pairs, *sides, comparison, num_answers))
     return found, missing
 
 
-def stand_in_answer(rows: Rows, comparison: Table) -> list[str]:
-    """Of an axis that nobody asked about: the one candidate that differs most, or that none does."""
+def stand_in_answer(rows: Rows, comparison: ComparisonTable) -> list[str]:
+    """Describe a stand-in axis: the candidate that differs most, or that none does."""
     measured = [row for row in rows if row["verdict"] != NOT_MEASURED]
     if not measured:
         return []
     different = [row for row in measured if row["verdict"] in DIFFERENT]
     if not different:
-        what, axis = measured[0].get("metric", "speed"), setting_name(measured[0]["axis"])
+        what, axis = _metric_name(measured[0]), setting_name(measured[0]["axis"])
         are_equal = all(row["verdict"] == NO_DIFFERENCE for row in measured)
-        said = "There is no difference" if are_equal else "No difference can be told"
-        return [f"{said} in {what} along {axis}{_of(measured)}." + caution(measured)]
+        text = "No difference" if are_equal else "No significant difference"
+        return [f"{text} in {what} along {axis}{_of(measured)}." + caution_text(measured)]
     of_sides = _by_sides(rows)
     sides = next(sides for sides, pairs in of_sides.items() if max(different, key=_size) in pairs)
     others = len(of_sides) - 1
     more = f" The comparison has {pluralize(others, 'other value')}." if others else ""
-    chosen = " It is told because it differs most, which makes it look larger than it may be." if len(rows) > 1 else ""
+    chosen = " It is shown because it differs most, which makes it look larger than it may be." if len(rows) > 1 else ""
     return [_answer(of_sides[sides], *sides, comparison, _num_measured(of_sides)) + chosen + more]
 
 
-def _by_sides(rows: Rows) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """The rows of each candidate, by its label and the baseline's."""
-    of_sides: dict[tuple[str, str], list[dict[str, Any]]] = {}
+def _by_sides(rows: Rows) -> dict[tuple[str, str], list[ComparisonRow]]:
+    """Group the rows by the labels of candidate and baseline."""
+    of_sides: dict[tuple[str, str], list[ComparisonRow]] = {}
     for row in rows:
         sides = label_of(row["axis"], row["candidate"]), label_of(row["axis"], row["baseline"])
         of_sides.setdefault(sides, []).append(row)
@@ -63,106 +70,107 @@ def _num_measured(of_sides: Mapping[Any, Rows]) -> int:
     return sum(any(row["verdict"] != NOT_MEASURED for row in pairs) for pairs in of_sides.values())
 
 
-def _answer(rows: Rows, candidate: str, baseline: str, comparison: Table, told: int) -> str:
+def _answer(rows: Rows, candidate: str, baseline: str, comparison: ComparisonTable, num_answers: int) -> str:
     measured = [row for row in rows if row["verdict"] != NOT_MEASURED]
     if not measured:
-        # What they met on the host is no cause: it would not have forbidden a comparison.
+        # Contention is not a cause: it does not prevent a comparison.
         causes = Counter(without_contention(row["reason"]) for row in rows)
         return f"{candidate} and {baseline} could not be compared: {_causes(causes)}."
     varying = [name for name in comparison.settings if name in comparison.shown]
-    found = overall(measured, varying, sides=told)
+    found = overall_effect(measured, varying, sides=num_answers)
     if found.agrees:
-        where = where_said(measured[0], comparison) if len(measured) == 1 else ""
-        said = _agreement(found, measured, candidate, baseline, where)
+        location = location_text(measured[0], comparison) if len(measured) == 1 else ""
+        text = _agreement(found, measured, candidate, baseline, location)
     else:
-        said = _range(found, measured, candidate, baseline)
-    return f"{said}.{_rest(measured)}{caution(measured)}"
+        text = _range(found, measured, candidate, baseline)
+    return f"{text}.{_verdict_counts(measured)}{caution_text(measured)}"
 
 
-def _agreement(found: Overall, rows: Rows, candidate: str, baseline: str, where: str) -> str:
-    """The mean effect with its interval. A speedup is always said of the faster side."""
+def _agreement(found: OverallEffect, rows: Rows, candidate: str, baseline: str, location: str) -> str:
+    """Describe the mean effect with its interval. A speedup is that of the faster side."""
     over = "" if len(rows) == 1 else f", the {_mean_of(rows)} over {len(rows)} pairs"
-    what = rows[0].get("metric", "speed")
+    what = _metric_name(rows[0])
     if found.verdict == NO_DIFFERENCE:
-        said = f"There is no difference in {what} between {candidate} and {baseline}{where}: "
+        start = f"No difference in {what} between {candidate} and {baseline}{location}: "
     elif found.verdict not in DIFFERENT:
-        said = f"Whether {candidate} and {baseline} differ in {what}{where} cannot be told: "
-    elif effect_of(rows[0]) == "speedup":
-        return f"{_clause(found, rows[0], candidate, baseline, where)}{over}"
+        start = f"Whether {candidate} and {baseline} differ in {what}{location} is not known: "
+    elif rows[0].metric.effect == "speedup":
+        return f"{_clause(found, rows[0], candidate, baseline, location)}{over}"
     else:
-        said = f"{candidate} is {found.verdict} than {baseline}{where}: "
-    return f"{said}{_clause(found, rows[0], candidate, baseline, '')}{over}"
+        start = f"{candidate} is {found.verdict} than {baseline}{location}: "
+    return f"{start}{_clause(found, rows[0], candidate, baseline, '')}{over}"
 
 
 def _mean_of(rows: Rows) -> str:
-    return "mean" if effect_of(rows[0]) == "difference" else "geometric mean"
+    return "mean" if rows[0].metric.effect == "difference" else "geometric mean"
 
 
-def _clause(found: Overall, row: Mapping[str, Any], candidate: str, baseline: str, where: str) -> str:
-    """`cuda is 2.1 times as fast as cpu [1.8, 2.5]`, or what the metric of the one is to that of the other."""
-    effect, estimate = effect_of(row), found.estimate
+def _clause(found: OverallEffect, row: ComparisonRow, candidate: str, baseline: str, location: str) -> str:
+    """`cuda is 2.1 times as fast as cpu [1.8, 2.5]`, or the ratio or difference of the two sides' metric."""
+    effect, estimate = row.metric.effect, found.estimate
     if effect != "speedup":
-        value, least, most = (_figure(row, each) for each in (estimate.value, estimate.low, estimate.high))
+        value, least, most = (row.metric.format_effect(each) for each in (estimate.value, estimate.low, estimate.high))
         how = "times" if effect == "ratio" else "above" if estimate.value >= 0 else "below"
-        return f"its {row['metric']} is {value.removeprefix('-')} {how} {baseline}'s [{least}, {most}]"
+        return f"its {row.metric.name} is {value.removeprefix('-')} {how} {baseline}'s [{least}, {most}]"
     ratio, low, high = estimate.value, estimate.low, estimate.high
     if found.verdict == "slower":
         candidate, baseline, ratio, low, high = baseline, candidate, 1 / ratio, 1 / high, 1 / low
-    by = f" by {row['metric']}" if "metric" in row else ""
-    said = [_short(value, least=low) for value in (ratio, low, high)]
-    if found.verdict in DIFFERENT and said[1] == "1.00":  # an end that is not 1 must not read as if it were
-        said = [f"{value:.4f}" for value in (ratio, low, high)]
-    return f"{candidate} is {said[0]} times as fast as {baseline}{by}{where} [{said[1]}, {said[2]}]"
+    by = _by_metric(row)
+    texts = [_short(value, least=low) for value in (ratio, low, high)]
+    if found.verdict in DIFFERENT and texts[1] == "1.00":  # an end that is not 1 must not be rounded to it
+        texts = [f"{value:.4f}" for value in (ratio, low, high)]
+    return f"{candidate} is {texts[0]} times as fast as {baseline}{by}{location} [{texts[1]}, {texts[2]}]"
 
 
-def _figure(row: Mapping[str, Any], value: float) -> str:
-    effect = effect_of(row)
-    return human_effect({**row, effect: value}, effect)
+def _metric_name(row: ComparisonRow) -> str:
+    return "speed" if row.metric == THROUGHPUT else row.metric.name
 
 
-def _range(found: Overall, rows: Rows, candidate: str, baseline: str) -> str:
-    """Where the pairs disagree: from what to what, and on which setting it depends."""
-    effect = effect_of(rows[0])
+def _by_metric(row: ComparisonRow) -> str:
+    return "" if row.metric == THROUGHPUT else f" by {row.metric.name}"
+
+
+def _range(found: OverallEffect, rows: Rows, candidate: str, baseline: str) -> str:
+    """Describe disagreeing pairs: the range of their effects, and the setting that these depend on."""
+    metric = rows[0].metric
+    effect = metric.effect
     ends = sorted(row[effect] for row in rows)
-    said = [
-        _short(value, least=ends[0]) if effect == "speedup" else _figure(rows[0], value)
-        for value in (ends[0], ends[-1])
-    ]
-    of = f"{rows[0]['metric']} of {candidate}" if "metric" in rows[0] else candidate
+
+    def text_of(value: float) -> str:
+        return _short(value, least=ends[0]) if effect == "speedup" else metric.format_effect(value)
+
+    low, high = (text_of(value) for value in (ends[0], ends[-1]))
+    of = candidate if metric == THROUGHPUT else f"{metric.name} of {candidate}"
     if effect == "speedup":
-        by = f" by {rows[0]['metric']}" if "metric" in rows[0] else ""
-        whole = f"{candidate} is {said[0]} to {said[1]} times as fast as {baseline}{by}"
+        whole = f"{candidate} is {low} to {high} times as fast as {baseline}{_by_metric(rows[0])}"
     elif effect == "ratio":
-        whole = f"The {of} is {said[0]} to {said[1]} times {baseline}'s"
+        whole = f"The {of} is {low} to {high} times {baseline}'s"
     else:
-        whole = f"The {of} less {baseline}'s is {said[0]} to {said[1]}"
+        whole = f"The {of} less {baseline}'s is {low} to {high}"
     if found.setting is None or not found.effects:
         return f"{whole}: the pairs differ by more than noise, and no setting alone explains it"
     name, by_value = setting_name(found.setting), sorted(found.effects.items(), key=lambda each: each[1])
-    low, high = (
-        f"{_short(value, least=ends[0]) if effect == 'speedup' else _figure(rows[0], value)} at {name}={text}"
-        for text, value in (by_value[0], by_value[-1])
-    )
+    low, high = (f"{text_of(value)} at {name}={text}" for text, value in (by_value[0], by_value[-1]))
     return f"{whole}, depending on {name}: {low}, {high}"
 
 
 def _causes(causes: Counter[str]) -> str:
-    """The commonest causes, each with its share of the pairs where there is more than one."""
+    """Join the most common causes, each with its share of the pairs where there is more than one."""
     if len(causes) == 1:
         return next(iter(causes))
-    told = [f"{cause} ({count} of {causes.total()} pairs)" for cause, count in causes.most_common(_MOST_CAUSES)]
-    more = len(causes) - len(told)
-    return "; ".join([*told, f"and {pluralize(more, 'other reason')}"] if more else told)
+    named = [f"{cause} ({count} of {causes.total()} pairs)" for cause, count in causes.most_common(_MAX_CAUSES)]
+    more = len(causes) - len(named)
+    return "; ".join([*named, f"and {pluralize(more, 'other reason')}"] if more else named)
 
 
 def without_contention(reason: str) -> str:
-    """A reason without what the runs met on their host, where it says anything else."""
+    """Remove contention from a reason that has other parts."""
     return reason.partition("; ")[2] or reason if reason.startswith(CONTENDED) else reason
 
 
-def caution(measured: Rows) -> str:
-    """Warnings where medians hide costs or the pairs met other load: the answer must not sound surer than it is."""
-    hidden = any(is_otherwise_overall(row["reason"]) for row in measured)
+def caution_text(measured: Rows) -> str:
+    """Return warnings where medians hide costs, or the pairs were contended."""
+    hidden = any(mentions_hidden_costs(row["reason"]) for row in measured)
     whole = " The medians hide slower or faster epochs: see `overall_samples_per_second`." if hidden else ""
     met = sum((row["reason"] or "").startswith(CONTENDED) for row in measured)
     if not met:
@@ -171,17 +179,16 @@ def caution(measured: Rows) -> str:
     return f"{whole} {which} were contended: other load was on the machine, so measure again when it is quiet."
 
 
-def _size(row: dict[str, Any]) -> float:
-    """How large a difference is, whichever side is ahead."""
-    effect = effect_of(row)
-    value: float = row[effect]
-    return abs(value) if effect == "difference" else max(value, 1 / value)
+def _size(row: ComparisonRow) -> float:
+    """Return the size of an effect, in either direction."""
+    value: float = row[row.metric.effect]
+    return abs(value) if row.metric.effect == "difference" else max(value, 1 / value)
 
 
 def _short(ratio: float, *, least: float | None = None) -> str:
-    """Two digits say enough of a ratio that holds to a few percent; near 1 a third is needed to see it is not 1.
+    """Format a ratio with two digits, as it is known to a few percent, or three near 1, to distinguish it from 1.
 
-    What stands beside each other has the decimals of the `least` among them.
+    Ratios that are printed together have the decimals of the `least` of them.
     """
     least = ratio if least is None else least
     if least >= 100:
@@ -189,27 +196,27 @@ def _short(ratio: float, *, least: float | None = None) -> str:
     return f"{ratio:.1f}" if least >= 2 else f"{ratio:.2f}"
 
 
-def _rest(measured: Rows) -> str:
-    """What the pairs say, each for itself."""
+def _verdict_counts(measured: Rows) -> str:
+    """Count the verdicts of the single pairs."""
     if len(measured) == 1:
         return ""
     counts = Counter(row["verdict"] for row in measured)
-    said = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
-    return f" Of {len(measured)} measured pairs: {said}."
+    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    return f" Of {len(measured)} measured pairs: {verdicts}."
 
 
 def _of(measured: Rows) -> str:
     return f" in {len(measured)} pairs" if len(measured) > 1 else ""
 
 
-def where_said(row: Mapping[str, Any], table: Table) -> str:
-    """` at batch_size=100`: where a row is, nothing of a table that has no other setting."""
+def location_text(row: Row, table: Table) -> str:
+    """Return the settings of a row as ` at batch_size=100`; empty where no other setting varies."""
     settings = named_settings(row, table)
     return f" at {settings}" if settings else ""
 
 
-def named_settings(row: Mapping[str, Any], table: Table, *, without: Collection[str] = ()) -> str:
-    """The settings of a row that vary in its table, as they are given in a command."""
+def named_settings(row: Row, table: Table, *, without: Collection[str] = ()) -> str:
+    """Return the settings of a row that vary in its table, as given in a command."""
     names = [name for name in table.settings if name in table.shown and name not in without]
-    has = [name for name in names if row[name] is not None or name in row[NULLS]]
-    return ", ".join(f"{setting_name(name)}={format_value(row[name])}" for name in has)
+    present = [name for name in names if name not in row.absent_settings]
+    return ", ".join(f"{setting_name(name)}={format_value(row[name])}" for name in present)

@@ -1,4 +1,4 @@
-"""The crossover: from which value of a numeric axis, or which number of parameters, one side overtakes the other."""
+"""Crossovers: the value of a numeric axis, or number of parameters, from which one side overtakes the other."""
 
 import json
 import math
@@ -8,9 +8,10 @@ from itertools import zip_longest
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.matching import Match, Matches
 from runmanager.results.compare.verdict import NOT_MEASURED
-from runmanager.results.model.columns import Table, setting_name
+from runmanager.results.model.columns import setting_name
 from runmanager.results.model.formatting import number
 from runmanager.results.stats.curve_crossing import Crossing, CurvePoint, find_crossings
 from runmanager.results.stats.descriptive import median
@@ -18,23 +19,21 @@ from runmanager.text import format_value
 
 __all__ = [
     *("NUM_PARAMETERS", "Crossover"),
-    *("crossing_answers", "crossover_lines", "crossovers", "crossovers_worth_saying"),
-    "unlooked_lines",
+    *("crossover_answers", "crossover_lines", "crossovers", "notable_crossovers"),
+    "skipped_crossover_notes",
 ]
 
 NUM_PARAMETERS = "num_parameters"
-_MOST_UNASKED = 6  # pairs of curves along an axis: nobody reads more lines
+_MAX_UNREQUESTED = 6  # pairs of curves along an axis: more lines are not useful
 _AHEAD = {"faster": 1, "better": 1, "slower": -1, "worse": -1}
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Crossover:
-    """Two curves of a metric along `along`, and where they cross; `labels` are the sides' names, baseline first.
+    """Two curves of a metric along an axis, and where they cross; `labels` are the sides' names, baseline first.
 
-    `points` are the measured values in ascending order, with what the comparison says of them; `curves` are the two
-    sides' metric there. `settings` tell this pair of curves from others.
+    `points` are the measured values in ascending order, with the verdicts on them; `curves` are the two sides' metric
+    there. `settings` distinguish this pair of curves from others.
     """
 
     along: str
@@ -51,12 +50,12 @@ class Crossover:
 
     @property
     def is_too_close(self) -> bool:
-        """Whether it cannot be told anywhere which side is ahead."""
+        """Whether neither side is significantly ahead at any point."""
         return not any(point.ahead for point in self.points)
 
     @property
     def first_leader(self) -> str:
-        """The side that is ahead at the first point where one surely is."""
+        """The side that is ahead at the first significant point."""
         return self.labels[next(point.ahead for point in self.points if point.ahead) > 0]
 
     @property
@@ -65,38 +64,40 @@ class Crossover:
         return self.labels[self.labels[0] == self.first_leader]
 
 
-def crossovers(matches: Matches, comparison: Table, along: str, *, most: int | None = None) -> list[Crossover]:
-    """A crossover for each candidate and each choice of the other settings that was measured at two values at least.
+def crossovers(
+    matches: Matches, comparison: ComparisonTable, along: str, *, most: int | None = None
+) -> list[Crossover]:
+    """Return a crossover for each candidate and each choice of the other settings with at least two measured values.
 
-    `comparison` has the rows of `matches`, in their order. Where `most` is given, only the first so many choices are
-    looked at, in the order of the sweep's plan. Pairs along an axis that stands in for another are left out.
+    `comparison` has the rows of `matches`, in their order. `most` limits the choices that are searched, in the order of
+    the sweep's plan. Pairs along a stand-in axis are left out.
 
     Raises `UsageError` for an axis that the sweep lacks or whose values are not numbers above 0, and for a metric whose
     sides are compared by their difference.
     """
     if matches.metric.effect == "difference":
         raise UsageError(f"`--crossover` must go with a metric of ratios, got {matches.metric.name}; leave one out.")
-    asked = matches.without_stand_in()
-    names = _names(asked, along)
-    varying = [name for name in asked.cells.varying if name not in names]
+    requested = matches.without_stand_in()
+    names = _axis_settings(requested, along)
+    varying = [name for name in requested.cells.varying if name not in names]
     groups = _groups(matches, comparison, along)[:most]
-    found = [_crossover(asked.metric.name, along, group, varying) for group in groups]
+    found = [_crossover(requested.metric.name, along, group, varying) for group in groups]
     return [each for each in found if each is not None]
 
 
 @dataclass(frozen=True)
-class _Place:
-    """A measured pair at one value of the axis."""
+class _Point:
+    """A measured pair at the value `x` of the axis."""
 
     x: float
     match: Match
-    row: Row
+    row: ComparisonRow
 
 
-def _groups(matches: Matches, comparison: Table, along: str) -> list[list[_Place]]:
-    """The measured pairs of each pair of curves, with their places along the axis."""
-    names = _names(matches.without_stand_in(), along)
-    groups: dict[str, list[_Place]] = {}
+def _groups(matches: Matches, comparison: ComparisonTable, along: str) -> list[list[_Point]]:
+    """Group the measured pairs by pair of curves, with their values along the axis."""
+    names = _axis_settings(matches.without_stand_in(), along)
+    groups: dict[str, list[_Point]] = {}
     for match, row in zip(matches.pairs, comparison.rows, strict=True):
         if matches.is_stand_in(match) or row["verdict"] == NOT_MEASURED:
             continue
@@ -104,41 +105,41 @@ def _groups(matches: Matches, comparison: Table, along: str) -> list[list[_Place
         x = _value(match, along)
         if x is not None:
             key = json.dumps([match.axis.name, match.values, others], sort_keys=True, default=str)
-            groups.setdefault(key, []).append(_Place(x, match, row))
+            groups.setdefault(key, []).append(_Point(x, match, row))
     return list(groups.values())
 
 
-def crossovers_worth_saying(matches: Matches, comparison: Table) -> list[Crossover]:
-    """Without being asked: what there is along the number of parameters, and crossings along any other numeric axis.
+def notable_crossovers(matches: Matches, comparison: ComparisonTable) -> list[Crossover]:
+    """Return the crossovers worth showing: along the number of parameters, and crossings along other numeric axes.
 
-    Along each, the first `_MOST_UNASKED` choices of the other settings are looked at.
+    Along each axis, only the first `_MAX_UNREQUESTED` choices of the other settings are searched.
     """
     if matches.metric.effect == "difference":
         return []
-    asked = matches.without_stand_in()
-    by_parameters = crossovers(matches, comparison, NUM_PARAMETERS, most=_MOST_UNASKED)
+    requested = matches.without_stand_in()
+    by_parameters = crossovers(matches, comparison, NUM_PARAMETERS, most=_MAX_UNREQUESTED)
     # Where the parameters grow along an axis, both have the same crossings.
-    said = _moved_by_parameters(asked) if by_parameters else frozenset[str]()
+    model_settings = _model_settings(requested) if by_parameters else frozenset[str]()
     others = [
         each
-        for name in _numeric_axes(asked)
-        if name not in said
-        for each in crossovers(matches, comparison, name, most=_MOST_UNASKED)
+        for name in _numeric_axes(requested)
+        if name not in model_settings
+        for each in crossovers(matches, comparison, name, most=_MAX_UNREQUESTED)
     ]
     return [*by_parameters, *(each for each in others if each.crossings)]
 
 
-def unlooked_lines(matches: Matches, comparison: Table) -> list[str]:
-    """What `crossovers_worth_saying` did not look at, a sentence an axis: crossings there are not known."""
+def skipped_crossover_notes(matches: Matches, comparison: ComparisonTable) -> list[str]:
+    """Name the axes along which `notable_crossovers` did not search all pairs of curves, a sentence each."""
     if matches.metric.effect == "difference":
         return []
     axes = _numeric_axes(matches.without_stand_in())
     counts = {axis: len(_groups(matches, comparison, axis)) for axis in axes}
     return [
-        f"Crossings along {axis} were looked for in {_MOST_UNASKED} of {count} pairs of curves; "
-        f"`--crossover {axis}` looks at all."
+        f"Crossings along {axis} were looked for in {_MAX_UNREQUESTED} of {count} pairs of curves; "
+        f"`--crossover {axis}` searches all."
         for axis, count in counts.items()
-        if count > _MOST_UNASKED
+        if count > _MAX_UNREQUESTED
     ]
 
 
@@ -146,8 +147,8 @@ def _numeric_axes(matches: Matches) -> list[str]:
     return [name for name in matches.names if name in matches.cells.varying and _is_numeric(matches, name)]
 
 
-def crossing_answers(matches: Matches, comparison: Table, along: str) -> list[str]:
-    """The sentences for an axis that was asked for, one at least. Raises as `crossovers` does."""
+def crossover_answers(matches: Matches, comparison: ComparisonTable, along: str) -> list[str]:
+    """Describe the crossovers along a requested axis, in at least one sentence. Raises as `crossovers` does."""
     found = crossovers(matches, comparison, along)
     if not found:
         return [f"No crossover along {along}: no two sides were both measured at two of its values."]
@@ -155,14 +156,14 @@ def crossing_answers(matches: Matches, comparison: Table, along: str) -> list[st
 
 
 def crossover_lines(found: Iterable[Crossover]) -> list[str]:
-    """A readable sentence for each."""
+    """Describe each crossover in a sentence."""
     return [_line(each) for each in found]
 
 
-def _names(matches: Matches, along: str) -> frozenset[str]:
-    """The settings that change along the axis, so that they are not held equal."""
+def _axis_settings(matches: Matches, along: str) -> frozenset[str]:
+    """Return the settings that change along the axis, so that they are not held equal."""
     if along == NUM_PARAMETERS:
-        return _moved_by_parameters(matches)
+        return _model_settings(matches)
     if along not in matches.names:
         known = ", ".join(name for name in matches.names if name in matches.cells.varying)
         raise UsageError(
@@ -181,8 +182,8 @@ def _is_numeric(matches: Matches, name: str) -> bool:
     )
 
 
-def _moved_by_parameters(matches: Matches) -> frozenset[str]:
-    """The settings that alone change the number of parameters: those of the model, whatever they are called."""
+def _model_settings(matches: Matches) -> frozenset[str]:
+    """Return the settings that change the number of parameters by themselves: those of the model, under any name."""
     varying = [name for name in matches.names if name in matches.cells.varying]
     known = [(match.settings, _value(match, NUM_PARAMETERS)) for match in matches.pairs]
     moving = set()
@@ -198,7 +199,7 @@ def _moved_by_parameters(matches: Matches) -> frozenset[str]:
 
 
 def _value(match: Match, along: str) -> float | None:
-    """Where a pair stands on the axis; None where that is not known, or not the same for both sides."""
+    """Return the value of a pair along the axis; None where it is unknown, or differs between the sides."""
     if along != NUM_PARAMETERS:
         return float(match.settings[along])
     counts = {run.record.num_parameters for side in match.sides for run in side.finished}
@@ -206,16 +207,16 @@ def _value(match: Match, along: str) -> float | None:
     return float(count) if count else None
 
 
-def _crossover(metric: str, along: str, group: Sequence[_Place], varying: Sequence[str]) -> Crossover | None:
-    by_x: dict[float, list[_Place]] = {}
-    for place in sorted(group, key=lambda place: place.x):
-        by_x.setdefault(place.x, []).append(place)
+def _crossover(metric: str, along: str, group: Sequence[_Point], varying: Sequence[str]) -> Crossover | None:
+    by_x: dict[float, list[_Point]] = {}
+    for point in sorted(group, key=lambda point: point.x):
+        by_x.setdefault(point.x, []).append(point)
     if len(by_x) < 2:
         return None
-    points = tuple(_point(x, places) for x, places in by_x.items())
+    points = tuple(_curve_point(x, pairs) for x, pairs in by_x.items())
     first = group[0].match
     baseline, candidate = (side.label for side in first.sides)
-    curves = tuple(tuple(_typical(places, at) for places in by_x.values()) for at in (0, 1))
+    curves = tuple(tuple(_typical(pairs, side) for pairs in by_x.values()) for side in (0, 1))
     return Crossover(
         along=along,
         metric=metric,
@@ -227,49 +228,51 @@ def _crossover(metric: str, along: str, group: Sequence[_Place], varying: Sequen
     )
 
 
-def _typical(places: Sequence[_Place], at: int) -> float:
-    """The geometric mean over a side's runs of each run's median; two pairs may stand at one place of the axis."""
-    runs = [run for place in places for run in place.match.sides[at].values]
+def _typical(pairs: Sequence[_Point], side: int) -> float:
+    """Return the geometric mean over a side's runs of each run's median; several pairs may have one value of `x`."""
+    runs = [run for pair in pairs for run in pair.match.sides[side].values]
     logs = [math.log(value) for run in runs if (value := median(run))]
     return math.exp(math.fsum(logs) / len(logs))
 
 
-def _point(x: float, places: Sequence[_Place]) -> CurvePoint:
-    """What the rows at one place come to: a side is ahead where a row says so, and none says otherwise."""
-    metric = places[0].match.sides[0].metric
-    logs = [math.log(place.row[metric.effect]) for place in places]
+def _curve_point(x: float, pairs: Sequence[_Point]) -> CurvePoint:
+    """Combine the pairs at one value of `x`: a side is ahead where a verdict shows it and none contradicts."""
+    metric = pairs[0].match.sides[0].metric
+    logs = [math.log(pair.row[metric.effect]) for pair in pairs]
     sign = 1 if metric.effect == "speedup" or metric.more_is_better else -1
-    said = {_AHEAD[place.row["verdict"]] for place in places if place.row["verdict"] in _AHEAD}
-    return CurvePoint(x, sign * math.fsum(logs) / len(logs), said.pop() if len(said) == 1 else 0)
+    ahead = {_AHEAD[pair.row["verdict"]] for pair in pairs if pair.row["verdict"] in _AHEAD}
+    return CurvePoint(x, sign * math.fsum(logs) / len(logs), ahead.pop() if len(ahead) == 1 else 0)
 
 
 def _line(found: Crossover) -> str:
-    where = ", ".join(f"{setting_name(name)}={format_value(value)}" for name, value in found.settings.items())
-    at = f" ({where})" if where else ""
+    settings = ", ".join(f"{setting_name(name)}={format_value(value)}" for name, value in found.settings.items())
+    where = f" ({settings})" if settings else ""
     first, last = _measured(found.xs[0]), _measured(found.xs[-1])
     within = f"the measured range of {found.along}, {first} to {last}"
     if found.is_too_close:
-        return f"{found.labels[1]} and {found.labels[0]}{at} are too close to tell which is ahead within {within}."
+        return f"{found.labels[1]} and {found.labels[0]}{where} are too close to tell which is ahead within {within}."
     if found.crossings:
-        return f"{_crossed(found, at)}, measured from {first} to {last}."
-    line = f"No crossover of {found.labels[1]} and {found.labels[0]}{at} within {within}: {found.first_leader} is ahead"
-    sure = sum(point.ahead != 0 for point in found.points)
-    if sure == len(found.points):
+        return f"{_crossed(found, where)}, measured from {first} to {last}."
+    line = (
+        f"No crossover of {found.labels[1]} and {found.labels[0]}{where} within {within}: {found.first_leader} is ahead"
+    )
+    num_significant = sum(point.ahead != 0 for point in found.points)
+    if num_significant == len(found.points):
         return f"{line} throughout."
-    return f"{line} at {sure} of {len(found.points)} values; at the others the two are too close to tell."
+    return f"{line} at {num_significant} of {len(found.points)} values; at the others the two are too close to tell."
 
 
-def _crossed(found: Crossover, at: str) -> str:
-    """Where the second leader is ahead: from one place on, or in ranges."""
-    places = [f"{number(each.at)} [{_measured(each.low)}, {_measured(each.high)}]" for each in found.crossings]
-    if len(places) == 1:
-        return f"{found.second_leader} overtakes {found.first_leader}{at} at {found.along} = {places[0]}"
+def _crossed(found: Crossover, where: str) -> str:
+    """Describe where the second leader is ahead: from one value on, or in ranges."""
+    values = [f"{number(each.at)} [{_measured(each.low)}, {_measured(each.high)}]" for each in found.crossings]
+    if len(values) == 1:
+        return f"{found.second_leader} overtakes {found.first_leader}{where} at {found.along} = {values[0]}"
     ranges = [
-        f"from {start} to {end}" if end else f"from {start} on" for start, end in zip_longest(places[::2], places[1::2])
+        f"from {start} to {end}" if end else f"from {start} on" for start, end in zip_longest(values[::2], values[1::2])
     ]
-    return f"{found.second_leader} is ahead of {found.first_leader}{at} along {found.along} {' and '.join(ranges)}"
+    return f"{found.second_leader} is ahead of {found.first_leader}{where} along {found.along} {' and '.join(ranges)}"
 
 
 def _measured(value: float) -> str:
-    """A measured value of the axis, in full."""
+    """Format a measured value of the axis in full."""
     return f"{value:,.15g}"

@@ -1,4 +1,4 @@
-"""The work that a run does in a second, held against the best that its device was measured to do."""
+"""The roofline of a run: its work per second, relative to the measured peaks of its device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from runmanager.records.sweep.record import SweepRecord
 from runmanager.results.compare.matching import Matches
 from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.load.cells import gather_cells
-from runmanager.results.model.columns import MISSING, Table, column_of
-from runmanager.results.model.formatting import with_prefix
+from runmanager.results.model.columns import MISSING, Row, Table, column_of
+from runmanager.results.model.formatting import with_unit_prefix
 from runmanager.results.stats.descriptive import median
 
 __all__ = ["Work", "WorkKind", "full_batches", "roofline_lines", "roofline_rows", "work_of"]
@@ -20,7 +20,7 @@ __all__ = ["Work", "WorkKind", "full_batches", "roofline_lines", "roofline_rows"
 WorkKind = Literal["compute", "memory", "launch"]
 
 _CACHED_BYTES = 2 * 2**20
-"""Operations that touch less than this on average find it in caches, of which the ceiling of copies says nothing."""
+"""Operations that touch fewer bytes on average use caches, for which the ceiling of copies is not valid."""
 _CALIBRATE = "what a device can do at best is known where `runmanager doctor --calibrate` came before the run"
 
 
@@ -28,7 +28,7 @@ _CALIBRATE = "what a device can do at best is known where `runmanager doctor --c
 class Work:
     """One kind of a step's work: FLOP of matrix products (`compute`), bytes (`memory`) or operations (`launch`).
 
-    `per_second` is what the run did, `at_best` the measured ceiling of its device; None is what is not known.
+    `per_second` is the rate of the run, `at_best` the measured ceiling of its device; None is unknown.
     """
 
     per_step: int
@@ -37,19 +37,19 @@ class Work:
 
     @property
     def share(self) -> float | None:
-        """Of the best. Above 1 the count is too high, as where bytes stay in caches."""
+        """The share of the ceiling. Above 1 the count is too high, as where bytes stay in caches."""
         return self.per_second / self.at_best if self.per_second and self.at_best else None
 
 
 def work_of(run: StoredRun) -> dict[WorkKind, Work]:
-    """Each kind of work that was counted: a full batch's, over the training part of measured epochs (or of turns).
+    """Return each kind of counted work: that of a full batch, over the training part of measured epochs (or turns).
 
-    Ceilings are used only where they are those of what the run ran on. That of copies is said only of operations which
-    are too large for caches on average. Kinds that were counted of another step than the run's are left out.
+    Ceilings are used only if they were measured on the run's device. That of copies is used only for operations that
+    are too large for caches on average. Kinds whose count does not apply to the run's steps are left out.
     """
     facts = run.record.measurements
     ceilings = _ceilings_of(run)
-    others = _counted_otherwise(run)
+    excluded = _kinds_counted_differently(run)
     steps = _steps_per_second(run)
     best: dict[WorkKind, tuple[int | None, float | None]] = {
         "compute": (facts.flop_per_step, ceilings.flops_per_second.get(facts.precision or "")),
@@ -59,25 +59,25 @@ def work_of(run: StoredRun) -> dict[WorkKind, Work]:
     return {
         kind: Work(amount, None if steps is None else amount * steps, at_best)
         for kind, (amount, at_best) in best.items()
-        if amount and kind not in others
+        if amount and kind not in excluded
     }
 
 
-def _counted_otherwise(run: StoredRun) -> set[WorkKind]:
-    """What the run's steps had more or less of than the plain step on a whole batch, of which all is counted.
+def _kinds_counted_differently(run: StoredRun) -> set[WorkKind]:
+    """Return the kinds of work that differ between the run's steps and the plain step on a whole batch that is counted.
 
-    Compiled code has other operators, which read and write other bytes, and a captured step is started at once. Pieces
-    of a batch have as many operators each, on less that stays in caches. What is cast takes half the bytes.
+    Compiled code has other operators, which read and write other bytes, and a captured step has one launch. Pieces of a
+    batch have the same number of operators each, on data that stays in caches. Lower precisions halve the bytes.
     """
     settings = run.record.settings
     if settings.get("compile") or settings.get("micro_batch") is not None or run.record.deviations:
         return {"memory", "launch"}
-    others: set[WorkKind] = {"launch"} if settings.get("graphs") else set()
-    return others | ({"memory"} if settings.get("precision") in ("bf16", "fp16") else set())
+    kinds: set[WorkKind] = {"launch"} if settings.get("graphs") else set()
+    return kinds | ({"memory"} if settings.get("precision") in ("bf16", "fp16") else set())
 
 
 def full_batches(run: StoredRun) -> float | None:
-    """Full batches an epoch, its last and smaller one as the part of a full one that it is."""
+    """Return the number of full batches an epoch; a smaller last batch counts as a fraction. None where unknown."""
     size, steps = run.record.config.get("batch_size"), run.record.measurements.steps_per_epoch
     samples = run.epochs[-1].samples if run.epochs else None
     if steps is None:
@@ -86,7 +86,7 @@ def full_batches(run: StoredRun) -> float | None:
 
 
 def _steps_per_second(run: StoredRun) -> float | None:
-    """Full batches a second, by the run's median throughput."""
+    """Return the full batches a second, by the run's median throughput."""
     rate, steps = median(THROUGHPUT.values(run)), full_batches(run)
     samples = run.epochs[-1].samples if run.epochs else None
     return None if rate is None or steps is None or not samples else rate * steps / samples
@@ -98,7 +98,7 @@ def _is_uncached(facts: Measurements) -> bool:
 
 
 def _ceilings_of(run: StoredRun) -> DevicePeaks:
-    """The ceilings of what the run ran on, which on a CPU depend on the threads; empty where there are none."""
+    """Return the ceilings of the run's device, which on a CPU depend on the threads; empty where they are unknown."""
     environment, known = run.record.environment, run.record.measurements.ceilings
     unknown = DevicePeaks(device_name=environment.device_name or "")
     if known is None or known.device_name != environment.device_name:
@@ -107,44 +107,47 @@ def _ceilings_of(run: StoredRun) -> DevicePeaks:
 
 
 def roofline_lines(matches: Matches) -> list[str]:
-    """What the runs of each compared side achieve in matrix products, a line a side; said of speed only."""
+    """Describe what the runs of each side achieve in matrix products, a line a side; only for comparisons of speed."""
     if matches.metric.effect != "speedup":
         return []
-    done = {label: list(map(_products, runs)) for label, runs in matches.runs.items()}
-    known = {label: [each for each in of_side if each is not None] for label, of_side in done.items()}
+    rates = {label: map(_matrix_products, runs) for label, runs in matches.runs.items()}
+    known = {label: [each for each in of_side if each is not None] for label, of_side in rates.items()}
     lines = [_line(label, of_side) for label, of_side in known.items() if of_side]
     is_uncalibrated = any(each.best is None for of_side in known.values() for each in of_side)
     return [*lines, *([f"{_CALIBRATE[0].upper()}{_CALIBRATE[1:]}."] if is_uncalibrated else [])]
 
 
 @dataclass(frozen=True)
-class _Products:
-    """FLOP a second of a run and, where that is known, of its device at best in this precision."""
+class _MatrixProducts:
+    """The FLOP a second of a run's matrix products, and the ceiling of its device in this precision."""
 
     rate: float
     best: float | None
     precision: str | None
 
 
-def _products(run: StoredRun) -> _Products | None:
+def _matrix_products(run: StoredRun) -> _MatrixProducts | None:
     work = work_of(run).get("compute")
     if work is None or work.per_second is None:
         return None
-    return _Products(work.per_second, work.at_best, run.record.measurements.precision)
+    return _MatrixProducts(work.per_second, work.at_best, run.record.measurements.precision)
 
 
-def _line(label: str, done: Sequence[_Products]) -> str:
+def _line(label: str, done: Sequence[_MatrixProducts]) -> str:
     """`cpu does 9.8 to 12.1 GFLOP/s, 31 to 38% of the 31.9 GFLOP/s that its matrix products reach at best (fp32).`"""
-    said = f"{label} does {_range([with_prefix(each.rate) for each in sorted(done, key=lambda each: each.rate)])}FLOP/s"
+    rates = [with_unit_prefix(rate) for rate in sorted(each.rate for each in done)]
+    text = f"{label} does {_range(rates)}FLOP/s"
     shares = sorted(each.rate / each.best for each in done if each.best)
     if not shares:
-        return f"{said}."
+        return f"{text}."
     share = _range([_percent(each) for each in shares])
     bests = {(each.best, each.precision) for each in done}
     best, precision = bests.pop()
     if bests or best is None:
-        return f"{said}, {share} of what its matrix products reach at best."
-    return f"{said}, {share} of the {with_prefix(best)}FLOP/s that its matrix products reach at best ({precision})."
+        return f"{text}, {share} of what its matrix products reach at best."
+    return (
+        f"{text}, {share} of the {with_unit_prefix(best)}FLOP/s that its matrix products reach at best ({precision})."
+    )
 
 
 def _percent(share: float) -> str:
@@ -152,7 +155,7 @@ def _percent(share: float) -> str:
 
 
 def _range(ordered: Sequence[str]) -> str:
-    """From the first to the last, with their unit once where it is one: `9.8 to 12.1 G`."""
+    """Join the first and the last, with a common unit once: `9.8 to 12.1 G`."""
     first, last = ordered[0], ordered[-1]
     if first == last:
         return first
@@ -170,7 +173,7 @@ _COLUMNS: dict[str, tuple[WorkKind, str]] = {
     "operations_per_second": ("launch", "per_second"),
     "operations_share": ("launch", "share"),
 }
-_SHOWN = (*_COLUMNS, "precision")  # of the weights' products, as measured: what was asked for is a setting
+_SHOWN = (*_COLUMNS, "precision")  # the measured one, of the weights' products; the requested one is a setting
 _LEGEND = (
     "Work counted in a full batch, forward, backward and optimiser, over the time of the training part (medians). Each "
     "share is of what the device was measured to do at best: matrix products, copies, starting operations. Bytes are "
@@ -179,17 +182,17 @@ _LEGEND = (
 
 
 def roofline_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
-    """A row for each run whose work was counted, the most FLOP a second first; a note says of how many it was not."""
+    """Make a table of the runs whose work was counted, the most FLOP a second first; a note counts the others."""
     cells = gather_cells(sweep.runs, sweep.damaged, plan)
     settings = {name: f"settings.{name}" if name in _SHOWN else column_of(name) for name in cells.columns}
     rows = []
     for cell in cells.cells:
         if cell.stored is None or not (work := work_of(cell.stored)):
             continue
-        row: dict[str, Any] = {"run": cell.run}
-        row |= {column: cells.value(cell, name) for name, column in settings.items()}
-        row |= {name: getattr(work.get(kind), part, None) for name, (kind, part) in _COLUMNS.items()}
-        rows.append(row | {"precision": cell.stored.record.measurements.precision})
+        values: dict[str, Any] = {"run": cell.run}
+        values |= {column: cells.value(cell, name) for name, column in settings.items()}
+        values |= {name: getattr(work.get(kind), part, None) for name, (kind, part) in _COLUMNS.items()}
+        rows.append(Row(values | {"precision": cell.stored.record.measurements.precision}))
     rows.sort(key=lambda row: -(row["flop_per_second"] or 0.0))
     varying = [column for name, column in settings.items() if name in cells.varying]
     return Table(
@@ -203,10 +206,10 @@ def roofline_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
 
 
 def _uncounted(runs: Sequence[StoredRun], num_counted: int) -> tuple[str, ...]:
-    """Why the work of some runs is not known, as the first of their records says that says anything."""
+    """Explain why the work of some runs is not known, by the first of their records with a note on it."""
     if num_counted == len(runs):
         return ()
-    said = (note for run in runs if not work_of(run) for note in run.record.notes if note.startswith(UNKNOWN_WORK))
-    why = next(said, f"{UNKNOWN_WORK}: it is counted on a first batch, which they have not shown")
+    notes = (note for run in runs if not work_of(run) for note in run.record.notes if note.startswith(UNKNOWN_WORK))
+    why = next(notes, f"{UNKNOWN_WORK}: it is counted on a first batch, which they have not shown")
     missing = len(runs) - num_counted
     return (f"Of {missing} of {len(runs)} runs {why}.",)

@@ -1,4 +1,4 @@
-"""What differs between two runs, and nothing else: settings, code, packages, hardware, metrics."""
+"""Differences between two runs: settings, code, packages, hardware, metrics."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,25 +9,25 @@ import msgspec
 from runmanager.records.run.environment_changes import changed_files
 from runmanager.records.run.record import Environment
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.load.run_summary import SUMMARY_COLUMNS, summary_of
+from runmanager.results.load.run_summary import SUMMARY_COLUMNS, summarize_run
 from runmanager.results.model.columns import MISSING
 from runmanager.results.model.environment_text import CODE, MACHINE, PYTHON
 from runmanager.results.model.formatting import human
 from runmanager.results.model.sections import Section
 from runmanager.text import format_value
 
-__all__ = ["Difference", "difference_of", "difference_sections", "difference_to_json", "environment_difference"]
+__all__ = ["Difference", "diff_environments", "diff_runs", "difference_sections", "difference_to_json"]
 
 _STATES = ("status", "reason")
-_SUMS = ("accuracy", "val_accuracy", "loss", "val_loss", "epochs")
-"""Metrics whose change is told as a difference; that of the others as a ratio."""
-_NO_METRICS = (*_STATES, "device_name", "started_at")
-_FIELD = 40  # a longer value is cut: the files have it whole
+_BY_DIFFERENCE = ("accuracy", "val_accuracy", "loss", "val_loss", "epochs")
+"""Metrics whose change is a difference; that of the others is a ratio."""
+_NOT_METRICS = (*_STATES, "device_name", "started_at")
+_MAX_CHARACTERS = 40  # longer values are cut; the files have them whole
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that is not the same in both: its kind, its name and the two values; None is unknown or not set."""
+    """A difference: its kind, its name and the two values; None is unknown or not set."""
 
     kind: str
     name: str
@@ -36,29 +36,29 @@ class Difference:
 
     @property
     def change(self) -> str:
-        """For metrics: how the other one differs from the first."""
+        """The change of a metric from the first run to the other; empty for other kinds."""
         if self.kind != "metrics" or not isinstance(self.one, int | float) or not isinstance(self.other, int | float):
             return ""
-        if self.name in _SUMS:
+        if self.name in _BY_DIFFERENCE:
             step = self.other - self.one
             return f"{step:+d}" if isinstance(step, int) else f"{step:+.4f}"
         return f"x {self.other / self.one:.3g}" if self.one else ""
 
 
-def difference_of(one: StoredRun, other: StoredRun) -> list[Difference]:
-    """All that differs between the runs, in the order of the kinds."""
-    metrics = [_figures(run) for run in (one, other)]
-    states = [{name: figures.pop(name) for name in _STATES} for figures in metrics]
+def diff_runs(one: StoredRun, other: StoredRun) -> list[Difference]:
+    """Return the differences between two runs, kind by kind."""
+    metrics = [_metrics(run) for run in (one, other)]
+    states = [{name: values.pop(name) for name in _STATES} for values in metrics]
     return [
         *_differing("state", *states),
         *_differing("settings", one.record.settings, other.record.settings),
-        *environment_difference(one.record.environment, other.record.environment),
+        *diff_environments(one.record.environment, other.record.environment),
         *_differing("metrics", *metrics),
     ]
 
 
-def environment_difference(one: Environment, other: Environment) -> list[Difference]:
-    """In what code, packages and hardware differ."""
+def diff_environments(one: Environment, other: Environment) -> list[Difference]:
+    """Return the differences in code, packages and hardware."""
     files = changed_files((one, other))
     codes = [{name: (each.code or {})[name] or None for name in files} for each in (one, other)]
     return [
@@ -69,13 +69,13 @@ def environment_difference(one: Environment, other: Environment) -> list[Differe
     ]
 
 
-def _figures(run: StoredRun) -> dict[str, Any]:
-    values = dict(zip(SUMMARY_COLUMNS, summary_of(run, ()).values, strict=True))
-    return {name: value for name, value in values.items() if name in _STATES or name not in _NO_METRICS}
+def _metrics(run: StoredRun) -> dict[str, Any]:
+    values = dict(zip(SUMMARY_COLUMNS, summarize_run(run, ()).values, strict=True))
+    return {name: value for name, value in values.items() if name in _STATES or name not in _NOT_METRICS}
 
 
 def _facts(environment: Environment, facts: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    return {words: value for name, words in facts if (value := getattr(environment, name)) not in (None, "")}
+    return {label: value for name, label in facts if (value := getattr(environment, name)) not in (None, "")}
 
 
 def _differing(kind: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> list[Difference]:
@@ -87,11 +87,11 @@ def _differing(kind: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> l
 
 
 def difference_sections(differences: Sequence[Difference], *, names: tuple[str, str] = ("", "")) -> list[Section]:
-    """The differences for people, a section a kind, under the `names` of the two sides."""
+    """Format the differences for people, a section a kind, under the `names` of the two runs."""
     sections = []
     for kind in dict.fromkeys(each.kind for each in differences):
         rows = [
-            (each.name, _said(each.one, each), _said(each.other, each), each.change)
+            (each.name, _field(each.one, each), _field(each.other, each), each.change)
             for each in differences
             if each.kind == kind
         ]
@@ -99,16 +99,16 @@ def difference_sections(differences: Sequence[Difference], *, names: tuple[str, 
     return sections
 
 
-def _said(value: Any, difference: Difference) -> str:
+def _field(value: Any, difference: Difference) -> str:
     if value is None and difference.kind != "settings":
         return MISSING
     text = human(value, difference.name) if difference.kind == "metrics" else format_value(value)
-    return text if len(text) <= _FIELD else f"{text[: _FIELD - 1]}…"
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
 
 
 def difference_to_json(one: StoredRun, other: StoredRun) -> str:
-    """An object: the two runs' folders, and by kind what differs, as the two values by name."""
+    """Encode an object with the folders of the two runs, and by kind the differences, as the two values by name."""
     found: dict[str, Any] = {"runs": [str(run.paths.root) for run in (one, other)]}
-    for each in difference_of(one, other):
+    for each in diff_runs(one, other):
         found.setdefault(each.kind, {})[each.name] = [each.one, each.other]
     return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"

@@ -1,4 +1,4 @@
-"""The cells of a sweep, begun or not, and the settings that tell them apart."""
+"""The cells of a sweep, started or pending, and the settings in which they differ."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ __all__ = ["Cell", "CellWith", "Cells", "CellsWith", "gather_cells"]
 
 
 class _Run(Protocol):
-    """A run as it was read, whole or in short."""
+    """A stored run or its summary."""
 
     @property
     def name(self) -> str: ...
@@ -30,9 +30,9 @@ _R = TypeVar("_R", bound=_Run)
 
 @dataclass(frozen=True)
 class CellWith(Generic[_R]):
-    """A cell of the sweep: its run as read, or None while it has no folder.
+    """A cell of the sweep; `stored` is its run, or None while it has no folder.
 
-    `own` are its settings, but for those that all cells share where the plan says which these are.
+    `own` are its settings, without those in `CellsWith.shared`.
     """
 
     run: str
@@ -43,26 +43,29 @@ class CellWith(Generic[_R]):
 
 @dataclass(frozen=True)
 class CellsWith(Generic[_R]):
-    """All cells of a sweep, runs in order of start, then what is pending in the order of the plan."""
+    """All cells of a sweep: the runs in order of start, then pending cells in the order of the plan.
+
+    `shared` are the settings that all cells have in common according to the plan; it is empty without one.
+    """
 
     cells: Sequence[CellWith[_R]]
     shared: Mapping[str, Any]
     varying: Sequence[str]
 
     def names(self) -> list[str]:
-        """The dotted names of all settings that any cell has."""
+        """Return the dotted names of all settings that any cell has."""
         names = dict.fromkeys(name for cell in self.cells for name in cell.own)
         return list(dict.fromkeys([*self.shared, *names, "device"]))
 
     def value(self, cell: CellWith[_R], name: str, default: Any = None) -> Any:
-        """A cell's value of a setting, `default` where it has none; settings without `device` mean CPU."""
+        """Return a cell's value of a setting, or `default`; a cell without `device` runs on the CPU."""
         if name in cell.own:
             return cell.own[name]
         return self.shared.get(name, "cpu" if name == "device" else default)
 
     @property
     def columns(self) -> list[str]:
-        """The settings that a table shows: the base settings, then each other one that varies."""
+        """The settings that a table shows: the base settings, then the others that vary."""
         return [*BASE_SETTINGS, *(name for name in self.varying if name not in BASE_SETTINGS)]
 
 
@@ -71,14 +74,14 @@ Cells = CellsWith[StoredRun]
 
 
 def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecord | None) -> CellsWith[_R]:
-    """The cells of the runs and of the plan. The cell of a run in `damaged` is not pending: it is left out."""
-    begun = {run.signature for run in runs}
+    """Gather the cells of the runs and of the plan; without those of runs in `damaged`, which are not pending."""
+    started = {run.signature for run in runs}
     unread = {damage.path.name for damage in damaged}
     planned = {} if plan is None else {cell.signature: cell for cell in plan.planned}
-    pending = [cell for cell in planned.values() if cell.signature not in begun and cell.run not in unread]
+    pending = [cell for cell in planned.values() if cell.signature not in started and cell.run not in unread]
     shared: Mapping[str, Any] = {} if plan is None else plan.settings
-    if begun <= planned.keys():
-        # A signature is its settings, and the plan has already told apart what the cells share.
+    if started <= planned.keys():
+        # Equal signatures have equal settings, and the plan has already separated the shared ones.
         own: list[Mapping[str, Any]] = [planned[run.signature].settings for run in runs]
         waiting: list[tuple[PlannedCell, Mapping[str, Any]]] = [(cell, cell.settings) for cell in pending]
     else:

@@ -1,4 +1,4 @@
-"""Which runs did not have their host to themselves."""
+"""Contention: which runs shared their host, with other runs or with outside load."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
@@ -20,14 +20,14 @@ __all__ = [
 ]
 
 OUTSIDE_CPU_SHARE = 0.25
-"""Share of the host's CPU time used by others, above which a run counts as contended: beyond a quarter even a run that
-leaves cores idle meets others on its caches and memory."""
+"""Share of the host's CPU time used by others above which a run is contended: beyond a quarter, even a run that leaves
+cores idle shares its caches and memory bandwidth."""
 STEAL_SHARE = 0.10
-"""Share of CPU time that the hypervisor gave to other guests, above which a run counts as contended: what is stolen is
-missing from every core, so it takes as much from the throughput as a speedup must show (`--drift`)."""
+"""Share of CPU time that the hypervisor gave to other guests above which a run is contended: stolen time is missing
+from every core, so it reduces the throughput by as much as a speedup must exceed (`--drift`)."""
 GPU_OTHERS_SHARE = 0.10
-"""Share of the looks at the run's GPU that found other processes computing on it, above which it counts as contended:
-others that come for less than a tenth of the run leave its medians alone."""
+"""Share of the samples of the run's GPU that found other processes computing on it above which it is contended: others
+that compute for less than a tenth of the run do not change its medians."""
 
 OVERLAP = "another run on the host at the same time"
 OUTSIDE_LOAD = "outside load on the host"
@@ -35,7 +35,7 @@ GPU_OTHERS = "other processes on its GPU"
 
 
 class Exposure(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """When a run's processes lived (see `process_spans`), the sessions in which it took turns, and what load it met."""
+    """When a run's processes were alive (see `process_spans`), the sessions of its turns, and the load on its host."""
 
     spans: tuple[tuple[str, float, float], ...]
     sessions: tuple[str, ...] = ()
@@ -43,16 +43,16 @@ class Exposure(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def exposure_of(run: StoredRun) -> Exposure:
-    """What of a run says whom it met."""
+    """Return the part of a run that contention is determined from."""
     sessions = {turn.session for turn in run.turns} | sessions_of(run.record)
     return Exposure(tuple(process_spans(run.record, run.epochs, run.beat)), tuple(sorted(sessions)), _outside_load(run))
 
 
 def contention(exposures: Sequence[Exposure]) -> list[tuple[str, ...] | None]:
-    """What each run had to share its host with: nothing seen is `()`, None where it never started.
+    """Return what each run shared its host with: `()` for nothing, None for a run that never started.
 
-    Runs overlap whose processes lived at one time on one host. Between its attempts a run did not run, and a skipped
-    one ran at no time. Those that took turns did not meet each other.
+    Runs overlap if their processes were alive on one host at the same time. The time between attempts does not count,
+    nor do skipped runs. Runs that took turns with each other do not contend.
     """
     parties = _parties(exposures)
     overlapping = _overlapping((*span, parties[at]) for at, each in enumerate(exposures) for span in each.spans)
@@ -69,16 +69,16 @@ def _outside_load(run: StoredRun) -> tuple[str, ...]:
 
 
 def _is_loaded(environment: Environment) -> bool:
-    """By the means over an attempt, and by what was met in a tenth of it: a mean hides who came for a part only."""
+    """Whether the mean load or its 90th percentile is too high: a mean hides load during a part of the attempt."""
     outside = max(environment.outside_cpu_share or 0.0, environment.outside_cpu_share_p90 or 0.0)
     stolen = max(environment.steal_share or 0.0, environment.steal_share_p90 or 0.0)
     return outside > OUTSIDE_CPU_SHARE or stolen > STEAL_SHARE
 
 
 def _parties(exposures: Sequence[Exposure]) -> list[Hashable]:
-    """Whom each run belongs to: those with which it took turns, in whichever of its attempts, or itself alone.
+    """Return the party of each run: the runs with which it took turns in any of its attempts, or itself alone.
 
-    A run that took turns twice makes one party of those that it met the first time and the second.
+    A run that took turns in two sessions joins the runs of both into one party.
     """
     joined: dict[str, str] = {}
 
@@ -92,21 +92,21 @@ def _parties(exposures: Sequence[Exposure]) -> list[Hashable]:
     return [party(each.sessions[0]) if each.sessions else at for at, each in enumerate(exposures)]
 
 
-def _overlapping(lived: Iterable[tuple[str, float, float, Hashable]]) -> set[Hashable]:
-    """The parties of those spans of time (host, from, to, party) that overlap another party's on their host.
+def _overlapping(lifetimes: Iterable[tuple[str, float, float, Hashable]]) -> set[Hashable]:
+    """Return the parties whose spans (host, start, end, party) overlap another party's on the same host.
 
-    A common end and start is no overlap.
+    Spans that only touch do not overlap.
     """
     hosts: defaultdict[str, list[tuple[float, float, Hashable]]] = defaultdict(list)
-    for host, start, end, party in lived:
+    for host, start, end, party in lifetimes:
         hosts[host].append((start, end, party))
     found: set[Hashable] = set()
     for host_spans in hosts.values():
         host_spans.sort(key=lambda span: span[:2])
         longest_end, longest = -float("inf"), None
-        others_end, other = -float("inf"), None  # of those of another party, the one that reaches furthest
+        others_end, other = -float("inf"), None  # the latest end of another party
         for start, end, party in host_spans:
-            # Whoever overlaps a later span has already met the one that reaches furthest, if it is not that itself.
+            # A party that overlaps a later span is, or overlaps, the one with the latest end.
             if party != longest and start < longest_end:
                 found |= {party, longest}
             elif party == longest and start < others_end:

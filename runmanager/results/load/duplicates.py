@@ -1,4 +1,4 @@
-"""Folders of one sweep that hold the same cell: which of them counts, as a copy is no second measurement."""
+"""Duplicates of a cell in one sweep: a copied folder is not a second measurement."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
@@ -7,11 +7,11 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import Damage
 
-__all__ = ["each_cell_once"]
+__all__ = ["drop_duplicates"]
 
 
 class _Run(Protocol):
-    """A run as it was read, whole or in short."""
+    """A stored run or its summary."""
 
     @property
     def folder(self) -> str: ...
@@ -32,27 +32,26 @@ class _Run(Protocol):
 _R = TypeVar("_R", bound=_Run)
 
 
-def each_cell_once(paths: SweepPaths, runs: Sequence[_R]) -> tuple[Sequence[_R], list[Damage]]:
-    """The runs in their order, of each cell one, and what is to be said of the others.
+def drop_duplicates(paths: SweepPaths, runs: Sequence[_R]) -> tuple[Sequence[_R], list[Damage]]:
+    """Keep one run of each cell, in their order, and report the others as damage.
 
-    Of several a finished run counts, and before others one in the folder that it was made in. Runs that differ in a
-    setting are several cells, whatever signature somebody wrote into their records.
+    Finished runs are preferred, then runs in the folder that they were made in. Runs that differ in a setting are
+    different cells, even if their records have the same signature.
     """
     of_signature: dict[str, list[_R]] = {}
     for run in runs:
         of_signature.setdefault(run.signature, []).append(run)
     if len(of_signature) == len(runs):
         return runs, []
-    counted = {
-        run.folder: min(same, key=_rank) for alike in of_signature.values() for same in _cells(alike) for run in same
-    }
-    others = [run for run in runs if run is not counted[run.folder]]
-    said = [_said(paths, run, counted[run.folder]) for run in others]
-    return [run for run in runs if run is counted[run.folder]], said
+    cells = [same for alike in of_signature.values() for same in _split_cells(alike)]
+    chosen = {run.folder: min(same, key=_rank) for same in cells for run in same}
+    others = [run for run in runs if run is not chosen[run.folder]]
+    damage = [_duplicate_damage(paths, run, chosen[run.folder]) for run in others]
+    return [run for run in runs if run is chosen[run.folder]], damage
 
 
-def _cells(alike: Sequence[_R]) -> Iterator[list[_R]]:
-    """Runs of one signature, those of each cell together."""
+def _split_cells(alike: Sequence[_R]) -> Iterator[list[_R]]:
+    """Group runs of one signature by cell."""
     left = list(alike)
     while left:
         same = [run for run in left if run.own_settings == left[0].own_settings]
@@ -64,6 +63,6 @@ def _rank(run: _Run) -> tuple[bool, bool, str]:
     return run.status != Status.FINISHED, run.folder != run.name, run.folder
 
 
-def _said(paths: SweepPaths, run: _Run, counted: _Run) -> Damage:
+def _duplicate_damage(paths: SweepPaths, run: _Run, chosen: _Run) -> Damage:
     folder = paths.runs / run.folder
-    return Damage(folder, f"{folder} holds the same cell as {counted.folder}, and a cell counts once; move one away.")
+    return Damage(folder, f"{folder} holds the same cell as {chosen.folder}, and a cell counts once; move one away.")

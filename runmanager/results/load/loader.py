@@ -1,4 +1,4 @@
-"""A sweep's folder, read once for all of its tables."""
+"""Reading of a sweep's folder for its tables."""
 
 import time
 from collections.abc import Callable, Container, Sequence
@@ -18,84 +18,84 @@ from runmanager.records.storage.reader import (
     run_names,
 )
 from runmanager.records.sweep.record import SweepRecord, read_sweep_record
-from runmanager.results.load.duplicates import each_cell_once
-from runmanager.results.load.run_summary import RunSummary, SweepSummary, planned_signatures, summary_of
-from runmanager.results.load.summary_cache import KeptRun, Marks, is_settled, keep, kept_runs, marks_of
+from runmanager.results.load.duplicates import drop_duplicates
+from runmanager.results.load.run_summary import RunSummary, SweepSummary, planned_signatures, summarize_run
+from runmanager.results.load.summary_cache import CachedRun, RunStamps, is_settled, read_cache, stamps_of, write_cache
 
-__all__ = ["RepeatedReading", "read_results", "read_summary"]
+__all__ = ["CachedReader", "read_results", "read_summary"]
 
 
 def read_results(
     paths: SweepPaths, *, observer: HeartbeatObserver | None = None
 ) -> tuple[SweepContents, SweepRecord | None]:
-    """What is stored of the runs, and the plan; a plan that cannot be read is reported as damage like a run's.
+    """Read the runs and the plan of a sweep; a plan that cannot be read is reported as damage, like a run.
 
-    `observer` is one that has watched runs of other hosts, and may know that they are gone.
+    `observer` may have observed the heartbeats of runs on other hosts, and know that they are gone.
     """
     sweep = read_sweep(paths, observer=observer)
-    return _whole(paths, sweep.runs, sweep.damaged)
+    return _with_plan(paths, sweep.runs, sweep.damaged)
 
 
-def _whole(
+def _with_plan(
     paths: SweepPaths, read: Sequence[StoredRun], damaged: Sequence[Damage]
 ) -> tuple[SweepContents, SweepRecord | None]:
-    runs, copies = each_cell_once(paths, read)
-    plan, no_plan = _read_plan(paths)
-    return SweepContents(paths, runs, (*damaged, *copies, *no_plan)), plan
+    runs, duplicates = drop_duplicates(paths, read)
+    plan, plan_damage = _read_plan(paths)
+    return SweepContents(paths, runs, (*damaged, *duplicates, *plan_damage)), plan
 
 
-class RepeatedReading:
-    """A sweep's folder, read again and again by one process: what it has read of runs that have ended for good stays.
+class CachedReader:
+    """Reader of a sweep's folder for repeated reading in one process: runs that have ended for good stay in memory.
 
-    So who writes the tables whenever a run ends reads each run a few times, and not as often as runs follow it. `clock`
-    is the one that the files' times are of, in ns since 1970.
+    A driver that writes the tables whenever a run ends thus reads each run only a few times. `clock` returns the time
+    in ns since 1970, on the clock of the files' times.
     """
 
     def __init__(self, paths: SweepPaths, *, clock: Callable[[], int] = time.time_ns) -> None:
         self._paths = paths
         self._clock = clock
-        self._kept: dict[str, tuple[Marks, StoredRun]] = {}
+        self._cache: dict[str, tuple[RunStamps, StoredRun]] = {}
         self._shared = SharedParts()
 
     def read(self) -> tuple[SweepContents, SweepRecord | None]:
-        """What `read_results` gives, as the files are now."""
-        now_ns = self._clock()  # before the first look, so that what changes meanwhile is too young to be kept
+        """Read the current files, like `read_results`."""
+        now_ns = self._clock()  # before reading, so that concurrent changes are too young to be cached
         damaged: list[Damage] = []
         with gc_paused():
             found = (self._read(name, damaged, now_ns=now_ns) for name in run_names(self._paths))
             runs = [run for run in found if run is not None]
         runs.sort(key=lambda run: order_of_start(run.record.started_at, run.record.name))
-        return _whole(self._paths, runs, damaged)
+        return _with_plan(self._paths, runs, damaged)
 
     def _read(self, name: str, damaged: list[Damage], *, now_ns: int) -> StoredRun | None:
         paths = self._paths.run(name)
-        marks = _marks_of(str(paths.root))
-        known = self._kept.get(name)
-        if known is not None and known[0] == marks:
-            return known[1]
+        stamps = _stamps_of(str(paths.root))
+        cached = self._cache.get(name)
+        if cached is not None and cached[0] == stamps:
+            return cached[1]
         num_damaged = len(damaged)
         run = read_tolerantly(paths, damaged, shared=self._shared)
-        if run is not None and len(damaged) == num_damaged and is_settled(run, marks, now_ns=now_ns):
-            self._kept[name] = marks, run
+        if run is not None and len(damaged) == num_damaged and is_settled(run, stamps, now_ns=now_ns):
+            self._cache[name] = stamps, run
         return run
 
 
 def read_summary(
     paths: SweepPaths, *, clock: Callable[[], int] = time.time_ns
 ) -> tuple[SweepSummary, SweepRecord | None]:
-    """The same in short, for the results table alone: of runs that have ended what an earlier reading kept.
+    """Read the summaries of the runs, for the results table, and the plan; runs that have ended come from the cache.
 
-    Every other run is read anew, and so is one whose files have changed. `clock` is the one that the files' times are
-    of, in ns since 1970.
+    All other runs are read again, and so are those whose files have changed. `clock` returns the time in ns since 1970,
+    on the clock of the files' times.
     """
-    now_ns = clock()  # before the first look, so that what changes meanwhile is too young to be kept
-    plan, no_plan = _read_plan(paths)
+    now_ns = clock()  # before reading, so that concurrent changes are too young to be cached
+    plan, plan_damage = _read_plan(paths)
     damaged: list[Damage] = []
     with gc_paused():
-        runs = _summaries(paths, damaged, planned_signatures(plan), now_ns=now_ns)
+        runs = _read_summaries(paths, damaged, planned_signatures(plan), now_ns=now_ns)
     runs.sort(key=lambda run: order_of_start(run.started_at, run.name))
-    kept, copies = each_cell_once(paths, runs)
-    return SweepSummary(paths, kept, (*damaged, *copies, *no_plan)), plan
+    runs_left, duplicates = drop_duplicates(paths, runs)
+    return SweepSummary(paths, runs_left, (*damaged, *duplicates, *plan_damage)), plan
 
 
 def _read_plan(paths: SweepPaths) -> tuple[SweepRecord | None, list[Damage]]:
@@ -105,38 +105,40 @@ def _read_plan(paths: SweepPaths) -> tuple[SweepRecord | None, list[Damage]]:
         return None, [Damage(paths.record, str(error))]
 
 
-def _summaries(paths: SweepPaths, damaged: list[Damage], planned: Container[str], *, now_ns: int) -> list[RunSummary]:
-    kept = kept_runs(paths)
+def _read_summaries(
+    paths: SweepPaths, damaged: list[Damage], planned: Container[str], *, now_ns: int
+) -> list[RunSummary]:
+    cached = read_cache(paths)
     runs: list[RunSummary] = []
-    to_keep: list[KeptRun] = []
+    to_cache: list[CachedRun] = []
     shared = SharedParts()
     num_new = 0
     for name in run_names(paths):
         folder = f"{paths.runs}/{name}"
-        marks = _marks_of(folder)
-        one = kept.get(name)
-        if one is None or one.marks != marks or not _has_settings(one.summary, planned):
+        stamps = _stamps_of(folder)
+        entry = cached.get(name)
+        if entry is None or entry.stamps != stamps or not _has_settings(entry.summary, planned):
             num_damaged = len(damaged)
             run = read_tolerantly(RunPaths(Path(folder)), damaged, shared=shared)
             if run is None:
                 continue
-            one = KeptRun(marks, summary_of(run, planned))
-            if len(damaged) > num_damaged or not is_settled(run, marks, now_ns=now_ns):
-                runs.append(one.summary)
+            entry = CachedRun(stamps, summarize_run(run, planned))
+            if len(damaged) > num_damaged or not is_settled(run, stamps, now_ns=now_ns):
+                runs.append(entry.summary)
                 continue
             num_new += 1
-        runs.append(one.summary)
-        to_keep.append(one)
-    keep(paths, to_keep, num_new=num_new)
+        runs.append(entry.summary)
+        to_cache.append(entry)
+    write_cache(paths, to_cache, num_new=num_new)
     return runs
 
 
-def _marks_of(folder: str) -> Marks:
-    """To be asked for before a run is read: then what is written in between is seen the next time."""
+def _stamps_of(folder: str) -> RunStamps:
+    """Return the stamps of a run's files; call it before reading them, so that later writes change the stamps."""
     try:
-        return marks_of(folder)
+        return stamps_of(folder)
     except OSError:
-        return None, None  # said when it is read
+        return None, None  # reported when the run is read
 
 
 def _has_settings(run: RunSummary, planned: Container[str]) -> bool:

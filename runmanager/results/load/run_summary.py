@@ -1,4 +1,4 @@
-"""What the results table says of a run, worked out of its record and epochs once: small enough to be kept."""
+"""The summary of a run: its row of the results table, small enough to be cached."""
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from runmanager.results.model.columns import PHASE_COLUMNS, RESULT_COLUMNS
 from runmanager.results.stats.descriptive import iqr, median
 
 __all__ = [
-    "OVERALL",
+    "OVERALL_RATE",
     "SUMMARY_COLUMNS",
     "RunSummary",
     "SweepSummary",
@@ -27,24 +27,25 @@ __all__ = [
     "overall_rate",
     "planned_signatures",
     "summarize",
-    "summary_of",
+    "summarize_run",
 ]
 
 SUMMARY_COLUMNS = ("status", "reason", *(name for name in RESULT_COLUMNS if name not in ("contended", "run_dir")))
-"""The columns of results.csv that follow from a run alone: whom it met is seen from all of them."""
+"""The columns of results.csv that follow from a run alone; contention depends on the other runs."""
 
-OVERALL = "overall_samples_per_second"
-"""The throughput of all measured epochs together, in which the slow ones weigh as much as they took."""
+OVERALL_RATE = "overall_samples_per_second"
+"""The throughput over all measured epochs together, in which slow epochs weigh by their time."""
 
-_NOTHING: dict[str, Any] = dict.fromkeys(SUMMARY_COLUMNS)
+_EMPTY: dict[str, Any] = dict.fromkeys(SUMMARY_COLUMNS)
 
 
 class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A run in short: `values` are those of `SUMMARY_COLUMNS`, `folder` is the name of its folder.
+    """The summary of a run: `values` are those of `SUMMARY_COLUMNS`, `folder` is the name of its folder.
 
-    `own_settings` is None where the sweep's plan has them. `num_unmeasured` counts the epochs of a run that were all
-    warm-up; `of_attempts` are lines about epochs made elsewhere, `deviations` about what was done otherwise than asked;
-    `heard` says of a run that says `running` where nobody here can see it when it was last heard of.
+    `own_settings` is None where the sweep's plan has them. `num_unmeasured` counts the epochs of a run whose epochs are
+    all warm-up. `attempt_notes` are lines about epochs that were trained elsewhere, `deviations` about deviations from
+    the settings. `last_seen` has the last heartbeat of a running run that cannot be observed from this host, else it is
+    empty.
     """
 
     folder: str
@@ -54,13 +55,13 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     exposure: Exposure
     own_settings: dict[str, Any] | None = None
     num_unmeasured: int = 0
-    of_attempts: tuple[str, ...] = ()
-    heard: str = ""
+    attempt_notes: tuple[str, ...] = ()
+    last_seen: str = ""
     deviations: tuple[str, ...] = ()
 
     @property
     def settings(self) -> dict[str, Any]:
-        assert self.own_settings is not None  # asked for only where the plan does not know the run
+        assert self.own_settings is not None  # used only where the plan does not have the run
         return self.own_settings
 
     @property
@@ -80,7 +81,7 @@ _STARTED_AT = SUMMARY_COLUMNS.index("started_at")
 
 @dataclass(frozen=True)
 class SweepSummary:
-    """All runs of a sweep in short, in order of start, and what is damaged."""
+    """The summaries of a sweep's runs, in order of start, and what is damaged."""
 
     paths: SweepPaths
     runs: Sequence[RunSummary]
@@ -88,18 +89,18 @@ class SweepSummary:
 
 
 def summarize(sweep: SweepContents, plan: SweepRecord | None) -> SweepSummary:
-    """What was read of a sweep, in short."""
+    """Summarize all runs of a sweep."""
     planned = planned_signatures(plan)
-    return SweepSummary(sweep.paths, [summary_of(run, planned) for run in sweep.runs], sweep.damaged)
+    return SweepSummary(sweep.paths, [summarize_run(run, planned) for run in sweep.runs], sweep.damaged)
 
 
 def planned_signatures(plan: SweepRecord | None) -> Container[str]:
-    """The cells whose settings are in the plan."""
+    """Return the signatures of the cells whose settings are in the plan."""
     return frozenset(cell.signature for cell in plan.planned) if plan else frozenset()
 
 
-def summary_of(run: StoredRun, planned: Container[str]) -> RunSummary:
-    """One run in short; without its settings where it is one of the `planned`."""
+def summarize_run(run: StoredRun, planned: Container[str]) -> RunSummary:
+    """Summarize one run, without its settings where it is one of the `planned` ones."""
     is_warmup = bool(run.epochs) and run.epochs[-1].epoch > 0 and all(epoch.warmup for epoch in run.epochs)
     return RunSummary(
         run.paths.name,
@@ -110,26 +111,26 @@ def summary_of(run: StoredRun, planned: Container[str]) -> RunSummary:
         None if run.record.signature in planned else run.record.settings,
         sum(epoch.epoch > 0 for epoch in run.epochs) if is_warmup else 0,
         tuple(describe_attempts(run.record)),
-        _heard_of(run) if run.record.is_running_elsewhere else "",
+        _last_seen(run) if run.record.is_running_elsewhere else "",
         run.record.deviations,
     )
 
 
 def measured_epochs(run: StoredRun) -> list[EpochRecord]:
-    """The epochs that count in medians: timed, and not warm-up."""
+    """Return the epochs that count in medians: those that were timed and are not warm-up."""
     return [epoch for epoch in run.epochs if not epoch.warmup and epoch.epoch_seconds is not None]
 
 
 def overall_rate(measured: Sequence[EpochRecord]) -> float | None:
-    """Samples of all these epochs over the seconds of training on them; None where no epoch has a throughput."""
+    """Return the samples of all these epochs over their training seconds; None where no epoch has a throughput."""
     timed = [(epoch.samples, epoch.epoch_seconds or 0.0) for epoch in measured if epoch.samples_per_second]
     return sum(samples for samples, _ in timed) / sum(seconds for _, seconds in timed) if timed else None
 
 
 def _values(run: StoredRun) -> tuple[Any, ...]:
-    """What the run's record and epochs say, in the order of `SUMMARY_COLUMNS`."""
+    """Return the values of `SUMMARY_COLUMNS`, in that order."""
     record, epochs = run.record, run.epochs
-    row: dict[str, Any] = _NOTHING | {
+    row: dict[str, Any] = _EMPTY | {
         "status": record.status.value,
         "reason": None if record.reason is None else record.reason.value,
         "epochs": None if run.is_damaged and not epochs else len(epochs) - (len(epochs) > 0 and epochs[0].epoch == 0),
@@ -154,18 +155,18 @@ _medians_of = attrgetter(*_MEDIANS)
 
 
 def _times(measured: Sequence[EpochRecord]) -> dict[str, float | None]:
-    """Each column's median over the epochs that have it, and the spread of `epoch_seconds`."""
+    """Return each column's median over the epochs that have it, and the interquartile range of `epoch_seconds`."""
     values = zip(*map(_medians_of, measured), strict=True)
     known = {name: [v for v in column if v is not None] for name, column in zip(_MEDIANS, values, strict=False)}
     times = {name: median(column) for name, column in known.items()}
-    return times | {"epoch_seconds_iqr": iqr(known.get("epoch_seconds", [])), OVERALL: overall_rate(measured)}
+    return times | {"epoch_seconds_iqr": iqr(known.get("epoch_seconds", [])), OVERALL_RATE: overall_rate(measured)}
 
 
-def _heard_of(run: StoredRun) -> str:
+def _last_seen(run: StoredRun) -> str:
     assert run.record.owner is not None
     return f"{run.record.name} on {run.record.owner.host} ({describe_last_heartbeat(run.beat)})"
 
 
 def damage_notes(damaged: Iterable[Damage]) -> list[str]:
-    """What could not be read, one line each."""
+    """Describe what could not be read, one line each."""
     return [f"Not read: {damage.message}" for damage in damaged]

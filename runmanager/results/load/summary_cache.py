@@ -1,8 +1,8 @@
-"""What the table needs of runs that have ended, kept in one file a sweep: they are not read again while they stay.
+"""The cache of run summaries, one file a sweep: runs that have ended are not read again until their files change.
 
-A summary is taken from the file only while the run's own files are what they were: changed at the same times, as long,
-and the same inodes. The file decides nothing else. One that is damaged (it has a checksum), foreign, or of another
-version of this program counts as none, and where none can be written every run is read each time.
+A cached summary is used only while the run's files are unchanged: the same modification times, sizes and inodes. A
+cache file that is damaged (it has a checksum), foreign, or from another version of this program is ignored. Where it
+cannot be written, every run is read each time.
 """
 
 import contextlib
@@ -22,77 +22,77 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import RunSummary
 
-__all__ = ["KeptRun", "Marks", "is_settled", "keep", "kept_runs", "marks_of"]
+__all__ = ["CachedRun", "RunStamps", "is_settled", "read_cache", "stamps_of", "write_cache"]
 
-Marks = tuple[FileStamp | None, FileStamp | None]
-"""The marks of a run's record and of its epochs."""
+RunStamps = tuple[FileStamp | None, FileStamp | None]
+"""The stamps of a run's record and of its epochs; None where the file does not exist."""
 
-_CHECKSUM = 4  # bytes before the rest: what a disk spoiled may still be read, and would be other numbers
-_SETTLED_NS = 2 * 10**9  # a file that is younger may change again without another time
-_FEW = 100  # runs that are read as soon as the file would be
-_SHARE = 50  # one run in so many, at least, must be new for the file to be worth writing
+_CHECKSUM_BYTES = 4  # before the content: corrupt content may still decode, to other numbers
+_SETTLED_NS = 2 * 10**9  # a younger file may change again within the resolution of its time
+_MIN_NEW = 100  # fewer runs are read as fast as the cache
+_MIN_NEW_SHARE = 1 / 50  # of the runs must be new for the file to be worth writing
 
 
-class KeptRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A summary, and the marks that its run's files had before they were read."""
+class CachedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A summary, and the stamps that its run's files had before they were read."""
 
-    marks: Marks
+    stamps: RunStamps
     summary: RunSummary
 
 
-class _File(msgspec.Struct, frozen=True, array_like=True):
-    made_by: str
-    runs: list[KeptRun]
+class _CacheFile(msgspec.Struct, frozen=True, array_like=True):
+    program: str
+    runs: list[CachedRun]
 
 
-_DECODER = msgspec.msgpack.Decoder(_File)
+_DECODER = msgspec.msgpack.Decoder(_CacheFile)
 
 
-def marks_of(folder: str) -> Marks:
-    """The marks of a run's files as they are now. Raises `OSError`."""
+def stamps_of(folder: str) -> RunStamps:
+    """Return the current stamps of a run's files. Raises `OSError`."""
     return file_stamp(f"{folder}/{RECORD}"), file_stamp(f"{folder}/{EPOCHS}")
 
 
-def is_settled(run: StoredRun, marks: Marks, *, now_ns: int) -> bool:
-    """Whether a run has ended for good, by its own word or its driver's, and its files lay still for a while.
+def is_settled(run: StoredRun, stamps: RunStamps, *, now_ns: int) -> bool:
+    """Whether a run has ended for good, as recorded by itself or its driver, and its files are unchanged for a while.
 
-    Crashed is also what a run looks like whose process is gone without a word, and the table of one that took turns
-    needs a third file: those are read each time.
+    Crashed runs are read each time, as the status is inferred from a process that is gone, and so are runs that took
+    turns, as their table needs a third file.
     """
     if not run.record.status.is_ended or run.record.status is Status.CRASHED or run.record.session is not None:
         return False
-    newest = max((time for mark in marks if mark is not None for time in mark[:2]), default=now_ns)
+    newest = max((time for stamp in stamps if stamp is not None for time in stamp[:2]), default=now_ns)
     return newest <= now_ns - _SETTLED_NS
 
 
-def kept_runs(paths: SweepPaths) -> dict[str, KeptRun]:
-    """What is kept of a sweep's runs, by the name of their folder; nothing where there is no file that serves."""
+def read_cache(paths: SweepPaths) -> dict[str, CachedRun]:
+    """Read the cached runs of a sweep, by the name of their folder; empty without a valid file."""
     try:
         content = memoryview(read_bytes(paths.summaries))
-        if _checksum(content[_CHECKSUM:]) != content[:_CHECKSUM]:
+        if _checksum(content[_CHECKSUM_BYTES:]) != content[:_CHECKSUM_BYTES]:
             return {}
-        kept = _DECODER.decode(content[_CHECKSUM:])
+        cached = _DECODER.decode(content[_CHECKSUM_BYTES:])
     except UNREADABLE:
         return {}
-    return {run.summary.folder: run for run in kept.runs} if kept.made_by == _made_by() else {}
+    return {run.summary.folder: run for run in cached.runs} if cached.program == _program() else {}
 
 
-def keep(paths: SweepPaths, runs: Sequence[KeptRun], *, num_new: int) -> None:
-    """Keep these for the next reading, if so many are new that it is worth it. Two writers at a time are safe."""
-    if num_new >= max(_FEW, len(runs) / _SHARE):
-        with contextlib.suppress(OSError):  # a full disk, or somebody who may only read here
-            content = msgspec.msgpack.encode(_File(_made_by(), list(runs)))
+def write_cache(paths: SweepPaths, runs: Sequence[CachedRun], *, num_new: int) -> None:
+    """Write the cache, if enough runs are new to be worth it. Concurrent writers are safe."""
+    if num_new >= max(_MIN_NEW, len(runs) * _MIN_NEW_SHARE):
+        with contextlib.suppress(OSError):  # a full disk, or a read-only folder
+            content = msgspec.msgpack.encode(_CacheFile(_program(), list(runs)))
             replace_file(paths.summaries, _checksum(content) + content)
 
 
 def _checksum(content: bytes | memoryview) -> bytes:
-    return zlib.crc32(content).to_bytes(_CHECKSUM, "big")
+    return zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "big")
 
 
 @cache
-def _made_by() -> str:
-    """Which program makes the summaries: its version and, for one that is being worked on, its files."""
+def _program() -> str:
+    """Return a hash of the program that makes the summaries: its version and, for development, its files."""
     rooms = (Path(__file__).parents[1], Path(__file__).parents[2] / "records")
     files = [file for room in rooms for file in room.rglob("*.py")]
-    marks = sorted((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
-    return hashlib.sha256(repr((__version__, marks)).encode()).hexdigest()
+    stamps = sorted((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+    return hashlib.sha256(repr((__version__, stamps)).encode()).hexdigest()

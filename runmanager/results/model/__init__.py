@@ -1,1 +1,1 @@
-"""What every part of the results speaks: tables, their columns, and values formatted for people."""
+"""Tables, their columns and rows, and values formatted for people."""

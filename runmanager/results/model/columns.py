@@ -1,7 +1,7 @@
-"""The columns of the tables that others rely on, and the table itself: rows of plain values under them."""
+"""Tables of results: their rows, and the columns that other programs rely on."""
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,29 +11,22 @@ __all__ = [
     "BASE_SETTINGS",
     "EFFECTS",
     "MISSING",
-    "NULLS",
     "OUTCOMES",
     "PHASE_COLUMNS",
-    "STAND_IN",
+    "Row",
     "Table",
     "column_of",
-    "effect_of",
+    "effect_column",
     "prefers_larger",
     "setting_name",
     "setting_of",
 ]
 
 MISSING = "N/A"
-"""What people see of a missing value."""
-
-NULLS = "nulls"
-"""The key under which a row names its settings that are set to nothing; others without a value it does not have."""
-
-STAND_IN = "stand_in"
-"""The key under which a row of a comparison says whether its axis stands in for one that gives no answer."""
+"""The text of a missing value, for people."""
 
 BASE_SETTINGS = ("lr", "batch_size", "num_workers", "device")
-"""The tutorials' four axes: columns of every results table, whether they vary or not."""
+"""The tutorials' four axes: columns of every results table, even if they do not vary."""
 
 PHASE_COLUMNS = tuple(f"{phase}_seconds" for phase in PHASES)
 
@@ -52,30 +45,45 @@ COMPARISON_COLUMNS = (
     *("ci_low", "ci_high", "verdict", "reason", "baseline_epochs", "candidate_epochs"),
 )
 OUTCOMES = ("val_accuracy", "accuracy", "val_loss", "loss")
-"""What the best is best by where nobody says: the first of these that was measured."""
+"""The metrics of the best run where none is requested: the first of these that was measured."""
 
 EFFECTS = ("speedup", "ratio", "difference")
-"""What holds two sides against each other: which of these depends on the metric."""
+"""The columns with the effect of a pair: one of these, depending on the metric."""
 
 _MEASURED = {*RUN_COLUMNS, *RESULT_COLUMNS}
 _OF_OTHER_METRICS = ("metric", *(f"{side}_{what}" for side in ("baseline", "candidate") for what in ("value", "runs")))
-_BESIDE = (NULLS, "seeds", "note")  # what rows have for people, or for the making of other tables
-_TAKEN = {*RUN_COLUMNS, *RESULT_COLUMNS, *EPOCH_COLUMNS, *COMPARISON_COLUMNS, *EFFECTS, *_OF_OTHER_METRICS, *_BESIDE}
+_RESERVED = ("nulls", "seeds", "note")  # columns of tables for people; `nulls` stays reserved for written tables
+_TAKEN = {*RUN_COLUMNS, *RESULT_COLUMNS, *EPOCH_COLUMNS, *COMPARISON_COLUMNS, *EFFECTS, *_OF_OTHER_METRICS, *_RESERVED}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table: its `values` by column, None where one is missing.
+
+    `absent_settings` are the columns of the settings that the row's cell does not have. Any other setting without a
+    value is set to null.
+    """
+
+    values: dict[str, Any]
+    absent_settings: Collection[str] = ()
+
+    def __getitem__(self, column: str) -> Any:
+        return self.values[column]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of plain values, by column; a missing value is None.
+    """Rows under named columns.
 
-    `settings` are the columns that hold settings. `shown` are the columns that people are shown, most important
-    first where room is short; files for programs hold them all. Those that are empty in every row are left out, unless
-    `shows_empty`. `foreign` are columns of numbers that another program measured and named. `notes` are readable lines
-    about what the rows cannot say of themselves; `legend` says how to read them. `num_unread` counts the runs that have
-    no row, as nobody can read their records.
+    `settings` are the columns that hold settings. `shown` are the columns for people, the most important first where
+    the width is limited; files for programs have all columns. Shown columns that are empty in every row are left out,
+    unless `shows_empty`. `foreign` are columns of numbers that another program measured and named. `notes` are lines
+    about the whole table, `legend` explains its values. `num_unread` counts the runs without a row, whose records
+    cannot be read.
     """
 
     columns: list[str]
-    rows: list[dict[str, Any]]
+    rows: Sequence[Row]
     settings: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
@@ -86,29 +94,30 @@ class Table:
 
 
 def column_of(setting: str) -> str:
-    """The column of a setting: its dotted name, under `settings.` where that is the name of a measured column."""
+    """Return the column of a setting: its dotted name, under `settings.` where that is the name of another column."""
     return f"settings.{setting}" if setting in _TAKEN else setting
 
 
 def setting_name(column: str) -> str:
-    """The setting of a column, as it is given in a command: `optimizer` for `optimizer.name`."""
+    """Return the setting of a column, as given in a command: `optimizer` for `optimizer.name`."""
     name = column.removeprefix("settings.")
     return (name if column == column_of(name) else column).removesuffix(".name")
 
 
-def setting_of(word: str, settings: Container[str]) -> str | None:
-    """Which of the `settings` a word means: its dotted name, its column's, or its group's (`model` for `model.name`).
+def setting_of(text: str, settings: Container[str]) -> str | None:
+    """Return which of the `settings` a text names: by dotted name, by column, or by group (`model` for `model.name`).
 
-    A measured column's name means that column, so none.
+    None for the name of a measured column.
     """
-    if word in _MEASURED:
+    if text in _MEASURED:
         return None
-    name = word.removeprefix("settings.") if word == column_of(word.removeprefix("settings.")) else word
+    setting = text.removeprefix("settings.")
+    name = setting if text == column_of(setting) else text
     return next((each for each in (name, f"{name}.name") if each in settings), None)
 
 
 def prefers_larger(column: str) -> bool | None:
-    """Whether more is better in a column, by the last of the words in its name that says so; None where none does."""
+    """Whether larger values of a column are better, by the last known word in its name; None without one."""
     for word in reversed(re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column).lower())):
         if word in _LARGER_IS_BETTER:
             return True
@@ -131,6 +140,6 @@ _SMALLER_IS_BETTER = frozenset(
 )
 
 
-def effect_of(columns: Iterable[str]) -> str:
-    """The column of a comparison that holds its two sides against each other."""
+def effect_column(columns: Iterable[str]) -> str:
+    """Return the column of a comparison that has the effect."""
     return next(name for name in columns if name in EFFECTS)

@@ -1,4 +1,4 @@
-"""What is recorded of where and with what a run was made, in words: machine, software, code, load."""
+"""Labels of the recorded environment of a run: machine, software, code, load."""
 
 __all__ = ["CODE", "FACTS", "LOAD", "MACHINE", "PYTHON"]
 
@@ -17,7 +17,7 @@ MACHINE = (
     ("tf32_matmul", "TF32 in matrix products"),
     ("tf32_cudnn", "TF32 in cuDNN"),
 )
-"""The fields of an `Environment` about the machine and how it was used, each with its words."""
+"""The fields of an `Environment` about the machine and its use, each with its label."""
 
 PYTHON = (("python", "Python"),)
 

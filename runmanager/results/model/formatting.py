@@ -1,10 +1,10 @@
-"""Values as people read them: rounded, with units, a spread over seeds or a median over runs."""
+"""Values formatted for people: rounded, with units, with the spread over seeds or the number of runs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from runmanager.results.model.columns import EFFECTS, MISSING, NULLS, PHASE_COLUMNS, Table, effect_of
+from runmanager.results.model.columns import EFFECTS, MISSING, PHASE_COLUMNS, Row, Table
 from runmanager.results.stats.descriptive import mean, median
 from runmanager.text import format_value, printable
 
@@ -13,11 +13,10 @@ __all__ = [
     "Spread",
     "human",
     "human_columns",
-    "human_effect",
     "human_field",
     "is_number",
     "number",
-    "with_prefix",
+    "with_unit_prefix",
 ]
 
 _ACCURACIES = ("accuracy", "val_accuracy")
@@ -27,26 +26,26 @@ _RATES = ("flop_per_step", "flop_per_second", "bytes_per_second", "operations_pe
 
 
 class Spread(float):
-    """The mean of a figure over seeds, with its standard deviation (n - 1 in the denominator) over `count` runs."""
+    """The mean of a value over seeds, with its standard deviation (n - 1 in the denominator) over `count` runs."""
 
     deviation: float
     count: int
 
     @classmethod
     def of(cls, values: Sequence[float], *, around: float | None = None) -> "Spread":
-        """Of at least one value; that of one value has no deviation (NaN). `around` is what stands for their mean."""
+        """Summarize at least one value; a single one has the deviation NaN. `around` replaces their mean."""
         middle = mean(values)
         spread = cls(middle if around is None else around)
         spread.count = len(values)
-        distance = math.dist(values, [middle] * len(values))  # squares of its own would overflow for a huge loss
+        distance = math.dist(values, [middle] * len(values))  # squaring by hand would overflow for a huge loss
         spread.deviation = distance / math.sqrt(len(values) - 1) if len(values) > 1 else math.nan
         return spread
 
 
 def human_columns(table: Table) -> list[str]:
-    """The columns that people are shown: those that matter, without any that is empty in every row.
+    """Return the columns for people, without those that are empty in every row.
 
-    `contended` says something only where a run was.
+    `contended` is left out unless a run was.
     """
     if table.shows_empty:
         return list(table.shown)
@@ -55,12 +54,12 @@ def human_columns(table: Table) -> list[str]:
 
 
 def human(value: Any, column: str = "") -> str:
-    """A value for people: four significant digits, accuracies with four decimals, bytes as MiB; never a row of digits.
+    """Format a value for people: four significant digits, accuracies with four decimals, bytes as MiB.
 
-    None is what was not measured; a setting without a value is `format_value`.
+    None is a value that was not measured; for settings use `format_value`.
     """
     if value is None:
-        return "" if column == "reason" else MISSING  # no reason is no lack
+        return "" if column == "reason" else MISSING  # a missing reason is not a missing measurement
     if isinstance(value, bool):
         return format_value(value)
     if isinstance(value, Spread):
@@ -70,7 +69,7 @@ def human(value: Any, column: str = "") -> str:
     if column.endswith(_BYTES):
         return f"{_decimals(value / 2**20, 1)} MiB"
     if column in _RATES:
-        return with_prefix(value).strip()
+        return with_unit_prefix(value).strip()
     if column.endswith(_SHARE):
         return f"{value * 100:.3g}%" if value < 1 else f"{value:,.0%}"
     if isinstance(value, float) and column in _ACCURACIES:
@@ -81,14 +80,14 @@ def human(value: Any, column: str = "") -> str:
 
 
 class Median(float):
-    """A metric's median over `count` runs."""
+    """The median of a metric over `count` runs."""
 
     metric: str
     count: int
 
     @classmethod
     def of(cls, values: Sequence[float], metric: str) -> "Median":
-        """Of at least one value."""
+        """Make it from at least one value."""
         middle = median(values)
         assert middle is not None
         made = cls(middle)
@@ -101,21 +100,21 @@ def _median(value: Median) -> str:
     return human(plain, value.metric) + (f" (n={value.count})" if value.count > 1 else "")
 
 
-def human_field(table: Table, row: Mapping[str, Any], column: str) -> str:
-    """What stands in a row of a table, for people; of a foreign column nothing is known but that it was measured.
+def human_field(table: Table, row: Row, column: str) -> str:
+    """Format a field of a table for people; numbers of foreign columns are rounded like measurements.
 
-    Nothing of a setting that the row does not have, which is no `null`.
+    A setting that the row's cell does not have is empty; one that is set to null is `null`.
     """
     value = row[column]
     if column in table.foreign and isinstance(value, float):
         return _four_digits(value)
     if value is None and column in table.settings:
-        return format_value(None) if column in row.get(NULLS, (column,)) else ""
+        return "" if column in row.absent_settings else format_value(None)
     return human(value, column)
 
 
-def with_prefix(value: float) -> str:
-    """Three digits and the prefix of a unit that is to follow: `12.3 G`."""
+def with_unit_prefix(value: float) -> str:
+    """Format three digits and the prefix of the unit that follows: `12.3 G`."""
     for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= factor:
             return f"{value / factor:.3g} {prefix}"
@@ -123,7 +122,7 @@ def with_prefix(value: float) -> str:
 
 
 def _spread(value: Spread, column: str) -> str:
-    """`0.9571 ± 0.0012`: both to the same last digit; one value as it is."""
+    """Format `0.9571 ± 0.0012`, both to the same last digit; a single value without a deviation."""
     mean = human(float(value), column)
     if column == "epochs":
         return f"{value:.4g}" + (f" ± {value.deviation:.2g}" if value.deviation > 0 else "")
@@ -135,12 +134,7 @@ def _spread(value: Spread, column: str) -> str:
     return f"{mean} ± {_decimals(value.deviation, decimals)}"
 
 
-def human_effect(row: Mapping[str, Any], column: str) -> str:
-    """A comparison's effect or an end of its interval, for people: a difference as the metric itself is shown."""
-    return human(row[column], row["metric"] if "difference" in row else effect_of(row))
-
-
-# Settings are shown as they were asked for; only what was measured is rounded.
+# Settings are shown exactly; only measurements are rounded.
 _MEASURED = frozenset(
     {"loss", "val_loss", "epoch_seconds", "epoch_seconds_iqr", "wall_seconds", "run_seconds", "samples_per_second"}
     | {"overall_samples_per_second"}
@@ -149,17 +143,17 @@ _MEASURED = frozenset(
 )
 
 
-_UNREADABLE = 1e12  # from here on nobody counts the digits, as of a loss that is about to be infinite
+_SCIENTIFIC = 1e12  # larger numbers, such as a diverging loss, have an exponent
 
 
 def _decimals(value: float, decimals: int) -> str:
-    return f"{value:,.{decimals}f}" if abs(value) < _UNREADABLE else f"{value:.4g}"
+    return f"{value:,.{decimals}f}" if abs(value) < _SCIENTIFIC else f"{value:.4g}"
 
 
 def _four_digits(value: float) -> str:
     if not math.isfinite(value):
         return str(value)
-    if abs(value) >= _UNREADABLE:
+    if abs(value) >= _SCIENTIFIC:
         return f"{value:.4g}"
     if abs(value) >= 1000:
         return f"{float(f'{value:.4g}'):,.0f}"
@@ -167,12 +161,12 @@ def _four_digits(value: float) -> str:
 
 
 def is_number(table: Table, column: str) -> bool:
-    """Whether a column holds numbers, to be set flush right."""
+    """Whether a column holds numbers, which are right-aligned."""
     values = [row[column] for row in table.rows if row[column] is not None]
     return bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 def number(value: float) -> str:
-    """Three digits, for a description."""
+    """Format three digits, for a description."""
     rounded = float(f"{value:.3g}")
-    return f"{rounded:,.0f}" if 100 <= abs(rounded) < _UNREADABLE else f"{rounded:g}"
+    return f"{rounded:,.0f}" if 100 <= abs(rounded) < _SCIENTIFIC else f"{rounded:g}"

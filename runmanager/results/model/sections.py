@@ -1,18 +1,18 @@
-"""An account of something in titled sections of named values, as aligned text for people."""
+"""Titled sections of named values, as aligned text for people."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from runmanager.text import printable
 
-__all__ = ["Section", "as_text"]
+__all__ = ["Section", "format_sections"]
 
 
 @dataclass(frozen=True)
 class Section:
-    """A title over rows of fields, the first of which names the row; `headings` stand over the fields.
+    """A title over rows of fields, with the name of the row first; `headings` are those of the fields.
 
-    `lines` are shown as they are, below the rows.
+    `lines` follow the rows unchanged.
     """
 
     title: str
@@ -21,17 +21,17 @@ class Section:
     lines: Sequence[str] = ()
 
 
-def as_text(first: str, sections: Iterable[Section]) -> str:
-    """The account: its first line, then every section that has anything in it; nothing in it steers a terminal."""
-    parts = [printable(first), *(_section_text(section) for section in sections if section.rows or section.lines)]
+def format_sections(first_line: str, sections: Iterable[Section]) -> str:
+    """Join the first line and all non-empty sections into text without control characters."""
+    parts = [printable(first_line), *(_section_text(section) for section in sections if section.rows or section.lines)]
     return "\n\n".join(parts) + "\n"
 
 
 def _section_text(section: Section) -> str:
-    given = [section.headings, *section.rows] if section.headings else section.rows
-    rows = [[printable(field) for field in row] for row in given]
+    lines_of_fields = [section.headings, *section.rows] if section.headings else section.rows
+    rows = [[printable(field) for field in row] for row in lines_of_fields]
     count = max(map(len, rows), default=0)
-    widths = [max(len(row[at]) if at < len(row) else 0 for row in rows) for at in range(count)]
+    widths = [max(len(row[index]) if index < len(row) else 0 for row in rows) for index in range(count)]
     lines = ["  " + "  ".join(field.ljust(width) for field, width in zip(row, widths, strict=False)) for row in rows]
     return "\n".join(
         [section.title, *(line.rstrip() for line in lines), *(f"  {printable(line)}" for line in section.lines)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from runmanager.results.model.columns import Table
+from runmanager.results.model.columns import Row, Table
 from runmanager.results.model.formatting import human_columns, human_field, is_number
 from runmanager.results.tables.writers import csv_fields
 
@@ -22,8 +22,6 @@ _WORST_FIRST = (
     *("faster", "inconclusive"),
 )
 _LONG = 60  # characters that want a wide column
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,14 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.record import SweepRecord
 from runmanager.results.compare.comparison import with_numbered_reasons
+from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.figures.catalog import figures_of
 from runmanager.results.figures.figure import inline_svg
 from runmanager.results.findings.crossover import Crossover, crossover_lines
 from runmanager.results.findings.headlines import headlines
 from runmanager.results.findings.paired_rounds import Rounds
 from runmanager.results.findings.recommendations import next_steps
-from runmanager.results.model.columns import STAND_IN, Table
+from runmanager.results.model.columns import Row, Table
 from runmanager.results.model.environment_text import FACTS
 from runmanager.results.model.formatting import human
 from runmanager.results.report.html import render_template
@@ -34,7 +35,7 @@ def report_page(
     plan: SweepRecord | None,
     *,
     results: Table,
-    comparison: Table,
+    comparison: ComparisonTable,
     causes: Sequence[str] = (),
     to_find: Sequence[str] = (),
     crossovers: Sequence[Crossover] = (),
@@ -86,7 +87,7 @@ def report_page(
             with_numbered_reasons(comparison),
             title="Comparison",
             # The file beside the page has no row that nobody asked for.
-            file="comparison_shown.csv" if any(row[STAND_IN] for row in comparison.rows) else "comparison.csv",
+            file="comparison_shown.csv" if any(row.is_stand_in for row in comparison.rows) else "comparison.csv",
             whole=comparison,
         ),
         crossings=[line for line in crossover_lines(crossovers) if line not in more],
@@ -134,7 +135,7 @@ def _failures(sweep: SweepContents) -> Table:
     for run in ended:
         reason = run.record.reason.value if run.record.reason else None
         rows.append(
-            dict(zip(columns, (run.record.name, run.record.status.value, reason, run.record.message), strict=True))
+            Row(dict(zip(columns, (run.record.name, run.record.status.value, reason, run.record.message), strict=True)))
         )
     return Table(columns, rows, shown=tuple(columns))
 

@@ -1,1 +1,1 @@
-"""The statistics, as pure functions of numbers: noise, effects, power, paired speedups, crossing curves."""
+"""Statistics as pure functions of numbers: noise, effects, power, paired speedups, crossing curves."""

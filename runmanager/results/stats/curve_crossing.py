@@ -1,4 +1,4 @@
-"""Where two curves cross, read from the points where one side is surely ahead. Pure functions of numbers."""
+"""Crossings of two curves, from the points where one side is significantly ahead. Pure functions of numbers."""
 
 import math
 from collections.abc import Sequence
@@ -10,10 +10,9 @@ __all__ = ["Crossing", "CurvePoint", "find_crossings"]
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """The two curves at one value `x` > 0: the log of how far the candidate is ahead, and whether that is sure.
+    """The two curves at one value `x` > 0: the log ratio by which the candidate is ahead, and its significance.
 
-    `ahead` is 1 where the comparison says that the candidate is ahead, -1 where it says that the baseline is, and 0
-    where the two cannot be told apart.
+    `ahead` is 1 where the candidate is significantly ahead, -1 where the baseline is, and 0 where neither is.
     """
 
     x: float
@@ -23,9 +22,9 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Crossing:
-    """One crossing: it lies between the measured points `low` and `high`, about at `at`.
+    """A crossing between the measured points `low` and `high`, estimated at `at`.
 
-    `candidate_leads` says whether the candidate is the one ahead after it.
+    `candidate_leads` is whether the candidate is ahead after it.
     """
 
     at: float
@@ -35,27 +34,27 @@ class Crossing:
 
 
 def find_crossings(points: Sequence[CurvePoint]) -> list[Crossing]:
-    """The crossings of two curves, in ascending order of `x`, as `points` are.
+    """Return the crossings of two curves; `points`, and the crossings, are in ascending order of `x`.
 
-    A crossing lies between a point where one side is surely ahead and the next point where the other one surely is.
-    Points that cannot be told apart prove no crossing, and none is looked for beyond the last sure point. The interval
-    reaches from the one point to the other: how the curves run between them was not measured. It therefore holds the
-    crossing wherever the two points are on the sides that they are said to be on. Intervals of the points that hold
-    simultaneously with 95% confidence thus give intervals of all crossings that do so.
+    A crossing lies between a point where one side is significantly ahead and the next point where the other side is.
+    Points where neither is ahead prove no crossing, and no crossing is assumed beyond the last significant point. The
+    interval reaches from the one point to the other: the curves between them were not measured. It therefore contains
+    the crossing whenever the verdicts on the two points are true. Simultaneous 95% intervals of the points thus give
+    simultaneous 95% intervals of all crossings.
     """
-    sure = [place for place, point in enumerate(points) if point.ahead]
+    significant = [index for index, point in enumerate(points) if point.ahead]
     return [
-        _between(points[left : right + 1])
-        for left, right in pairwise(sure)
+        _crossing_between(points[left : right + 1])
+        for left, right in pairwise(significant)
         if points[left].ahead != points[right].ahead
     ]
 
 
-def _between(points: Sequence[CurvePoint]) -> Crossing:
-    """The crossing between the first and the last of `points`, which are surely on different sides.
+def _crossing_between(points: Sequence[CurvePoint]) -> Crossing:
+    """Return the crossing between the first and the last of `points`, which are on different sides.
 
-    The estimate follows straight lines of the log ratio over log x. Where noise makes them cross several times, it is
-    the place that leaves as much of the range ahead as they do together.
+    The estimate interpolates the log ratio linearly over log x. Where noise makes the lines cross several times, the
+    estimate leaves the same share of the range ahead as the lines do in total.
     """
     first, last = points[0], points[-1]
     after = sum(
@@ -66,7 +65,7 @@ def _between(points: Sequence[CurvePoint]) -> Crossing:
 
 
 def _share_below(left: float, right: float) -> float:
-    """The share of a straight line from `left` to `right` that lies below 0."""
+    """Return the share of a straight line from `left` to `right` that lies below 0."""
     if (left < 0) == (right < 0):
         return float(left < 0)
     return max(-left, -right) / abs(right - left)

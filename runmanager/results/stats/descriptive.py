@@ -1,4 +1,4 @@
-"""The statistics of a measurement: means, medians and spreads; what an estimate is. Pure."""
+"""Descriptive statistics (means, medians, spreads), and an estimate with its interval. Pure functions."""
 
 import math
 from collections.abc import Sequence
@@ -17,17 +17,16 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A side's typical value, or a ratio or difference of two sides, with its 95% interval.
+    """The typical value of a side, or the ratio or difference of two sides, with its 95% interval.
 
-    `error` is the standard error of the value, of its logarithm for a ratio, and `freedom` with how many degrees of
-    freedom it is known.
+    `error` is the standard error of the value, of its logarithm for a ratio; `dof` is its degrees of freedom.
     """
 
     value: float
     low: float
     high: float
     error: float = 0.0
-    freedom: float = 0.0
+    dof: float = 0.0
 
     @property
     def interval(self) -> Interval:
@@ -35,7 +34,7 @@ class Estimate:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Of at least one value; sums that no float can hold, as of losses about to be infinite, do no harm."""
+    """Return the mean of at least one value; a sum that overflows, as of losses close to infinity, is avoided."""
     try:
         return math.fsum(values) / len(values)
     except OverflowError:
@@ -43,7 +42,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def median(values: Sequence[float]) -> float | None:
-    """The middle value, the mean of the two middle ones for an even count; None of nothing."""
+    """Return the middle value, or the mean of the two middle ones; None for an empty sequence."""
     if not values:
         return None
     ordered = sorted(values)
@@ -55,7 +54,7 @@ def median(values: Sequence[float]) -> float | None:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The `share` quantile of sorted values by linear interpolation (type 7 of Hyndman and Fan 1996, as in NumPy)."""
+    """Return the `share` quantile of sorted values by interpolation (type 7 of Hyndman and Fan 1996, as in NumPy)."""
     position = (len(ordered) - 1) * share
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
@@ -63,7 +62,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def iqr(values: Sequence[float]) -> float | None:
-    """The interquartile range: third quartile less first; None of nothing, 0 of a single value."""
+    """Return the interquartile range, third quartile less first; None for an empty sequence, 0 for a single value."""
     if not values:
         return None
     ordered = sorted(values)

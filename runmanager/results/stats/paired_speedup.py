@@ -1,4 +1,4 @@
-"""Speedups of runs that were measured side by side: what each pair of processes says, and what all of them come to."""
+"""Speedups of runs that were measured side by side, from the rounds of each pair of processes."""
 
 import math
 from collections import defaultdict
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 __all__ = [
-    "LEAST_ROUNDS",
+    "MIN_ROUNDS",
     "PairedSpeedup",
     "batch_length",
     "is_narrow",
     "log_ratios",
+    "log_ratios_by_session",
     "paired_speedup",
-    "ratios_of",
-    "rounds_of",
+    "rounds_by_session",
 ]
 
-LEAST_ROUNDS = 6
-"""Of a session; one with fewer rounds does not count."""
+MIN_ROUNDS = 6
+"""Fewest rounds of a session; one with fewer does not count."""
 
 _PRIOR_SPREAD = 0.02  # of sessions' log ratios, before any was measured: docs/measurement.md has its coverage
-_PRIOR_WEIGHT = 2.0  # how many measured deviations the prior is worth
-_TRIMMED = 0.2  # share of a session's batches that is left out at either end
-_LATER = 1.645  # standard deviations below the mean: a one-sided test at 5%
+_PRIOR_WEIGHT = 2.0  # degrees of freedom of the prior
+_TRIMMED = 0.2  # share of a session's batches that is trimmed at either end
+_ONE_SIDED_5_PERCENT = 1.645  # standard deviations
 
 _Ratios = Sequence[float]
 _Rounds = Sequence[Mapping[int, float]]
@@ -42,10 +42,10 @@ _Rounds = Sequence[Mapping[int, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class PairedSpeedup(Estimate):
-    """A speedup with its 95% interval, and from how many sessions and rounds.
+    """A speedup with its 95% interval, and the numbers of sessions and rounds that it rests on.
 
-    `spread` is the standard deviation of the sessions' log ratios, None of a single session. Where rounds resemble
-    those before them, `rounds_a_batch` were averaged before anything else.
+    `spread` is the standard deviation of the sessions' log ratios, None for a single session. Where rounds are
+    autocorrelated, batches of `rounds_a_batch` were averaged first.
     """
 
     sessions: int
@@ -54,36 +54,36 @@ class PairedSpeedup(Estimate):
     rounds_a_batch: int
 
 
-def ratios_of(baseline: Sequence[StoredRun], candidate: Sequence[StoredRun]) -> list[list[float]]:
-    """The log ratios of the rounds that the finished runs of two sides had in common, session by session.
+def log_ratios_by_session(baseline: Sequence[StoredRun], candidate: Sequence[StoredRun]) -> list[list[float]]:
+    """Return the log ratios of the rounds that the finished runs of two sides had in common, session by session.
 
-    Sessions of fewer than `LEAST_ROUNDS` are left out.
+    Sessions with fewer than `MIN_ROUNDS` are left out.
     """
     sides = range(len(baseline)), range(len(baseline), len(baseline) + len(candidate))
-    found = (log_ratios(rounds, *sides) for rounds in rounds_of([*baseline, *candidate]))
-    return [ratios for ratios in found if len(ratios) >= LEAST_ROUNDS]
+    found = (log_ratios(rounds, *sides) for rounds in rounds_by_session([*baseline, *candidate]))
+    return [ratios for ratios in found if len(ratios) >= MIN_ROUNDS]
 
 
-def rounds_of(runs: Sequence[StoredRun]) -> list[list[dict[int, float]]]:
-    """What the runs measured in each round of each session, in order: samples a second by their index; no warm-up.
+def rounds_by_session(runs: Sequence[StoredRun]) -> list[list[dict[int, float]]]:
+    """Return the measured rounds of each session, in order: samples a second by the index of the run, without warm-up.
 
     A session that a run took part in on another machine, or with other versions, than its record names is left out.
     """
     elsewhere = {session for run in runs for session in sessions_in_other_environments(run.record)}
     sessions: defaultdict[str, defaultdict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    for at, run in enumerate(runs):
+    for index, run in enumerate(runs):
         for turn in run.turns:
             rate = turn.samples_per_second
             if rate is not None and not turn.warmup and turn.session not in elsewhere:
-                sessions[turn.session][turn.round][at] = rate
+                sessions[turn.session][turn.round][index] = rate
     shared = [[rounds[number] for number in sorted(rounds) if len(rounds[number]) > 1] for rounds in sessions.values()]
     return [rounds for rounds in shared if rounds]
 
 
 def log_ratios(rounds: _Rounds, baseline: Collection[int], candidate: Collection[int]) -> list[float]:
-    """The logarithm of candidate / baseline in each round in which both sides were measured.
+    """Return the logarithm of candidate / baseline in each round in which both sides were measured.
 
-    A side that is several runs (seeds) counts with the mean of their logarithms.
+    A side of several runs (seeds) counts with the mean of their logarithms.
     """
     ratios = []
     for measured in rounds:
@@ -95,14 +95,14 @@ def log_ratios(rounds: _Rounds, baseline: Collection[int], candidate: Collection
 
 
 def paired_speedup(sessions: Sequence[_Ratios], *, rows: int = 1) -> PairedSpeedup | None:
-    """The speedup and its 95% interval from the log ratios of rounds, session by session; None of no session.
+    """Estimate the speedup and its 95% interval from the log ratios of rounds; None without a session.
 
     A session is one process a run, and no two processes are equally fast: so each session is one observation, the
-    trimmed mean of its rounds, and the interval is Student's t over sessions. Its variance is moderated (`noise.py`):
-    measured deviations are pooled with a prior, worth two of them, of 2% between sessions and what the rounds
-    themselves vary. So the interval is finite, and wide, of one session. Rounds that resemble those before them are
-    averaged in batches first (Fishman 1978), or they would promise more than they know. The interval is one of `rows`
-    that hold together.
+    trimmed mean of its rounds, and the interval is Student's t over sessions. Its variance is moderated
+    (`noise_model.py`): measured deviations are pooled with a prior of two degrees of freedom, a deviation of 2% between
+    sessions plus the variance of the rounds themselves. So the interval of one session is finite, and wide.
+    Autocorrelated rounds are averaged in batches first (Fishman 1978); otherwise the interval would be too narrow. The
+    interval is one of `rows` simultaneous ones.
     """
     if not sessions:
         return None
@@ -115,13 +115,13 @@ def paired_speedup(sessions: Sequence[_Ratios], *, rows: int = 1) -> PairedSpeed
     deviations = float(((values - value) ** 2).sum())
     prior = Noise(_PRIOR_SPREAD**2 + within, _PRIOR_WEIGHT)
     noise = prior.updated(Residuals(deviations, count - 1.0))
-    reach = noise.reach(count, rows=rows)
+    half_width = noise.half_width(count, rows=rows)
     return PairedSpeedup(
         value=math.exp(value),
-        low=math.exp(value - reach),
-        high=math.exp(value + reach),
-        error=noise.deviation_of_mean(count),
-        freedom=noise.freedom,
+        low=math.exp(value - half_width),
+        high=math.exp(value + half_width),
+        error=noise.standard_error(count),
+        dof=noise.dof,
         sessions=count,
         rounds=sum(map(len, sessions)),
         spread=math.sqrt(deviations / (count - 1)) if count > 1 else None,
@@ -130,15 +130,15 @@ def paired_speedup(sessions: Sequence[_Ratios], *, rows: int = 1) -> PairedSpeed
 
 
 def is_narrow(sessions: Sequence[_Ratios], half_width: float) -> bool:
-    """Whether the interval reaches no more than `half_width` (a share) to either side of the speedup."""
+    """Whether the interval reaches at most `half_width` (a share) beyond the speedup."""
     estimate = paired_speedup(sessions)
     return estimate is not None and estimate.high <= estimate.value * (1 + half_width)
 
 
 def batch_length(sessions: Sequence[_Ratios]) -> int:
-    """How many rounds that follow each other are to be averaged, so that the means do not resemble the ones before.
+    """Return how many consecutive rounds to average so that the means are not autocorrelated.
 
-    Doubled until a test finds no autocorrelation any more, or a session has but two batches: Bartels' rank version
+    The length doubles until a test finds no autocorrelation, or a session has only two batches: Bartels' rank version
     (1982) of von Neumann's ratio, over all sessions together.
     """
     length = 1
@@ -157,11 +157,11 @@ def _is_autocorrelated(sessions: Iterable["Floats"]) -> bool:
         steps += float((np.diff(ranks) ** 2).sum())
         spread += float(((ranks - ranks.mean()) ** 2).sum())
         count += len(ranks)
-    return spread > 0 and steps / spread < 2 - _LATER * 2 / math.sqrt(count)
+    return spread > 0 and steps / spread < 2 - _ONE_SIDED_5_PERCENT * 2 / math.sqrt(count)
 
 
 def _batched(ratios: _Ratios, length: int) -> "Floats":
-    """The means of as many stretches as have `length` rounds at least."""
+    """Return the means of batches with at least `length` rounds each."""
     import numpy as np
 
     if length == 1:
@@ -170,7 +170,7 @@ def _batched(ratios: _Ratios, length: int) -> "Floats":
 
 
 def _trimmed(values: "Floats") -> tuple[float, float]:
-    """The trimmed mean and its variance, from the winsorised one (Tukey and McLaughlin 1963)."""
+    """Return the trimmed mean and its variance, from the winsorised values (Tukey and McLaughlin 1963)."""
     import numpy as np
 
     ordered = np.sort(values)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.results.model.columns import Row
 from runmanager.validation import did_you_mean
 
 __all__ = ["LISTED", "Condition", "parse_condition"]
@@ -32,8 +33,6 @@ _ORDERINGS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _NULL = object()  # asked for by name: the setting or figure that a row has not
 _QUOTED = re.compile(r"""'[^']*'|"[^"]*"|`(?P<name>[^`]*)`""")
 _WORDS = {"true": True, "false": False, "null": _NULL}
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.run.status import Status
-from runmanager.results.compare.pairing import frozen
-from runmanager.results.model.columns import MISSING, Table
+from runmanager.results.compare.pairing import hashable
+from runmanager.results.model.columns import MISSING, Row, Table
 from runmanager.results.model.formatting import Median
 from runmanager.results.tables.selection import AskedTable
 from runmanager.results.tables.sorting import in_order
@@ -47,11 +47,11 @@ def pivot(asked: AskedTable, words: tuple[str, str, str | None]) -> Table:
     fields: defaultdict[tuple[Hashable, Hashable], list[float]] = defaultdict(list)
     for row in asked.table.rows:
         value = row[metric]
-        if value is None or row.get("status", Status.FINISHED) != Status.FINISHED:
+        if value is None or row.values.get("status", Status.FINISHED) != Status.FINISHED:
             continue
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise UsageError(f"`{_OPTION}` must have a metric of numbers, got '{metric}'; as in :val_accuracy.")
-        fields[frozen(row[down]), frozen(row[across])].append(value)
+        fields[hashable(row[down]), hashable(row[across])].append(value)
     headings = _headings(across, _values(asked.table, across))
     rows = [_row(down, value, metric, headings, fields) for value in _values(asked.table, down)]
     has_counts = any(len(values) > 1 for values in fields.values())
@@ -72,11 +72,11 @@ def _headings(across: str, values: Sequence[Any]) -> dict[Hashable, str]:
     texts = [format_value(value) for value in values]
     times = Counter(texts)
     said = [text if times[text] == 1 else repr(value) for text, value in zip(texts, values, strict=True)]
-    return {frozen(value): f"{across}={each}" for value, each in zip(values, said, strict=True)}
+    return {hashable(value): f"{across}={each}" for value, each in zip(values, said, strict=True)}
 
 
 def _values(table: Table, column: str) -> list[Any]:
-    return in_order({frozen(row[column]): row[column] for row in table.rows}.values())
+    return in_order({hashable(row[column]): row[column] for row in table.rows}.values())
 
 
 def _row(
@@ -85,13 +85,13 @@ def _row(
     metric: str,
     headings: dict[Hashable, str],
     fields: dict[tuple[Hashable, Hashable], list[float]],
-) -> dict[str, Any]:
-    row: dict[str, Any] = {down: value}
+) -> Row:
+    fields_of_row: dict[str, Any] = {down: value}
     for at, heading in headings.items():
-        values: Sequence[float] = fields.get((frozen(value), at), ())
-        row[heading] = Median.of(values, metric) if values else None
-        row[f"runs of {heading}"] = len(values)
-    return row
+        values: Sequence[float] = fields.get((hashable(value), at), ())
+        fields_of_row[heading] = Median.of(values, metric) if values else None
+        fields_of_row[f"runs of {heading}"] = len(values)
+    return Row(fields_of_row)
 
 
 def _legend(metric: str, has_counts: bool) -> str:

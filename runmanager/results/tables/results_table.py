@@ -8,11 +8,11 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.bulk_reading import gc_paused
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.record import SweepRecord
-from runmanager.results.compare.hidden_costs import hidden_cost_notes
+from runmanager.results.compare.caveats import hidden_cost_notes
 from runmanager.results.load.cells import CellsWith, gather_cells
 from runmanager.results.load.contention import contention
 from runmanager.results.load.run_summary import (
-    OVERALL,
+    OVERALL_RATE,
     SUMMARY_COLUMNS,
     RunSummary,
     SweepSummary,
@@ -23,9 +23,9 @@ from runmanager.results.model.columns import (
     BASE_SETTINGS,
     EPOCH_COLUMNS,
     MISSING,
-    NULLS,
     RESULT_COLUMNS,
     RUN_COLUMNS,
+    Row,
     Table,
     column_of,
     setting_of,
@@ -62,22 +62,20 @@ def result_rows(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *
     met = contention([run.exposure for run in runs])
     rows = []
     for cell, causes in zip_longest(cells.cells, met):  # the runs come first among the cells
-        row: dict[str, Any] = {"run": cell.run, "status": Status.PENDING.value, "reason": None}
-        nulls: list[str] = []
+        values: dict[str, Any] = {"run": cell.run, "status": Status.PENDING.value, "reason": None}
+        absent: list[str] = []
         for name, column in columns:
-            row[column] = value = cells.value(cell, name, _ABSENT)
+            values[column] = value = cells.value(cell, name, _ABSENT)
             if value is _ABSENT:
-                row[column] = None
-            elif value is None:
-                nulls.append(column)
-        row[NULLS] = nulls
-        row.update(_NO_RESULTS)
+                values[column] = None
+                absent.append(column)
+        values.update(_NO_RESULTS)
         if cell.stored is not None:
-            row.update(zip(SUMMARY_COLUMNS, cell.stored.values, strict=True))
-            row["run_dir"] = f"{runs_folder}/{cell.stored.folder}"
-            row["contended"] = None if causes is None else bool(causes)
-        rows.append(row)
-    rows.sort(key=lambda row: (row["epoch_seconds"] is None, row["epoch_seconds"] or 0.0))
+            values.update(zip(SUMMARY_COLUMNS, cell.stored.values, strict=True))
+            values["run_dir"] = f"{runs_folder}/{cell.stored.folder}"
+            values["contended"] = None if causes is None else bool(causes)
+        rows.append(Row(values, absent))
+    rows.sort(key=lambda row: ((seconds := row["epoch_seconds"]) is None, seconds or 0.0))
     settings = tuple(column for _, column in columns)
     return Table(
         columns=[*RUN_COLUMNS, *settings, *RESULT_COLUMNS],
@@ -107,9 +105,9 @@ def epoch_rows(sweep: SweepContents, plan: SweepRecord | None = None) -> Table:
             continue
         settings = {column: cells.value(cell, name) for name, column in names}
         for epoch in cell.stored.epochs:
-            row: dict[str, Any] = {"run": cell.run}
-            row.update((column, getattr(epoch, column)) for column in EPOCH_COLUMNS[1:])
-            rows.append(row | settings)
+            values: dict[str, Any] = {"run": cell.run}
+            values.update((column, getattr(epoch, column)) for column in EPOCH_COLUMNS[1:])
+            rows.append(Row(values | settings))
     columns = tuple(column for _, column in names)
     return Table(
         columns=[*EPOCH_COLUMNS, *columns],
@@ -146,14 +144,14 @@ def _settings(cells: CellsWith[RunSummary], asked: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*cells.columns, *(name for name in wanted if name is not None)]))
 
 
-def notes_of_rows(rows: Sequence[dict[str, Any]]) -> list[str]:
+def notes_of_rows(rows: Sequence[Row]) -> list[str]:
     """What the rows of a results table say together; a part of the rows says it of itself."""
-    return [*hidden_cost_notes(rows), *_contention_notes(rows)] if rows and OVERALL in rows[0] else []
+    return [*hidden_cost_notes(rows), *_contention_notes(rows)] if rows and OVERALL_RATE in rows[0].values else []
 
 
-def _contention_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
+def _contention_notes(rows: Sequence[Row]) -> list[str]:
     """A line that stays where the column had to give way."""
-    began = [row["contended"] for row in rows if row.get("contended") is not None]
+    began = [began for row in rows if (began := row.values.get("contended")) is not None]
     met = sum(began)
     if not met:
         return []
@@ -177,7 +175,7 @@ def _warmup_notes(runs: Sequence[RunSummary]) -> list[str]:
 
 def _attempt_notes(runs: Sequence[RunSummary]) -> list[str]:
     """Which epochs were made elsewhere than the record says, so that nobody wonders why they do not count."""
-    lines = [f"{run.name}: {line}." for run in runs for line in run.of_attempts]
+    lines = [f"{run.name}: {line}." for run in runs for line in run.attempt_notes]
     return _first(lines, "Like these: {} more, in the runs' run.json.")
 
 
@@ -195,7 +193,7 @@ def _first(lines: Sequence[str], rest: str) -> list[str]:
 
 def _sight_notes(runs: Sequence[RunSummary]) -> list[str]:
     """Which runs say `running` where nobody here can see whether they do."""
-    unseen = [run.heard for run in runs if run.heard]
+    unseen = [run.last_seen for run in runs if run.last_seen]
     if not unseen:
         return []
     more = f" and {len(unseen) - _MAX_NAMED} more" if len(unseen) > _MAX_NAMED else ""

@@ -3,11 +3,10 @@
 import dataclasses
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 from runmanager.records.run.status import Status
-from runmanager.results.compare.pairing import SEED, frozen
-from runmanager.results.model.columns import RESULT_COLUMNS, Table
+from runmanager.results.compare.pairing import SEED, hashable
+from runmanager.results.model.columns import RESULT_COLUMNS, Row, Table
 from runmanager.results.model.formatting import Spread
 
 __all__ = ["SEEDS", "collapse_seeds", "seed_groups"]
@@ -45,32 +44,32 @@ def collapse_seeds(table: Table, *, each: str = "--each shows the runs.") -> Tab
     )
 
 
-def seed_groups(table: Table) -> list[list[dict[str, Any]]]:
+def seed_groups(table: Table) -> list[list[Row]]:
     """The rows of a results table that differ in the seed alone, together; each group where its first row stood."""
     if SEED not in table.settings:
         return [[row] for row in table.rows]
     settings = [name for name in table.settings if name != SEED]
-    groups: dict[Hashable, list[dict[str, Any]]] = {}
+    groups: dict[Hashable, list[Row]] = {}
     for row in table.rows:
-        groups.setdefault(tuple(frozen(row[name]) for name in settings), []).append(row)
+        groups.setdefault(tuple(hashable(row[name]) for name in settings), []).append(row)
     return list(groups.values())
 
 
-def _collapsed(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _collapsed(runs: Sequence[Row]) -> Row:
     finished = [row for row in runs if row["status"] == Status.FINISHED]
     if len(runs) == 1:
-        return {**runs[0], SEEDS: len(finished)}
-    row = dict(runs[0])
-    row[SEEDS] = len(finished)
-    row["status"] = _counted([run["status"] for run in runs])
+        return Row({**runs[0].values, SEEDS: len(finished)}, runs[0].absent_settings)
+    values = dict(runs[0].values)
+    values[SEEDS] = len(finished)
+    values["status"] = _counted([run["status"] for run in runs])
     reasons = [run["reason"] for run in runs if run["reason"] is not None]
-    row["reason"] = _counted(reasons) if reasons else None
+    values["reason"] = _counted(reasons) if reasons else None
     began = [run["contended"] for run in runs if run["contended"] is not None]
-    row["contended"] = any(began) if began else None
+    values["contended"] = any(began) if began else None
     for name in _FIGURES:
-        known = [value for run in finished if (value := run[name]) is not None]
-        row[name] = Spread.of(known) if known else None
-    return row
+        known = [value for run in finished if (value := run.values[name]) is not None]
+        values[name] = Spread.of(known) if known else None
+    return Row(values, runs[0].absent_settings)
 
 
 _TEXTS = ("num_parameters", "device_name", "contended", "started_at", "run_dir")

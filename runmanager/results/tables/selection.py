@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from runmanager.errors import UsageError
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.record import SweepRecord
-from runmanager.results.compare.pairing import frozen
+from runmanager.results.compare.pairing import hashable
 from runmanager.results.load.cells import gather_cells
 from runmanager.results.load.run_summary import SweepSummary
 from runmanager.results.model.columns import Table, column_of
@@ -69,7 +69,7 @@ class AskedTable:
 
 def _range_said(table: Table, column: str) -> str:
     """The values of a column in a few words; empty where there is no row."""
-    a_row_each = {frozen(row[column]): row for row in table.rows}
+    a_row_each = {hashable(row[column]): row for row in table.rows}
     ordered = sorted(a_row_each.values(), key=lambda row: rank(row[column]))
     said = [human_field(table, row, column) for row in ordered]
     if len(said) <= _MAX_SAID:

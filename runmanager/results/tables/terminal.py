@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from runmanager.results.compare.comparison import with_numbered_reasons
+from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.verdict import INCONCLUSIVE, NOT_MEASURED
-from runmanager.results.model.columns import EFFECTS, MISSING, Table, effect_of
-from runmanager.results.model.formatting import human, human_columns, human_effect, human_field, is_number
+from runmanager.results.model.columns import EFFECTS, MISSING, Row, Table, effect_column
+from runmanager.results.model.formatting import human, human_columns, human_field, is_number
 from runmanager.results.tables.seeds import SEEDS
 from runmanager.text import format_value, printable
 
@@ -50,7 +51,7 @@ def results_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) 
     names = human_columns(table)
     columns = _columns(table, rows, names)
     giving_way = (*reversed(table.foreign), *_LEFT_OUT_FIRST)
-    if not all("run" in row for row in rows):
+    if not all("run" in row.values for row in rows):
         giving_way = tuple(reversed(names[1:]))
     elif _tightest(columns, giving_way) > width:
         names = ["run", *(name for name in names if name not in ("run", *table.settings))]
@@ -78,19 +79,19 @@ def _what(table: Table) -> str:
     return "cells" if SEEDS in table.columns else "runs" if "run" in table.columns else "rows"
 
 
-def _columns(table: Table, rows: Sequence[dict[str, Any]], names: Sequence[str]) -> "list[_Column]":
+def _columns(table: Table, rows: Sequence[Row], names: Sequence[str]) -> "list[_Column]":
     return [_Column(name, [human_field(table, row, name) for row in rows], is_number(table, name)) for name in names]
 
 
-def comparison_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) -> "RenderableType":
+def comparison_table(table: ComparisonTable, *, limit: int | None = 50, width: int = _WIDTH) -> "RenderableType":
     """The first `limit` rows of a comparison (all for None), their reasons as numbered notes below."""
     noted = with_numbered_reasons(dataclasses.replace(table, rows=table.rows[:limit], notes=()))
     rows = noted.rows
-    effect = effect_of(table.columns)
-    said: dict[str, Callable[[dict[str, Any]], str]] = {
+    effect = effect_column(table.columns)
+    said: dict[str, Callable[[ComparisonRow], str]] = {
         "compared": lambda row: _compared(row, several="axis" in table.shown),
         **(_VALUES if "metric" in table.columns else {}),
-        effect: lambda row: human_effect(row, effect),
+        effect: lambda row: row.metric.format_effect(row[effect]),
         "95% interval": _interval,
         "verdict": lambda row: str(row["verdict"]),
         "note": lambda row: str(row["note"]),
@@ -104,33 +105,37 @@ def comparison_table(table: Table, *, limit: int | None = 50, width: int = _WIDT
     return _rendered(columns, [*_cut_note(table, rows, "pairs"), *noted.notes, table.legend, *table.notes], width)
 
 
-def _compared(row: dict[str, Any], *, several: bool) -> str:
+def _compared(row: ComparisonRow, *, several: bool) -> str:
     sides = printable(f"{format_value(row['candidate'])} / {format_value(row['baseline'])}")
     return f"{row['axis']} {sides}" if several else sides
 
 
 # What each side has of another metric than the throughput.
-_VALUES: dict[str, Callable[[dict[str, Any]], str]] = {
+_VALUES: dict[str, Callable[[ComparisonRow], str]] = {
     "baseline": lambda row: human(row["baseline_value"], row["metric"]),
     "candidate": lambda row: human(row["candidate_value"], row["metric"]),
 }
 
 
-def _setting(row: dict[str, Any], column: str) -> str:
+def _setting(row: ComparisonRow, column: str) -> str:
     """A matched setting; of the setting that the row itself compares nothing, where several axes are compared."""
     compared = row["axis"].removesuffix(".name")
     name = column.removeprefix("settings.")
     return "" if name == compared or name.startswith(f"{compared}.") else printable(format_value(row[column]))
 
 
-def _settings(row: dict[str, Any], columns: Sequence[str]) -> str:
+def _settings(row: ComparisonRow, columns: Sequence[str]) -> str:
     """The matched settings of a row in one field, for tables that have no room for a column each."""
     said = ((name.removesuffix(".name"), _setting(row, name)) for name in columns)
     return ", ".join(f"{name}={value}" for name, value in said if value)
 
 
-def _interval(row: dict[str, Any]) -> str:
-    return MISSING if row["ci_low"] is None else f"{human_effect(row, 'ci_low')} to {human_effect(row, 'ci_high')}"
+def _interval(row: ComparisonRow) -> str:
+    return (
+        MISSING
+        if row["ci_low"] is None
+        else " to ".join(row.metric.format_effect(row[end]) for end in ("ci_low", "ci_high"))
+    )
 
 
 def _cut_note(table: Table, rows: Sequence[Any], what: str) -> list[str]:

@@ -4,12 +4,12 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from runmanager.results.model.columns import Table
+from runmanager.results.model.columns import Row, Table
 from runmanager.results.model.formatting import human_columns, human_field, is_number
 
 __all__ = ["csv_fields", "in_markdown", "json_pieces", "to_csv", "to_json", "to_markdown"]
@@ -26,10 +26,11 @@ def to_csv(table: Table) -> str:
     return text.getvalue()
 
 
-def csv_fields(row: Mapping[str, Any], columns: Sequence[str]) -> list[Any]:
+def csv_fields(row: Row, columns: Sequence[str]) -> list[Any]:
     """A row's values as the csv module is to write them."""
     # The csv module writes floats by repr, which reads back as the same number, and None as an empty field.
-    return [json.dumps(value) if isinstance(value := row[name], _NESTED) else value for name in columns]
+    values = row.values
+    return [json.dumps(value) if isinstance(value := values[name], _NESTED) else value for name in columns]
 
 
 def to_json(table: Table) -> str:
@@ -41,7 +42,8 @@ def json_pieces(table: Table) -> Iterator[str]:
     """The same row by row: all of them at once would be in memory several times over."""
     between = "[\n  "
     for row in table.rows:
-        encoded = msgspec.json.encode({column: row[column] for column in table.columns}, enc_hook=_as_number)
+        values = row.values
+        encoded = msgspec.json.encode({column: values[column] for column in table.columns}, enc_hook=_as_number)
         # No text in JSON holds a line break.
         yield between + msgspec.json.format(encoded, indent=2).decode().replace("\n", "\n  ")
         between = ",\n  "

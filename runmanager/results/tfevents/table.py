@@ -9,7 +9,7 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.settings.values import differing_settings
-from runmanager.results.model.columns import MISSING, Table, column_of, prefers_larger
+from runmanager.results.model.columns import MISSING, Row, Table, column_of, prefers_larger
 from runmanager.results.tfevents.reader import EventFolder, Series, is_event_file, read_event_files
 
 __all__ = ["event_rows", "read_event_folders"]
@@ -85,17 +85,17 @@ def _best_column(tag: str) -> str:
 
 def _row(
     name: str, folder: EventFolder, *, settings: Mapping[str, str], tags: Mapping[str, str], best: Mapping[str, bool]
-) -> dict[str, Any]:
+) -> Row:
     series = folder.scalars
     times = [time for each in series.values() for time in (min(each.times), max(each.times))]
-    row: dict[str, Any] = {"run": name}
-    row |= {column: folder.hparams.get(setting) for setting, column in settings.items()}
-    row["steps"] = max((max(each.steps) for each in series.values()), default=None)
-    row |= {column: _last(series[tag]) if tag in series else None for tag, column in tags.items()}
-    row |= {_best_column(tag): _best(series[tag], larger) if tag in series else None for tag, larger in best.items()}
-    row["seconds"] = max(times) - min(times) if times else None
-    row["started_at"] = _in_iso(min(times)) if times else None
-    return row
+    values: dict[str, Any] = {"run": name}
+    values |= {column: folder.hparams.get(setting) for setting, column in settings.items()}
+    values["steps"] = max((max(each.steps) for each in series.values()), default=None)
+    values |= {column: _last(series[tag]) if tag in series else None for tag, column in tags.items()}
+    values |= {_best_column(tag): _best(series[tag], larger) if tag in series else None for tag, larger in best.items()}
+    values["seconds"] = max(times) - min(times) if times else None
+    values["started_at"] = _in_iso(min(times)) if times else None
+    return Row(values)
 
 
 def _last(series: Series) -> float:

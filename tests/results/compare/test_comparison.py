@@ -1,4 +1,4 @@
-"""The comparison: its rows by every metric and along any axis, and every reason."""
+"""The comparison: its rows by each metric and along any axis, and all reasons."""
 
 import msgspec
 import pytest
@@ -28,7 +28,7 @@ def outcome(sweep, **options):
     return row["verdict"], row["reason"]
 
 
-def test_comparison_csv_is_written_to_the_letter(sweep, steady):
+def test_comparison_csv_exactly(sweep, steady):
     sweep.run(CPU, steady(2.0))
     sweep.run(CUDA, steady(0.5, count=6))
     assert to_csv(compare(*read_results(sweep.paths))) == (
@@ -48,7 +48,7 @@ def test_too_few_epochs_are_not_measured_but_their_throughput_is_shown(contents,
 
 
 @pytest.mark.parametrize(
-    ("status", "reason", "said"),
+    ("status", "reason", "expected"),
     [
         (Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, "cuda: skipped (device_unavailable)"),
         (Status.FAILED, Reason.OUT_OF_MEMORY, "cuda: failed (out_of_memory)"),
@@ -56,19 +56,19 @@ def test_too_few_epochs_are_not_measured_but_their_throughput_is_shown(contents,
         (Status.RUNNING, None, "cuda: running"),
     ],
 )
-def test_a_side_that_did_not_finish_is_not_measured(contents, steady, status, reason, said):
+def test_unfinished_side_is_not_measured(contents, steady, status, reason, expected):
     sweep = contents((CPU, steady(1.0), {}), (CUDA, steady(1.0), {"status": status, "reason": reason}))
-    assert outcome(sweep) == ("not measured", said)
+    assert outcome(sweep) == ("not measured", expected)
 
 
-def test_a_pending_side_is_a_row_too(sweep, steady):
+def test_pending_side_has_a_row(sweep, steady):
     sweep.plan(CUDA, CPU)
     sweep.run(CUDA, steady(1.0))
     (row,) = compare(*read_results(sweep.paths)).rows
     assert (row["verdict"], row["reason"], row["candidate_epochs"]) == ("not measured", "cpu: pending", 5)
 
 
-def test_a_partner_that_the_grid_lacks_is_said(contents, steady):
+def test_side_missing_from_the_grid_is_the_reason(contents, steady):
     sweep = contents(
         (CPU, steady(1.0), {}), (CUDA, steady(0.5), {}), (CUDA | {"lr": 1}, steady(0.5), {}), (CPU | {"lr": 2}, [], {})
     )
@@ -80,7 +80,7 @@ def test_a_partner_that_the_grid_lacks_is_said(contents, steady):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "expected"),
     [
         ({"torch_threads": 1}, "torch threads differs: 2 (cpu), 1 (cuda)"),
         ({"torch_threads": None}, "torch threads differs: 2 (cpu), unknown (cuda)"),
@@ -88,13 +88,13 @@ def test_a_partner_that_the_grid_lacks_is_said(contents, steady):
         ({"commit": "fedcba9876543210"}, "commit differs: 0123456789 (cpu), fedcba9876 (cuda)"),
     ],
 )
-def test_runs_made_with_different_means_are_not_measured(contents, host, steady, changes, said):
+def test_runs_in_different_environments_are_not_measured(contents, host, steady, changes, expected):
     other = {"environment": msgspec.structs.replace(host, **changes)}
-    assert outcome(contents((CPU, steady(1.0), {}), (CUDA, steady(0.5), other))) == ("not measured", said)
+    assert outcome(contents((CPU, steady(1.0), {}), (CUDA, steady(0.5), other))) == ("not measured", expected)
 
 
 @pytest.mark.parametrize(
-    ("codes", "said"),
+    ("codes", "expected"),
     [
         (({"own.py": "0a"}, {"own.py": "1a"}), "code differs: own.py"),
         (({"own.py": "0a", "x.py": "0"}, {"own.py": "0a", "y.py": "1"}), ""),  # as of two models
@@ -103,13 +103,13 @@ def test_runs_made_with_different_means_are_not_measured(contents, host, steady,
         ((None, None), ""),
     ],
 )
-def test_runs_of_different_code_are_not_measured_where_that_is_known(contents, host, steady, codes, said):
+def test_runs_of_different_code_are_not_measured_where_the_code_is_known(contents, host, steady, codes, expected):
     dirty = msgspec.structs.replace(host, commit_clean=False)
     cpu, cuda = ({"environment": msgspec.structs.replace(dirty, code=code)} for code in codes)
     verdict, reason = outcome(contents((CPU, steady(1.0), cpu), (CUDA, steady(0.5), cuda)))
-    assert verdict == ("not measured" if "differs" in said else "faster")
-    assert said in reason
-    assert bool(said) == ("code" in reason)
+    assert verdict == ("not measured" if "differs" in expected else "faster")
+    assert expected in reason
+    assert bool(expected) == ("code" in reason)
 
 
 def test_code_that_changed_within_one_side_is_not_measured(contents, host, steady):
@@ -120,45 +120,45 @@ def test_code_that_changed_within_one_side_is_not_measured(contents, host, stead
     assert outcome(sweep) == ("not measured", "code differs: own.py")
 
 
-def test_different_means_within_one_side_are_not_measured(contents, host, steady):
+def test_different_environments_within_one_side_are_not_measured(contents, host, steady):
     other = {"environment": msgspec.structs.replace(host, torch_threads=1)}
     sweep = contents(
         (CPU | {"seed": 0}, steady(1.0), {}), (CPU | {"seed": 1}, steady(1.0), other), (CUDA, steady(0.5), {})
     )
-    # The lone candidate has a seed of its own (none): seeds do not keep runs apart.
+    # The single candidate has another seed (none): seeds do not separate runs.
     assert outcome(sweep) == ("not measured", "torch threads differs: 2 and 1 (cpu), 2 (cuda)")
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "expected"),
     [
         ({"host": "bellows"}, "host differs: anvil (cpu), bellows (cuda)"),
         ({"cpu_model": "Xeon"}, "CPU model differs: Zen 4 (cpu), Xeon (cuda)"),
         ({"commit_clean": False}, "uncommitted changes: cuda"),
     ],
 )
-def test_what_a_reader_must_know_is_named_and_measured(contents, host, steady, changes, said):
+def test_caveats_are_named_in_the_reason_of_measured_pairs(contents, host, steady, changes, expected):
     other = {"environment": msgspec.structs.replace(host, **changes)}
     sweep = contents((CPU, steady(1.0), {}), (CUDA, steady(0.5), other))
-    assert outcome(sweep) == ("faster", f"{ONE_RUN}; {said}")
+    assert outcome(sweep) == ("faster", f"{ONE_RUN}; {expected}")
 
 
 @pytest.mark.parametrize(
-    ("kinds", "said"),
+    ("kinds", "expected"),
     [
         (("fp32", "tf32"), "precision of products differs: fp32 (cpu), tf32 (cuda)"),
         (("fp32", "fp32"), ""),
         (("fp32", None), ""),
     ],
 )
-def test_products_that_were_rounded_on_one_side_are_named(contents, steady, kinds, said):
-    """As those of convolutions are on a GPU unless somebody forbids it, and were in runs of earlier versions."""
+def test_lower_precision_of_products_on_one_side_is_named(contents, steady, kinds, expected):
+    """Convolutions on a GPU are rounded by default, and were in runs of earlier versions."""
     cpu, cuda = ({"measurements": Measurements(precision=kind)} for kind in kinds)
     sweep = contents((CPU, steady(1.0), cpu), (CUDA, steady(0.5), cuda))
-    assert outcome(sweep) == ("faster", "; ".join([ONE_RUN, said] if said else [ONE_RUN]))
+    assert outcome(sweep) == ("faster", "; ".join([ONE_RUN, expected] if expected else [ONE_RUN]))
 
 
-def test_products_of_a_precision_that_was_asked_for_are_no_news(contents, steady):
+def test_requested_precision_is_not_a_caveat(contents, steady):
     sides = [
         (CUDA | {"precision": kind}, steady(seconds), {"measurements": Measurements(precision=kind)})
         for kind, seconds in (("fp32", 1.0), ("tf32", 0.5))
@@ -175,7 +175,7 @@ def test_two_devices_in_one_side_are_named(contents, host, steady):
     assert outcome(sweep)[1].endswith("device differs: H200 and L4 (cuda)")
 
 
-def test_seeds_that_did_not_finish_are_named_and_left_out(contents, steady):
+def test_unfinished_seeds_are_named_and_left_out(contents, steady):
     failed = {"status": Status.FAILED, "reason": Reason.DIVERGED}
     sweep = contents(
         (CPU, steady(1.0), {}), (CUDA | {"seed": 1}, steady(0.5), {}), (CUDA | {"seed": 2}, steady(99.0), failed)
@@ -197,7 +197,7 @@ def test_contention_begins_the_reason(contents, host, steady):
     )
 
 
-def test_what_an_unmeasured_seed_met_says_nothing_of_the_others(contents, host, steady):
+def test_contention_of_an_unfinished_seed_does_not_affect_the_others(contents, host, steady):
     loaded = {"environment": msgspec.structs.replace(host, steal_share=0.5)}
     failed = {"status": Status.FAILED, "reason": Reason.DIVERGED, **loaded}
     sweep = contents((CPU, steady(1.0), {}), (CUDA | {"seed": 1}, steady(0.5), {}), (CUDA | {"seed": 2}, [], failed))
@@ -206,7 +206,7 @@ def test_what_an_unmeasured_seed_met_says_nothing_of_the_others(contents, host, 
     assert outcome(alone)[1] == "contended: cuda met outside load on the host; cuda: failed (diverged)"
 
 
-def test_the_baseline_is_cpu_for_device_and_else_the_first_given(sweep, steady):
+def test_baseline_is_cpu_for_device_else_the_first_value_given(sweep, steady):
     configs = [CPU | {"device": device, "lr": lr} for device in ("cuda", "cpu") for lr in (0.5, 0.1)]
     sweep.plan(*configs)
     for config in reversed(configs):
@@ -223,16 +223,16 @@ def test_without_a_cpu_the_first_device_is_the_baseline(contents, steady):
     assert (row["baseline"], row["candidate"]) == ("cuda", "mps")
 
 
-def test_one_value_of_the_axis_leaves_nothing_to_compare(contents, steady):
+def test_axis_with_one_value_has_nothing_to_compare(contents, steady):
     table = compare(contents((CPU, steady(1.0), {})), None)
     assert table.rows == []
     assert table.notes == ("Nothing to compare: every run has device=cpu.",)
-    assert compare(contents(), None).notes == ("Nothing to compare: there are no runs.",)
+    assert compare(contents(), None).notes == ("Nothing to compare: the sweep has no runs.",)
 
 
 @pytest.fixture
 def on_one_device(contents, steady):
-    """Runs of two learning rates and two batch sizes; the batch size makes twice the speed, a learning rate nothing."""
+    """Runs of two learning rates and two batch sizes; the batch size alone changes the speed, twofold."""
 
     def make(*others, device="cpu", count=5, **fields):
         cells = [CPU | {"lr": lr, "batch_size": size, "device": device} for lr in (0.1, 0.2) for size in (100, 200)]
@@ -242,20 +242,20 @@ def on_one_device(contents, steady):
     return make
 
 
-def test_where_every_run_has_one_device_the_axis_with_the_largest_effect_is_compared(on_one_device):
-    asked = compare(on_one_device(), None, CompareOptions(axis="batch_size"))
+def test_axis_with_the_largest_effect_stands_in_for_a_constant_device(on_one_device):
+    requested = compare(on_one_device(), None, CompareOptions(axis="batch_size"))
     table = compare_with_stand_in(on_one_device(), None)
-    assert compare(on_one_device(), None).rows == []  # nobody asked for it: files do not have it
-    assert to_csv(table) == to_csv(asked)
+    assert compare(on_one_device(), None).rows == []  # not requested, so not in files
+    assert to_csv(table) == to_csv(requested)
     assert [row["axis"] for row in table.rows] == ["batch_size", "batch_size"]
-    assert "axis" in table.shown and "axis" not in asked.shown  # people are told what they did not ask for
+    assert "axis" in table.shown and "axis" not in requested.shown  # shown for the axis that was not requested
     assert table.legend == (
         "As every run has device=cpu, what is compared is batch_size, along which the medians differ most; what else "
-        f"varies is compared with `--axis lr`. {asked.legend}"
+        f"varies is compared with `--axis lr`. {requested.legend}"
     )
 
 
-def test_where_a_device_is_missing_what_can_be_compared_stands_below(on_one_device):
+def test_stand_in_rows_follow_those_of_a_missing_device(on_one_device):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
     missing = [(CUDA | {"lr": lr, "batch_size": size}, [], skipped) for lr in (0.1, 0.2) for size in (100, 200)]
     table, filed = (each(on_one_device(*missing), None) for each in (compare_with_stand_in, compare))
@@ -274,20 +274,20 @@ def test_where_a_device_is_missing_what_can_be_compared_stands_below(on_one_devi
     ("count", "status", "options"),
     [
         (4, Status.SKIPPED, {}),  # too few epochs along any axis
-        (5, Status.RUNNING, {}),  # the other device may still come
+        (5, Status.RUNNING, {}),  # the other device may still finish
         (5, Status.FINISHED, {}),
         (5, Status.SKIPPED, {"axis": "device"}),
         (5, Status.SKIPPED, {"baseline": "cpu"}),
     ],
 )
-def test_nothing_stands_in_for_an_axis_that_was_asked_for_or_may_answer(on_one_device, steady, count, status, options):
+def test_requested_axis_or_one_with_an_answer_has_no_stand_in(on_one_device, steady, count, status, options):
     other = (CUDA | {"lr": 0.1, "batch_size": 100}, steady(1.0), {"status": status})
     table = compare_with_stand_in(on_one_device(other, count=count), None, CompareOptions(**options))
     assert {row["axis"] for row in table.rows} == {"device"}
     assert table.legend.startswith("The speedup is")
 
 
-def test_an_axis_of_very_many_values_stands_in_for_nothing(contents, steady):
+def test_axis_with_very_many_pairs_is_not_a_stand_in(contents, steady):
     runs = [(CPU | {"lr": lr}, steady(1.0), {}) for lr in range(202)]
     assert len(compare_with_stand_in(contents(*runs[:201]), None).rows) == 200
     table = compare_with_stand_in(contents(*runs), None)
@@ -295,20 +295,20 @@ def test_an_axis_of_very_many_values_stands_in_for_nothing(contents, steady):
     assert table.notes == ("Nothing to compare: every run has device=cpu; what varies is compared with `--axis lr`.",)
 
 
-def test_the_matched_settings_are_those_of_the_results_but_axis_and_seed(contents, steady):
+def test_matched_settings_are_those_of_the_results_without_axis_and_seed(contents, steady):
     cells = [CPU | {"device": d, "seed": s, "wd": wd} for d in ("cpu", "cuda") for s in (0, 1) for wd in (0, 0.1)]
     table = compare(contents(*((cell, steady(1.0), {}) for cell in cells)), None)
     assert table.columns[: table.columns.index("axis")] == ["lr", "batch_size", "num_workers", "wd"]
     assert len(table.rows) == 2
 
 
-def test_a_side_that_is_set_to_nothing_has_a_name(contents, steady):
+def test_side_with_a_null_value_is_named_null(contents, steady):
     runs = [({"lr": 1, "clip": clip}, steady(1.0), {}) for clip in (None, 0.5)]
     row = only_row(contents(*runs), axis="clip")
     assert (row["baseline"], row["candidate"]) == ("null", 0.5)
 
 
-def test_options_that_cannot_be_are_refused_together(contents):
+def test_all_invalid_options_are_in_one_error(contents):
     with pytest.raises(UsageError) as caught:
         compare(contents(), None, CompareOptions(drift=-0.1, paired_drift=1, margin=0.0, min_epochs=0, min_seeds=1))
     assert [line.split("`")[1] for line in str(caught.value).splitlines()] == [
@@ -320,7 +320,7 @@ def test_options_that_cannot_be_are_refused_together(contents):
     ]
 
 
-def test_an_unknown_axis_or_baseline_is_refused(contents, steady):
+def test_unknown_axis_or_baseline_is_rejected(contents, steady):
     sweep = contents((CPU, steady(1.0), {}))
     with pytest.raises(UsageError, match="got 'devise'; did you mean 'device'"):
         compare(sweep, None, CompareOptions(axis="devise"))
@@ -328,7 +328,7 @@ def test_an_unknown_axis_or_baseline_is_refused(contents, steady):
         compare(sweep, None, CompareOptions(baseline="tpu"))
 
 
-def test_another_metric_has_columns_of_its_own(contents, steady):
+def test_columns_of_other_metrics(contents, steady):
     table = compare(
         contents((CPU, steady(2.0), {}), (CUDA, steady(0.5), {})), None, CompareOptions(metric="epoch_seconds")
     )
@@ -355,7 +355,7 @@ def learners(contents, timed):
     return contents(*(run(device, seed) for seed in range(3) for device in ("cpu", "cuda")))
 
 
-def test_accuracies_are_held_against_each_other_by_their_difference(learners):
+def test_accuracies_are_compared_by_their_difference(learners):
     row = only_row(learners, metric="val_accuracy")
     assert (row["baseline_value"], row["candidate_value"]) == pytest.approx((0.601, 0.701))
     assert row["difference"] == pytest.approx(0.1)
@@ -363,12 +363,12 @@ def test_accuracies_are_held_against_each_other_by_their_difference(learners):
     assert (row["ci_low"], row["ci_high"]) == pytest.approx((0.099, 0.101))  # accuracies have three digits
 
 
-def test_what_is_better_when_less_is_worse_when_more(learners):
+def test_more_memory_is_worse(learners):
     row = only_row(learners, metric="peak_memory_bytes")
     assert (row["ratio"], row["verdict"]) == (2.0, "worse")
 
 
-def test_the_memory_of_a_process_is_not_held_against_an_accelerators(contents, steady):
+def test_memory_of_a_process_is_not_compared_with_an_accelerators(contents, steady):
     named = {"cpu": Environment(device_name="EPYC", cpu_model="EPYC"), "cuda": Environment(device_name="H200")}
     sides = [
         (CPU | {"device": device, "seed": seed}, steady(1.0), {"peak_memory_bytes": 100, "environment": environment})
@@ -389,19 +389,19 @@ def test_time_to_accuracy_is_a_speedup(learners):
     assert row["verdict"] == "inconclusive"
 
 
-def test_a_side_with_a_run_that_never_got_there_is_not_measured(learners):
+def test_side_with_a_run_below_the_target_accuracy_is_not_measured(learners):
     assert outcome(learners, metric="time_to_accuracy=0.602") == ("not measured", "cpu: 2 of 3 never reached 0.602")
 
 
-def test_one_value_a_run_needs_seeds(contents, steady):
-    said = "too few runs: 1 of cpu, 1 of cuda, 3 needed; add seeds, as in seed=1,2,3"
+def test_metric_with_one_value_a_run_needs_seeds(contents, steady):
+    text = "too few runs: 1 of cpu, 1 of cuda, 3 needed; add seeds, as in seed=1,2,3"
     runs = contents((CPU, steady(1.0), {}), (CUDA, steady(0.5), {}))
     row = only_row(runs, metric="val_accuracy")
-    assert (row["verdict"], row["reason"], row["difference"]) == ("not measured", said, None)
+    assert (row["verdict"], row["reason"], row["difference"]) == ("not measured", text, None)
     assert row["baseline_value"] == row["candidate_value"] == 0.875
 
 
-def test_any_axis_compares_each_that_varies(contents, steady):
+def test_any_axis_compares_each_varying_axis(contents, steady):
     cells = [
         CPU | {"device": d, "batch_size": b, "seed": s} for d in ("cuda", "cpu") for b in (1, 2, 3) for s in (0, 1)
     ]
@@ -415,13 +415,13 @@ def test_any_axis_compares_each_that_varies(contents, steady):
     assert table.columns.count("device") == 1
 
 
-def test_any_axis_of_runs_that_differ_in_nothing_but_the_seed(contents, steady):
+def test_any_axis_of_runs_that_differ_in_the_seed_alone(contents, steady):
     table = compare(
         contents(*((CPU | {"seed": seed}, steady(1.0), {}) for seed in range(5))), None, CompareOptions(axis="any")
     )
     assert (table.rows, table.notes) == ([], ("Nothing to compare: no setting but the seed varies.",))
 
 
-def test_a_baseline_belongs_to_one_axis(contents, steady):
+def test_baseline_with_any_axis_is_rejected(contents, steady):
     with pytest.raises(UsageError, match="`--baseline` must belong to one axis, got 'cpu' with `--axis any`"):
         compare(contents((CPU, steady(1.0), {})), None, CompareOptions(axis="any", baseline="cpu"))

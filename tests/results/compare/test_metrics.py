@@ -1,4 +1,4 @@
-"""What runs are compared by: the values of each metric, its direction, and what is refused."""
+"""The metrics of comparisons: values, directions, and invalid names."""
 
 import msgspec
 import pytest
@@ -32,11 +32,11 @@ def run(contents, timed):
         ("time_to_accuracy=0.9", []),
     ],
 )
-def test_the_values_of_a_run(run, name, values):
+def test_values_of_a_run(run, name, values):
     assert find_metric(name).values(run) == pytest.approx(values)
 
 
-def test_without_validation_the_accuracy_of_training_decides(contents, timed):
+def test_training_accuracy_is_used_without_validation(contents, timed):
     epochs = [msgspec.structs.replace(epoch, val_accuracy=None) for epoch in timed([9.0, 2.0, 4.0])]
     (run,) = contents(({}, epochs, {})).runs
     assert find_metric("time_to_accuracy=0.75").values(run) == [11]
@@ -53,18 +53,18 @@ def test_without_validation_the_accuracy_of_training_decides(contents, timed):
         ("peak_memory_bytes", "worse", "better"),
     ],
 )
-def test_each_metric_knows_its_direction_and_only_speed_is_fast(name, above, below):
+def test_verdicts_by_direction_of_the_metric(name, above, below):
     metric = find_metric(name)
-    assert (metric.word(1), metric.word(-1)) == (above, below)
+    assert (metric.verdict_word(1), metric.verdict_word(-1)) == (above, below)
 
 
-def test_every_name_that_is_listed_is_known():
+def test_every_listed_metric_is_known():
     for name in METRIC_NAMES:
         assert find_metric(name.replace("SHARE", "0.95")).name.partition("=")[0] == name.partition("=")[0]
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("name", "expected"),
     [
         ("epoch_secs", "did you mean 'epoch_seconds'"),
         ("speed of light", "they are samples_per_second, overall_samples_per_second, epoch_seconds"),
@@ -74,6 +74,6 @@ def test_every_name_that_is_listed_is_known():
         ("time_to_accuracy=nan", "got 'time_to_accuracy=nan'"),
     ],
 )
-def test_what_is_no_metric_is_refused(asked, said):
-    with pytest.raises(UsageError, match=said):
-        find_metric(asked)
+def test_unknown_metric_is_rejected(name, expected):
+    with pytest.raises(UsageError, match=expected):
+        find_metric(name)

@@ -1,4 +1,4 @@
-"""All pairs as one effect: against a meta-analysis by hand, and what the effect depends on."""
+"""The overall effect of all pairs: against a meta-analysis by hand, and the setting it depends on."""
 
 import math
 
@@ -8,74 +8,84 @@ from scipy import stats
 
 from runmanager.records.run.record import EpochRecord
 from runmanager.results.compare.comparison import CompareOptions, compare
-from runmanager.results.compare.overall_effect import overall
+from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
+from runmanager.results.compare.metrics import THROUGHPUT
+from runmanager.results.compare.overall_effect import overall_effect
+from runmanager.results.stats.descriptive import Estimate
 
 
-def rows_of(speedups, *, error=0.05, freedom=20.0, **settings):
-    """Rows whose speedups are these, with the values of further columns."""
+def rows_of(speedups, *, error=0.05, dof=20.0, **settings):
+    """Rows with these speedups, and with the values of further columns."""
     return [
-        {
+        row_of(
+            Estimate(speedup, 0.9 * speedup, 1.1 * speedup, error, dof),
             **{name: values[at] for name, values in settings.items()},
-            **{"speedup": speedup, "ci_low": 0.9 * speedup, "ci_high": 1.1 * speedup, "verdict": "faster"},
-            **{"error": error, "freedom": freedom, "tolerance": 0.0, "margin": 0.03, "by_seed": {}},
-        }
+        )
         for at, speedup in enumerate(speedups)
     ]
 
 
-def test_one_pair_is_its_own_row():
+def row_of(estimate, *, by_seed=None, **settings):
+    effect = MeasuredEffect(estimate, tolerance=0.0, margin=0.03, by_seed=by_seed or {})
+    return ComparisonRow({**settings, "verdict": "faster"}, metric=THROUGHPUT, effect=effect, is_stand_in=False)
+
+
+def test_overall_effect_of_one_pair_is_that_pairs():
     (row,) = rows_of([1.5])
-    found = overall([row], ())
+    found = overall_effect([row], ())
     assert (found.estimate.value, found.verdict) == (1.5, "faster")
-    assert (found.estimate.low, found.estimate.high) == (row["ci_low"], row["ci_high"])
+    assert (found.estimate.low, found.estimate.high) == (row.effect.estimate.low, row.effect.estimate.high)
 
 
-def test_pairs_that_agree_have_their_geometric_mean_with_students_interval():
+def test_agreeing_pairs_have_their_geometric_mean_with_students_interval():
     """By hand: the mean of n logarithms of a standard error e each has e / √n, and n times their degrees of freedom."""
-    found = overall(rows_of([1.9, 2.0, 2.1]), ())
+    found = overall_effect(rows_of([1.9, 2.0, 2.1]), ())
     reach = stats.t.ppf(0.975, 60) * 0.05 / math.sqrt(3)
     middle = (1.9 * 2.0 * 2.1) ** (1 / 3)
     assert found.agrees and found.verdict == "faster"
     assert (found.estimate.value, found.estimate.high) == pytest.approx((middle, middle * math.exp(reach)))
-    assert overall(rows_of([1.9, 2.0, 2.1]), (), sides=5).estimate.high > found.estimate.high
+    assert overall_effect(rows_of([1.9, 2.0, 2.1]), (), sides=5).estimate.high > found.estimate.high
 
 
-def test_whether_pairs_agree_is_cochrans_q_of_known_variances():
-    """Q of equal weights is the sum of squares over the variance; 5% of three degrees of freedom is 7.815 in print."""
+def test_agreement_is_cochrans_q_for_known_variances():
+    """With equal weights Q is the sum of squares over the variance; its published 5% value for 3 dof is 7.815."""
     logs = np.array([0.0, 0.0, 0.0, 1.0])
-    unit = 0.05 * math.sqrt(7.815 / 0.75)  # the last lies so far off that Q is on the border
+    unit = 0.05 * math.sqrt(7.815 / 0.75)  # Q of the last one is exactly critical
     for factor, agrees in ((0.99, True), (1.01, False)):
-        rows = rows_of(np.exp(logs * unit * factor).tolist(), freedom=1e6)
-        assert overall(rows, ()).agrees is agrees
+        rows = rows_of(np.exp(logs * unit * factor).tolist(), dof=1e6)
+        assert overall_effect(rows, ()).agrees is agrees
 
 
-def test_what_the_effect_depends_on_is_the_setting_that_explains_most():
+def test_setting_that_explains_most_of_the_effect_is_named():
     speedups = [1.0, 1.01, 4.0, 4.1]
     rows = rows_of(speedups, lr=[1, 2, 1, 2], batch_size=[10, 10, 20, 20], depth=[1, 2, 3, 4])
-    found = overall(rows, ("lr", "batch_size", "depth"))
+    found = overall_effect(rows, ("lr", "batch_size", "depth"))
     assert (found.agrees, found.setting) == (False, "batch_size")
     assert found.effects == {"10": pytest.approx(math.sqrt(1.01)), "20": pytest.approx(math.sqrt(16.4))}
-    assert overall(rows, ("lr",)).setting == "lr"  # it is the only one
+    assert overall_effect(rows, ("lr",)).setting == "lr"  # it is the only one
     tangled = rows_of([1.0, 4.0, 4.0, 1.0], lr=[1, 2, 1, 2], batch_size=[10, 10, 20, 20])
-    assert overall(tangled, ("lr", "batch_size")).setting is None
+    assert overall_effect(tangled, ("lr", "batch_size")).setting is None
 
 
-@pytest.mark.parametrize("freedom", [4, 100])
-def test_equal_effects_are_rarely_said_to_disagree_however_few_runs_know_the_noise(freedom):
-    generator = np.random.default_rng(freedom)
+@pytest.mark.parametrize("dof", [4, 100])
+def test_equal_effects_rarely_disagree_even_with_few_degrees_of_freedom(dof):
+    generator = np.random.default_rng(dof)
     disagreed = covered = 0
     for _ in range(400):
-        rows = rows_of(np.exp(generator.normal(0, 0.05, 6)).tolist(), freedom=float(freedom))
-        for row in rows:
-            row["error"] = 0.05 * math.sqrt(generator.chisquare(freedom) / freedom)
-        found = overall(rows, ())
+        rows = [
+            row_of(Estimate(speedup, 0.0, math.inf, 0.05 * math.sqrt(chisquare / dof), float(dof)))
+            for speedup, chisquare in zip(
+                np.exp(generator.normal(0, 0.05, 6)).tolist(), generator.chisquare(dof, 6), strict=True
+            )
+        ]
+        found = overall_effect(rows, ())
         disagreed += not found.agrees
         covered += found.estimate.low <= 1 <= found.estimate.high
     assert disagreed <= 33 and covered >= 367  # three standard errors about 20 and 380
 
 
-def test_pairs_that_share_the_luck_of_their_seeds_are_no_more_sure_than_one(contents):
-    """The number of workers changes no accuracy: four pairs of copies know what one pair knows."""
+def test_correlated_pairs_are_no_more_certain_than_one(contents):
+    """The number of workers changes no accuracy: the pairs of copies have the information of one pair."""
     accuracies = {(1, 0): 0.91, (1, 1): 0.90, (1, 2): 0.92, (2, 0): 0.93, (2, 1): 0.935, (2, 2): 0.926}
     sweep = contents(
         *(
@@ -85,7 +95,7 @@ def test_pairs_that_share_the_luck_of_their_seeds_are_no_more_sure_than_one(cont
         )
     )
     rows = compare(sweep, None, CompareOptions(axis="lr", metric="val_accuracy")).rows
-    found = overall(rows, ("num_workers",))
+    found = overall_effect(rows, ("num_workers",))
     differences = [accuracies[2, seed] - accuracies[1, seed] for seed in range(3)]
     alone = np.std(differences, ddof=1) / math.sqrt(3)
     assert found.agrees and found.estimate.value == pytest.approx(np.mean(differences))
@@ -94,14 +104,18 @@ def test_pairs_that_share_the_luck_of_their_seeds_are_no_more_sure_than_one(cont
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.01, 0.03])
-def test_the_mean_over_pairs_covers_the_truth_whatever_their_seeds_share(shared):
+def test_mean_over_pairs_covers_the_truth_for_any_correlation_between_them(shared):
     generator = np.random.default_rng(6)
     covered = 0
     for _ in range(400):
         effects = generator.normal(0, 0.01, (8, 5)) + generator.normal(0, shared, 5)
-        rows = rows_of(np.exp(effects.mean(axis=1)).tolist(), freedom=8.0)
-        for row, by_seed in zip(rows, effects, strict=True):
-            row |= {"by_seed": dict(enumerate(by_seed)), "error": float(np.std(by_seed, ddof=1)) / math.sqrt(5)}
-        found = overall(rows, ())
+        rows = [
+            row_of(
+                Estimate(math.exp(np.mean(by_seed)), 0.0, math.inf, float(np.std(by_seed, ddof=1)) / math.sqrt(5), 8.0),
+                by_seed=dict(enumerate(by_seed)),
+            )
+            for by_seed in effects
+        ]
+        found = overall_effect(rows, ())
         covered += found.estimate.low <= 1 <= found.estimate.high
-    assert covered >= 367  # three standard errors below 95%; 60% and fewer before
+    assert covered >= 367  # three standard errors below 95%

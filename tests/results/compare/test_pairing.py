@@ -1,4 +1,4 @@
-"""Which cells pair, and what an axis may be."""
+"""Pairing of cells, and the axes of comparisons."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -28,20 +28,20 @@ def cells_of(contents, *cells):
 
 
 def identity(config, axis):
-    """A cell's settings but for the axis and the seed, told apart by type too."""
+    """Return a cell's settings without the axis and the seed, with their types."""
     flat = flatten(config).items()
     return {(k, repr(v)) for k, v in flat if k not in (axis, "seed") and not k.startswith(f"{axis}.")}
 
 
 def own_values(config, axis):
-    """What a cell has of the axis: a setting, or all settings of a group; one that is not there is as one of None."""
+    """Return a cell's value of the axis: a setting, or all settings of a group; an absent one counts as None."""
     own = {k: v for k, v in flatten(config).items() if k == axis or k.startswith(f"{axis}.")}
     return repr(sorted((k, repr(v)) for k, v in own.items() if v is not None))
 
 
 @settings(max_examples=60, deadline=None)
 @given(cells=st.lists(configs, min_size=1, max_size=10), axis=st.sampled_from(["device", "lr", "model"]))
-def test_pairs_never_mix_runs_that_differ_in_anything_else(contents, cells, axis):
+def test_pairs_differ_in_the_axis_and_seed_alone(contents, cells, axis):
     gathered = cells_of(contents, *cells)
     found = find_axis(gathered, axis)
     pairs = pair_cells(gathered, found, 0)
@@ -57,7 +57,7 @@ def test_pairs_never_mix_runs_that_differ_in_anything_else(contents, cells, axis
         assert paired == {id(cell) for cell in gathered.cells}
 
 
-def test_seeds_are_one_side(contents):
+def test_seeds_belong_to_one_side(contents):
     cells = cells_of(contents, *({"device": d, "seed": s} for d in ("cpu", "cuda") for s in range(3)))
     (pair,) = pair_cells(cells, find_axis(cells, "device"), 0)
     assert (len(pair.baseline_cells), len(pair.candidate_cells)) == (3, 3)
@@ -68,7 +68,7 @@ def test_each_value_but_the_baseline_is_a_candidate(contents):
     assert [pair.candidate for pair in pair_cells(cells, find_axis(cells, "batch_size"), 1)] == [100, 10000]
 
 
-def test_a_partner_that_the_grid_lacks_leaves_an_empty_side(contents):
+def test_cell_missing_from_the_grid_is_an_empty_side(contents):
     cells = cells_of(contents, {"lr": 1, "device": "cpu"}, {"lr": 1, "device": "cuda"}, {"lr": 2, "device": "cuda"})
     full, lacking = pair_cells(cells, find_axis(cells, "device"), 0)
     assert full.baseline_cells
@@ -78,7 +78,7 @@ def test_a_partner_that_the_grid_lacks_leaves_an_empty_side(contents):
 
 
 @pytest.mark.parametrize("axis", ["model", "model.name"])
-def test_a_group_is_compared_with_all_its_settings(contents, axis):
+def test_group_is_compared_with_all_its_settings(contents, axis):
     models = [{"name": "mlp", "hidden": [32]}, {"name": "cnn", "channels": 6}]
     cells = cells_of(contents, *({"lr": 1, "model": model} for model in models))
     found = find_axis(cells, axis)
@@ -89,31 +89,31 @@ def test_a_group_is_compared_with_all_its_settings(contents, axis):
     assert not any(name.startswith("model") for name in pair.settings)
 
 
-def test_variants_of_one_name_are_values_of_their_own(contents):
+def test_variants_of_one_name_are_different_values(contents):
     models = [{"name": "mlp", "hidden": [32]}, {"name": "mlp", "hidden": [8]}, {"name": "cnn"}]
     found = find_axis(cells_of(contents, *({"model": model} for model in models)), "model")
     assert found.values == ["mlp(hidden=[32])", "mlp(hidden=[8])", "cnn"]
 
 
-def test_one_setting_of_a_group_is_an_axis_too(contents):
+def test_single_setting_of_a_group_is_an_axis(contents):
     cells = cells_of(contents, *({"model": {"name": "tower", "depth": depth}} for depth in (2, 4)))
     assert find_axis(cells, "model.depth").values == [2, 4]
 
 
-def test_an_unknown_axis_names_the_nearest_and_what_varies(contents):
+def test_unknown_axis_names_the_nearest_and_what_varies(contents):
     cells = cells_of(contents, {"batch_size": 1}, {"batch_size": 2})
     with pytest.raises(UsageError, match=r"got 'batchsize'; did you mean 'batch_size'\? what varies here: batch_size"):
         find_axis(cells, "batchsize")
 
 
-def test_a_baseline_is_found_by_value_or_text_and_an_unknown_one_lists_the_values(contents):
+def test_baseline_is_found_by_value_or_text_and_an_unknown_one_lists_the_values(contents):
     axis = find_axis(cells_of(contents, {"batch_size": 1}, {"batch_size": 20}), "batch_size")
     assert axis.index(20) == axis.index("20") == 1
     with pytest.raises(UsageError, match=r"value of 'batch_size', got 7; its values are 1, 20"):
         axis.index(7)
 
 
-def test_a_baseline_may_be_given_as_in_the_command_that_made_it(contents):
+def test_baseline_may_be_given_as_in_the_command_that_made_it(contents):
     axis = find_axis(cells_of(contents, {"fused": False}, {"fused": True}, {"fused": None}), "fused")
     assert [axis.index(word) for word in ("false", "true", "null", "None", "False")] == [0, 1, 2, 2, 0]
     with pytest.raises(UsageError, match="its values are false, true, null"):
@@ -135,7 +135,7 @@ def test_along_any_axis_no_two_sides_differ_in_two_settings(contents, cells):
     assert {match.axis.name for match in matches.pairs} <= {axis.name for axis in matches.axes}
 
 
-def test_a_group_whose_kind_varies_is_one_axis_and_the_seed_none(contents):
+def test_group_whose_kind_varies_is_one_axis_and_the_seed_is_not_an_axis(contents):
     models = [{"name": "mlp", "hidden": [32]}, {"name": "mlp", "hidden": [8]}, {"name": "cnn", "channels": 6}]
     cells = [
         {"device": device, "seed": seed, "model": model, "optimizer": {"name": "sgd", "momentum": momentum}}

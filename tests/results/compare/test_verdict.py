@@ -1,4 +1,4 @@
-"""Verdicts: at their boundaries, with few runs, with drift, and how often they are false."""
+"""Verdicts: at their boundaries, with few runs, with drift, and their rate of errors."""
 
 import msgspec
 import numpy as np
@@ -28,7 +28,7 @@ def seeded(config, seconds, steady, seeds=range(5)):
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "tolerance", "said"),
+    ("low", "high", "tolerance", "expected"),
     [
         (1.11, 1.2, 0.1, "faster"),
         (1.1, 1.2, 0.1, "inconclusive"),
@@ -44,61 +44,61 @@ def seeded(config, seconds, steady, seeds=range(5)):
         (1.001, 1.02, 0.01, "no difference"),
     ],
 )
-def test_a_difference_lies_wholly_outside_and_none_wholly_within(low, high, tolerance, said):
-    assert verdict(THROUGHPUT, Interval(low, high), tolerance=tolerance, margin=0.03) == said
+def test_verdict_by_interval_tolerance_and_margin(low, high, tolerance, expected):
+    assert verdict(THROUGHPUT, Interval(low, high), tolerance=tolerance, margin=0.03) == expected
 
 
-def test_without_a_margin_a_difference_of_accuracies_is_never_none():
+def test_difference_of_accuracies_without_a_margin_is_never_no_difference():
     metric = find_metric("val_loss")
-    said = [verdict(metric, Interval(-0.01, 0.01), tolerance=0.0, margin=margin) for margin in (None, 0.02, 0.005)]
-    assert said == ["inconclusive", "no difference", "inconclusive"]
+    text = [verdict(metric, Interval(-0.01, 0.01), tolerance=0.0, margin=margin) for margin in (None, 0.02, 0.005)]
+    assert text == ["inconclusive", "no difference", "inconclusive"]
     assert verdict(metric, Interval(0.01, 0.02), tolerance=0.0, margin=0.5) == "worse"
 
 
 @given(st.floats(0.01, 10), st.floats(0, 5), st.floats(0, 0.5), st.floats(0.001, 0.5))
-def test_an_interval_that_holds_1_is_never_a_difference(low, width, tolerance, margin):
+def test_interval_that_includes_1_is_never_a_difference(low, width, tolerance, margin):
     interval = Interval(low, low + width)
-    said = verdict(THROUGHPUT, interval, tolerance=tolerance, margin=margin)
+    text = verdict(THROUGHPUT, interval, tolerance=tolerance, margin=margin)
     if interval.low <= 1 <= interval.high:
-        assert said in ("no difference", "inconclusive")
-    if said == "no difference":
+        assert text in ("no difference", "inconclusive")
+    if text == "no difference":
         assert 1 - margin <= interval.low <= interval.high <= 1 + margin
-    if said in ("faster", "slower"):
-        assert verdict(THROUGHPUT, interval, tolerance=0.0, margin=margin) == said
+    if text in ("faster", "slower"):
+        assert verdict(THROUGHPUT, interval, tolerance=0.0, margin=margin) == text
 
 
 @pytest.mark.parametrize(
-    ("seconds", "drift", "said"),
+    ("seconds", "drift", "expected"),
     [(0.95, 0.1, "inconclusive"), (0.7, 0.0, "faster"), (0.7, 0.1, "inconclusive"), (0.6, 0.1, "faster")],
 )
-def test_one_run_a_side_must_differ_by_more_than_noise_and_drift(contents, steady, seconds, drift, said):
+def test_one_run_a_side_must_differ_by_more_than_noise_and_drift(contents, steady, seconds, drift, expected):
     sweep = contents((CPU, steady(1.0), {}), (CUDA, steady(seconds), {}))
     found, reason = outcome(sweep, drift=drift)
-    assert found == said
+    assert found == expected
     assert f"1 ± {drift * 100:g}%" in reason
     assert "one run a side: the noise between runs is assumed, not measured" in reason
 
 
-@pytest.mark.parametrize(("seconds", "runs", "said"), [(0.91, 5, "faster"), (0.91, 2, "inconclusive")])
-def test_runs_that_took_turns_need_the_interval_alone(contents, steady, seconds, runs, said):
+@pytest.mark.parametrize(("seconds", "runs", "expected"), [(0.91, 5, "faster"), (0.91, 2, "inconclusive")])
+def test_runs_in_turns_have_no_drift_tolerance(contents, steady, seconds, runs, expected):
     sides = [
         (config | {"seed": seed}, steady(each), {})
         for seed in range(runs)
         for config, each in ((CPU, 1.0), (CUDA, seconds))
     ]
-    assert outcome(contents(*sides))[0] == said
+    assert outcome(contents(*sides))[0] == expected
 
 
-def test_quiet_equal_sides_are_no_different_with_enough_runs_and_not_known_with_few(contents, steady):
-    def said(runs, **options):
+def test_quiet_equal_sides_need_enough_runs_for_no_difference(contents, steady):
+    def text(runs, **options):
         sides = [(config | {"seed": seed}, steady(1.0), {}) for seed in range(runs) for config in (CPU, CUDA)]
         return outcome(contents(*sides), **options)[0]
 
-    assert (said(2), said(20)) == ("inconclusive", "no difference")
-    assert said(5, margin=0.1) == "no difference"
+    assert (text(2), text(20)) == ("inconclusive", "no difference")
+    assert text(5, margin=0.1) == "no difference"
 
 
-def test_a_row_shows_a_speedup_that_is_its_columns_ratio_and_lies_in_its_interval(contents, steady):
+def test_speedup_is_the_ratio_of_the_sides_columns_and_within_its_interval(contents, steady):
     sides = [
         (config | {"seed": seed}, steady(each + seed / 7), {})
         for seed in range(3)
@@ -112,7 +112,7 @@ def test_a_row_shows_a_speedup_that_is_its_columns_ratio_and_lies_in_its_interva
         assert row["ci_low"] < row["speedup"] < row["ci_high"]
 
 
-def test_seeds_are_blocks_so_that_what_they_share_is_not_noise(contents, steady):
+def test_effects_of_paired_seeds_are_not_noise(contents, steady):
     """Seeds differ by a factor of 5, the sides by 1.5 in each seed."""
     sides = [
         (config | {"seed": seed}, steady(each * (1 + seed)), {})
@@ -121,11 +121,11 @@ def test_seeds_are_blocks_so_that_what_they_share_is_not_noise(contents, steady)
     ]
     assert outcome(contents(*sides))[0] == "faster"
     others = [(config | {"seed": config["seed"] + 9 * (config["device"] == "cpu")}, *rest) for config, *rest in sides]
-    shuffled = [others[at] for at in (0, 2, 1, 3, 4, 6, 5, 7, 8, 9)]  # no two of a seed; not pair after pair
+    shuffled = [others[at] for at in (0, 2, 1, 3, 4, 6, 5, 7, 8, 9)]  # neither paired by seed nor by time
     assert outcome(contents(*shuffled))[0] == "inconclusive"
 
 
-def test_what_a_side_did_otherwise_than_asked_is_said(contents, steady):
+def test_deviations_of_a_side_are_in_the_reason(contents, steady):
     line = "out of memory with 100 samples at once: steps are computed in pieces of 50"
     sides = [
         (config | {"seed": seed}, steady(s), {"deviations": (line,) if config is CUDA and seed < 2 else ()})
@@ -137,21 +137,21 @@ def test_what_a_side_did_otherwise_than_asked_is_said(contents, steady):
 
 def test_epochs_that_took_turns_use_the_drift_of_paired_measurement(contents, steady):
     sweep = contents((CPU | PAIRED, steady(1.0), {"session": "a"}), (CUDA | PAIRED, steady(0.7), {"session": "a"}))
-    said, reason = outcome(sweep, metric="epoch_seconds")
-    assert said == "faster"
+    text, reason = outcome(sweep, metric="epoch_seconds")
+    assert text == "faster"
     assert "outside 1 ± 1%" in reason
     assert outcome(sweep, metric="epoch_seconds", paired_drift=0.05)[0] == "inconclusive"
 
 
 @pytest.mark.parametrize("session", ["b", None])
-def test_paired_runs_that_had_no_turns_with_each_other_are_like_any_others(contents, steady, session):
+def test_paired_runs_without_common_turns_are_compared_like_others(contents, steady, session):
     sweep = contents((CPU | PAIRED, steady(1.0), {"session": "a"}), (CUDA | PAIRED, steady(0.97), {"session": session}))
-    said, reason = outcome(sweep, metric="epoch_seconds")
-    assert said == "inconclusive"
+    text, reason = outcome(sweep, metric="epoch_seconds")
+    assert text == "inconclusive"
     assert "outside 1 ± 10%" in reason
 
 
-def test_epochs_of_a_run_that_only_took_its_measured_turns_again_are_like_any_others(contents, steady, host):
+def test_epochs_of_a_rerun_side_are_compared_like_others(contents, steady, host):
     earlier = Attempt(
         started_at="2026-11-21T11:00:00+00:00",
         ended_at="2026-11-21T11:01:00+00:00",
@@ -162,19 +162,19 @@ def test_epochs_of_a_run_that_only_took_its_measured_turns_again_are_like_any_ot
     again = {"session": "b", "earlier": (earlier,)}
     sweep = contents((CPU | PAIRED, steady(1.0), again), (CUDA | PAIRED, steady(0.97), {"session": "b"}))
     assert "outside 1 ± 10%" in outcome(sweep, metric="epoch_seconds")[1]
-    # Both were gone on with in the middle of their epochs: these took turns in either session.
+    # Both were resumed in the middle of their epochs: these took turns in either session.
     both = [again | {"earlier": (msgspec.structs.replace(earlier, last_epoch=3),)}] * 2
     sweep = contents((CPU | PAIRED, steady(1.0), both[0]), (CUDA | PAIRED, steady(0.97), both[1]))
     assert "outside 1 ± 1%" in outcome(sweep, metric="epoch_seconds")[1]
 
 
-def test_the_whole_time_of_paired_runs_says_nothing_of_their_speed(contents, steady):
+def test_run_time_of_paired_runs_is_not_compared(contents, steady):
     sides = [(config | PAIRED | {"seed": seed}, steady(1.0), {}) for seed in range(3) for config in (CPU, CUDA)]
-    said, reason = outcome(contents(*sides), metric="run_seconds")
-    assert (said, reason.partition(",")[0]) == ("not measured", "run_seconds of paired runs have their rounds in them")
+    text, reason = outcome(contents(*sides), metric="run_seconds")
+    assert (text, reason.partition(",")[0]) == ("not measured", "run_seconds of paired runs include their rounds")
 
 
-def test_sides_that_ran_one_after_the_other_must_differ_by_more_than_the_drift(contents, steady):
+def test_consecutive_sides_must_differ_by_more_than_the_drift(contents, steady):
     blocks = [*seeded(CPU, 1.0, steady), *seeded(CUDA, 0.9, steady)]
     turns = [run for pair in zip(blocks[:5], blocks[5:], strict=True) for run in pair]
     assert outcome(contents(*turns)) == ("faster", None)
@@ -185,15 +185,15 @@ def test_sides_that_ran_one_after_the_other_must_differ_by_more_than_the_drift(c
     )
 
 
-def test_a_margin_or_drift_that_cannot_be_is_refused_by_its_option(contents, steady):
+def test_invalid_margin_or_drift_is_rejected_by_its_option(contents, steady):
     sweep = contents((CPU, steady(1.0), {}))
-    for options, said in (({"margin": 0.0}, "--margin"), ({"margin": 1.5}, "--margin"), ({"drift": -1}, "--drift")):
-        with pytest.raises(UsageError, match=f"`{said}` must be"):
+    for options, text in (({"margin": 0.0}, "--margin"), ({"margin": 1.5}, "--margin"), ({"drift": -1}, "--drift")):
+        with pytest.raises(UsageError, match=f"`{text}` must be"):
             compare(sweep, None, CompareOptions(**options))
     assert compare(sweep, None, CompareOptions(margin=1.5, metric="val_loss")).rows == []
 
 
-def test_twenty_equal_candidates_hold_a_false_verdict_in_few_sweeps(contents, timed):
+def test_twenty_equal_candidates_rarely_have_a_false_verdict(contents, timed):
     generator = np.random.default_rng(8)
     false = 0
     for _ in range(25):
@@ -211,7 +211,7 @@ def test_twenty_equal_candidates_hold_a_false_verdict_in_few_sweeps(contents, ti
     assert len(rows) == 20 and false <= 3
 
 
-def test_three_equal_accuracies_have_an_interval_of_one_validation_sample(contents, timed):
+def test_interval_of_equal_accuracies_is_one_validation_sample(contents, timed):
     def epochs(right):
         return [
             msgspec.structs.replace(each, val_accuracy=of / 500)
@@ -228,7 +228,7 @@ def test_three_equal_accuracies_have_an_interval_of_one_validation_sample(conten
     assert row["verdict"] == "inconclusive"
 
 
-def test_a_collapsed_seed_is_named(contents, timed):
+def test_collapsed_seed_is_named(contents, timed):
     def epochs(accuracy):
         return [msgspec.structs.replace(each, val_accuracy=accuracy) for each in timed([1.0] * 2)]
 
@@ -238,12 +238,12 @@ def test_a_collapsed_seed_is_named(contents, timed):
         for seed, accuracy in enumerate(accuracies)
         for config in (CPU, CUDA)
     ]
-    said, reason = outcome(contents(*runs), metric="val_accuracy")
-    assert said == "inconclusive"
+    text, reason = outcome(contents(*runs), metric="val_accuracy")
+    assert text == "inconclusive"
     assert reason == "cuda: seed=3 with 0.1000 fell far behind the median of 0.9720"
 
 
-def test_no_more_than_one_false_verdict_in_twenty(contents, timed):
+def test_at_most_one_false_verdict_in_twenty(contents, timed):
     """Two devices of one speed, 3% noise between runs and 2% between epochs, 1 to 5 runs a side."""
     generator = np.random.default_rng(5)
     false = 0
@@ -258,7 +258,7 @@ def test_no_more_than_one_false_verdict_in_twenty(contents, timed):
     assert false <= 5
 
 
-def test_values_that_no_run_can_have_measured_spoil_their_own_row_alone(contents, timed):
+def test_invalid_values_affect_only_their_own_row(contents, timed):
     def epochs(seconds, accuracy=0.5):
         taken = timed([9.0] + [2.0] * 5)
         return [msgspec.structs.replace(each, epoch_seconds=seconds, val_accuracy=accuracy) for each in taken]
@@ -273,15 +273,15 @@ def test_values_that_no_run_can_have_measured_spoil_their_own_row_alone(contents
 
     by_rate, by_time, by_accuracy = (reasons(name) for name in ("samples_per_second", "epoch_seconds", "val_accuracy"))
     assert [lr for lr, why in by_rate.items() if "too few epochs: 0 of cpu, 0 of cuda" in why] == [1, 2]
-    assert [lr for lr, why in by_time.items() if "is no value to reckon with" in why] == [1, 2]
-    assert "cpu: epoch_seconds of -2 is no value to reckon with" in by_time[1]
-    assert [lr for lr, why in by_accuracy.items() if "val_accuracy of 1e+308 is no value" in why] == [3]
+    assert [lr for lr, why in by_time.items() if "is not a valid measurement" in why] == [1, 2]
+    assert "cpu: epoch_seconds of -2 is not a valid measurement" in by_time[1]
+    assert [lr for lr, why in by_accuracy.items() if "val_accuracy of 1e+308 is not a valid" in why] == [3]
     assert by_rate[4] == by_time[4] == ""
     assert by_accuracy[4].startswith("no run differs from another of its side")
 
 
-def test_pairs_that_are_all_alike_are_not_said_to_be_runs_that_are(contents, timed):
-    """The number of workers changes no loss, but the seed does: the runs of a side differ, and their pairs do not."""
+def test_reason_distinguishes_equal_differences_from_equal_runs(contents, timed):
+    """The number of workers changes no loss, but the seed does: the runs of a side differ, but their pairs do not."""
 
     def reason(losses):
         sweep = contents(
@@ -295,5 +295,5 @@ def test_pairs_that_are_all_alike_are_not_said_to_be_runs_that_are(contents, tim
         assert row["verdict"] == "not measured"
         return row["reason"]
 
-    assert reason([0.31, 0.29, 0.33]).startswith("the two sides differ by the same in each pair of runs")
+    assert reason([0.31, 0.29, 0.33]).startswith("the two sides differ equally in each pair of runs")
     assert reason([0.31, 0.31, 0.31]).startswith("no run differs from another of its side")

@@ -1,4 +1,4 @@
-"""Tests of the best cell: which it is, how sure that is, and that nothing is claimed too surely."""
+"""Tests of the best cell: which it is, how sure that is, and that the claims are not too strong."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -12,8 +12,9 @@ from runmanager.records.run.record import EpochRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import SweepContents
 from runmanager.results.compare.comparison import CompareOptions, compare
-from runmanager.results.findings.best import best_headline, best_sections, best_to_json, find_best
-from runmanager.results.model.sections import as_text
+from runmanager.results.findings.best import find_best
+from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
+from runmanager.results.model.sections import format_sections
 
 OPTIONS: dict[str, Any] = {"metric": "val_accuracy"}
 
@@ -33,7 +34,7 @@ def reaching(accuracy: float, *, seconds: float = 2.0) -> list[EpochRecord]:
 
 @pytest.fixture
 def seeds(contents: Callable[..., SweepContents]) -> Callable[..., SweepContents]:
-    """A sweep with the accuracies that each learning rate's seeds reached."""
+    """Factory of sweeps from the accuracies that each learning rate's seeds reached."""
 
     def make(**reached: Sequence[float]) -> SweepContents:
         return contents(
@@ -54,94 +55,96 @@ def test_best_is_the_best_mean_not_the_best_run(seeds: Callable[..., SweepConten
     assert [run.record.config["seed"] for run, _ in found.winner.runs] == [1, 0, 2]
 
 
-def test_clear_winner_is_said_to_be_one(seeds: Callable[..., SweepContents]) -> None:
+def test_clear_winner_is_outside_the_noise(seeds: Callable[..., SweepContents]) -> None:
     found = find_best(seeds(low=[0.60, 0.61, 0.62], high=[0.90, 0.905, 0.91]), None, **OPTIONS)
     assert found.verdict == "better"
-    assert "outside the noise" in " ".join(found.sentences())
+    assert "outside the noise" in " ".join(best_sentences(found))
 
 
-def test_runner_up_within_the_noise_is_said_to_be_so(seeds: Callable[..., SweepContents]) -> None:
+def test_runner_up_within_the_noise_is_a_rival(seeds: Callable[..., SweepContents]) -> None:
     found = find_best(seeds(one=[0.85, 0.95, 0.90], two=[0.86, 0.94, 0.89]), None, **OPTIONS)
     assert found.verdict == "inconclusive"
-    assert "One cell cannot be told from the best one: lr=two." in found.sentences()
+    assert "One cell cannot be distinguished from the best one: lr=two." in best_sentences(found)
 
 
-def test_one_estimand_picks_and_judges_and_a_collapsed_seed_is_named(seeds: Callable[..., SweepContents]) -> None:
-    """By the mean the first is worse, though it is better by the median: nothing may be claimed for it."""
+def test_cells_are_ranked_and_compared_by_one_estimand(seeds: Callable[..., SweepContents]) -> None:
+    """By the mean the first is worse, though it is better by the median: it must not be claimed to be better."""
     sweep = seeds(first=[0.98, 0.981, 0.979, 0.98, 0.1], second=[0.90, 0.901, 0.902, 0.899, 0.9])
     found = find_best(sweep, None, **OPTIONS)
     assert found.winner.settings == {"lr": "second"} and found.verdict == "inconclusive"
-    assert "seed=4 with 0.1000 fell far behind the median of 0.9800" in " ".join(found.sentences())
+    assert "seed=4 with 0.1000 fell far behind the median of 0.9800" in " ".join(best_sentences(found))
     (row,) = compare(sweep, None, CompareOptions(axis="lr", metric="val_accuracy")).rows
     assert row["verdict"] == "inconclusive"
 
 
-def test_all_cells_that_cannot_be_told_from_the_best_are_named(seeds: Callable[..., SweepContents]) -> None:
+def test_all_indistinguishable_cells_are_named(seeds: Callable[..., SweepContents]) -> None:
     sweep = seeds(a=[0.90, 0.92, 0.94], b=[0.91, 0.92, 0.92], c=[0.1, 0.12, 0.11], d=[0.93, 0.92, 0.915])
     found = find_best(sweep, None, **OPTIONS)
     assert found.winner.settings == {"lr": "d"}
     assert [each.settings["lr"] for each in found.rivals] == ["a", "b"]
-    assert "2 cells cannot be told from the best one: lr=a; lr=b." in found.sentences()
+    assert "2 cells cannot be distinguished from the best one: lr=a; lr=b." in best_sentences(found)
     assert json.loads(best_to_json(found, command=["python"]))["rivals"] == [{"lr": "a"}, {"lr": "b"}]
 
 
-def test_a_rival_is_named_though_the_next_one_is_truly_behind(seeds: Callable[..., SweepContents]) -> None:
+def test_rival_is_named_though_the_runner_up_is_significantly_behind(seeds: Callable[..., SweepContents]) -> None:
     steps = np.random.default_rng(1).normal(0, 0.0001, (5, 4)).tolist()
     quiet = {f"q{at}": [0.90 - 0.02 * at + each for each in of_cell] for at, of_cell in enumerate(steps)}
     found = find_best(seeds(**quiet, wild=[0.99, 0.70, 0.95, 0.76]), None, **OPTIONS)
     assert found.verdict == "better" and found.runner_up is not None
     assert found.runner_up.settings == {"lr": "q1"}
-    assert "One cell cannot be told from the best one: lr=wild." in found.sentences()
+    assert "One cell cannot be distinguished from the best one: lr=wild." in best_sentences(found)
 
 
-def test_cells_of_too_few_runs_are_named_as_not_known(seeds: Callable[..., SweepContents]) -> None:
+def test_cells_with_too_few_runs_are_named(seeds: Callable[..., SweepContents]) -> None:
     found = find_best(seeds(a=[0.90, 0.92, 0.94], b=[0.91, 0.92, 0.92], c=[0.91], d=[0.1, 0.12, 0.11]), None, **OPTIONS)
-    said = found.sentences()
-    assert "One cell cannot be told from the best one: lr=b." in said
-    assert "Of one more cell too little is known to tell: lr=c." in said
+    text = best_sentences(found)
+    assert "One cell cannot be distinguished from the best one: lr=b." in text
+    assert "One more cell could not be compared: lr=c." in text
     assert json.loads(best_to_json(found, command=None))["unmeasured"] == [{"lr": "c"}]
     of_next = find_best(seeds(a=[0.90, 0.92, 0.94], b=[0.915, 0.921], c=[0.91, 0.92, 0.915]), None, **OPTIONS)
     assert of_next.verdict == "not measured"
-    assert "One cell cannot be told from the best one: lr=c." in of_next.sentences()
+    assert "One cell cannot be distinguished from the best one: lr=c." in best_sentences(of_next)
 
 
-def test_how_much_picking_flatters_the_best_is_said_in_size(seeds: Callable[..., SweepContents]) -> None:
-    """Of equal cells the best mean exceeds the truth by what is said, on average."""
+def test_size_of_the_selection_bias(seeds: Callable[..., SweepContents]) -> None:
+    """The best mean of equal cells exceeds the truth by the reported bias, on average."""
     generator = np.random.default_rng(1)
-    said, true = [], []
+    text, true = [], []
     for _ in range(40):
         sweep = seeds(**{f"c{at}": generator.normal(0.9, 0.01, 3).tolist() for at in range(8)})
         found = find_best(sweep, None, **OPTIONS)
-        assert found.flattery is not None
-        said.append(found.flattery)
+        assert found.selection_bias is not None
+        text.append(found.selection_bias)
         true.append(float(found.value) - 0.9)
-    assert np.mean(said) == pytest.approx(np.mean(true), rel=0.2)
-    assert " is likely a little too good: by 0.00" in " ".join(found.sentences())
-    assert find_best(seeds(a=[0.5], b=[0.6], c=[0.7]), None, **OPTIONS).flattery is None
+    assert np.mean(text) == pytest.approx(np.mean(true), rel=0.2)
+    assert " is likely a little too good: by 0.00" in " ".join(best_sentences(found))
+    assert find_best(seeds(a=[0.5], b=[0.6], c=[0.7]), None, **OPTIONS).selection_bias is None
 
 
-def test_one_run_a_cell_is_no_certainty(seeds: Callable[..., SweepContents]) -> None:
+def test_one_run_a_cell_is_not_measured(seeds: Callable[..., SweepContents]) -> None:
     found = find_best(seeds(one=[0.99], two=[0.10]), None, **OPTIONS)
     assert found.verdict == "not measured"
-    said = " ".join(found.sentences())
-    assert "not known: too few runs: 1 of the next, 1 of the best, 3 needed" in said
-    assert "add seeds" in said
+    text = " ".join(best_sentences(found))
+    assert "not known: too few runs: 1 of the next, 1 of the best, 3 needed" in text
+    assert "add seeds" in text
 
 
-def test_who_picks_the_best_of_many_is_warned(seeds: Callable[..., SweepContents]) -> None:
+def test_best_of_many_has_a_warning_about_selection(seeds: Callable[..., SweepContents]) -> None:
     two = find_best(seeds(a=[0.5], b=[0.6]), None, **OPTIONS)
-    assert "after looking" not in " ".join(two.sentences())
+    assert "after looking" not in " ".join(best_sentences(two))
     three = find_best(seeds(a=[0.5], b=[0.6], c=[0.7]), None, **OPTIONS)
-    assert "The best of 3 cells was picked after looking" in " ".join(three.sentences())
+    assert "The best of 3 cells was picked after looking" in " ".join(best_sentences(three))
 
 
 def test_cells_of_the_same_mean_are_counted(seeds: Callable[..., SweepContents]) -> None:
-    assert "1 other cell has the very same mean." in find_best(seeds(a=[0.5], b=[0.5]), None, **OPTIONS).sentences()
+    assert "1 other cell has exactly the same mean." in best_sentences(
+        find_best(seeds(a=[0.5], b=[0.5]), None, **OPTIONS)
+    )
     three = find_best(seeds(a=[0.5], b=[0.5], c=[0.5], d=[0.1]), None, **OPTIONS)
-    assert "2 other cells have the very same mean." in three.sentences()
+    assert "2 other cells have exactly the same mean." in best_sentences(three)
 
 
-def test_less_is_better_of_times_and_losses(contents: Callable[..., SweepContents]) -> None:
+def test_smaller_times_and_losses_are_better(contents: Callable[..., SweepContents]) -> None:
     sweep = contents(
         ({"lr": 1}, reaching(0.9, seconds=4.0), {}),
         ({"lr": 2}, reaching(0.5, seconds=1.0), {}),
@@ -150,31 +153,31 @@ def test_less_is_better_of_times_and_losses(contents: Callable[..., SweepContent
     assert find_best(sweep, None, metric="samples_per_second").winner.settings == {"lr": 2}
 
 
-def test_a_mean_that_is_not_that_of_the_table_is_called_what_it_is(contents: Callable[..., SweepContents]) -> None:
+def test_geometric_mean_is_named(contents: Callable[..., SweepContents]) -> None:
     """The table has 2.5 for the same runs."""
     runs = (({"lr": 1, "seed": seed}, reaching(0.9, seconds=seconds), {}) for seed, seconds in ((0, 1.0), (1, 4.0)))
     sweep = contents(*runs, ({"lr": 2, "seed": 0}, reaching(0.9, seconds=8.0), {}))
     found = find_best(sweep, None, metric="epoch_seconds")
     assert "is 2.000 ± 2.121 (geometric mean, n=2) with lr=1." in best_headline(found)
-    assert "with 8.000 (n=1)." in found.sentences()[0]
+    assert "with 8.000 (n=1)." in best_sentences(found)[0]
     assert "(n=2)" in best_headline(find_best(sweep, None, metric="val_accuracy"))
 
 
-def test_cells_of_which_not_every_run_has_the_metric_are_left_out(contents: Callable[..., SweepContents]) -> None:
+def test_cells_with_a_run_without_the_metric_are_left_out(contents: Callable[..., SweepContents]) -> None:
     sweep = contents(
         ({"lr": 1, "seed": 0}, reaching(0.9, seconds=1.0), {}),
-        ({"lr": 1, "seed": 1}, reaching(0.3, seconds=1.0), {}),  # never gets there
+        ({"lr": 1, "seed": 1}, reaching(0.3, seconds=1.0), {}),  # never reaches the accuracy
         ({"lr": 2, "seed": 0}, reaching(0.9, seconds=9.0), {}),
     )
     found = find_best(sweep, None, metric="time_to_accuracy=0.8")
     assert found.winner.settings == {"lr": 2}
     assert found.num_left_out == 1
-    assert "1 cell is left out" in as_text("", best_sections(found))
+    assert "1 cell is left out" in format_sections("", best_sections(found))
     with pytest.raises(UsageError, match=r"got 'time_to_accuracy=0\.99' and a run without it in every cell"):
         find_best(sweep, None, metric="time_to_accuracy=0.99")
 
 
-def test_unfinished_runs_do_not_count_and_are_said(contents: Callable[..., SweepContents]) -> None:
+def test_unfinished_runs_are_counted_separately(contents: Callable[..., SweepContents]) -> None:
     failed = {"status": Status.FAILED, "reason": Reason.EXCEPTION}
     sweep = contents(
         ({"lr": 1, "seed": 0}, reaching(0.5), {}),
@@ -183,34 +186,34 @@ def test_unfinished_runs_do_not_count_and_are_said(contents: Callable[..., Sweep
     )
     found = find_best(sweep, None, **OPTIONS)
     assert (found.winner.settings, found.num_cells, found.winner.num_unfinished) == ({"lr": 1}, 1, 1)
-    assert found.sentences() == ["It is the only cell with this metric: there is no other to be better than."]
-    assert "1 more of its runs did not finish." in as_text("", best_sections(found))
+    assert best_sentences(found) == ["It is the only cell with this metric, so there is nothing to compare it with."]
+    assert "1 more of its runs did not finish." in format_sections("", best_sections(found))
     with pytest.raises(UsageError, match="no finished run"):
         find_best(contents(({"lr": 1}, reaching(0.5), failed)), None, **OPTIONS)
 
 
-def test_a_setting_that_is_set_to_nothing_is_said_as_it_is_given(contents: Callable[..., SweepContents]) -> None:
+def test_null_setting_is_printed_as_in_commands(contents: Callable[..., SweepContents]) -> None:
     sweep = contents(
         ({"micro_batch": None, "width": 3}, reaching(0.9), {}), ({"micro_batch": 8, "depth": 2}, reaching(0.5), {})
     )
     found = find_best(sweep, None, **OPTIONS)
     assert found.winner.side.label == "micro_batch=null, width=3"
     assert found.winner.settings == {"micro_batch": None, "width": 3}  # it has no depth
-    assert "null" in as_text("", best_sections(found))
+    assert "null" in format_sections("", best_sections(found))
 
 
-def test_only_the_asked_runs_are_looked_at(seeds: Callable[..., SweepContents]) -> None:
+def test_only_the_named_folders_count(seeds: Callable[..., SweepContents]) -> None:
     sweep = seeds(one=[0.5], two=[0.9])
     assert find_best(sweep, None, folders={sweep.runs[0].paths.name}, **OPTIONS).winner.settings == {"lr": "one"}
 
 
-def test_a_metric_that_no_run_has_is_refused_with_those_there_are(contents: Callable[..., SweepContents]) -> None:
+def test_missing_metric_is_rejected_with_the_existing_ones(contents: Callable[..., SweepContents]) -> None:
     epochs = [EpochRecord(epoch=number, accuracy=0.5, loss=1.0, samples=1, warmup=number == 1) for number in (1, 2)]
     with pytest.raises(UsageError, match=r"got 'val_accuracy' and a run without it.*; there is .*accuracy, loss"):
         find_best(contents(({"lr": 1}, epochs, {})), None, **OPTIONS)
 
 
-def test_without_a_metric_the_best_is_by_what_there_is_and_says_so(contents: Callable[..., SweepContents]) -> None:
+def test_default_metric_is_an_existing_one_and_named(contents: Callable[..., SweepContents]) -> None:
     def epochs(**last: float) -> list[EpochRecord]:
         return [EpochRecord(epoch=number, samples=1, warmup=number == 1, **last) for number in (1, 2)]
 
@@ -220,24 +223,28 @@ def test_without_a_metric_the_best_is_by_what_there_is_and_says_so(contents: Cal
         )
 
     whole, without = found({"val_accuracy": 0.5}, {"val_accuracy": 0.6}), found({"accuracy": 0.9}, {"accuracy": 0.8})
-    assert (whole.metric.name, whole.settings, whole.instead_of) == ("val_accuracy", {"lr": 1}, None)
+    assert (whole.metric.name, whole.settings, whole.preferred_metric) == ("val_accuracy", {"lr": 1}, None)
     assert (without.metric.name, without.settings) == ("accuracy", {"lr": 0})
-    assert without.sentences()[0] == "No cell has a val_accuracy in each of its finished runs, so this is by accuracy."
+    assert (
+        best_sentences(without)[0] == "No cell has a val_accuracy in each of its finished runs, so this is by accuracy."
+    )
     by_loss = found({"loss": 0.9}, {"loss": 0.8})
     assert (by_loss.metric.name, by_loss.settings) == ("loss", {"lr": 1})
-    assert "No cell" not in " ".join(found({"loss": 1.0}, {"loss": 2.0}, metric="loss").sentences())  # it was asked for
+    assert "No cell" not in " ".join(
+        best_sentences(found({"loss": 1.0}, {"loss": 2.0}, metric="loss"))
+    )  # it was asked for
     with pytest.raises(UsageError, match=r"got 'val_accuracy' and a run without it in every cell; there is"):
         found({"accuracy": 0.9}, metric="val_accuracy")
     with pytest.raises(UsageError, match=r"got 'val_accuracy' and a run without it in every.*; there is run_seconds"):
         found({})
 
 
-def test_unknown_metric_is_refused(seeds: Callable[..., SweepContents]) -> None:
+def test_unknown_metric_is_rejected(seeds: Callable[..., SweepContents]) -> None:
     with pytest.raises(UsageError, match=r"did you mean 'val_accuracy'\?"):
         find_best(seeds(one=[0.5]), None, metric="val_acuracy")
 
 
-def test_json_has_it_all(seeds: Callable[..., SweepContents]) -> None:
+def test_json_of_the_best_cell(seeds: Callable[..., SweepContents]) -> None:
     found = find_best(seeds(one=[0.5], two=[0.6]), None, **OPTIONS)
     plain = json.loads(best_to_json(found, command=["python"]))
     assert plain["best"]["settings"] == {"lr": "two"}
@@ -247,24 +254,24 @@ def test_json_has_it_all(seeds: Callable[..., SweepContents]) -> None:
     assert (plain["verdict"], plain["num_cells"], plain["command"]) == ("not measured", 2, ["python"])
 
 
-def test_weights_are_named_where_they_are(sweep: Any) -> None:
+def test_location_of_the_weights(sweep: Any) -> None:
     name = sweep.run({"lr": 1}, reaching(0.9))
     paths = sweep.paths.run(name)
     from runmanager.results.load.loader import read_results
 
-    def said() -> str:
-        return as_text("", best_sections(find_best(*read_results(sweep.paths), **OPTIONS)))
+    def text() -> str:
+        return format_sections("", best_sections(find_best(*read_results(sweep.paths), **OPTIONS)))
 
-    assert "none were kept" in said()
+    assert "none were kept" in text()
     paths.checkpoint.touch()
-    assert f"{paths.checkpoint}\n" in said()
-    assert f"load_model('{sweep.paths.root}/{name}')" in said()
+    assert f"{paths.checkpoint}\n" in text()
+    assert f"load_model('{sweep.paths.root}/{name}')" in text()
     paths.best.touch()
-    assert f"load_model('{sweep.paths.root}/{name}', best=True)" in said()
+    assert f"load_model('{sweep.paths.root}/{name}', best=True)" in text()
 
 
-def test_a_loop_of_its_own_is_not_told_of_a_setting_that_keeps_weights(contents: Callable[..., SweepContents]) -> None:
+def test_custom_loop_is_not_told_of_the_setting_that_keeps_weights(contents: Callable[..., SweepContents]) -> None:
     for unsigned, told in ((None, True), ((), False)):
         sweep = contents(({"lr": 1}, reaching(0.9), {"unsigned": unsigned}))
-        text = as_text("", best_sections(find_best(sweep, None)))
-        assert ("checkpoint.keep_best" in text, "a loop of its own" in text) == (told, not told)
+        text = format_sections("", best_sections(find_best(sweep, None)))
+        assert ("checkpoint.keep_best" in text, "a custom loop" in text) == (told, not told)

@@ -1,4 +1,4 @@
-"""What bounds a run: each kind on a record built to be so bound, and silence wherever it is not clear."""
+"""Bottlenecks: each kind on a record built for it, and none where it is not clear."""
 
 import msgspec
 import pytest
@@ -7,8 +7,7 @@ from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.run.record import Measurements
 from runmanager.results.compare.matching import match_sides
 from runmanager.results.compare.options import CompareOptions
-from runmanager.results.findings.bottleneck import find_bottleneck
-from runmanager.results.findings.bottleneck_notes import bottleneck_notes
+from runmanager.results.findings.bottleneck import bottleneck_notes, find_bottleneck
 
 CONFIG = {
     "batch_size": 100,
@@ -56,16 +55,16 @@ def run(contents, timed, host):
 @pytest.mark.parametrize(
     ("facts", "kind", "seconds", "left"),
     [
-        ({"data": 0.38}, "input", 0.43, 0.57),  # the cure takes the transfer away as well
+        ({"data": 0.38}, "input", 0.43, 0.57),  # the cure removes the transfer as well
         ({"transfer": 0.5}, "transfer", 0.55, 0.45),
-        ({"data": 0.38, "config": {"lr": 0.1}}, "input", 0.38, 0.62),  # without a cure, each is on its own
+        ({"data": 0.38, "config": {"lr": 0.1}}, "input", 0.38, 0.62),  # without a cure, each is separate
         ({"transfer": 0.5, "config": {"lr": 0.1}}, "transfer", 0.5, 0.5),
         ({"operations_per_step": 6000}, "launch", 0.6, 0.4),
-        ({"flop_per_step": 8 * 10**10}, "compute", 0.8, 0.8),  # that work stays, the rest may go
+        ({"flop_per_step": 8 * 10**10}, "compute", 0.8, 0.8),  # that work stays, the rest can be saved
         ({"bytes_per_step": 7 * 10**9}, "memory", 0.7, 0.7),
     ],
 )
-def test_each_kind_is_named_with_its_shares_and_the_bounds_of_amdahl(run, facts, kind, seconds, left):
+def test_each_kind_has_its_shares_and_amdahls_bounds(run, facts, kind, seconds, left):
     found = find_bottleneck(run(**facts))
     assert (found.kind, found.share, found.at_most) == (kind, pytest.approx(seconds), pytest.approx(1 / left))
     assert (found.whole_share, found.whole_at_most) == (pytest.approx(seconds / 1.5), pytest.approx(1.5 / (left + 0.5)))
@@ -80,20 +79,20 @@ def test_each_kind_is_named_with_its_shares_and_the_bounds_of_amdahl(run, facts,
         ({"data": 0.9, "evaluation": 0.8}, "input", 0.95 / 2.3),
     ],
 )
-def test_what_is_no_training_bounds_the_wall_time(run, facts, kind, share):
+def test_phases_outside_training_bound_the_wall_time(run, facts, kind, share):
     found = find_bottleneck(run(**facts))
     assert (found.kind, found.whole_share) == (kind, pytest.approx(share))
     assert found.whole_at_most == pytest.approx(1 / (1 - share))
     assert (found.share is None, found.at_most is None) == ((kind != "input"),) * 2
 
 
-def test_evaluation_is_named_where_a_loop_has_no_other_phases(contents, timed):
+def test_evaluation_is_found_in_a_loop_without_other_phases(contents, timed):
     (one,) = contents(({"lr": 0.1}, timed([9.0] + [1.0] * 5, eval_seconds=9.0), {})).runs
     found = find_bottleneck(one)
     assert (found.kind, found.whole_share, found.cure) == ("eval", pytest.approx(0.9), "")  # its wall time is too short
 
 
-def test_the_largest_share_is_the_one_that_is_named(run):
+def test_largest_share_is_the_bottleneck(run):
     assert find_bottleneck(run(data=0.3, flop_per_step=6 * 10**10)).kind == "compute"
     assert find_bottleneck(run(data=0.6, flop_per_step=3 * 10**10)).kind == "input"
 
@@ -106,7 +105,7 @@ def test_the_largest_share_is_the_one_that_is_named(run):
         {"evaluation": 0.3},  # of 1.8 seconds
         {"flop_per_step": 4 * 10**10},  # less than half of the compute time
         {"flop_per_step": 6 * 10**10, "operations_per_step": 5000},  # 0.6 and 0.5 seconds: not clearly ahead
-        {"flop_per_step": 2 * 10**11},  # twice the time there was: the ceiling is not this run's
+        {"flop_per_step": 2 * 10**11},  # twice the available time: not this run's ceiling
         {"bytes_per_step": 7 * 10**9, "operations_per_step": 4000},  # 1.75 MB an operation: in caches
         {"flop_per_step": 8 * 10**10, "precision": "bf16"},  # no ceiling of that precision
         {"flop_per_step": 8 * 10**10, "ceilings": None},
@@ -115,7 +114,7 @@ def test_the_largest_share_is_the_one_that_is_named(run):
         {"flop_per_step": 8 * 10**10, "ceilings": msgspec.structs.replace(CEILINGS, threads=1)},
     ],
 )
-def test_what_is_not_clear_is_not_said(run, facts):
+def test_unclear_bottleneck_is_none(run, facts):
     assert find_bottleneck(run(**facts)) is None
 
 
@@ -137,7 +136,7 @@ def test_what_is_not_clear_is_not_said(run, facts):
         ({"bytes_per_step": 7 * 10**9}, {"precision": "fp32", "micro_batch": None}, True),
     ],
 )
-def test_what_was_counted_of_a_plain_step_is_said_of_plain_steps(run, facts, setting, is_said):
+def test_counts_of_a_plain_step_apply_to_plain_steps_only(run, facts, setting, is_said):
     assert (find_bottleneck(run(config=CONFIG | setting, **facts)) is not None) is is_said
 
 
@@ -148,17 +147,17 @@ def test_captured_steps_are_the_cure_for_launching_on_cuda(run, host, capability
     on_gpu = msgspec.structs.replace(host, compute_capability=capability)
     found = find_bottleneck(run(config=CONFIG | {"graphs": graphs}, operations_per_step=6000, environment=on_gpu))
     assert (found is not None and found.cure.startswith("`graphs=true`, ")) is is_offered
-    halving = CONFIG | {"graphs": graphs, "on_oom": "halve"}  # beside which it is refused
+    halving = CONFIG | {"graphs": graphs, "on_oom": "halve"}  # which is rejected together with `graphs`
     found = find_bottleneck(run(config=halving, operations_per_step=6000, environment=on_gpu))
     assert found is None or "graphs" not in found.cure
 
 
-def test_a_run_without_phases_or_measured_epochs_says_nothing(contents, timed):
+def test_run_without_phases_or_measured_epochs_has_no_bottleneck(contents, timed):
     for epochs in (timed([9.0, 1.0]), timed([9.0], data_seconds=8.0), []):
         assert find_bottleneck(contents((CONFIG, epochs, {})).runs[0]) is None
 
 
-def test_the_last_smaller_batch_counts_as_the_part_that_it_is(run):
+def test_smaller_last_batch_counts_as_a_fraction(run):
     # 1000 samples are two batches of 400 and one of 200: 2.5 full ones, not 3.
     found = find_bottleneck(run(config=CONFIG | {"batch_size": 400}, steps_per_epoch=3, flop_per_step=24 * 10**10))
     assert found.share == pytest.approx(0.6)
@@ -174,7 +173,7 @@ def test_the_last_smaller_batch_counts_as_the_part_that_it_is(run):
         ({"dataset": {"name": "custom"}, "num_workers": 2}, ""),
     ],
 )
-def test_the_cure_for_waiting_fits_the_run(run, host, config, cure):
+def test_cure_for_waiting_fits_the_run(run, host, config, cure):
     two_cores = msgspec.structs.replace(host, num_cores=2)
     assert find_bottleneck(run(data=0.5, config=CONFIG | config, environment=two_cores)).cure == cure
 
@@ -189,17 +188,17 @@ def test_the_cure_for_waiting_fits_the_run(run, host, config, cure):
         ({"tracking": 9.0}, {"checkpoint": {"every": 0}}, ""),
     ],
 )
-def test_the_cure_for_what_is_no_training_is_a_setting_of_the_run(run, facts, config, cure):
-    said = find_bottleneck(run(config=CONFIG | config, **facts)).cure
-    assert cure in said and bool(cure) == bool(said)
+def test_cure_for_phases_outside_training_is_a_setting_of_the_run(run, facts, config, cure):
+    text = find_bottleneck(run(config=CONFIG | config, **facts)).cure
+    assert cure in text and bool(cure) == bool(text)
 
 
-def test_a_loop_of_ones_own_gets_the_evidence_without_a_setting_that_it_lacks(run):
+def test_custom_loop_has_evidence_without_a_cure(run):
     found = find_bottleneck(run(data=0.5, config={"lr": 0.1}))
     assert (found.kind, found.cure) == ("input", "")
 
 
-def test_the_lines_are_of_the_compared_runs_and_alike_ones_share_one(contents, timed):
+def test_similar_runs_of_a_side_share_a_line(contents, timed):
     phases = {"transfer_seconds": 0.0, "compute_seconds": 0.6}
     runs = [
         (CONFIG | {"lr": lr, "device": device}, timed([9.0] + [1.0] * 5, data_seconds=data, **phases), {})
@@ -215,7 +214,7 @@ def test_the_lines_are_of_the_compared_runs_and_alike_ones_share_one(contents, t
         "cuda, 1 of 2 runs (input): 38% of the training epoch waits for data (25% of the wall time): " + gain,
     ]
     assert bottleneck_notes(match_sides(contents(*runs), None, CompareOptions(metric="val_accuracy"))) == []
-    on_cpu = [run for run in runs if run[0]["device"] == "cpu"]  # however many sides a stand-in has
+    on_cpu = [run for run in runs if run[0]["device"] == "cpu"]  # for any number of sides of a stand-in axis
     assert bottleneck_notes(match_sides(contents(*on_cpu), None, CompareOptions())) == lines[:1]
     left_open = [(config | {"device": "auto"}, *others) for config, *others in on_cpu]
     assert bottleneck_notes(match_sides(contents(*left_open), None, CompareOptions())) == [
@@ -224,14 +223,14 @@ def test_the_lines_are_of_the_compared_runs_and_alike_ones_share_one(contents, t
 
 
 @pytest.mark.parametrize(
-    ("epoch", "phases", "said"),
+    ("epoch", "phases", "expected"),
     [
-        (  # nothing but training: both are the same, and said once
+        (  # training only: both shares are equal, and printed once
             {"epoch_seconds": 1.0, "wall_seconds": 1.0},
             {"data_seconds": 0.4, "transfer_seconds": 0.1},
             "(input): 50% of the epoch waits for data and its transfer: `loader=resident`; at most 2.00 times as fast.",
         ),
-        (  # as it was met: data are 30% of training, which is an eighth of all
+        (  # a case from practice: data are 30% of training, which is an eighth of all
             {"epoch_seconds": 1.0, "wall_seconds": 8.0},
             {"data_seconds": 0.3, "eval_seconds": 7.0},
             "(eval): 88% of the epoch's wall time is evaluation; at most 8.00 times as fast as a whole.",
@@ -248,7 +247,7 @@ def test_the_lines_are_of_the_compared_runs_and_alike_ones_share_one(contents, t
         ),
     ],
 )
-def test_a_gain_says_of_what_it_is_one(contents, timed, epoch, phases, said):
+def test_gains_name_the_epoch_or_its_training_part(contents, timed, epoch, phases, expected):
     epochs = [msgspec.structs.replace(each, **epoch, **phases) for each in timed([9.0] + [1.0] * 5)]
     sweep = contents(*((CONFIG | {"device": device}, epochs, {}) for device in ("cpu", "cuda")))
-    assert bottleneck_notes(match_sides(sweep, None, CompareOptions()))[0] == f"cpu {said}"
+    assert bottleneck_notes(match_sides(sweep, None, CompareOptions()))[0] == f"cpu {expected}"

@@ -1,4 +1,4 @@
-"""Crossovers of a sweep: from which number of parameters, or which value of an axis, a side is ahead."""
+"""Crossovers of a sweep: the number of parameters, or the value of an axis, from which a side is ahead."""
 
 import pytest
 
@@ -7,7 +7,12 @@ from runmanager.records.run.status import Reason, Status
 from runmanager.results.compare.comparison import compare, compare_matches
 from runmanager.results.compare.matching import match_sides
 from runmanager.results.compare.options import CompareOptions
-from runmanager.results.findings.crossover import crossing_answers, crossovers, crossovers_worth_saying, unlooked_lines
+from runmanager.results.findings.crossover import (
+    crossover_answers,
+    crossovers,
+    notable_crossovers,
+    skipped_crossover_notes,
+)
 from runmanager.results.load.loader import read_results
 from runmanager.results.writer import write_tables
 
@@ -41,7 +46,7 @@ def towers(contents, tower):
 
 
 def compared(sweep, **options):
-    """The matched pairs of a sweep, and the comparison's rows of them."""
+    """Return the matched pairs of a sweep, and their comparison."""
     options = CompareOptions(**options)
     matches = match_sides(sweep, None, options)
     return matches, compare_matches(sweep, matches, options)
@@ -52,21 +57,21 @@ def found_in(sweep, along="num_parameters", **options):
 
 
 def lines_of(sweep, along="num_parameters"):
-    return crossing_answers(*compared(sweep), along)
+    return crossover_answers(*compared(sweep), along)
 
 
-def test_the_crossing_along_the_number_of_parameters(towers):
+def test_crossing_along_the_number_of_parameters(towers):
     (found,) = found_in(towers(seeds=range(5)))
     assert (found.first_leader, found.second_leader) == ("cpu", "cuda")
     (crossing,) = found.crossings
     assert crossing.at == pytest.approx(1e4)
-    assert (crossing.low, crossing.high) == (1e3, 1e5)  # what lies between the two was not measured
+    assert (crossing.low, crossing.high) == (1e3, 1e5)  # between the two nothing was measured
     assert found.xs == (1e2, 1e3, 1e5, 1e6)
     assert found.curves[0][0] == pytest.approx(1000 / 10.0**-1)
     assert found.settings == {}
 
 
-def test_a_point_that_the_comparison_cannot_tell_apart_proves_no_crossing(towers, tower):
+def test_insignificant_point_proves_no_crossing(towers, tower):
     """At 10^4 parameters both are equally fast, so the crossing lies between the points around it."""
     (found,) = found_in(towers(depths=(2, 3, 4, 5, 6)))
     (crossing,) = found.crossings
@@ -93,7 +98,7 @@ def test_several_crossings_are_ranges(contents, timed):
 
 
 def test_equal_curves_have_no_crossing(contents, timed):
-    """Signs of what was measured change at every point, and nothing is made of them."""
+    """The signs of measured ratios change at every point without significance."""
     runs = [
         ({"device": device, "batch_size": 4**at}, timed([9.0] + [1.0 + (device == "cuda") * (-1) ** at * 0.01] * 5), {})
         for at in range(6)
@@ -103,19 +108,19 @@ def test_equal_curves_have_no_crossing(contents, timed):
     assert line.startswith("cuda and cpu are too close to tell which is ahead within the measured range")
 
 
-def test_the_sentence_names_both_the_place_and_the_interval(towers):
+def test_sentence_has_the_estimate_and_the_interval(towers):
     (line,) = lines_of(towers(seeds=range(5)))
     assert line == "cuda overtakes cpu at num_parameters = 10,000 [1,000, 100,000], measured from 100 to 1,000,000."
 
 
-def test_along_a_setting_the_crossing_is_in_its_own_unit(towers):
+def test_crossing_along_a_setting_is_in_its_unit(towers):
     (found,) = found_in(towers(seeds=range(5)), "model.depth")
     (crossing,) = found.crossings
     assert 3 < crossing.at < 5
     assert (crossing.low, crossing.high) == (3, 5)
 
 
-def test_by_another_metric_of_speed_it_is_the_same_place(towers):
+def test_crossing_is_the_same_by_another_metric_of_speed(towers):
     (found,) = found_in(towers(), metric="epoch_seconds")
     (crossing,) = found.crossings
     assert (found.second_leader, crossing.at) == ("cuda", pytest.approx(1e4))
@@ -123,18 +128,18 @@ def test_by_another_metric_of_speed_it_is_the_same_place(towers):
 
 
 @pytest.mark.parametrize(
-    ("depths", "said"),
+    ("depths", "expected"),
     [
         ((2, 3), "num_parameters, 100 to 1,000: cpu is ahead throughout."),
         ((5, 6), "num_parameters, 100,000 to 1,000,000: cuda is ahead throughout."),
     ],
 )
-def test_none_within_the_measured_range_is_said(towers, depths, said):
+def test_no_crossing_within_the_measured_range(towers, depths, expected):
     (line,) = lines_of(towers(depths=depths))
-    assert line == f"No crossover of cuda and cpu within the measured range of {said}"
+    assert line == f"No crossover of cuda and cpu within the measured range of {expected}"
 
 
-def test_other_settings_are_held_equal_and_told(towers, tower):
+def test_other_settings_are_held_equal_and_named(towers, tower):
     others = [tower(depth, device, lr=2) for depth in (2, 3, 5, 6) for device in ("cpu", "cuda")]
     sweep = towers(*others, lr=1)
     first, second = found_in(sweep)
@@ -142,7 +147,7 @@ def test_other_settings_are_held_equal_and_told(towers, tower):
     assert " (lr=2) " in lines_of(sweep)[1]
 
 
-def test_a_setting_that_is_set_to_nothing_tells_curves_apart_as_any_other(towers, tower):
+def test_null_setting_separates_curves(towers, tower):
     others = [tower(depth, device, micro_batch=None) for depth in (2, 3, 5, 6) for device in ("cpu", "cuda")]
     sweep = towers(*others, micro_batch=8)
     assert [each.settings for each in found_in(sweep)] == [{"micro_batch": 8}, {"micro_batch": None}]
@@ -150,7 +155,7 @@ def test_a_setting_that_is_set_to_nothing_tells_curves_apart_as_any_other(towers
     assert " (micro_batch=8) " in lines[0] and " (micro_batch=null) " in lines[1]
 
 
-def test_what_was_not_measured_is_no_point(towers, tower):
+def test_unmeasured_pairs_are_not_points(towers, tower):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
     config, _, fields = tower(7, "cuda")
     sweep = towers(tower(7, "cpu"), (config, [], {**fields, **skipped}))
@@ -163,38 +168,38 @@ def test_what_was_not_measured_is_no_point(towers, tower):
 
 
 @pytest.mark.parametrize(
-    ("along", "said"),
+    ("along", "expected"),
     [
         ("device", "a numeric setting that is not compared itself, got 'device'; what varies here: model.depth"),
         ("depth", "got 'depth'"),
         ("batch_size", "must be an axis of numbers above 0, got 'batch_size'"),
     ],
 )
-def test_what_is_not_an_axis_to_cross_along_is_refused(towers, along, said):
-    with pytest.raises(UsageError, match=said):
+def test_invalid_axis_of_a_crossover_is_rejected(towers, along, expected):
+    with pytest.raises(UsageError, match=expected):
         found_in(towers(), along)
 
 
 def test_differences_have_no_crossover(towers):
     with pytest.raises(UsageError, match="must go with a metric of ratios, got val_loss"):
         found_in(towers(), metric="val_loss")
-    assert crossovers_worth_saying(*compared(towers(), metric="val_loss")) == []
+    assert notable_crossovers(*compared(towers(), metric="val_loss")) == []
 
 
-def test_unasked_only_what_says_something(towers, contents, timed):
-    (found,) = crossovers_worth_saying(*compared(towers()))
-    assert found.along == "num_parameters"  # the depth would say it again
+def test_notable_crossovers_only(towers, contents, timed):
+    (found,) = notable_crossovers(*compared(towers()))
+    assert found.along == "num_parameters"  # the crossing along the depth is the same
     sizes = [
         ({"device": device, "batch_size": size, "lr": lr}, timed([9.0] + [seconds] * 5), {})
         for lr in (0.1, 0.2)
         for size, cuda in ((10, 4.0), (1000, 0.25))
         for device, seconds in (("cpu", 1.0), ("cuda", cuda))
     ]
-    found = crossovers_worth_saying(*compared(contents(*sizes)))
+    found = notable_crossovers(*compared(contents(*sizes)))
     assert [(each.along, each.settings) for each in found] == [("batch_size", {"lr": 0.1}), ("batch_size", {"lr": 0.2})]
 
 
-def test_unasked_a_large_grid_is_looked_at_in_part(contents, timed):
+def test_notable_crossovers_search_part_of_a_large_grid(contents, timed):
     sizes = [
         ({"device": device, "batch_size": size, "lr": lr}, timed([9.0] + [seconds] * 5), {})
         for lr in range(1, 9)
@@ -202,13 +207,13 @@ def test_unasked_a_large_grid_is_looked_at_in_part(contents, timed):
         for device, seconds in (("cpu", 1.0), ("cuda", cuda))
     ]
     pairs = compared(contents(*sizes))
-    assert [each.settings["lr"] for each in crossovers_worth_saying(*pairs)] == list(range(1, 7))
-    assert len(crossing_answers(*pairs, "batch_size")) == 8
-    (line,) = unlooked_lines(*pairs)
+    assert [each.settings["lr"] for each in notable_crossovers(*pairs)] == list(range(1, 7))
+    assert len(crossover_answers(*pairs, "batch_size")) == 8
+    (line,) = skipped_crossover_notes(*pairs)
     assert line.startswith("Crossings along batch_size were looked for in 6 of 8 pairs of curves")
 
 
-def test_the_report_and_the_markdown_have_the_line_and_the_figure(sweep, tower):
+def test_report_and_markdown_have_the_line_and_the_figure(sweep, tower):
     for seed in range(2):
         for depth in (2, 3, 5):
             for device in ("cpu", "cuda"):

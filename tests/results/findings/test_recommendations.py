@@ -1,4 +1,4 @@
-"""What to do next, as the results suggest it."""
+"""Recommended next steps."""
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ TYPED = "python -m runmanager -m lr=0.1,0.2 'name=my sweep'"
 
 @pytest.fixture
 def steps(contents, timed):
-    """The steps for runs given as (config, number of epochs, fields)."""
+    """Factory of the steps for runs given as (config, number of epochs, fields)."""
 
     def make(*runs, **options):
         sweep = contents(*((config, timed([9.0] + [2.0] * (count - 1)), fields) for config, count, fields in runs))
@@ -30,19 +30,19 @@ def steps(contents, timed):
     return make
 
 
-def test_a_failed_run_is_to_be_mended_and_the_same_command_given_again(steps):
+def test_failed_run_is_to_be_fixed_and_its_command_repeated(steps):
     failed = {"status": Status.FAILED, "reason": Reason.EXCEPTION}
     (first,) = steps(({"lr": 0.1}, 2, failed))
     assert first == (
-        "Mend what ended 1 run early (`runmanager show RUN` has the log and the error), then give the same command "
-        f"again, which does only what is missing: `{TYPED}`"
+        "Fix what ended 1 run early (`runmanager show RUN` has the log and the error), then repeat the same command, "
+        f"which runs only what is missing: `{TYPED}`"
     )
     (unnamed,) = steps(({"lr": 0.1}, 2, failed), command=("python", "train.py"))
-    assert "train.py" not in unnamed  # would begin another sweep
+    assert "train.py" not in unnamed  # would start another sweep
     assert "`runmanager show RUN`" in unnamed
 
 
-def test_the_command_is_the_one_that_asked_for_the_cells_without_what_would_run_others(steps):
+def test_repeated_command_is_the_cells_own_without_rerun_settings(steps):
     def given(row):
         return (*OURS, f"lr={row['lr']},9", *(("rerun_changed=true", "resume=never") if row["lr"] == 0.1 else ()), NAME)
 
@@ -51,7 +51,7 @@ def test_the_command_is_the_one_that_asked_for_the_cells_without_what_would_run_
     assert first.endswith("what is missing: `python -m runmanager -m lr=0.1,9 name=x`")
     both = steps(({"lr": 0.1}, 2, failed), ({"lr": 0.2}, 2, {}), ({"lr": 0.3}, 2, failed), command=given)[0]
     assert both.endswith(
-        "then give the same commands again, which do only what is missing: "
+        "then repeat the same commands, which run only what is missing: "
         "`python -m runmanager -m lr=0.1,9 name=x` and `python -m runmanager -m lr=0.3,9 name=x`"
     )
 
@@ -60,72 +60,72 @@ def test_the_command_is_the_one_that_asked_for_the_cells_without_what_would_run_
     ("sweep", "added"),
     [("outputs/2026-11-22_12-00-00", "name=2026-11-22_12-00-00"), ("/data/here/s", "name=s output_root=/data/here")],
 )
-def test_a_sweep_without_a_name_is_named_by_its_folder(steps, sweep, added):
+def test_sweep_without_a_name_is_named_by_its_folder(steps, sweep, added):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
-    said = steps(({"lr": 1, "device": "cuda"}, 0, skipped), command=(*OURS, "lr=1"), sweep=sweep)
-    assert said == [
-        "1 run was skipped for want of cuda: give the same command where there is one, "
+    text = steps(({"lr": 1, "device": "cuda"}, 0, skipped), command=(*OURS, "lr=1"), sweep=sweep)
+    assert text == [
+        "1 run was skipped for want of cuda: repeat the same command on a host with one, "
         f"`python -m runmanager -m lr=1 {added}`"
     ]
 
 
-def test_where_a_device_is_missing_it_is_named_and_what_else_can_be_compared_is_said(steps):
+def test_missing_device_is_named(steps):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
     loaded = {"environment": Environment(outside_cpu_share=0.9)}
     runs = [({"lr": lr, "device": "cpu", "seed": seed}, 7, loaded) for lr in (1, 2) for seed in (1, 2, 3)]
     runs += [({"lr": lr, "device": "cuda", "seed": 1}, 0, skipped) for lr in (1, 2)]
     assert steps(*runs) == [
-        f"2 runs were skipped for want of cuda: give the same command where there is one, `{TYPED}`",
+        f"2 runs were skipped for want of cuda: repeat the same command on a host with one, `{TYPED}`",
         "Measure again when the machine is quiet: other load was on it during 6 of 6 runs.",  # cuda cannot take turns
-        "`runmanager best 'outputs/my sweep'` gives the command that makes the best cell again.",
+        "`runmanager best 'outputs/my sweep'` prints the command that repeats the best cell.",
     ]
 
 
-def test_who_waits_is_told_how_to_follow_and_who_lacks_a_device_where_to_go(steps):
+def test_running_and_skipped_runs_have_a_step(steps):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
-    said = steps(
+    text = steps(
         ({"lr": 0.1}, 2, {"status": Status.PENDING, "started_at": None}), ({"lr": 0.2, "device": "mps"}, 0, skipped)
     )
-    assert said == [
+    assert text == [
         "Wait for 1 run: `runmanager watch 'outputs/my sweep'` follows them.",
-        f"1 run was skipped for want of mps: give the same command where there is one, `{TYPED}`",
+        f"1 run was skipped for want of mps: repeat the same command on a host with one, `{TYPED}`",
     ]
 
 
-def test_who_interrupted_a_sweep_has_nothing_to_wait_for_and_nothing_to_mend(steps):
+def test_interrupted_sweep_is_to_be_repeated_without_fixing(steps):
     runs = [
         ({"lr": 0.1}, 2, {"status": Status.KILLED, "reason": Reason.INTERRUPTED}),
         ({"lr": 0.2}, 0, {"status": Status.PENDING, "started_at": None}),
     ]
     again = f"`{TYPED}`"
-    assert steps(*runs, is_attended=False) == [f"Give the same command again for the 2 runs that it lacks: {again}"]
+    assert steps(*runs, is_attended=False) == [f"Repeat the same command for 2 runs still missing: {again}"]
     (unnamed,) = steps(*runs, is_attended=False, command=("python", "train.py"))
-    assert "train.py" not in unnamed and "no driver is at work" in unnamed
+    assert "train.py" not in unnamed and "no driver is running" in unnamed
     attended = steps(*runs)
     assert [line.split(":")[0] for line in attended] == [
         "Wait for 1 run",
-        "Give the same command again for the 1 run that it lacks",
+        "Repeat the same command for 1 run still missing",
     ]
     failed = ({"lr": 0.3}, 2, {"status": Status.FAILED, "reason": Reason.EXCEPTION})
     (mend,) = steps(*runs, failed, is_attended=False)
-    assert mend.startswith("Mend what ended 1 run early") and mend.endswith(again)
+    assert mend.startswith("Fix what ended 1 run early") and mend.endswith(again)
 
 
-def test_a_seed_is_no_axis_with_an_end(steps):
+def test_seed_is_not_extended(steps):
     runs = [({"seed": seed, "lr": lr}, 2 + seed, {}) for seed, lr in ((0, 0.1), (1, 0.4), (2, 0.2))]
     assert not [line for line in steps(*runs) if line.startswith("Try")]
 
 
-def test_too_few_epochs_or_seeds_or_a_busy_machine_are_said_with_a_cure(steps):
+def test_too_few_epochs_or_seeds_or_contention_have_a_step(steps):
     loaded = {"environment": Environment(outside_cpu_share=0.9)}
     runs = [({"lr": 0.1, "device": device}, 3, loaded) for device in ("cpu", "cuda")]
-    said = steps(*runs)
-    assert [line.partition(",")[0].partition(":")[0] for line in said] == [
+    text = steps(*runs)
+    assert [line.partition(",")[0].partition(":")[0] for line in text] == [
         *("Measure again when the machine is quiet", "Train for more epochs", "Run several seeds"),
-        "`runmanager best 'outputs/my sweep'` gives the command that makes the best cell again.",
+        "`runmanager best 'outputs/my sweep'` prints the command that repeats the best cell.",
     ]
-    assert "`measure=paired`" in said[0]
-    elsewhere = steps(*runs, settings={"lr": 0.1})  # a loop of somebody's own has none of these settings
+    assert "`measure=paired`" in text[0]
+    elsewhere = steps(*runs, settings={"lr": 0.1})  # a custom loop has none of these settings
     assert [line.partition(":")[0] for line in elsewhere[:-1]] == ["Measure again when the machine is quiet"]
 
 
@@ -133,36 +133,36 @@ def test_too_few_epochs_or_seeds_or_a_busy_machine_are_said_with_a_cure(steps):
     ("planned", "count", "wanted"),
     [(3, 3, 7), (8, 4, 10), (50, 3, 53)],
 )
-def test_more_epochs_are_more_than_there_were(steps, planned, count, wanted):
+def test_recommended_epochs_exceed_the_requested_ones(steps, planned, count, wanted):
     runs = [({"device": device}, count, {}) for device in ("cpu", "cuda")]
-    asked = {**SETTINGS, "epochs": planned}
-    (said,) = [line for line in steps(*runs, settings=asked) if "more epochs" in line]
-    assert f"`epochs={wanted}`" in said
+    requested = {**SETTINGS, "epochs": planned}
+    (text,) = [line for line in steps(*runs, settings=requested) if "more epochs" in line]
+    assert f"`epochs={wanted}`" in text
     stopped = [(config, count, {"reason": Reason.EARLY_STOPPED}) for config, count, _ in runs]
-    assert not [line for line in steps(*stopped, settings=asked) if "more epochs" in line]
+    assert not [line for line in steps(*stopped, settings=requested) if "more epochs" in line]
 
 
 @pytest.mark.parametrize(
     ("values", "is_said"),
     [((0.0, 0.1, 0.2), False), ((0, 5, 9), False), ((1, 2, 4), False), ((2, 4, 8), True), ((1.0, 2.0, 4.0), True)],
 )
-def test_nothing_smaller_than_none_or_one_is_to_be_tried(steps, values, is_said):
+def test_values_below_the_lower_bound_are_not_recommended(steps, values, is_said):
     runs = [({"width": value}, count, {}) for value, count in zip(values, (9, 3, 2), strict=True)]
     assert any("Try a smaller `width`" in line for line in steps(*runs)) is is_said
 
 
-def test_three_seeds_are_enough_and_what_bounds_the_runs_is_said(steps):
+def test_three_seeds_are_enough_and_causes_are_steps(steps):
     runs = [({"lr": lr, "seed": seed}, 7, {}) for lr in (1, 2) for seed in (1, 2, 3)]
     assert steps(*runs, causes=["cpu (input): `loader=resident`."]) == [
         "cpu (input): `loader=resident`.",
-        "Whether a GPU is worth it is not known, as every run was made on Zen 4: `device=cpu,cuda` compares both.",
-        "`runmanager best 'outputs/my sweep'` gives the command that makes the best cell again.",
+        "Whether a GPU is worth it is not known, as every run used Zen 4: `device=cpu,cuda` compares both.",
+        "`runmanager best 'outputs/my sweep'` prints the command that repeats the best cell.",
     ]
     assert any("several seeds" in line for line in steps(*runs[1:2], *runs[4:]))
 
 
 @pytest.mark.parametrize(
-    ("counts", "said"),
+    ("counts", "expected"),
     [
         ((2, 3, 9), "larger `lr`: the best val_accuracy is at the largest tried, 0.4"),
         ((9, 3, 2), "smaller `lr`: the best val_accuracy is at the smallest tried, 0.1"),
@@ -171,56 +171,56 @@ def test_three_seeds_are_enough_and_what_bounds_the_runs_is_said(steps):
         ((9, 2, 9), None),
     ],
 )
-def test_beyond_the_best_end_of_an_axis_there_may_be_better(steps, counts, said):
+def test_values_beyond_the_best_end_of_an_axis_are_recommended(steps, counts, expected):
     runs = [
         ({"lr": lr, "num_workers": at}, count, {})
         for at, (lr, count) in enumerate(zip((0.1, 0.2, 0.4), counts, strict=True))
     ]
     found = [line for line in steps(*runs) if line.startswith("Try")]
-    assert found == ([] if said is None else [f"Try a {said}."])
+    assert found == ([] if expected is None else [f"Try a {expected}."])
 
 
-def test_a_busy_machine_is_said_where_there_is_nothing_to_compare_too(steps):
+def test_contention_has_a_step_without_a_comparison(steps):
     loaded = {"environment": Environment(outside_cpu_share=0.9)}
-    said = "Measure again when the machine is quiet: other load was on it during"
-    assert f"{said} the run." in steps(({"lr": 1}, 7, loaded))
+    text = "Measure again when the machine is quiet: other load was on it during"
+    assert f"{text} the run." in steps(({"lr": 1}, 7, loaded))
     quiet = {"environment": Environment(outside_cpu_share=0.0)}
-    assert f"{said} 1 of 2 runs." in steps(({"seed": 1}, 7, loaded), ({"seed": 2}, 7, quiet))
+    assert f"{text} 1 of 2 runs." in steps(({"seed": 1}, 7, loaded), ({"seed": 2}, 7, quiet))
     died = loaded | {"status": Status.FAILED, "reason": Reason.EXCEPTION}
     assert not [line for line in steps(({"lr": 1}, 7, died), ({"lr": 2}, 7, quiet)) if "quiet" in line]
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "expected"),
     [
         (("train.py", "a`b"), "``python train.py 'a`b'``"),
         (("train.py", "`"), "``python train.py '`'``"),
         (("mine", "$(reboot)"), "`mine '$(reboot)'`"),
     ],
 )
-def test_a_command_is_one_that_can_be_copied_whatever_its_words_hold(steps, command, said):
+def test_command_is_quoted_for_the_shell(steps, command, expected):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
     (step,) = steps(({"lr": 0.1, "device": "mps"}, 0, skipped), command=command)
-    assert step.endswith(f", {said}")
+    assert step.endswith(f", {expected}")
     (step,) = steps(({"lr": 0.1, "device": "mps"}, 0, skipped), command=())
-    assert step == "1 run was skipped for want of mps: give the same command where there is one."
+    assert step == "1 run was skipped for want of mps: repeat the same command on a host with one."
 
 
-def test_a_loop_of_somebody_s_own_is_not_told_of_settings_that_it_has_not(steps):
+def test_custom_loop_is_not_told_of_settings_that_it_lacks(steps):
     runs = [({"lr": lr}, 7, {}) for lr in (1, 2)]
     assert any("Whether a GPU is worth it" in line for line in steps(*runs))
     assert not any("Whether a GPU is worth it" in line for line in steps(*runs, settings={"lr": 0.1}))
 
 
-def test_an_axis_of_lists_has_no_end(steps):
+def test_axis_of_lists_is_not_extended(steps):
     runs = [({"betas": [beta, 0.99], "num_workers": 0}, 2, {}) for beta in (0.7, 0.8, 0.9)]
     assert not [line for line in steps(*runs) if line.startswith("Try")]
 
 
-def test_the_best_cell_is_asked_for_by_a_metric_that_the_runs_have(contents, timed):
+def test_command_of_the_best_cell_names_an_existing_metric(contents, timed):
     cases = ((["val_accuracy"], " --metric accuracy"), (["val_accuracy", "accuracy"], " --metric val_loss"))
     for missing, by in cases:
         epochs = [msgspec.structs.replace(epoch, **dict.fromkeys(missing)) for epoch in timed([9.0, 2.0])]
         sweep = contents(*(({"lr": lr}, epochs, {}) for lr in (1, 2)))
         *_, last = next_steps(result_rows(sweep, None), compare(sweep, None), sweep="mine")
-        assert last == f"`runmanager best mine{by}` gives the command that makes the best cell again."
+        assert last == f"`runmanager best mine{by}` prints the command that repeats the best cell."

@@ -1,4 +1,4 @@
-"""What runs achieve: rates from counted work and throughput, and shares of ceilings that are their own."""
+"""Rooflines: rates from counted work and throughput, and shares of the device's ceilings."""
 
 import dataclasses
 import datetime
@@ -55,7 +55,7 @@ def rates(run):
     return {kind: (work.per_second, work.share) for kind, work in work_of(run).items()}
 
 
-def test_rates_are_of_full_batches_over_the_training_part_and_shares_of_the_ceilings(sweep):
+def test_rates_of_full_batches_and_shares_of_the_ceilings(sweep):
     assert rates(sweep(FACTS).runs[0]) == {
         "compute": (pytest.approx(1e10), pytest.approx(0.25)),
         "memory": (pytest.approx(5e10), pytest.approx(0.5)),
@@ -63,7 +63,7 @@ def test_rates_are_of_full_batches_over_the_training_part_and_shares_of_the_ceil
     }
 
 
-def test_turns_are_what_was_measured_where_a_run_took_any(sweep):
+def test_rates_are_those_of_turns_where_a_run_took_any(sweep):
     run = sweep(FACTS).runs[0]
     in_turns = dataclasses.replace(run, turns=[Turn("a", 1, 1, 10, 1000, 0.25)])
     assert rates(in_turns)["compute"] == (pytest.approx(4e10), pytest.approx(1.0))
@@ -78,12 +78,12 @@ def test_turns_are_what_was_measured_where_a_run_took_any(sweep):
         {"precision": "bf16"},
     ],
 )
-def test_without_a_ceiling_of_its_own_a_run_has_a_rate_and_no_share(sweep, changes):
+def test_run_without_ceilings_has_a_rate_but_no_share(sweep, changes):
     run = sweep(msgspec.structs.replace(FACTS, **changes)).runs[0]
     assert rates(run)["compute"] == (pytest.approx(1e10), None)
 
 
-def test_what_was_not_counted_is_not_said_and_small_operations_say_nothing_of_memory(sweep):
+def test_uncounted_work_and_the_memory_of_small_operations_are_left_out(sweep):
     run = sweep(msgspec.structs.replace(FACTS, flop_per_step=None, bytes_per_step=10**8)).runs[0]
     assert rates(run) == {
         "memory": (pytest.approx(1e9), None),
@@ -92,7 +92,7 @@ def test_what_was_not_counted_is_not_said_and_small_operations_say_nothing_of_me
     assert work_of(sweep(Measurements()).runs[0]) == {}
 
 
-def test_each_side_has_a_line_and_one_without_ceilings_the_way_to_have_them(sweep):
+def test_each_side_has_a_line_and_missing_ceilings_a_way_out(sweep):
     both = sweep(FACTS, msgspec.structs.replace(FACTS, ceilings=None))
     assert roofline_lines(match_sides(both, None, CompareOptions())) == [
         "cpu does 10 GFLOP/s, 25% of the 40 GFLOP/s that its matrix products reach at best (fp32).",
@@ -121,7 +121,7 @@ def page_with(table, stored):
     return report_page(stored, None, **tables, now=datetime.datetime.now(datetime.UTC))
 
 
-def test_the_table_has_a_row_a_run_the_fastest_first_in_every_form(sweep):
+def test_table_has_a_row_a_run_the_fastest_first(sweep):
     stored = sweep(FACTS, FACTS)
     table = roofline_rows(stored, None)
     assert [row["device"] for row in table.rows] == ["cuda", "cpu"]
@@ -143,14 +143,14 @@ def test_runs_whose_work_was_not_counted_have_no_rows(sweep):
     assert "What these runs achieve" not in page
 
 
-def test_it_is_said_of_which_runs_the_work_is_not_known(sweep):
+def test_note_counts_runs_whose_work_is_not_known(sweep):
     none = Measurements()
     (note,) = roofline_rows(sweep(none, none), None).notes
     assert note.startswith("Of 2 of 2 runs the work of a step is not known: it is counted on a first batch")
     partly = sweep(FACTS, none)
-    said = f"{UNKNOWN_WORK}: the loader does not show what a full batch is"
-    record = msgspec.structs.replace(partly.runs[1].record, notes=("graph: none", said))
+    text = f"{UNKNOWN_WORK}: the loader does not show what a full batch is"
+    record = msgspec.structs.replace(partly.runs[1].record, notes=("graph: none", text))
     partly = dataclasses.replace(partly, runs=[partly.runs[0], dataclasses.replace(partly.runs[1], record=record)])
     table = roofline_rows(partly, None)
-    assert len(table.rows) == 1 and table.notes == (f"Of 1 of 2 runs {said}.",)
+    assert len(table.rows) == 1 and table.notes == (f"Of 1 of 2 runs {text}.",)
     assert roofline_rows(sweep(FACTS, FACTS), None).notes == ()

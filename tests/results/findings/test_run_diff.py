@@ -1,4 +1,4 @@
-"""Tests of what differs between two runs."""
+"""Tests of the differences between two runs."""
 
 import json
 from collections.abc import Callable
@@ -9,8 +9,8 @@ import msgspec
 from runmanager.records.run.record import Environment
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import SweepContents
-from runmanager.results.findings.run_diff import Difference, difference_of, difference_sections, difference_to_json
-from runmanager.results.model.sections import as_text
+from runmanager.results.findings.run_diff import Difference, diff_runs, difference_sections, difference_to_json
+from runmanager.results.model.sections import format_sections
 
 
 def two(contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any], **fields: Any) -> Any:
@@ -33,10 +33,10 @@ def found(differences: list[Difference], kind: str) -> dict[str, tuple[Any, Any]
     return {each.name: (each.one, each.other) for each in differences if each.kind == kind}
 
 
-def test_only_what_differs_is_told_by_kind(
+def test_only_differences_are_listed_by_kind(
     contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any]
 ) -> None:
-    differences = difference_of(*two(contents, host, steady))
+    differences = diff_runs(*two(contents, host, steady))
     assert found(differences, "settings") == {
         "lr": (0.1, 0.01),
         "model.name": ("cnn", "mlp"),
@@ -60,29 +60,31 @@ def test_changes_of_accuracies_are_differences(
     contents: Callable[..., SweepContents], host: Environment, timed: Callable[..., Any]
 ) -> None:
     short, long = contents(({"lr": 1}, timed([1.0, 1.0]), {}), ({"lr": 1}, timed([1.0] * 4), {})).runs
-    changes = {each.name: each.change for each in difference_of(short, long)}
+    changes = {each.name: each.change for each in diff_runs(short, long)}
     assert changes["val_accuracy"] == "+0.1875"
     assert changes["epochs"] == "+2"
 
 
-def test_states_are_told(contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any]) -> None:
+def test_different_states_are_listed(
+    contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any]
+) -> None:
     fields = {"status": Status.KILLED, "reason": Reason.TIMEOUT}
-    differences = difference_of(*two(contents, host, steady, **fields))
+    differences = diff_runs(*two(contents, host, steady, **fields))
     assert found(differences, "state") == {"status": ("finished", "killed"), "reason": (None, "timeout")}
 
 
-def test_run_differs_in_nothing_from_itself(
+def test_run_does_not_differ_from_itself(
     contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any]
 ) -> None:
     one, _ = two(contents, host, steady)
-    assert difference_of(one, one) == []
+    assert diff_runs(one, one) == []
 
 
 def test_text_and_json_have_both_sides(
     contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any]
 ) -> None:
     sides = two(contents, host, steady)
-    text = as_text("first", difference_sections(difference_of(*sides), names=("one", "other")))
+    text = format_sections("first", difference_sections(diff_runs(*sides), names=("one", "other")))
     assert "Settings\n                one   other\n  lr            0.1   0.01\n" in text
     assert "  model.hidden  null  [3]\n" in text
     plain = json.loads(difference_to_json(*sides))

@@ -1,4 +1,4 @@
-"""What a comparison can find: before the runs, from the plan, and after them, from what they showed."""
+"""What a comparison can detect: before the runs, by the plan, and after them, by their noise."""
 
 import math
 import re
@@ -18,7 +18,7 @@ from runmanager.results.tables.results_table import result_rows
 
 @pytest.fixture
 def planned(contents):
-    """The lines on a sweep that has only been planned, its cells given in their order as (device, seed)."""
+    """Factory of the lines on a planned sweep, its cells given in order as (device, seed)."""
 
     def lines(*cells):
         configs = [{"device": device, "seed": seed, "epochs": 8} for device, seed in cells]
@@ -31,24 +31,24 @@ def planned(contents):
     return lines
 
 
-def test_a_plan_in_turns_says_what_it_can_find_and_what_it_supposes(planned):
+def test_plan_in_turns_describes_its_power_and_assumption(planned):
     (line,) = planned(*((device, seed) for seed in range(5) for device in ("cpu", "cuda")))
     assert line == (
         "5 runs a side find 3% in under 1% of cases; 18 would in 80% "
-        "(supposing that runs of equal settings differ by 2%, as too few are measured yet)."
+        "(assuming that runs of equal settings differ by 2%, as too few are measured yet)."
     )
 
 
-def test_a_plan_that_cannot_find_anything_says_what_makes_it_possible(planned):
+def test_plan_without_power_describes_a_way_out(planned):
     (alone,) = planned(("cpu", 0), ("cuda", 0))
     # By hand: 1.1 of the drift x the factor of 1.40 that the interval of one run a side has.
     assert alone.startswith(
-        "With one run a side along device only differences above about 54% can be told. `seed=0,1,2,3,4` as the first "
-        "axis makes smaller ones possible: 5 runs a side find 3%"
+        "With one run a side along device only differences above about 54% can be detected. `seed=0,1,2,3,4` as the "
+        "first axis makes smaller ones possible: 5 runs a side find 3%"
     )
     (behind,) = planned(*((device, seed) for device in ("cpu", "cuda") for seed in range(3)))
     assert re.match(
-        "One side runs after the other along device, so only differences above about 2[0-9]% can be told; "
+        "One side runs after the other along device, so only differences above about 2[0-9]% can be detected; "
         "with `seed` as the first axis smaller ones can: 3 runs",
         behind,
     )
@@ -57,7 +57,7 @@ def test_a_plan_that_cannot_find_anything_says_what_makes_it_possible(planned):
 
 @pytest.fixture
 def measured(contents, timed):
-    """Ten seeds a side in turns, whose log throughputs go up and down by `deviation`; the sides differ by `gap`."""
+    """Ten seeds a side in turns, whose log throughputs alternate by `deviation`; the sides differ by `gap`."""
 
     def make(deviation, gap=0.01):
         noise = {("cpu", seed): (-1) ** seed * deviation for seed in range(10)}
@@ -73,20 +73,20 @@ def measured(contents, timed):
     return make
 
 
-def test_measured_runs_say_how_many_more_it_takes(measured):
+def test_measured_runs_give_the_number_that_is_needed(measured):
     sweep = measured(0.02)
     (line,) = detectable_by_more_runs(match_sides(sweep, None, CompareOptions()), None)
-    said = re.fullmatch(
+    text = re.fullmatch(
         r"10 runs a side find 3% in (.*) of cases; (\d+) would in 80% \(.* differ by (.*)% here\)\.", line
     )
-    assert said is not None
-    deviation = float(said[3]) / 100
+    assert text is not None
+    deviation = float(text[3]) / 100
     assert deviation == pytest.approx(0.02, rel=0.15)
-    assert said[1] == f"{power(0.03, deviation=deviation, runs=10):.0%}"
-    assert power(0.03, deviation=deviation, runs=int(said[2])) == pytest.approx(0.8, abs=0.05)
+    assert text[1] == f"{power(0.03, deviation=deviation, runs=10):.0%}"
+    assert power(0.03, deviation=deviation, runs=int(text[2])) == pytest.approx(0.8, abs=0.05)
 
 
-def test_the_next_step_names_it_where_rows_are_inconclusive_only(measured):
+def test_next_step_has_it_where_rows_are_inconclusive(measured):
     for gap, is_said in ((0.01, True), (0.5, False)):
         sweep = measured(0.02, gap)
         comparison = compare(sweep, None)
@@ -95,8 +95,8 @@ def test_the_next_step_names_it_where_rows_are_inconclusive_only(measured):
         assert (lines[0] in steps) is is_said, comparison.rows[0]["verdict"]
 
 
-def test_runs_without_a_partner_show_their_noise_too(contents, timed):
-    """The GPU is not there: what three runs of the CPU differ by is known all the same."""
+def test_runs_of_incomparable_sides_show_their_noise(contents, timed):
+    """The GPU is missing, but the three runs on the CPU show their noise."""
     sweep = contents(
         *(
             ({"device": device, "seed": seed}, timed([9.0] + [math.exp(0.1 * seed)] * 6), {"status": status})

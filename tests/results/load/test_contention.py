@@ -1,4 +1,4 @@
-"""Which runs count as contended."""
+"""Detection of contended runs."""
 
 import datetime
 import itertools
@@ -16,7 +16,7 @@ NOON = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC)
 
 
 def span(start, end):
-    """When a run began and ended, in seconds after noon."""
+    """Return when a run started and ended, in seconds after noon."""
     at = [None if time is None else (NOON + datetime.timedelta(seconds=time)).isoformat() for time in (start, end)]
     return {"started_at": at[0], "ended_at": at[1]}
 
@@ -26,15 +26,15 @@ def flags(contents, *runs):
     return [None if causes is None else bool(causes) for causes in contention(list(map(exposure_of, sweep.runs)))]
 
 
-def test_runs_one_after_the_other_have_the_host_to_themselves(contents):
+def test_consecutive_runs_do_not_contend(contents):
     assert flags(contents, span(0, 10), span(10, 20), span(25, 30)) == [False, False, False]
 
 
-def test_a_run_within_another_marks_both_and_spares_the_third(contents):
+def test_run_within_another_marks_both_but_not_a_third(contents):
     assert flags(contents, span(0, 10), span(2, 3), span(11, 12)) == [True, True, False]
 
 
-def test_a_run_meets_nobody_between_its_attempts(contents, host):
+def test_run_does_not_contend_between_its_attempts(contents, host):
     def attempt(start, end, environment=host):
         times = span(start, end)
         return Attempt(**times, last_epoch=1, environment=environment)
@@ -55,23 +55,23 @@ def test_outside_load_in_an_earlier_attempt_counts(contents, host):
     assert flags(contents, span(0, 30) | {"earlier": (earlier,)}) == [True]
 
 
-def test_runs_on_two_hosts_do_not_meet(contents, host):
+def test_runs_on_different_hosts_do_not_contend(contents, host):
     elsewhere = msgspec.structs.replace(host, host="bellows")
     assert flags(contents, span(0, 10), span(0, 10) | {"environment": elsewhere}) == [False, False]
 
 
-def test_a_run_that_still_runs_meets_what_begins_later(contents):
+def test_running_run_contends_with_later_ones(contents):
     still = span(0, None) | {"status": Status.RUNNING}
     assert flags(contents, still, span(50, 60)) == [True, True]
 
 
-def test_a_vanished_run_lived_until_its_last_epoch(contents, timed):
+def test_vanished_run_was_alive_until_its_last_epoch(contents, timed):
     gone = span(0, None) | {"status": Status.CRASHED, "reason": Reason.VANISHED}
     sweep = contents(({"lr": 1}, timed([4.0, 4.0]), gone), ({"lr": 2}, [], span(7, 9)), ({"lr": 3}, [], span(9, 10)))
     assert [bool(causes) for causes in contention(list(map(exposure_of, sweep.runs)))] == [True, True, False]
 
 
-def test_runs_that_never_ran_are_unknown_and_disturb_nobody(contents):
+def test_runs_that_never_started_are_unknown_and_do_not_contend(contents):
     skipped = span(0, 10) | {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
     pending = span(None, None) | {"status": Status.PENDING}
     assert flags(contents, skipped, pending, span(5, 8)) == [None, None, False]
@@ -87,13 +87,13 @@ def test_outside_load_counts_above_its_limit(contents, share, limit):
 @pytest.mark.parametrize(
     ("share", "limit"), [("outside_cpu_share_p90", OUTSIDE_CPU_SHARE), ("steal_share_p90", STEAL_SHARE)]
 )
-def test_load_that_came_for_a_part_of_the_run_counts_too(contents, share, limit):
+def test_load_during_a_part_of_the_run_counts(contents, share, limit):
     at_limit = {"environment": Environment(host="anvil", outside_cpu_share=0.05, **{share: limit})}
     above = {"environment": Environment(host="anvil", outside_cpu_share=0.05, **{share: limit + 0.01})}
     assert flags(contents, span(0, 1) | at_limit, span(2, 3) | above) == [False, True]
 
 
-def test_others_on_the_runs_gpu_count_in_words_of_their_own(contents):
+def test_other_processes_on_the_gpu_are_a_separate_cause(contents):
     shared = {"measurements": Measurements(gpu_others_share=GPU_OTHERS_SHARE + 0.01)}
     hardly = {"measurements": Measurements(gpu_others_share=GPU_OTHERS_SHARE)}
     sweep = contents(({"lr": 1}, [], span(0, 1) | shared), ({"lr": 2}, [], span(2, 3) | hardly))
@@ -101,7 +101,7 @@ def test_others_on_the_runs_gpu_count_in_words_of_their_own(contents):
 
 
 @given(spans=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), max_size=12))
-def test_the_sorted_sweep_finds_what_trying_every_pair_finds(contents, spans):
+def test_sweep_line_finds_the_same_overlaps_as_trying_every_pair(contents, spans):
     spans = [(start, start + length) for start, length in spans]
     everywhere = [
         any(
@@ -110,11 +110,11 @@ def test_the_sorted_sweep_finds_what_trying_every_pair_finds(contents, spans):
         )
         for at, (start, end) in enumerate(spans)
     ]
-    # A run of no length overlaps only what it lies strictly within.
+    # A run of length 0 overlaps only runs that it lies strictly within.
     assert flags(contents, *(span(*ends) for ends in spans)) == everywhere
 
 
-def test_runs_that_took_turns_did_not_meet_each_other_but_others(contents):
+def test_runs_in_turns_contend_with_other_runs_only(contents):
     together = {"session": "a"}
     assert flags(contents, span(0, 10) | together, span(1, 9) | together, span(20, 30)) == [False] * 3
     assert flags(contents, span(0, 10) | together, span(1, 9) | together, span(4, 30)) == [True] * 3
@@ -122,8 +122,8 @@ def test_runs_that_took_turns_did_not_meet_each_other_but_others(contents):
     assert flags(contents, span(0, 10) | together, other, span(20, 30) | together) == [True, True, True]
 
 
-def test_a_run_that_took_turns_with_two_groups_makes_them_one_party(contents, host):
-    """As one does that had finished when its partner died, and took turns again with the partner's new attempt."""
+def test_run_in_two_sessions_joins_their_parties(contents, host):
+    """A finished run took turns again with the new attempt of a partner that had died."""
     first = Attempt(**span(0, 10), last_epoch=1, environment=host, session="a")
     both = span(0, 30) | {"earlier": (first,), "resumed_at": span(20, None)["started_at"], "session": "b"}
     dead, alive = span(1, 9) | {"session": "a"}, span(21, 29) | {"session": "b"}

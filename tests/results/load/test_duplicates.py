@@ -1,4 +1,4 @@
-"""A cell counts once, however many folders say that they hold it."""
+"""A cell counts once, for any number of folders that hold it."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.compare.comparison import compare
 from runmanager.results.findings.answers import answers
-from runmanager.results.load.loader import RepeatedReading, read_results, read_summary
+from runmanager.results.load.loader import CachedReader, read_results, read_summary
 from runmanager.results.model.columns import Table
 from runmanager.results.tables.results_table import result_rows
 
@@ -20,12 +20,12 @@ def copied(sweep: Any, name: str, copy: str) -> None:
 
 
 def tables(sweep: SweepPaths) -> list[Table]:
-    """The results table by each way of reading."""
-    return [result_rows(*read(sweep)) for read in (read_results, read_summary, lambda s: RepeatedReading(s).read())]
+    """Return the results table by each way of reading."""
+    return [result_rows(*read(sweep)) for read in (read_results, read_summary, lambda s: CachedReader(s).read())]
 
 
-@pytest.mark.parametrize("copy", ["a copy of it", "zzz"])  # before and after it by name
-def test_a_copied_folder_is_no_second_run(sweep: Any, copy: str) -> None:
+@pytest.mark.parametrize("copy", ["a copy of it", "zzz"])  # sorted before and after the original
+def test_copied_folder_is_not_a_second_run(sweep: Any, copy: str) -> None:
     slow = sweep.run({"lr": 0.1, "device": "cpu"})
     sweep.run({"lr": 0.1, "device": "cuda"})
     (before,) = compare(*read_results(sweep.paths)).rows
@@ -41,7 +41,7 @@ def test_a_copied_folder_is_no_second_run(sweep: Any, copy: str) -> None:
     assert answers(result_rows(*read), compare(*read))[-1] == "3 runs: 2 finished, 1 not read."
 
 
-def test_of_two_folders_the_finished_one_counts_whatever_it_is_called(sweep: Any) -> None:
+def test_finished_one_of_two_folders_counts(sweep: Any) -> None:
     name = sweep.run({"lr": 0.1})
     sweep.paths.run(name).root.rename(sweep.paths.run("renamed").root)
     sweep.run({"lr": 0.1}, status=Status.FAILED, reason=Reason.EXCEPTION)
@@ -49,7 +49,7 @@ def test_of_two_folders_the_finished_one_counts_whatever_it_is_called(sweep: Any
         assert [row["run_dir"] for row in table.rows] == ["runs/renamed"]
 
 
-def test_runs_that_differ_in_a_setting_are_two_whatever_signature_they_have(sweep: Any) -> None:
+def test_runs_with_different_settings_and_one_signature_are_two(sweep: Any) -> None:
     names = [sweep.run({"lr": lr}) for lr in (0.1, 0.2)]
     records = [sweep.paths.run(name).record for name in names]
     one, other = (json.loads(record.read_text()) for record in records)

@@ -1,4 +1,4 @@
-"""What is kept of runs that have ended: it saves reading, and never shows what the files do not say."""
+"""The cache of run summaries: it saves reading and never differs from the files."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from runmanager.records.storage.reader import Damage, StoredRun, read_record
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.results.load import loader as reading
 from runmanager.results.load import summary_cache as keeping
-from runmanager.results.load.loader import RepeatedReading, read_results, read_summary
+from runmanager.results.load.loader import CachedReader, read_results, read_summary
 from runmanager.results.model.columns import Table
 from runmanager.results.tables.results_table import result_rows
 
@@ -27,7 +27,7 @@ NUM_RUNS = 101
 
 
 def later() -> int:
-    """The time when the files that were just written have lain still for long."""
+    """Return a time long after the files were written."""
     return time.time_ns() + 60 * 10**9
 
 
@@ -36,7 +36,7 @@ def table(sweep: SweepPaths) -> Table:
 
 
 def whole(sweep: SweepPaths) -> Table:
-    """The table of everything read anew."""
+    """Return the table with all runs read again."""
     return result_rows(*read_results(sweep))
 
 
@@ -47,7 +47,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> SweepPaths:
 
 @pytest.fixture
 def sweep(stored: SweepPaths, tmp_path: Path) -> SweepPaths:
-    """A sweep of its own, of which everything is kept."""
+    """A copy of the sweep with all runs cached."""
     shutil.copytree(stored.root, tmp_path / "many")
     paths = SweepPaths(tmp_path / "many")
     table(paths)
@@ -57,15 +57,15 @@ def sweep(stored: SweepPaths, tmp_path: Path) -> SweepPaths:
 
 @pytest.fixture
 def read_again(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The runs whose files are read from here on."""
+    """The names of the runs whose files are read from now on."""
     names: list[str] = []
     read = reading.read_tolerantly
 
-    def told(run: RunPaths, damaged: list[Damage], **options: Any) -> StoredRun | None:
+    def recorded(run: RunPaths, damaged: list[Damage], **options: Any) -> StoredRun | None:
         names.append(run.name)
         return read(run, damaged, **options)
 
-    monkeypatch.setattr(reading, "read_tolerantly", told)
+    monkeypatch.setattr(reading, "read_tolerantly", recorded)
     return names
 
 
@@ -73,20 +73,20 @@ def first(sweep: SweepPaths) -> RunPaths:
     return RunPaths(min(sweep.runs.iterdir()))
 
 
-def test_what_is_kept_is_not_read_again_and_says_the_same(sweep: SweepPaths, read_again: list[str]) -> None:
+def test_cached_runs_are_not_read_again_and_are_equal(sweep: SweepPaths, read_again: list[str]) -> None:
     assert table(sweep) == whole(sweep)
     assert read_again == []
 
 
 def fail(run: RunPaths) -> None:
     record = msgspec.structs.replace(read_record(run), status=Status.FAILED)
-    text = encode_record(record).replace(b'"failed"', b'"failed"  ')  # as long as before
+    text = encode_record(record).replace(b'"failed"', b'"failed"  ')  # with the same size
     before = run.record.stat()
-    beside = run.root / "beside"
-    beside.write_bytes(text)
+    replacement = run.root / "replacement"
+    replacement.write_bytes(text)
     assert len(text) == before.st_size
-    os.utime(beside, ns=(before.st_atime_ns, before.st_mtime_ns))
-    beside.replace(run.record)
+    os.utime(replacement, ns=(before.st_atime_ns, before.st_mtime_ns))
+    replacement.replace(run.record)
 
 
 def rewrite(run: RunPaths) -> None:
@@ -116,8 +116,8 @@ CHANGES: dict[str, Callable[[RunPaths], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_run_that_changed_is_shown_as_it_is(sweep: SweepPaths, change: Callable[[RunPaths], object]) -> None:
-    reading = RepeatedReading(sweep, clock=later)
+def test_changed_run_is_read_again(sweep: SweepPaths, change: Callable[[RunPaths], object]) -> None:
+    reading = CachedReader(sweep, clock=later)
     before = table(sweep)
     assert reading.read() == read_results(sweep)
     change(first(sweep))
@@ -125,27 +125,25 @@ def test_a_run_that_changed_is_shown_as_it_is(sweep: SweepPaths, change: Callabl
     assert reading.read() == read_results(sweep)
 
 
-def test_who_reads_again_and_again_reads_once_what_has_ended_and_lain_still(
-    sweep: SweepPaths, read_again: list[str]
-) -> None:
+def test_cached_reader_reads_settled_runs_once(sweep: SweepPaths, read_again: list[str]) -> None:
     go_on(first(sweep))
-    reading = RepeatedReading(sweep, clock=later)
+    reading = CachedReader(sweep, clock=later)
     reading.read()
     assert len(read_again) == NUM_RUNS
     del read_again[:]
     assert reading.read() == read_results(sweep)
     assert read_again == [first(sweep).name]
-    young = RepeatedReading(sweep, clock=lambda: 0)  # by which no file is old
+    young = CachedReader(sweep, clock=lambda: 0)  # by this clock no file is old
     young.read()
     del read_again[:]
     assert young.read() == read_results(sweep)
     assert len(read_again) == NUM_RUNS
 
 
-def test_only_what_has_ended_and_lain_still_is_kept(sweep: SweepPaths, read_again: list[str]) -> None:
+def test_only_settled_runs_are_cached(sweep: SweepPaths, read_again: list[str]) -> None:
     go_on(first(sweep))
     sweep.summaries.unlink()
-    read_summary(sweep)  # by a clock by which every file is young
+    read_summary(sweep)  # by this clock every file is young
     assert not sweep.summaries.exists()
     table(sweep)
     del read_again[:]
@@ -154,7 +152,7 @@ def test_only_what_has_ended_and_lain_still_is_kept(sweep: SweepPaths, read_agai
 
 
 def summed(content: bytes) -> bytes:
-    """With a checksum that fits."""
+    """Prepend a valid checksum."""
     return zlib.crc32(content).to_bytes(4, "big") + content
 
 
@@ -164,7 +162,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "zeros": lambda data: bytes(len(data)),
     "of other numbers": lambda data: data.replace(b"finished", b"finishes"),
     "no text": lambda data: summed(data[4:].replace(b"finished", b"\xff" * 8)),
-    "foreign": lambda _: summed(msgspec.msgpack.encode(["somebody", [1, 2]])),
+    "foreign": lambda _: summed(msgspec.msgpack.encode(["foreign", [1, 2]])),
     "of another version": lambda data: summed(
         data[4:].replace(msgspec.msgpack.decode(data[4:])[0].encode(), b"x" * 64)
     ),
@@ -172,9 +170,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_file_that_does_not_serve_is_made_anew(
-    sweep: SweepPaths, read_again: list[str], damage: Callable[[bytes], bytes]
-) -> None:
+def test_invalid_cache_is_replaced(sweep: SweepPaths, read_again: list[str], damage: Callable[[bytes], bytes]) -> None:
     good = sweep.summaries.read_bytes()
     sweep.summaries.write_bytes(damage(good))
     assert table(sweep) == whole(sweep)
@@ -182,15 +178,15 @@ def test_a_file_that_does_not_serve_is_made_anew(
     assert sweep.summaries.read_bytes() == good
 
 
-def test_runs_that_no_plan_knows_keep_their_settings(sweep: SweepPaths, read_again: list[str]) -> None:
+def test_runs_missing_from_the_plan_keep_their_settings(sweep: SweepPaths, read_again: list[str]) -> None:
     sweep.record.unlink()
     assert table(sweep) == whole(sweep)
-    assert len(read_again) == NUM_RUNS  # what was kept of them has no settings
+    assert len(read_again) == NUM_RUNS  # the cached summaries have no settings
     assert table(sweep) == whole(sweep)
     assert len(read_again) == NUM_RUNS
 
 
-def test_a_folder_that_takes_no_file_is_read_each_time(
+def test_read_only_folder_is_read_each_time(
     sweep: SweepPaths, read_again: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep.summaries.unlink()
@@ -204,7 +200,7 @@ def test_a_folder_that_takes_no_file_is_read_each_time(
     assert len(read_again) == 2 * NUM_RUNS
 
 
-def test_of_few_runs_nothing_is_kept(stored: SweepPaths, tmp_path: Path) -> None:
+def test_few_runs_are_not_cached(stored: SweepPaths, tmp_path: Path) -> None:
     few = SweepPaths(tmp_path / "few")
     for folder in sorted(stored.runs.iterdir())[:99]:
         shutil.copytree(folder, few.runs / folder.name)

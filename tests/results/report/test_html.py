@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from runmanager.results.model.columns import Table
+from runmanager.results.model.columns import Row, Table
 from runmanager.results.report.html import to_html
 
 
 def test_a_page_escapes_and_asks_for_nothing_from_elsewhere():
     row = {"status": "<script>alert(1)</script>", "lr": '"><img src=x>'}
-    page = to_html(Table(list(row), [row], shown=("lr", "status"), notes=("<b>", "say `a<b`")), title="<i>")
+    page = to_html(Table(list(row), [Row(row)], shown=("lr", "status"), notes=("<b>", "say `a<b`")), title="<i>")
     assert page.count("<script") == 1
     assert "<img" not in page
     assert "<i>" not in page
@@ -48,7 +48,7 @@ def test_only_the_pages_own_script_may_run():
 
 
 def test_numbers_are_there_in_full_and_what_is_missing_is_marked():
-    rows = [{"lr": 0.1, "loss": 0.123456789}, {"lr": None, "loss": float("inf")}]
+    rows = [Row({"lr": 0.1, "loss": 0.123456789}), Row({"lr": None, "loss": float("inf")})]
     page = to_html(Table(["lr", "loss"], rows, shown=("lr", "loss")))
     assert '<td class="number">0.1</td>' in page  # it says itself
     assert '<td class="number" data-value="0.123456789">0.1235</td>' in page
@@ -60,7 +60,7 @@ def test_numbers_are_there_in_full_and_what_is_missing_is_marked():
 
 def test_what_steers_a_text_is_written_out_in_a_page_and_kept_in_its_csv():
     row = {"name": "a\x00b\u202ec\x1b"}
-    page = to_html(Table(["name"], [row], shown=("name",), notes=("of a\x00b\u202ec\x1b",)), title="a\x00b\u202ec")
+    page = to_html(Table(["name"], [Row(row)], shown=("name",), notes=("of a\x00b\u202ec\x1b",)), title="a\x00b\u202ec")
     assert "<title>a\\x00b\\u202ec</title>" in page
     assert "of a\\x00b\\u202ec\\x1b</p>" in page
     assert '<tr data-csv="a\x00b\u202ec\x1b\n">' in page

@@ -1,4 +1,4 @@
-"""Where two curves cross: between points where one side and then the other is surely ahead."""
+"""Crossings of two curves: between points where one side and then the other is significantly ahead."""
 
 import math
 
@@ -11,7 +11,7 @@ def points_of(*given):
     return [CurvePoint(x, ratio, ahead) for x, ratio, ahead in given]
 
 
-def test_a_crossing_lies_between_the_points_that_prove_it():
+def test_crossing_lies_between_the_significant_points():
     (found,) = find_crossings(points_of((1.0, -1.0, -1), (100.0, 3.0, 1)))
     assert found.at == pytest.approx(100**0.25)  # on the straight line over log x
     assert (found.low, found.high, found.candidate_leads) == (1.0, 100.0, True)
@@ -19,8 +19,8 @@ def test_a_crossing_lies_between_the_points_that_prove_it():
     assert (back.at, back.candidate_leads) == (pytest.approx(found.at), False)
 
 
-def test_points_that_cannot_be_told_apart_prove_nothing_and_widen_the_interval():
-    """Signs of measured ratios change at every point; only two points are sure."""
+def test_insignificant_points_prove_no_crossing_and_widen_the_interval():
+    """Signs of measured ratios change at every point; only two points are significant."""
     points = points_of((1, -0.5, -1), (2, 0.01, 0), (4, -0.01, 0), (8, 0.01, 0), (16, 0.5, 1), (32, -0.01, 0))
     (found,) = find_crossings(points)
     assert (found.low, found.high) == (1, 16)
@@ -29,7 +29,7 @@ def test_points_that_cannot_be_told_apart_prove_nothing_and_widen_the_interval()
 
 
 def test_each_crossing_is_found():
-    """Two crossings are two, not one in the middle."""
+    """Two crossings are not merged into one between them."""
     ratios = (-0.5, 0.5, 0.5, 0.5, -0.45)
     points = points_of(*((4.0**at, ratio, int(math.copysign(1, ratio))) for at, ratio in enumerate(ratios)))
     up, down = find_crossings(points)
@@ -39,11 +39,11 @@ def test_each_crossing_is_found():
     assert down.at == pytest.approx(64 * 4 ** (0.5 / 0.95))
 
 
-def test_where_noise_makes_the_curves_cross_often_the_place_leaves_as_much_of_the_range_ahead():
+def test_estimate_of_noisy_curves_keeps_the_share_of_the_range_ahead():
     (found,) = find_crossings(points_of((1, -1.0, -1), (math.e, 1.0, 0), (math.e**2, -1.0, 0), (math.e**3, 1.0, 1)))
     assert math.log(found.at) == pytest.approx(1.5)  # ahead for half of each of the three pieces
 
 
-def test_a_ratio_of_nothing_is_on_the_line():
+def test_log_ratio_of_zero_is_on_the_line():
     (found,) = find_crossings(points_of((1, -1.0, -1), (10, 0.0, 0), (100, 1.0, 1)))
     assert found.at == pytest.approx(10)

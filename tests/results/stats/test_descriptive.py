@@ -1,4 +1,4 @@
-"""The statistics, against values computed by hand, by NumPy, and in print."""
+"""Descriptive statistics, against values computed by hand, by NumPy, and published ones."""
 
 import statistics
 
@@ -14,7 +14,7 @@ TREATED = [94.0, 197.0, 16.0, 38.0, 99.0, 141.0, 23.0]
 CONTROL = [52.0, 104.0, 146.0, 10.0, 51.0, 30.0, 40.0, 27.0, 46.0]
 
 
-def test_the_medians_of_the_mouse_data_are_those_in_print():
+def test_medians_of_the_mouse_data_are_the_published_ones():
     assert median(TREATED) == 94
     assert median(CONTROL) == 46
 
@@ -26,7 +26,7 @@ def test_median_and_iqr_agree_with_the_standard_library_and_numpy(values):
     assert iqr(values) == pytest.approx(high - low, abs=1e-6)
 
 
-def test_nothing_has_no_median_and_one_value_no_spread():
+def test_empty_sequence_has_no_median_and_one_value_no_spread():
     assert median([]) is None
     assert iqr([]) is None
     assert (median([3.0]), iqr([3.0])) == (3.0, 0.0)

@@ -1,4 +1,4 @@
-"""Ratios and differences with their intervals, against values in print, by SciPy and by hand; and small simulations."""
+"""Ratios and differences with their intervals, against published values, SciPy, by hand, and by simulation."""
 
 import math
 
@@ -10,10 +10,10 @@ from scipy import stats
 
 from runmanager.errors import UsageError
 from runmanager.results.stats.effects import (
-    contrast,
-    estimates,
     geometric_mean,
+    make_contrast,
     run_values,
+    simultaneous_estimates,
     speedup_interval,
     typical_interval,
 )
@@ -31,93 +31,95 @@ def one_each(values):
 
 
 def contrast_of(baseline, candidate, *, is_ratio=True, **how):
-    return contrast(*(run_values(side, is_ratio=is_ratio) for side in (baseline, candidate)), is_ratio=is_ratio, **how)
+    return make_contrast(
+        *(run_values(side, is_ratio=is_ratio) for side in (baseline, candidate)), is_ratio=is_ratio, **how
+    )
 
 
 def difference_interval(baseline, candidate, **how):
-    return estimates([contrast_of(baseline, candidate, is_ratio=False, **how)])[0]
+    return simultaneous_estimates([contrast_of(baseline, candidate, is_ratio=False, **how)])[0]
 
 
-def test_the_interval_of_blocks_is_that_of_students_own_sleep_data():
-    # In print, as by R's t.test(paired = TRUE): mean difference 1.58, 95% interval 0.70 to 2.46.
-    found = difference_interval(one_each(DEXTRO), one_each(LAEVO), are_blocks=True)
+def test_paired_interval_is_that_of_students_sleep_data():
+    # Published, and by R's t.test(paired = TRUE): mean difference 1.58, 95% interval 0.70 to 2.46.
+    found = difference_interval(one_each(DEXTRO), one_each(LAEVO), are_paired=True)
     assert (found.value, found.low, found.high) == pytest.approx((1.58, 0.7001, 2.4599), abs=1e-4)
-    assert found.freedom == 9
+    assert found.dof == 9
 
 
-def test_the_interval_of_two_samples_is_welchs():
-    # In print, as by R's t.test(extra ~ group, data = sleep): -0.2054832 to 3.3654832, 17.776 degrees of freedom.
+def test_two_sample_interval_is_welchs():
+    # Published, and by R's t.test(extra ~ group, data = sleep): -0.2054832 to 3.3654832, 17.776 degrees of freedom.
     found = difference_interval(one_each(DEXTRO), one_each(LAEVO))
     assert (found.low, found.high) == pytest.approx((-0.2054832, 3.3654832), abs=1e-7)
-    assert found.freedom == pytest.approx(17.776, abs=1e-3)
+    assert found.dof == pytest.approx(17.776, abs=1e-3)
 
 
 @pytest.mark.parametrize("is_ratio", [False, True])
-def test_few_wild_runs_beside_many_quiet_ones_do_not_look_quiet(is_ratio):
-    """Equal sides of 20 and 3 runs, the three ten times as wild: 95% intervals cover no difference."""
+def test_few_noisy_runs_do_not_look_quiet_next_to_many_quiet_ones(is_ratio):
+    """Equal sides of 20 and 3 runs, the three with ten times the noise: 95% intervals cover 0 or 1."""
     generator = np.random.default_rng(4)
     covered = 0
     for _ in range(500):
         sides = [generator.normal(0, deviation, count) for deviation, count in ((0.01, 20), (0.1, 3))]
         values = [one_each((np.exp(side) if is_ratio else side).tolist()) for side in sides]
-        (found,) = estimates([contrast_of(*values, is_ratio=is_ratio)])
+        (found,) = simultaneous_estimates([contrast_of(*values, is_ratio=is_ratio)])
         covered += found.low <= (1 if is_ratio else 0) <= found.high
-    assert covered >= 460  # three standard errors below 95%; 44% and 62% before
+    assert covered >= 460  # three standard errors below 95%
 
 
-def test_a_speedup_is_moderated_by_its_prior_by_hand():
+def test_speedup_is_moderated_by_its_prior_as_computed_by_hand():
     """Two runs a side: 3 x 0.0745² of the prior and 2 x (log 1.1 / 2)² twice of the runs, over 3 + 2."""
     found = speedup_interval(one_each([1.0, 1.1]), one_each([2.0, 2.2]))
     variance = (3 * 0.0745**2 + 4 * (math.log(1.1) / 2) ** 2) / 5
     reach = stats.t.ppf(0.975, 5) * math.sqrt(variance)
     assert found.value == pytest.approx(2.0)
     assert (found.low, found.high) == pytest.approx((2 * math.exp(-reach), 2 * math.exp(reach)))
-    assert (found.error, found.freedom) == (pytest.approx(math.sqrt(variance)), 5)
+    assert (found.error, found.dof) == (pytest.approx(math.sqrt(variance)), 5)
 
 
-def test_what_both_runs_of_a_block_share_is_not_in_its_noise():
+def test_common_effects_of_a_pair_are_not_in_its_noise():
     baseline = [1.0, 2.0, 4.0, 8.0]
-    found = speedup_interval(one_each(baseline), one_each([2 * value for value in baseline]), are_blocks=True)
-    assert (found.value, found.freedom) == (pytest.approx(2.0), 6)
+    found = speedup_interval(one_each(baseline), one_each([2 * value for value in baseline]), are_paired=True)
+    assert (found.value, found.dof) == (pytest.approx(2.0), 6)
     assert found.high < 2.2 < speedup_interval(one_each(baseline), one_each([2 * value for value in baseline])).high
 
 
-def test_one_run_a_side_has_a_finite_interval_within_a_factor_of_1_4():
+def test_one_run_a_side_has_an_interval_within_a_factor_of_1_4():
     found = speedup_interval([[1000.0] * 5], [[2000.0] * 5])
     assert found.value == 2.0
     assert 2 / 1.4 < found.low < 2 / 1.35 and 2 * 1.35 < found.high < 2 * 1.4
 
 
-def test_epochs_that_swing_widen_what_a_single_run_a_side_says():
+def test_varying_epochs_widen_the_interval_of_one_run_a_side():
     generator = np.random.default_rng(3)
     steady, swinging = (np.exp(generator.normal(0, spread, 10)).tolist() for spread in (0.01, 1.0))
     narrow, wide = speedup_interval([steady], [steady]), speedup_interval([steady], [swinging])
     assert wide.error > 2 * narrow.error
 
 
-def test_a_run_counts_with_the_median_of_its_epochs_and_a_side_with_the_geometric_mean_of_its_runs():
+def test_side_is_the_geometric_mean_of_the_medians_of_its_runs():
     found = contrast_of([[1.0, 2.0, 90.0], [8.0]], [[3.0]])
     assert (found.baseline, found.candidate) == (pytest.approx(4.0), 3.0)
     assert found.value == found.candidate / found.baseline
     assert geometric_mean([0.1] * 3) == 0.1
 
 
-def test_the_intervals_of_all_rows_hold_together():
+def test_intervals_of_all_rows_are_simultaneous():
     one = contrast_of([[1.0], [1.01]], [[1.0], [1.02]])
-    alone, together = estimates([one])[0], estimates([one] * 20)[0]
+    alone, together = simultaneous_estimates([one])[0], simultaneous_estimates([one] * 20)[0]
     assert together.value == alone.value and together.low < alone.low and together.high > alone.high
-    assert estimates([one], rows=20)[0].high > alone.high
-    assert estimates([]) == []
+    assert simultaneous_estimates([one], rows=20)[0].high > alone.high
+    assert simultaneous_estimates([]) == []
 
 
-def test_an_interval_is_never_narrower_than_what_can_be_told_apart():
-    found = difference_interval(one_each([0.9] * 3), one_each([0.9] * 3), step=1 / 500)
+def test_interval_is_never_narrower_than_the_resolution():
+    found = difference_interval(one_each([0.9] * 3), one_each([0.9] * 3), resolution=1 / 500)
     assert (found.low, found.high) == pytest.approx((-0.002, 0.002))
 
 
 @settings(max_examples=40, deadline=None)
 @given(sides, sides, st.floats(0.01, 100))
-def test_scaling_both_sides_leaves_the_speedup_and_its_interval(baseline, candidate, factor):
+def test_scaling_both_sides_does_not_change_the_interval(baseline, candidate, factor):
     plain = speedup_interval(baseline, candidate)
     scaled = speedup_interval(*([[rate * factor for rate in run] for run in side] for side in (baseline, candidate)))
     assert (scaled.value, scaled.low, scaled.high) == pytest.approx((plain.value, plain.low, plain.high))
@@ -126,13 +128,13 @@ def test_scaling_both_sides_leaves_the_speedup_and_its_interval(baseline, candid
 
 @settings(max_examples=40, deadline=None)
 @given(sides, sides)
-def test_swapping_the_sides_inverts_the_interval_as_far_as_the_epochs_say_nothing(baseline, candidate):
+def test_swapping_the_sides_inverts_the_interval(baseline, candidate):
     one, other = ([[run[0]] for run in side] for side in (baseline, candidate))
     forth, back = speedup_interval(one, other), speedup_interval(other, one)
     assert (1 / back.value, 1 / back.high, 1 / back.low) == pytest.approx((forth.value, forth.low, forth.high))
 
 
-def test_a_sides_own_interval_is_that_of_its_runs():
+def test_interval_of_one_side():
     found = typical_interval([[2.0], [8.0]])
     prior = 3 * (0.0745**2 / (2 * math.log(2) ** 2)) ** 2  # degrees of freedom: it is far quieter than the runs
     variance = (prior * 0.0745**2 + 2 * math.log(2) ** 2) / (prior + 1)
@@ -151,21 +153,21 @@ def test_a_sides_own_interval_is_that_of_its_runs():
         ([[math.inf]], [[1.0]], "baseline must be finite, got inf"),
     ],
 )
-def test_sides_that_say_nothing_are_refused(baseline, candidate, words):
+def test_sides_without_valid_values_are_rejected(baseline, candidate, words):
     with pytest.raises(UsageError, match=words):
         speedup_interval(baseline, candidate)
 
 
-@pytest.mark.parametrize("are_blocks", [True, False])
+@pytest.mark.parametrize("are_paired", [True, False])
 @pytest.mark.parametrize("runs", [1, 2, 5])
 @pytest.mark.parametrize("deviation", [0.0, 0.05])
-def test_the_interval_covers_the_truth_and_finds_ten_percent_with_five_runs(are_blocks, runs, deviation):
+def test_interval_covers_the_truth_and_finds_ten_percent_with_five_runs(are_paired, runs, deviation):
     generator = np.random.default_rng(runs)
     covered = found = 0
     for _ in range(200):
         levels = generator.normal(0, deviation, (2, runs, 1)) + generator.normal(0, 0.02, (2, runs, 10))
         low, high = np.exp(levels).tolist()
-        estimate = speedup_interval(low, high, are_blocks=are_blocks)
+        estimate = speedup_interval(low, high, are_paired=are_paired)
         covered += estimate.low <= 1 <= estimate.high
         found += estimate.low * 1.1 > 1
     assert covered >= 184  # 92%; three standard errors of 200 at 95% are 9

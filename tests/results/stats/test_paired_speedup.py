@@ -1,4 +1,4 @@
-"""Speedups from rounds of turns: known values, honest intervals, and rounds that belong together."""
+"""Paired speedups: known values, coverage of the intervals, and the grouping of rounds."""
 
 import dataclasses
 import math
@@ -14,9 +14,9 @@ from runmanager.results.stats.paired_speedup import (
     batch_length,
     is_narrow,
     log_ratios,
+    log_ratios_by_session,
     paired_speedup,
-    ratios_of,
-    rounds_of,
+    rounds_by_session,
 )
 
 TIME = "2026-01-01T00:00:00+00:00"
@@ -24,7 +24,7 @@ TIME = "2026-01-01T00:00:00+00:00"
 
 def test_one_session_has_the_interval_of_the_prior():
     estimate = paired_speedup([[math.log(2.0)] * 6])
-    # Rounds that do not vary leave the prior alone: 2% between processes, known as well as from two deviations, for
+    # Rounds that do not vary leave the prior alone: 2% between processes, with two degrees of freedom, for
     # which Student's t at 97.5% is 4.302653 (Abramowitz and Stegun, table 26.10).
     reach = math.exp(0.02 * 4.302653)
     assert (estimate.value, estimate.low, estimate.high) == pytest.approx((2.0, 2.0 / reach, 2.0 * reach), rel=1e-6)
@@ -34,7 +34,7 @@ def test_one_session_has_the_interval_of_the_prior():
 def test_sessions_are_the_observations_of_students_interval():
     estimate = paired_speedup([[0.01] * 10, [0.03] * 30])
     # By hand: mean 0.02, squared deviations 0.0002, with the prior's 2 * 0.0004 over 2 + 1 degrees of freedom; t is
-    # 3.182446. A session counts once, however many rounds it has.
+    # 3.182446. A session counts once, for any number of rounds.
     reach = 3.182446 * math.sqrt((0.0008 + 0.0002) / 3 / 2)
     assert [math.log(end) for end in (estimate.value, estimate.low, estimate.high)] == pytest.approx(
         [0.02, 0.02 - reach, 0.02 + reach], abs=1e-8
@@ -43,28 +43,28 @@ def test_sessions_are_the_observations_of_students_interval():
     assert estimate.spread == pytest.approx(0.0141421, rel=1e-4)
 
 
-def test_intervals_that_hold_together_with_others_are_wider():
+def test_simultaneous_intervals_are_wider():
     sessions = [[0.01] * 10, [0.03] * 30]
     one, many = paired_speedup(sessions), paired_speedup(sessions, rows=20)
     assert many.low < one.low < one.high < many.high
 
 
-def test_no_session_has_no_interval():
+def test_no_sessions_have_no_interval():
     assert paired_speedup([]) is None
     assert not is_narrow([], 1.0)
 
 
 @pytest.mark.parametrize("noise", NOISES)
-def test_the_interval_covers_the_truth_whatever_processes_and_rounds_vary_by(noise):
+def test_interval_covers_the_truth_for_all_noise_models(noise):
     machine = Machine(noise, 0.02)
     assert coverage(machine, trials=400, seed=1).now >= 0.92 - 3 * math.sqrt(0.92 * 0.08 / 400)
 
 
-def test_a_difference_is_found_within_a_minute_where_processes_are_alike():
+def test_difference_is_found_within_a_minute_where_processes_are_alike():
     assert power(Machine("independent", 0.003, truth=1.03), trials=100, seed=2, most_spread=0.005) >= 0.9
 
 
-def test_rounds_that_resemble_those_before_them_are_averaged_in_batches():
+def test_autocorrelated_rounds_are_averaged_in_batches():
     generator = np.random.default_rng(3)
     independent = [generator.normal(size=20).tolist() for _ in range(5)]
     drifting = [np.cumsum(session).tolist() for session in independent]
@@ -76,13 +76,13 @@ def test_rounds_that_resemble_those_before_them_are_averaged_in_batches():
     assert known[0].high / known[0].low > known[1].high / known[1].low
 
 
-def test_a_single_outlier_moves_the_estimate_little():
+def test_single_outlier_moves_the_estimate_little():
     steady = [0.1 + 0.001 * (7 * number % 20) for number in range(20)]
     estimate, disturbed = paired_speedup([steady]), paired_speedup([[*steady[:-1], 5.0]])
     assert disturbed.value == pytest.approx(estimate.value, rel=0.002)
 
 
-def test_narrow_is_half_of_the_interval():
+def test_is_narrow_compares_half_of_the_interval():
     sessions = [[0.001 * number for number in range(10)]] * 3
     estimate = paired_speedup(sessions)
     half = estimate.high / estimate.value - 1
@@ -103,19 +103,22 @@ def taken(rates, *, session="a", warmup=0):
     return [turn(number, rate, session=session, warmup=number <= warmup) for number, rate in enumerate(rates, start=1)]
 
 
-def test_rounds_of_a_session_belong_together_and_warm_up_to_none(contents, timed):
+def test_rounds_are_grouped_by_session_without_warm_up(contents, timed):
     sweep = contents(*(({"lr": at}, timed([1.0]), {}) for at in range(2)))
     turns = [
         [*taken([10.0, *[100.0] * 7], warmup=1), *taken([5.0, 6.0], session="b"), *taken([100.0] * 6, session="c")],
         [*taken([20.0, *[200.0] * 6], warmup=1), *taken([7.0, 8.0], session="b"), *taken([300.0] * 6, session="c")],
     ]
     runs = [dataclasses.replace(run, turns=each) for run, each in zip(sweep.runs, turns, strict=True)]
-    assert rounds_of(runs)[0] == [pytest.approx({0: 100.0, 1: 200.0})] * 6
-    # Two rounds are no session.
-    assert ratios_of(runs[:1], runs[1:]) == [pytest.approx([math.log(2.0)] * 6), pytest.approx([math.log(3.0)] * 6)]
+    assert rounds_by_session(runs)[0] == [pytest.approx({0: 100.0, 1: 200.0})] * 6
+    # Two rounds are too few for a session.
+    assert log_ratios_by_session(runs[:1], runs[1:]) == [
+        pytest.approx([math.log(2.0)] * 6),
+        pytest.approx([math.log(3.0)] * 6),
+    ]
 
 
-def test_a_session_of_other_versions_does_not_count(contents, timed):
+def test_session_of_other_versions_does_not_count(contents, timed):
     sweep = contents(*(({"lr": at}, timed([1.0]), {}) for at in range(2)))
     then = msgspec.structs.replace(sweep.runs[0].record.environment, libraries={"torch": "2.9.0"})
     earlier = Attempt(started_at=TIME, ended_at=TIME, last_epoch=1, environment=then, session="a")
@@ -127,4 +130,4 @@ def test_a_session_of_other_versions_does_not_count(contents, timed):
         )
         for run, rate in zip(sweep.runs, (100.0, 200.0), strict=True)
     ]
-    assert [len(session) for session in ratios_of(runs[:1], runs[1:])] == [7]
+    assert [len(session) for session in log_ratios_by_session(runs[:1], runs[1:])] == [7]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runmanager.errors import UsageError
+from runmanager.results.model.columns import Row
 from runmanager.results.tables.filter import parse_condition
 
 ROW: dict[str, Any] = {
@@ -25,7 +26,7 @@ COLUMNS = {name: name for name in ROW} | {"model": "model.name"}
 
 
 def holds(text: str, row: dict[str, Any] = ROW) -> bool:
-    return parse_condition(text).over(COLUMNS, known=list(COLUMNS))(row)
+    return parse_condition(text).over(COLUMNS, known=list(COLUMNS))(Row(row))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_a_tag_of_event_files_is_named_as_it_is() -> None:
     condition = parse_condition("val/loss < 0.5 and time.s/data/a > 1")
     assert condition.words == ("val/loss", "time.s/data/a")
     row = {"val/loss": 0.4, "time.s/data/a": 2}
-    assert condition.over({name: name for name in row})(row)
+    assert condition.over({name: name for name in row})(Row(row))
 
 
 @pytest.mark.parametrize("text", ["val_accuracy == null", "null == val_accuracy", "val_accuracy == None", "lr != null"])

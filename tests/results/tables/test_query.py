@@ -12,7 +12,7 @@ from runmanager.errors import UsageError
 from runmanager.records.run.record import Environment
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import SweepContents
-from runmanager.results.model.columns import Table
+from runmanager.results.model.columns import Row, Table
 from runmanager.results.model.formatting import human_field
 from runmanager.results.report.html import to_html
 from runmanager.results.tables import writers as formats
@@ -149,7 +149,7 @@ def test_pivot_tells_values_apart_that_look_alike(
 ) -> None:
     runs = (({"lr": 1, "tag": tag}, steady(seconds), {}) for tag, seconds in ((1, 1.0), ("1", 2.0), (True, 3.0)))
     (row,) = shown(contents(*runs), pivot="lr:tag").rows
-    assert row == {
+    assert row.values == {
         **{"lr": 1, "tag=1": 1.0, "tag='1'": 2.0, "tag=true": 3.0},
         **{"runs of tag=1": 1, "runs of tag='1'": 1, "runs of tag=true": 1},
     }
@@ -179,7 +179,7 @@ def test_what_cannot_be_shown_is_refused(grid: SweepContents, asked: dict[str, A
 def test_latex_is_booktabs_and_escaped(grid: SweepContents) -> None:
     table = Table(
         columns=["run", "val_accuracy", "reason"],
-        rows=[{"run": "lr=0.1_50%&{x}\\~^", "val_accuracy": 0.98765, "reason": None}],
+        rows=[Row({"run": "lr=0.1_50%&{x}\\~^", "val_accuracy": 0.98765, "reason": None})],
         shown=("run", "val_accuracy", "reason"),
         notes=("A note\nof 100 %.",),
         legend="How to read it.",
@@ -201,7 +201,7 @@ def test_latex_is_booktabs_and_escaped(grid: SweepContents) -> None:
 
 def test_pivot_of_another_program_s_table_must_name_its_metric() -> None:
     row = {"run": "a", "lr": 0.1, "width": 8, "val loss": 0.5}
-    table = Table(list(row), [row], settings=("lr", "width"), foreign=("val loss",), shown=("run",))
+    table = Table(list(row), [Row(row)], settings=("lr", "width"), foreign=("val loss",), shown=("run",))
     with pytest.raises(
         UsageError, match=r"`--pivot` must name its metric here, got 'lr:width'; add one of: val loss\."
     ):

@@ -88,7 +88,7 @@ def test_the_comparison_fits_80_columns_and_says_each_reason_once(grid):
     assert "12.15  8.005 to 18.44  faster" in text
     assert text.count("cuda: skipped (device_unavailable)") == 1
     assert text.count("[1]") == 3
-    assert "hold together" in text
+    assert "hold jointly" in text
 
 
 @pytest.mark.parametrize("num_settings", [2, 4])
@@ -157,7 +157,7 @@ def test_verdicts_and_intervals_are_broken_between_their_words_where_there_is_no
     sides = [{"batch_size": size, "seed": seed} for size in (100, 200) for seed in (1, 2, 3)]
     sweep = contents(*((side, timed([9.0] + [1.0 + side["seed"] / 7] * 5), {}) for side in sides))
     table = compare(sweep, None, CompareOptions(axis="batch_size", metric="val_accuracy"))
-    table.rows[0] |= {"difference": 0.0, "ci_low": -0.1813, "ci_high": 0.1813, "verdict": "no difference"}
+    table.rows[0].values.update(difference=0.0, ci_low=-0.1813, ci_high=0.1813, verdict="no difference")
     text = printed(comparison_table(table))
     assert "-0.1813 to 0.1813  no  " in text and "verdict      note\n" in text  # the verdict gives way first
     text = printed(comparison_table(table, width=76), width=76)

@@ -8,13 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runmanager.results.model.columns import Table
+from runmanager.results.model.columns import Row, Table
 from runmanager.results.model.formatting import human, human_columns
 from runmanager.results.tables.writers import in_markdown, to_csv, to_json, to_markdown
 
 ROW = {"lr": 1e-05, "hidden": [8, 4], "status": "finished", "reason": None, "accuracy": 0.98765, "loss": None}
 TABLE = Table(
-    columns=list(ROW), rows=[ROW], settings=("lr", "hidden"), shown=("lr", "status", "accuracy", "loss"), legend="L"
+    columns=list(ROW),
+    rows=[Row(ROW)],
+    settings=("lr", "hidden"),
+    shown=("lr", "status", "accuracy", "loss"),
+    legend="L",
 )
 
 
@@ -24,18 +28,18 @@ def test_csv_has_every_column_exactly():
 
 @given(st.floats(allow_nan=False))
 def test_a_float_in_a_csv_reads_back_as_the_same_number(value):
-    text = to_csv(Table(["x"], [{"x": value}]))
+    text = to_csv(Table(["x"], [Row({"x": value})]))
     assert float(next(csv.DictReader(io.StringIO(text)))["x"]) == value
 
 
 def test_a_setting_with_commas_quotes_and_line_breaks_reads_back():
     awkward = 'a,"b"\nc'
-    text = to_csv(Table(["x"], [{"x": awkward}]))
+    text = to_csv(Table(["x"], [Row({"x": awkward})]))
     assert next(csv.DictReader(io.StringIO(text, newline="")))["x"] == awkward
 
 
 def test_json_is_a_list_of_rows_with_null_for_what_is_no_number():
-    text = to_json(Table(["b", "a"], [{"a": float("nan"), "b": True}, {"a": None, "b": [1]}]))
+    text = to_json(Table(["b", "a"], [Row({"a": float("nan"), "b": True}), Row({"a": None, "b": [1]})]))
     assert json.loads(text) == [{"b": True, "a": None}, {"b": [1], "a": None}]
     assert text.index('"b"') < text.index('"a"')
 
@@ -71,15 +75,17 @@ def test_values_for_people(value, column, said):
 
 
 def test_people_see_no_column_that_is_empty_and_contention_only_where_there_is_some():
-    table = Table(["a", "contended", "loss"], [{"a": 1, "contended": False, "loss": None}], shown=("a", "contended"))
+    table = Table(
+        ["a", "contended", "loss"], [Row({"a": 1, "contended": False, "loss": None})], shown=("a", "contended")
+    )
     assert human_columns(table) == ["a"]
-    table.rows[0]["contended"] = True
+    table.rows[0].values["contended"] = True
     assert human_columns(table) == ["a", "contended"]
     assert human_columns(TABLE) == ["lr", "status", "accuracy"]
 
 
 def test_a_setting_whose_name_would_end_a_markdown_column_is_written_out():
-    assert to_markdown(Table(["a|b"], [{"a|b": 1}], shown=("a|b",))).startswith("| a\\|b |\n| ---: |\n| 1 |\n")
+    assert to_markdown(Table(["a|b"], [Row({"a|b": 1})], shown=("a|b",))).startswith("| a\\|b |\n| ---: |\n| 1 |\n")
 
 
 @pytest.mark.parametrize(
@@ -97,6 +103,6 @@ def test_markdown_shows_a_line_as_it_is(text, escaped):
 
 def test_markdown_is_a_table_with_its_legend_and_notes():
     table = Table(
-        ["name", "loss"], [{"name": "a|b<i>", "loss": 2.0}], shown=("name", "loss"), legend="L.", notes=("N.",)
+        ["name", "loss"], [Row({"name": "a|b<i>", "loss": 2.0})], shown=("name", "loss"), legend="L.", notes=("N.",)
     )
     assert to_markdown(table) == "| name | loss |\n| --- | ---: |\n| a\\|b&lt;i> | 2.000 |\n\nL.\n\nN.\n"

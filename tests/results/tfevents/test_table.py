@@ -49,7 +49,7 @@ def test_a_row_a_folder_with_the_last_and_the_best(log: Log, tmp_path: Path) -> 
         *("run", "steps", "loss", "accuracy", "lr", "best loss", "best accuracy", "seconds", "started_at")
     ]
     first, second = table.rows
-    assert second == {
+    assert second.values == {
         **{"run": "b", "steps": 3, "loss": 0.5, "accuracy": 0.625, "lr": 0.125, "best loss": 0.25},
         **{"best accuracy": 0.75, "seconds": 2.0, "started_at": "1970-01-01T00:16:41+00:00"},
     }

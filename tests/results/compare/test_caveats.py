@@ -1,10 +1,11 @@
-"""What the median of the epochs hides is said where a throughput is: in the table, the comparison and the answers."""
+"""Caveats of a pair: costs that the median of the epochs hides, and outliers among the seeds."""
 
 import json
 
 import pytest
 
 from runmanager.records.run.status import Reason, Status
+from runmanager.results.compare.caveats import outlier_caveats
 from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.findings.answers import answers
 from runmanager.results.sweep import Sweep
@@ -21,7 +22,7 @@ def with_costs(timed, seconds=EVERY_THIRD, seeds=(0,)):
     return [({"lr": lr, "seed": seed}, timed(taken), {}) for seed in seeds for lr, taken in ((1, STEADY), (2, seconds))]
 
 
-def test_the_table_has_the_rate_of_all_measured_epochs_and_names_the_runs_it_sets_apart(contents, timed):
+def test_results_table_has_overall_rates_and_names_runs_with_hidden_costs(contents, timed):
     table = result_rows(contents(*with_costs(timed)), None)
     rates = {row["lr"]: (row["samples_per_second"], row["overall_samples_per_second"]) for row in table.rows}
     assert rates == {1: (1000.0, 1000.0), 2: (1000.0, 500.0)}
@@ -31,7 +32,7 @@ def test_the_table_has_the_rate_of_all_measured_epochs_and_names_the_runs_it_set
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "expected"),
     [
         ([9.0] + [1.0] * 8 + [1.4], None),  # 9 epochs in 9.4 seconds: 4% below
         ([9.0] + [1.0] * 8 + [1.6], f"below samples_per_second by 6% ({{}}): {HIDDEN}."),
@@ -39,49 +40,49 @@ def test_the_table_has_the_rate_of_all_measured_epochs_and_names_the_runs_it_set
         ([9.0], None),  # warm-up alone
     ],
 )
-def test_it_is_said_from_five_percent_on_in_either_direction(contents, timed, seconds, said):
+def test_hidden_costs_are_reported_from_five_percent_in_either_direction(contents, timed, seconds, expected):
     table = result_rows(contents(({"lr": 2}, timed(seconds), {})), None)
     notes = [note for note in table.notes if "overall" in note]
-    assert [said.format(table.rows[0]["run"]) in note for note in notes] == ([] if said is None else [True])
+    assert [expected.format(table.rows[0]["run"]) in note for note in notes] == ([] if expected is None else [True])
 
 
-def test_of_many_runs_the_worst_are_named(contents, timed):
+def test_only_the_runs_with_the_largest_hidden_costs_are_named(contents, timed):
     runs = [({"lr": lr}, timed([9.0] + [1.0] * 8 + [float(lr)]), {}) for lr in range(3, 10)]
     (note,) = result_rows(contents(*runs), None).notes
     assert " by 47% (lr=9-" in note and "lr=5-" in note and "lr=4-" not in note
     assert f"and 2 more runs: {HIDDEN}." in note
 
 
-def test_a_comparison_by_medians_says_what_they_hide(contents, timed):
+def test_comparison_by_medians_reports_hidden_costs(contents, timed):
     sweep = contents(*with_costs(timed))
     (row,) = compare(sweep, None, CompareOptions(axis="lr")).rows
     assert row["speedup"] == 1.0
     assert row["reason"].endswith(
         f"; lr=2: overall 50% below its median epoch ({HIDDEN}); by `overall_samples_per_second` the speedup is 0.50"
     )
-    said = " ".join(answers(result_rows(sweep, None), compare(sweep, None, CompareOptions(axis="lr"))))
-    assert "The medians hide slower or faster epochs: see `overall_samples_per_second`." in said
+    text = " ".join(answers(result_rows(sweep, None), compare(sweep, None, CompareOptions(axis="lr"))))
+    assert "The medians hide slower or faster epochs: see `overall_samples_per_second`." in text
     (by_loss,) = compare(sweep, None, CompareOptions(axis="lr", metric="loss")).rows
     assert "overall" not in (by_loss["reason"] or "")
     (alike,) = compare(contents(*with_costs(timed, STEADY)), None, CompareOptions(axis="lr")).rows
     assert "overall" not in alike["reason"]
 
 
-def test_of_several_runs_a_side_it_is_said_how_many_and_how_far(contents, timed):
+def test_hidden_costs_of_several_runs_have_their_count_and_maximum(contents, timed):
     runs = with_costs(timed, seeds=range(3))
     runs[-1] = (runs[-1][0], timed(STEADY), {})
     (row,) = compare(contents(*runs), None, CompareOptions(axis="lr")).rows
     assert f"lr=2: overall up to 50% below its median epoch in 2 of 3 runs ({HIDDEN})" in row["reason"]
 
 
-def test_runs_are_compared_by_it(contents, timed):
+def test_runs_are_compared_by_overall_rate(contents, timed):
     sweep = contents(*with_costs(timed, seeds=range(3)))
     (row,) = compare(sweep, None, CompareOptions(axis="lr", metric="overall_samples_per_second")).rows
     assert (row["baseline_value"], row["candidate_value"], row["speedup"]) == (1000.0, 500.0, 0.5)
     assert (row["verdict"], row["baseline_runs"]) == ("slower", 3)
 
 
-def test_the_column_is_asked_for_like_any_other_and_the_files_say_the_note(sweep, timed):
+def test_overall_rate_is_a_column_of_queries_and_files_have_its_note(sweep, timed):
     for config, epochs, _ in with_costs(timed):
         sweep.run(config, epochs)
     write_tables(sweep.paths)
@@ -96,8 +97,17 @@ def test_the_column_is_asked_for_like_any_other_and_the_files_say_the_note(sweep
     assert list(found.runs.columns[-2:]) == ["run_dir", "overall_samples_per_second"]
 
 
-def test_what_medians_hide_is_no_cause_of_what_could_not_be_compared(contents, timed):
+def test_hidden_costs_are_not_a_reason_for_unmeasured_pairs(contents, timed):
     costly = ({"device": "cpu"}, timed(EVERY_THIRD), {})
     skipped = ({"device": "cuda"}, [], {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE})
     (row,) = compare(contents(costly, skipped), None).rows
     assert row["reason"] == "cuda: skipped (device_unavailable)"
+
+
+def test_seed_far_behind_the_others_is_named_but_not_one_ahead_or_near(side):
+    (line,) = outlier_caveats([side([0.97], [0.98], [0.1], [0.975])])
+    assert line == "here: seed=2 with 0.1000 fell far behind the median of 0.9725"
+    assert outlier_caveats([side([0.1], [0.11], [0.9], [0.105])]) == []
+    assert outlier_caveats([side([0.97], [0.98], [0.95], [0.975])]) == []
+    assert outlier_caveats([side([0.9], [0.1])]) == []
+    assert len(outlier_caveats([side([0.1], [0.11], [9.0], [0.105], metric="val_loss")])) == 1

@@ -1,4 +1,4 @@
-"""Rows of runs that were measured side by side: their rounds count, not their epochs."""
+"""Runs that were measured side by side: their rounds count, not their epochs."""
 
 import dataclasses
 
@@ -24,7 +24,7 @@ def outcome(sweep, **options):
 
 
 def in_turns(contents, timed, *rates, sessions=1, config=PAIRED, **fields):
-    """A sweep over cpu and cuda, each with a round for each of its rates in each session; its epochs say otherwise."""
+    """Make a sweep over cpu and cuda, with a round for each rate in each session; its epochs have other rates."""
     sweep = contents(*((device | config, timed([9.0] + [1.0] * 5), fields) for device in (CPU, CUDA)))
     turns = [
         [
@@ -39,7 +39,7 @@ def in_turns(contents, timed, *rates, sessions=1, config=PAIRED, **fields):
     )
 
 
-def test_what_was_measured_side_by_side_is_compared_by_its_rounds_and_by_its_own_drift(contents, timed):
+def test_sides_measured_side_by_side_are_compared_by_rounds_and_paired_drift(contents, timed):
     sweep = in_turns(contents, timed, [1000.0 + 3 * number % 8 for number in range(8)], [1030.0] * 8, sessions=6)
     row = only_row(sweep)
     assert (row["verdict"], row["baseline_epochs"], row["candidate_epochs"]) == ("faster", 48, 48)
@@ -47,7 +47,7 @@ def test_what_was_measured_side_by_side_is_compared_by_its_rounds_and_by_its_own
     assert row["ci_low"] <= row["speedup"] <= row["ci_high"]
     sides = row["baseline_samples_per_second"], row["candidate_samples_per_second"]
     assert sides == pytest.approx((1003.5, 1030), rel=1e-3)
-    assert row["speedup"] == pytest.approx(sides[1] / sides[0], rel=1e-12)  # no row contradicts itself
+    assert row["speedup"] == pytest.approx(sides[1] / sides[0], rel=1e-12)  # the columns are consistent
     counts = "6 pairs of processes, 48 rounds side by side, spread of pairs 0%"
     assert row["reason"] == f"{counts}: a difference must lie outside 1 ± 1%"
 
@@ -59,12 +59,12 @@ def test_what_was_measured_side_by_side_is_compared_by_its_rounds_and_by_its_own
         (970.0, 6, 0.01, "slower"),
         (1030.0, 6, 0.05, "inconclusive"),  # the interval has ends beyond the margin
         (1000.0, 6, 0.01, "no difference"),
-        (1000.0, 1, 0.01, "inconclusive"),  # one pair of processes knows too little
+        (1000.0, 1, 0.01, "inconclusive"),  # one pair of processes is too few
         (1030.0, 1, 0.01, "inconclusive"),
         (1200.0, 1, 0.01, "faster"),
     ],
 )
-def test_equal_is_not_unknown(contents, timed, rate, sessions, drift, word):
+def test_equal_sides_are_no_difference_only_with_enough_data(contents, timed, rate, sessions, drift, word):
     sweep = in_turns(contents, timed, [1000.0] * 8, [rate] * 8, sessions=sessions)
     assert outcome(sweep, paired_drift=drift)[0] == word
 
@@ -77,7 +77,7 @@ def test_equal_is_not_unknown(contents, timed, rate, sessions, drift, word):
         ({}, {}, "a difference must lie outside 1 ± 1%"),
     ],
 )
-def test_a_single_pair_says_why_there_are_no_more(contents, timed, config, epochs, why):
+def test_reason_for_few_pairs_of_processes(contents, timed, config, epochs, why):
     measure = {"measure": PAIRED["measure"] | {"max_seconds": 60}}
     sweep = in_turns(contents, timed, [1000.0] * 8, [1030.0] * 8, config=measure | config)
     first = [msgspec.structs.replace(run.epochs[0], wall_seconds=1.0, **epochs) for run in sweep.runs]
@@ -89,11 +89,11 @@ def test_a_single_pair_says_why_there_are_no_more(contents, timed, config, epoch
 
 def test_too_few_rounds_side_by_side_are_not_measured_however_many_epochs_there_are(contents, timed):
     few = in_turns(contents, timed, [1000.0] * 5, [1030.0] * 8)
-    said = "too few rounds: no pair of processes has 6 measured side by side"
-    assert outcome(few) == ("not measured", f"{said}; a longer `measure.max_seconds` gives more")
+    text = "too few rounds: no pair of processes has 6 measured side by side"
+    assert outcome(few) == ("not measured", f"{text}; a longer `measure.max_seconds` gives more")
 
 
-def test_paired_runs_that_never_met_were_not_measured(contents, timed):
+def test_paired_runs_without_common_rounds_are_not_measured(contents, timed):
     sweep = in_turns(contents, timed, [1000.0] * 9, [1030.0] * 9)
     first, second = sweep.runs
     elsewhere = [msgspec.structs.replace(turn, session="b") for turn in first.turns]
@@ -101,14 +101,14 @@ def test_paired_runs_that_never_met_were_not_measured(contents, timed):
     assert outcome(apart)[1] == "too few rounds: no pair of processes has 6 measured side by side"
 
 
-def test_the_legend_says_what_the_interval_is_of(contents, timed):
+def test_legend_describes_the_interval(contents, timed):
     turns = compare(in_turns(contents, timed, [1000.0] * 8, [1030.0] * 8), None).legend
     assert "each round" in turns and "geometric mean" not in turns
     alone = compare(contents((CPU, timed([9.0] + [1.0] * 5), {}), (CUDA, timed([9.0] + [1.0] * 5), {})), None).legend
     assert "each round" not in alone and "geometric mean" in alone
 
 
-def test_along_another_axis_than_that_of_their_turns_runs_are_compared_by_their_epochs(contents, timed):
+def test_runs_are_compared_by_epochs_along_other_axes_than_that_of_their_turns(contents, timed):
     by_device = {"measure": {"name": "paired", "axis": "device"}}
     sizes = [{"batch_size": size, "device": device} | by_device for size in (1, 2) for device in ("cpu", "cuda")]
     sweep = contents(*((config, timed([9.0] + [1.0] * 4), {"session": str(config["batch_size"])}) for config in sizes))
@@ -121,15 +121,15 @@ def test_along_another_axis_than_that_of_their_turns_runs_are_compared_by_their_
 
 
 @pytest.mark.parametrize("odd", [1e308, ["device"], {}, True])
-def test_an_axis_of_turns_that_is_no_name_is_none(contents, timed, odd):
+def test_axis_of_turns_that_is_not_a_name_is_ignored(contents, timed, odd):
     models = [{"lr": lr, "measure": {"name": "paired", "axis": odd}} for lr in (0.1, 0.2)]
     sweep = contents(*((config, timed([9.0] + [1.0] * 6), {}) for config in models))
     assert len(compare(sweep, None, CompareOptions(axis="lr")).rows) == 1
-    assert not compare(sweep, None).rows  # the device, as where nobody names an axis
+    assert not compare(sweep, None).rows  # along the default axis, the device
 
 
 @pytest.mark.parametrize("named", ["model", "model.name"])
-def test_a_group_by_either_of_its_names_is_one_axis(contents, timed, named):
+def test_group_is_one_axis_by_either_name(contents, timed, named):
     models = [{"model": {"name": name}, "measure": {"name": "paired", "axis": "model"}} for name in ("mlp", "cnn")]
     sweep = contents(*((config, timed([9.0] + [1.0] * 6), {}) for config in models))
     assert "rounds" in compare(sweep, None, CompareOptions(axis=named)).rows[0]["reason"]

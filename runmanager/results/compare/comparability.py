@@ -1,0 +1,109 @@
+"""Whether two sides can be compared: enough measured values, equal code and libraries, one kind of memory."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from runmanager.records.run.environment_changes import changed_files, describe_files
+from runmanager.records.run.record import Environment
+from runmanager.results.compare.metrics import MEMORY, RUN_TIME
+from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.side import Side
+
+__all__ = [
+    "TOO_FEW_EPOCHS",
+    "count_values",
+    "describe_unfinished",
+    "differences",
+    "disagreements",
+    "obstacles",
+]
+
+TOO_FEW_EPOCHS = "too few epochs"
+
+_COMMIT_DIGITS = 10
+_LARGEST = 1e100  # the squares of larger values soon overflow
+
+
+def obstacles(sides: tuple[Side, Side], options: CompareOptions) -> list[str]:
+    """Return the reasons why two sides cannot be compared; an empty list where they can."""
+    if unfinished := describe_unfinished(sides):
+        return unfinished
+    metric, counts = sides[0].metric, count_values(sides)
+    found = [*_invalid_values(sides), *disagreements(sides)]
+    if metric == MEMORY:
+        found += differences(sides, _memory_kind)
+    if metric == RUN_TIME and any(side.paired for side in sides):
+        found.append("run_seconds of paired runs include their rounds, which take both sides equally long")
+    measured = ", ".join(f"{count} of {side.label}" for side, count in zip(sides, counts, strict=True))
+    if metric.per_epoch:
+        if min(counts) < options.min_epochs:
+            found.append(f"{TOO_FEW_EPOCHS}: {measured} measured, {options.min_epochs} needed")
+    elif lacking := [side for side in sides if side.without_values]:
+        # Leaving out the runs that never got there would favour the side that has more of them.
+        found += [f"{side.label}: {side.without_values} of {len(side.finished)} {metric.lack}" for side in lacking]
+    elif min(counts) < options.min_seeds:
+        found.append(f"too few runs: {measured}, {options.min_seeds} needed; add seeds, as in seed=1,2,3")
+    return found
+
+
+def describe_unfinished(sides: Sequence[Side]) -> list[str]:
+    """Return the state of each side without a finished run."""
+    return [f"{side.label}: {side.state}" for side in sides if not side.finished]
+
+
+def count_values(sides: tuple[Side, Side]) -> tuple[int, int]:
+    """Return the number of measured values of each side."""
+    baseline, candidate = (sum(map(len, side.values)) for side in sides)
+    return baseline, candidate
+
+
+def _invalid_values(sides: Sequence[Side]) -> list[str]:
+    """Name values that cannot have been measured, or whose statistics would overflow."""
+    least = -_LARGEST if sides[0].metric.effect == "difference" else 1 / _LARGEST
+    found = {
+        side.label: value for side in sides for run in side.values for value in run if not least < value < _LARGEST
+    }
+    return [
+        f"{label}: {sides[0].metric.name} of {value:g} is not a valid measurement" for label, value in found.items()
+    ]
+
+
+def disagreements(sides: Sequence[Side]) -> list[str]:
+    """Return the facts and files of code in which any two finished runs differ, which makes them incomparable."""
+    found = differences(sides, _required_facts)
+    files = changed_files(run.record.environment for side in sides for run in side.finished)
+    return [*found, f"code differs: {describe_files(files)}"] if files else found
+
+
+def _required_facts(environment: Environment) -> dict[str, Any]:
+    commit = environment.commit
+    return {
+        "torch threads": environment.torch_threads,
+        "commit": commit and commit[:_COMMIT_DIGITS],
+        **environment.libraries,
+    }
+
+
+def _memory_kind(environment: Environment) -> dict[str, Any]:
+    """`peak_memory_bytes` on CPU includes Python and torch; on an accelerator it is that of the tensors alone."""
+    device = environment.device_name
+    on_cpu = device in (environment.cpu_model, "cpu")
+    return {"what is measured": None if device is None else "the process's" if on_cpu else "the accelerator's"}
+
+
+def differences(sides: Iterable[Side], facts: Callable[[Environment], Mapping[str, Any]]) -> list[str]:
+    """Return the facts in which any two finished runs differ, with the values of each side."""
+    seen: dict[str, dict[str, dict[str, None]]] = {}
+    known = [(side.label, [facts(run.record.environment) for run in side.finished]) for side in sides]
+    names = dict.fromkeys(name for _, runs in known for run in runs for name in run)
+    for name in names:
+        for label, runs in known:
+            for run in runs:
+                value = run.get(name)
+                text = "unknown" if value is None else str(value)
+                seen.setdefault(name, {}).setdefault(label, {})[text] = None
+    return [
+        f"{name} differs: " + ", ".join(f"{' and '.join(values)} ({label})" for label, values in of_sides.items())
+        for name, of_sides in seen.items()
+        if len({value for values in of_sides.values() for value in values}) > 1
+    ]

@@ -1,0 +1,46 @@
+"""The table of a comparison: its rows, with the measured effect of each pair."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from runmanager.results.compare.metrics import Metric
+from runmanager.results.model.columns import Row, Table
+from runmanager.results.stats.descriptive import Estimate
+
+__all__ = ["ComparisonRow", "ComparisonTable", "MeasuredEffect"]
+
+
+@dataclass(frozen=True)
+class MeasuredEffect:
+    """The effect of a pair: a speedup, a ratio or a difference, with its 95% interval.
+
+    A difference is claimed where the interval lies more than `tolerance` from no effect, and ruled out where the
+    interval lies within `margin` of no effect (None: never). `by_seed` is the effect in each seed, its logarithm for
+    ratios; it is empty where the runs are not paired by seed. `num_process_pairs` counts the pairs of processes that
+    were measured side by side; it is 0 for runs that were not.
+    """
+
+    estimate: Estimate
+    tolerance: float
+    margin: float | None
+    by_seed: Mapping[str, float]
+    num_process_pairs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonRow(Row):
+    """A pair of a comparison by `metric`; `effect` is None where it is not measured.
+
+    `is_stand_in` marks a pair along an axis that the comparison chose because the requested one has no answer.
+    """
+
+    metric: Metric
+    effect: MeasuredEffect | None
+    is_stand_in: bool
+
+
+@dataclass(frozen=True)
+class ComparisonTable(Table):
+    """A comparison, one row a matched pair."""
+
+    rows: Sequence[ComparisonRow]

@@ -1,0 +1,153 @@
+"""The best cell for people and programs: a headline, sentences, sections of a text, JSON."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from runmanager.records.storage.reader import StoredRun
+from runmanager.results.compare.metrics import Metric
+from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED
+from runmanager.results.findings.best import BestCell, RankedCell
+from runmanager.results.findings.comparison_findings import without_contention
+from runmanager.results.model.formatting import human
+from runmanager.results.model.sections import Section
+from runmanager.text import format_value, pluralize
+
+__all__ = ["best_headline", "best_sections", "best_sentences", "best_to_json"]
+
+_MAX_NAMED = 10
+
+
+def best_headline(best: BestCell) -> str:
+    """Describe the best cell in one line."""
+    return f"the best {best.metric.name} is {_figure(best.winner, best.metric)} with {best.winner.side.label}."
+
+
+def best_sentences(best: BestCell) -> list[str]:
+    """Describe how sure the ranking is, and by which metric it is where that is not the usual one."""
+    lines = []
+    if best.preferred_metric is not None:
+        lines.append(
+            f"No cell has a {best.preferred_metric} in each of its finished runs, so this is by {best.metric.name}."
+        )
+    if best.runner_up is None:
+        return [*lines, "It is the only cell with this metric, so there is nothing to compare it with."]
+    lines.append(f"Next is {best.runner_up.side.label} with {_figure(best.runner_up, best.metric)}.")
+    if best.verdict in DIFFERENT:
+        lines.append(f"The difference is outside the noise{f' ({best.reason})' if best.reason else ''}.")
+    elif best.verdict == NOT_MEASURED:
+        lines.append(f"Whether it is truly behind is not known: {without_contention(best.reason or '')}.")
+    lines += [*_describe_rivals(best), *_describe_unmeasured(best)]
+    if best.num_ties:
+        lines.append(f"{pluralize(best.num_ties, 'other cell has', 'other cells have')} exactly the same mean.")
+    if best.num_cells > 2 and (best.rivals or best.selection_bias is None):
+        lines.append(_describe_selection_bias(best))
+    return lines
+
+
+def _describe_rivals(best: BestCell) -> list[str]:
+    """Name the cells that may as well be the best, with the reason for the doubt where there is one."""
+    if not best.rivals:
+        return []
+    count = f"{len(best.rivals)} cells" if len(best.rivals) > 1 else "One cell"
+    lines = [f"{count} cannot be distinguished from the best one: {_name(best.rivals)}."]
+    is_about_rivals = best.reason and best.verdict not in (*DIFFERENT, NOT_MEASURED)
+    return [*lines, f"({best.reason}.)"] if is_about_rivals else lines
+
+
+def _describe_unmeasured(best: BestCell) -> list[str]:
+    """Name the cells behind the runner-up that could not be compared, where others could."""
+    others = [each for each in best.unmeasured if each is not best.runner_up]
+    if not others or len(best.unmeasured) == best.num_cells - 1:
+        return []
+    count = f"{len(others)} more cells" if len(others) > 1 else "One more cell"
+    return [f"{count} could not be compared: {_name(others)}."]
+
+
+def _describe_selection_bias(best: BestCell) -> str:
+    picked = f"The best of {best.num_cells} cells was picked after looking, so its mean is likely a little too good"
+    if best.selection_bias is None:
+        return f"{picked}: by how much is not known without more seeds."
+    size = human(best.selection_bias, best.metric.name)
+    return f"{picked}: by {size} on average, if the {len(best.rivals) + 1} indistinguishable cells are equal."
+
+
+def _name(cells: Sequence[RankedCell]) -> str:
+    """Join the labels of the first cells, and count the others."""
+    labels = [each.side.label for each in cells]
+    more = len(labels) - _MAX_NAMED
+    return "; ".join(labels[:_MAX_NAMED]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _figure(cell: RankedCell, metric: Metric) -> str:
+    count = cell.spread.count
+    # Named, because a results table with the seeds in one row has the arithmetic mean.
+    kind = "geometric mean, " if count > 1 and metric.effect != "difference" else ""
+    return f"{human(cell.spread, metric.name)} ({kind}n={count})"
+
+
+def best_sections(best: BestCell, *, trust: bool = False) -> list[Section]:
+    """Describe the winner: its runs, the best first; its settings; what is left out; and where the weights are.
+
+    With `trust`, the call that loads the weights passes it on.
+    """
+    runs = [(run.record.name, human(value, best.metric.name)) for run, value in best.winner.runs]
+    lines = []
+    if best.winner.num_unfinished:
+        lines.append(f"{best.winner.num_unfinished} more of its runs did not finish.")
+    if best.num_left_out:
+        cells = pluralize(best.num_left_out, "cell is", "cells are")
+        lines.append(f"{cells} left out: not every finished run there has the metric.")
+    return [
+        Section("Runs", runs, ("run", best.metric.name), lines),
+        Section("Settings that vary", [(name, format_value(value)) for name, value in best.winner.settings.items()]),
+        Section("Weights of the first", lines=_weights(best.run, trust=trust)),
+    ]
+
+
+def _weights(stored: StoredRun, *, trust: bool) -> list[str]:
+    paths = stored.paths
+    run = f"{paths.root.parent.parent}/{paths.name}"
+    trusting = ", trust=True" if trust else ""
+    if paths.best.exists():
+        return [str(paths.best), f"runmanager.load_model({run!r}, best=True{trusting})"]
+    if paths.checkpoint.exists():
+        return [str(paths.checkpoint), f"runmanager.load_model({run!r}{trusting})"]
+    if stored.record.unsigned is not None:
+        return ["none were kept; a custom loop saves its model itself"]
+    return ["none were kept; checkpoint.keep_best=val_accuracy keeps the best ones"]
+
+
+def best_to_json(best: BestCell, *, command: Sequence[str] | None) -> str:
+    """Encode the best cell as an object: the metric, the winner with its runs, the runner-up, verdict and reason.
+
+    `command` runs the cell; null where there is none to give.
+    """
+    found = {
+        "metric": best.metric.name,
+        "best": _plain(best.winner),
+        "runner_up": None if best.runner_up is None else _plain(best.runner_up),
+        "verdict": best.verdict,
+        "reason": best.reason,
+        "rivals": [each.settings for each in best.rivals],
+        "unmeasured": [each.settings for each in best.unmeasured],
+        "flattery": best.selection_bias,
+        "num_cells": best.num_cells,
+        "num_ties": best.num_ties,
+        "num_left_out": best.num_left_out,
+        "command": command and list(command),
+    }
+    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
+
+
+def _plain(cell: RankedCell) -> dict[str, Any]:
+    spread = cell.spread
+    return {
+        "settings": cell.settings,
+        "mean": float(spread),
+        "deviation": spread.deviation,
+        "seeds": spread.count,
+        "unfinished": cell.num_unfinished,
+        "runs": [{"run": run.record.name, "value": value, "folder": str(run.paths.root)} for run, value in cell.runs],
+    }
