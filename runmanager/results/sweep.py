@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from os import PathLike
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,6 @@ from runmanager.results.report.notebook_html import sweep_as_html, sweep_as_text
 from runmanager.results.snapshot import SweepSnapshot
 from runmanager.results.tables.dataframe import frame
 from runmanager.results.tables.query import View
-from runmanager.results.tables.results_table import epoch_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,27 +41,30 @@ class Sweep:
 
     def __init__(self, folder: str | PathLike[str]) -> None:
         self.paths = find_sweep(os.fspath(folder))
-        self._look = SweepSnapshot(self.paths)
+
+    @cached_property
+    def _snapshot(self) -> SweepSnapshot:
+        return SweepSnapshot.read(self.paths)
 
     def refresh(self) -> "Sweep":
-        """Look at the sweep anew, as it stands now; returns the sweep itself."""
-        self._look = SweepSnapshot(self.paths)
+        """Read the sweep again on the next access; returns the sweep itself."""
+        self.__dict__.pop("_snapshot", None)
         return self
 
     @property
     def answers(self) -> list[str]:
         """What the sweep found, in sentences: what is faster, what is best, how its runs ended."""
-        return answers(self._look.results, self._look.comparison)
+        return answers(self._snapshot.results, self._snapshot.comparison)
 
     @property
     def runs(self) -> "pd.DataFrame":
         """One row a run, the columns of results.csv; what is missing is NaN."""
-        return frame(self._look.results)
+        return frame(self._snapshot.results)
 
     @property
     def epochs(self) -> "pd.DataFrame":
         """One row an epoch of every run, the columns of epochs.csv; what is missing is NaN."""
-        return frame(epoch_rows(*self._look.read))
+        return frame(self._snapshot.epochs)
 
     def table(
         self,
@@ -84,7 +87,7 @@ class Sweep:
         named = columns if columns is None or isinstance(columns, str) else ",".join(columns)
         with _said_of_arguments():
             view = View.read(where=where, sort=sort, columns=named, pivot=pivot, each=each)
-            table = view.of(*self._look.read, collapses=True)
+            table = view.of(self._snapshot.sweep, self._snapshot.plan, collapses=True)
         return frame(table, human_columns(table) if pivot is None else None)
 
     def compare(
@@ -105,7 +108,7 @@ class Sweep:
         """
         options = CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift, margin=margin)
         with _said_of_arguments():
-            return frame(compare(*self._look.read, options))
+            return frame(compare(self._snapshot.sweep, self._snapshot.plan, options))
 
     def best(self, metric: str | None = None, *, where: str | None = None) -> Best:
         """The best cell by the mean of `metric` over its seeds, and whether the next one is truly behind it.
@@ -114,7 +117,7 @@ class Sweep:
         `where` is a condition on the runs that count. `load_model(sweep.best().run)` is its best run's model.
         Raises `UsageError` for an unknown metric, and where no finished run has it.
         """
-        contents, plan = self._look.read
+        contents, plan = self._snapshot.sweep, self._snapshot.plan
         with _said_of_arguments():
             rows = View.read(where=where).of(contents, plan).rows
             folders = {PurePath(row["run_dir"]).name for row in rows if row["run_dir"] is not None}
@@ -123,7 +126,7 @@ class Sweep:
     @property
     def figures(self) -> "dict[str, Drawn]":
         """The figures that the sweep has, by the names that `plot` takes, each with its title and caption."""
-        return {figure.name: figure for figure in self._look.figures}
+        return {figure.name: figure for figure in self._snapshot.figures}
 
     def plot(self, name: str | None = None) -> "Figure":
         """A figure of the sweep; without a name the first that it has, the one that says most.
@@ -131,15 +134,14 @@ class Sweep:
         It shows itself at the end of a notebook's cell, and `.savefig(path)` writes it into a file.
         Raises `UsageError`, with the names there are, for another one.
         """
-        return drawn_in_notebook(choose_figure(self._look.figures, name))
+        return drawn_in_notebook(choose_figure(self._snapshot.figures, name))
 
     def __repr__(self) -> str:
         return sweep_as_text(self.paths, self.answers)
 
     def _repr_html_(self) -> str:
         """Called by a notebook."""
-        contents, _ = self._look.read
-        return sweep_as_html(contents, self._look.results, self.answers)
+        return sweep_as_html(self._snapshot.sweep, self._snapshot.results, self.answers)
 
 
 @contextmanager

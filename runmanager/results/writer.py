@@ -8,17 +8,14 @@ from pathlib import Path
 from runmanager.records.files.atomic_files import locked_folder, replace_file
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import StoredRun, SweepContents, run_names
-from runmanager.results.compare.comparison import CompareOptions, compare_matches
-from runmanager.results.compare.matching import match_sides
-from runmanager.results.figures.catalog import figures_of
+from runmanager.results.compare.comparison import CompareOptions
 from runmanager.results.figures.figure import Drawn, Kind, rendered
-from runmanager.results.findings.bottleneck_notes import bottleneck_notes
-from runmanager.results.findings.crossover import crossover_lines, crossovers_worth_saying, unlooked_lines
-from runmanager.results.findings.paired_rounds import paired_rounds
-from runmanager.results.findings.roofline import roofline_rows
+from runmanager.results.findings.crossover import crossover_lines
 from runmanager.results.load.loader import RepeatedReading, read_results
+from runmanager.results.model.columns import Table
 from runmanager.results.report.html import to_html
-from runmanager.results.tables.results_table import epoch_rows, result_rows
+from runmanager.results.snapshot import SweepSnapshot
+from runmanager.results.tables.results_table import epoch_rows
 from runmanager.results.tables.writers import json_pieces, to_csv, to_json, to_markdown
 from runmanager.results.write_throttle import WriteThrottle
 
@@ -46,52 +43,40 @@ def write_tables(
     """
     with locked_folder(paths.root):
         sweep, plan = read_results(paths) if reading is None else reading.read()
-        results = result_rows(sweep, plan)
-        options = options or CompareOptions()
-        matches = match_sides(sweep, plan, options)
-        comparison = compare_matches(sweep, matches, options)
-        unlooked = unlooked_lines(matches, comparison)
-        comparison = dataclasses.replace(comparison, notes=(*comparison.notes, *unlooked))
-        filed = comparison
-        if matches.instead_of is not None:
-            filed = compare_matches(sweep, matches.without_stand_in(), options)
-            filed = dataclasses.replace(filed, notes=(*filed.notes, *unlooked))
-        crossings = crossovers_worth_saying(matches, comparison)
-        noted = dataclasses.replace(filed, notes=(*filed.notes, *crossover_lines(crossings)))
-        texts: dict[Path, Callable[[], str | Iterable[str]]] = {
-            paths.results("csv"): lambda: to_csv(results),
-            paths.results("json"): lambda: json_pieces(results),
-            paths.results("md"): lambda: to_markdown(results),
-            paths.results("html"): lambda: to_html(results, title=f"Results of {paths.name}"),
-            paths.epochs_csv: lambda: to_csv(epoch_rows(sweep, plan)),
-            paths.comparison("csv"): lambda: to_csv(filed),
-            paths.comparison("json"): lambda: json_pieces(filed),
-            paths.comparison("md"): lambda: to_markdown(noted),
-        }
-        if report:
-            from runmanager.results.findings.sample_size import detectable_by_more_runs
-            from runmanager.results.report.report import report_page
+        snapshot = SweepSnapshot(sweep, plan, options=options)
+        for path, text in _texts(snapshot, report=report, now=now).items():
+            replace_file(path, text())  # one at a time: the texts of many runs together would take much memory
+        return _write_figures(paths, snapshot.figures, figures) if figures else []
 
-            texts[paths.report] = lambda: report_page(
-                sweep,
-                plan,
-                results=results,
-                comparison=comparison,
-                causes=bottleneck_notes(matches),
-                to_find=detectable_by_more_runs(matches, plan),
-                crossovers=crossings,
-                rounds=paired_rounds(matches),
-                work=roofline_rows(sweep, plan),
-                now=now or datetime.datetime.now(datetime.UTC),
-            )
-        for path, text in texts.items():
-            replace_file(path, text())  # one after the other: those of many runs would take much memory at once
-        if not figures:
-            return []
-        shown = figures_of(
-            sweep, results=results, comparison=comparison, crossovers=crossings, rounds=paired_rounds(matches)
-        )
-        return _write_figures(paths, shown, figures)
+
+def _texts(
+    snapshot: SweepSnapshot, *, report: bool, now: datetime.datetime | None
+) -> dict[Path, Callable[[], str | Iterable[str]]]:
+    """The files to write, with a function that makes each one's content.
+
+    Raises `UsageError` for comparison options that do not fit the sweep: before any file is written.
+    """
+    paths, results = snapshot.sweep.paths, snapshot.results
+    comparison = _with_notes(snapshot.comparison_without_stand_in, snapshot.crossover_limits)
+    texts: dict[Path, Callable[[], str | Iterable[str]]] = {
+        paths.results("csv"): lambda: to_csv(results),
+        paths.results("json"): lambda: json_pieces(results),
+        paths.results("md"): lambda: to_markdown(results),
+        paths.results("html"): lambda: to_html(results, title=f"Results of {paths.name}"),
+        paths.epochs_csv: lambda: to_csv(snapshot.epochs),
+        paths.comparison("csv"): lambda: to_csv(comparison),
+        paths.comparison("json"): lambda: json_pieces(comparison),
+        paths.comparison("md"): lambda: to_markdown(_with_notes(comparison, crossover_lines(snapshot.crossovers))),
+    }
+    if report:
+        from runmanager.results.report.report import report_page
+
+        texts[paths.report] = lambda: report_page(snapshot, now=now or datetime.datetime.now(datetime.UTC))
+    return texts
+
+
+def _with_notes(table: Table, notes: Sequence[str]) -> Table:
+    return dataclasses.replace(table, notes=(*table.notes, *notes))
 
 
 class StandingTables:

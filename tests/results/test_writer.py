@@ -12,7 +12,7 @@ import pytest
 
 from runmanager.errors import UsageError
 from runmanager.records.storage.reader import read_sweep
-from runmanager.results import writer as write
+from runmanager.results import writer
 from runmanager.results.compare.comparison import CompareOptions
 from runmanager.results.load.loader import read_results
 from runmanager.results.write_throttle import WriteThrottle
@@ -101,7 +101,7 @@ def test_an_empty_sweep_has_its_tables(sweep):
 
 
 def test_tables_of_many_runs_are_written_as_often_as_their_share_of_the_time_allows(sweep, monkeypatch):
-    monkeypatch.setattr(write, "_FEW", 2)
+    monkeypatch.setattr(writer, "_FEW", 2)
     seconds = itertools.count(1)
     tables = StandingTables(
         sweep.paths, pace=WriteThrottle(0.25, clock=lambda: next(seconds))
@@ -128,7 +128,7 @@ def test_writers_take_turns(sweep, monkeypatch):
             os.close(handle)
         return read_results(paths)
 
-    monkeypatch.setattr(write, "read_results", read_while_another_tries)
+    monkeypatch.setattr(writer, "read_results", read_while_another_tries)
     write_tables(sweep.paths, report=False)
     assert locked == [True]
 
@@ -148,9 +148,10 @@ def test_tables_are_made_without_what_is_slow_to_import(sweep):
     sweep.run({"lr": 0.1})
     program = (
         "import sys, pathlib; from runmanager.records.files.paths import SweepPaths;"
-        "from runmanager.results import reading, table, comparison, formats;"
-        f"stored = reading.read_results(SweepPaths(pathlib.Path({str(sweep.paths.root)!r})));"
-        "formats.to_csv(table.result_rows(*stored)); comparison.compare(*stored);"
+        "from runmanager.results.snapshot import SweepSnapshot;"
+        "from runmanager.results.tables import writers;"
+        f"snapshot = SweepSnapshot.read(SweepPaths(pathlib.Path({str(sweep.paths.root)!r})));"
+        "writers.to_csv(snapshot.results); writers.to_csv(snapshot.comparison);"
         "import runmanager.results.writer, runmanager.results.sweep, runmanager.results.tables.terminal;"
         "import runmanager.results.report.report;"
         "slow = {'torch', 'pandas', 'numpy', 'matplotlib', 'rich', 'jinja2', 'hydra'} & set(sys.modules);"

@@ -27,16 +27,21 @@ class MarkdownSummary:
     pictures: dict[str, bytes]
 
 
-def summarize_in_markdown(look: SweepSnapshot) -> MarkdownSummary:
+def summarize_in_markdown(snapshot: SweepSnapshot) -> MarkdownSummary:
     """The sweep as a page shows it: answers and results, and of several cells comparison and figures too."""
-    contents, plan = look.read
-    said = headlines(contents, plan, results=look.results, comparison=look.comparison, crossovers=look.crossovers)
-    cells = collapse_seeds(look.results)
-    figures = look.figures if len(cells.rows) > 1 else []  # of a single cell they compare nothing
-    folder = shlex.quote(str(look.paths.root))
+    said = headlines(
+        snapshot.sweep,
+        snapshot.plan,
+        results=snapshot.results,
+        comparison=snapshot.comparison,
+        crossovers=snapshot.crossovers,
+    )
+    cells = collapse_seeds(snapshot.results)
+    figures = snapshot.figures if len(cells.rows) > 1 else []  # of a single cell they compare nothing
+    folder = shlex.quote(str(snapshot.sweep.paths.root))
     texts = {
         "answers": "\n".join(f"- {in_markdown(line)}" for line in said),
-        "comparison": _table(with_numbered_reasons(look.comparison), f"runmanager compare {folder} --all"),
+        "comparison": _table(with_numbered_reasons(snapshot.comparison), f"runmanager compare {folder} --all"),
         "figures": "\n\n".join(_words(figures)),
         "results": _table(cells, f"runmanager table {folder} --all"),
     }

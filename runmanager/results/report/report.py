@@ -1,5 +1,6 @@
 """The page for people: the answer first, then what it rests on."""
 
+import dataclasses
 import datetime
 import shlex
 from collections import Counter
@@ -12,46 +13,37 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.record import SweepRecord
 from runmanager.results.compare.comparison import with_numbered_reasons
-from runmanager.results.figures.catalog import figures_of
 from runmanager.results.figures.figure import inline_svg
-from runmanager.results.findings.crossover import Crossover, crossover_lines
+from runmanager.results.findings.bottleneck_notes import bottleneck_notes
+from runmanager.results.findings.crossover import crossover_lines
 from runmanager.results.findings.headlines import headlines
-from runmanager.results.findings.paired_rounds import Rounds
 from runmanager.results.findings.recommendations import next_steps
+from runmanager.results.findings.roofline import roofline_rows
+from runmanager.results.findings.sample_size import detectable_by_more_runs
 from runmanager.results.model.columns import STAND_IN, Table
 from runmanager.results.model.environment_text import FACTS
 from runmanager.results.model.formatting import human
 from runmanager.results.report.html import render_template
 from runmanager.results.report.html_table import page_table
+from runmanager.results.snapshot import SweepSnapshot
 from runmanager.results.tables.seeds import collapse_seeds, seed_groups
 from runmanager.text import in_backticks, pluralize, shell_command
 
 __all__ = ["report_page"]
 
 
-def report_page(
-    sweep: SweepContents,
-    plan: SweepRecord | None,
-    *,
-    results: Table,
-    comparison: Table,
-    causes: Sequence[str] = (),
-    to_find: Sequence[str] = (),
-    crossovers: Sequence[Crossover] = (),
-    rounds: Sequence[Rounds] = (),
-    work: Table | None = None,
-    now: datetime.datetime,
-) -> str:
-    """The whole of report.html. It asks for nothing from elsewhere: styles and figures are in it.
+def report_page(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
+    """The whole of report.html, with styles and figures inline: it loads nothing.
 
-    `causes` are lines on what bounds the compared runs, `to_find` on what so many runs can find; `crossovers` get a
-    line each, `rounds` a figure.
-    `work` are rows of what the runs achieve. `now` is said where runs are still to come, and nowhere else: the page of
-    a sweep that has ended is the same whenever it is made.
+    `now` is printed only if runs are pending or running: the page of a sweep that has ended is the same whenever it is
+    made.
     """
-    first_sentence, *more = headlines(sweep, plan, results=results, comparison=comparison, crossovers=crossovers)
-    figures = figures_of(sweep, results=results, comparison=comparison, crossovers=crossovers, rounds=rounds)
+    sweep, plan, results, comparison = snapshot.sweep, snapshot.plan, snapshot.results, snapshot.comparison
+    first_sentence, *more = headlines(
+        sweep, plan, results=results, comparison=comparison, crossovers=snapshot.crossovers
+    )
     failures = _failures(sweep)
+    work = roofline_rows(sweep, plan)
     is_attended = _is_attended(plan)
     steps = next_steps(
         results,
@@ -59,17 +51,17 @@ def report_page(
         sweep=str(sweep.paths.root),
         commands=plan.given_by() if plan else {},
         settings=sweep.runs[0].record.settings if sweep.runs else None,
-        causes=causes,
-        to_find=to_find,
+        causes=bottleneck_notes(snapshot.matches),
+        to_find=detectable_by_more_runs(snapshot.matches, plan),
         is_attended=is_attended,
     )
     shown = {
         "next": ("What to do next", steps),
         "comparison": ("Comparison", comparison),
-        "figures": ("Figures", figures),
+        "figures": ("Figures", snapshot.figures),
         "results": ("Results", results),
         "failures": ("Runs without a result", failures.rows),
-        "work": ("What these runs achieve", work and work.rows),
+        "work": ("What these runs achieve", work.rows),
         "method": ("How it was measured", True),
     }
     groups = {runs[0]["run"]: runs for runs in seed_groups(results)}
@@ -83,15 +75,17 @@ def report_page(
         steps=steps,
         contents=[(place, heading) for place, (heading, content) in shown.items() if content],
         comparison=page_table(
-            with_numbered_reasons(comparison),
+            with_numbered_reasons(
+                dataclasses.replace(comparison, notes=(*comparison.notes, *snapshot.crossover_limits))
+            ),
             title="Comparison",
             # The file beside the page has no row that nobody asked for.
             file="comparison_shown.csv" if any(row[STAND_IN] for row in comparison.rows) else "comparison.csv",
             whole=comparison,
         ),
-        crossings=[line for line in crossover_lines(crossovers) if line not in more],
-        work=page_table(work, title="What these runs achieve", file="work.csv") if work and work.rows else None,
-        figures=[(figure, inline_svg(figure)) for figure in figures],
+        crossings=[line for line in crossover_lines(snapshot.crossovers) if line not in more],
+        work=page_table(work, title="What these runs achieve", file="work.csv") if work.rows else None,
+        figures=[(figure, inline_svg(figure)) for figure in snapshot.figures],
         results=page_table(
             collapse_seeds(results, each="What is copied has a line for each run."),
             title="Results",

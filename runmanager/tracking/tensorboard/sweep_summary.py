@@ -97,12 +97,12 @@ class ServedSweep:
         from runmanager.results.report.markdown_summary import summarize_in_markdown
         from runmanager.results.snapshot import SweepSnapshot
 
-        look = SweepSnapshot(self._sweep, observer=self._observer)
-        runs = look.read[0].runs
+        snapshot = SweepSnapshot.read(self._sweep, observer=self._observer)
+        runs = snapshot.sweep.runs
         num_ended = sum(run.record.status.is_ended for run in runs)
         said = [experiment(self._runs.cells, measured(runs))]
         if num_ended:
-            said.append(_as_summary(summarize_in_markdown(look)))
+            said.append(_as_summary(summarize_in_markdown(snapshot)))
         self._show(_name(num_ended, len(self._runs.cells)), said)
 
     def _show(self, name: str, said: Sequence[Summary]) -> None:

@@ -18,7 +18,7 @@ def seen(sweep):
     def look(*runs, **fields) -> MarkdownSummary:
         for config in runs:
             sweep.run(config, **fields)
-        return summarize_in_markdown(SweepSnapshot(SweepPaths(sweep.paths.root)))
+        return summarize_in_markdown(SweepSnapshot.read(SweepPaths(sweep.paths.root)))
 
     return look
 

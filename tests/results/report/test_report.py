@@ -14,11 +14,12 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.run.turn_record import Turn
 from runmanager.records.sweep.record import write_cells
-from runmanager.results.compare.comparison import CompareOptions, compare_matches, compare_with_stand_in
+from runmanager.results.compare.comparison import CompareOptions
 from runmanager.results.compare.matching import match_sides
 from runmanager.results.findings.paired_rounds import paired_rounds
 from runmanager.results.load.loader import read_results
 from runmanager.results.report.report import report_page
+from runmanager.results.snapshot import SweepSnapshot
 from runmanager.results.tables.results_table import result_rows
 from runmanager.results.tables.writers import to_csv
 from runmanager.results.writer import write_tables
@@ -28,8 +29,7 @@ EVIL = "<script>alert('x')</script>"
 
 
 def page_of(sweep):
-    stored = read_results(sweep.paths)
-    return report_page(*stored, results=result_rows(*stored), comparison=compare_with_stand_in(*stored), now=NOON)
+    return report_page(SweepSnapshot.read(sweep.paths), now=NOON)
 
 
 class Checker(html.parser.HTMLParser):
@@ -232,13 +232,11 @@ def test_the_rounds_of_a_pair_are_drawn_with_the_speedup_and_its_interval(
     measured_in_turns, num_rounds, said, num_dots
 ):
     sweep = measured_in_turns(num_rounds)
-    options = CompareOptions()
-    matches = match_sides(sweep, None, options)
-    (found,) = paired_rounds(matches)
+    snapshot = SweepSnapshot(sweep, None)
+    (found,) = snapshot.paired_rounds
     assert (found.labels, found.count) == (("cpu", "cuda"), num_rounds)
     assert sorted(found.ratios)[:num_dots] == pytest.approx([2.0] * num_dots)
-    comparison = compare_matches(sweep, matches, options)
-    page = report_page(sweep, None, results=result_rows(sweep, None), comparison=comparison, rounds=[found], now=NOON)
+    page = report_page(snapshot, now=NOON)
     assert f"cuda beside cpu: the ratio of their samples per second in {said} in order." in page
     assert page.count("<svg") == 1  # one epoch makes no learning curve
 
