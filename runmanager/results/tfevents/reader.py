@@ -19,8 +19,7 @@ from typing import Any, BinaryIO
 import google_crc32c
 
 from runmanager.errors import RecordError
-from runmanager.results.tfevents.protobuf import fields, varint
-from runmanager.results.tfevents.tensors import number_of_tensor
+from runmanager.results.tfevents.protobuf import fields, hyperparameters, plugin_data, scalar_of_tensor, varint
 
 __all__ = ["EventFolder", "Series", "is_event_file", "read_event_files"]
 
@@ -211,12 +210,12 @@ class _Reader:
             elif kind == 9 and isinstance(content, bytes):
                 metadata = content
         if tag == _HPARAMS_TAG and metadata:
-            self.found.hparams.update(_hparams_of(metadata))
-        if metadata and _plugin_data(metadata).get(1) == _SCALARS:
+            self.found.hparams.update(hyperparameters(metadata))
+        if metadata and plugin_data(metadata).get(1) == _SCALARS:
             self._tensors.add(tag)
         if number is not None:
             return tag, number, "<f"
-        return (tag, *number_of_tensor(tensor)) if tensor is not None and tag in self._tensors else (tag, None, "")
+        return (tag, *scalar_of_tensor(tensor)) if tensor is not None and tag in self._tensors else (tag, None, "")
 
 
 class _Pattern:
@@ -277,44 +276,3 @@ def _check_length(data: bytes, at: int) -> None:
     crc = google_crc32c.value(data[at : at + 8])
     if ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF != masked or length > _LONGEST:
         raise RecordError(f"a record of {length:,} bytes does not fit its checksum")
-
-
-def _plugin_data(metadata: bytes) -> dict[int, int | bytes]:
-    """The plugin's name (1) and content (2) of a `SummaryMetadata`."""
-    for number, value in fields(metadata):
-        if number == 1 and isinstance(value, bytes):
-            return dict(fields(value))
-    return {}
-
-
-def _hparams_of(metadata: bytes) -> dict[str, Any]:
-    """The hyperparameters in a `HParamsPluginData`: its session_start_info (3) maps names to values (1)."""
-    found: dict[str, Any] = {}
-    for number, info in fields(_content_of(metadata)):
-        if number != 3 or not isinstance(info, bytes):
-            continue
-        for kind, entry in fields(info):
-            if kind == 1 and isinstance(entry, bytes):
-                pair = dict(fields(entry))
-                name, value = pair.get(1, b""), pair.get(2, b"")
-                if isinstance(name, bytes) and isinstance(value, bytes):
-                    found[name.decode(errors="replace")] = _value_of(value)
-    return found
-
-
-def _content_of(metadata: bytes) -> bytes:
-    content = _plugin_data(metadata).get(2, b"")
-    return content if isinstance(content, bytes) else b""
-
-
-def _value_of(value: bytes) -> Any:
-    """A `google.protobuf.Value` that is a number (2), a text (3) or a truth value (4); None for all else."""
-    for number, content in fields(value):
-        if number == 2 and isinstance(content, bytes):
-            (found,) = _DOUBLE.unpack(content)
-            return int(found) if found.is_integer() and abs(found) < 1 << 53 else found
-        if number == 3 and isinstance(content, bytes):
-            return content.decode(errors="replace")
-        if number == 4:
-            return bool(content)
-    return None
