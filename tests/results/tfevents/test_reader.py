@@ -178,13 +178,13 @@ def test_whatever_was_logged_is_read(
 
 def test_events_of_several_values_are_known_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read_whole: list[bytes] = []
-    plainly = event_files._Reader._event
+    decode = event_files._Reader._decode
 
     def event(reader: event_files._Reader, message: bytes, rest: int) -> None:
         read_whole.append(message)
-        plainly(reader, message, rest)
+        decode(reader, message, rest)
 
-    monkeypatch.setattr(event_files._Reader, "_event", event)
+    monkeypatch.setattr(event_files._Reader, "_decode", event)
     kinds = [{"loss": 0.0, "accuracy": 0.0}, {"loss": 1.0, "accurate": 2.0}, {"other": 0.0, "z": 1.0, "y": 1.0}]
     events = [together(kinds[step % 3], step) for step in range(600)]
     found = read_event_files([write(tmp_path / "tfevents", *events)])
@@ -258,7 +258,7 @@ def test_fields_of_another_kind_are_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("make", "said"),
-    [(os.mkfifo, "is no file"), (lambda path: path.symlink_to("nowhere"), "cannot be read: No such file")],
+    [(os.mkfifo, "is not a regular file"), (lambda path: path.symlink_to("nowhere"), "cannot be read: No such file")],
     ids=["a pipe", "a link to nothing"],
 )
 def test_what_cannot_be_read_is_said_and_the_others_are(
@@ -276,13 +276,13 @@ def test_a_record_that_says_it_is_longer_than_any_is_not_awaited(tmp_path: Path)
     length = struct.pack("<Q", 1 << 60)
     path = tmp_path / "tfevents"
     path.write_bytes(length + struct.pack("<I", masked_crc32c(length)) + b"more")
-    assert "does not fit" in read_event_files([path]).damage[0]
+    assert "does not match" in read_event_files([path]).damage[0]
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64])
 def test_it_does_not_matter_how_much_is_read_at_once(some: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     whole = values(read_event_files([some]))
-    monkeypatch.setattr(event_files, "_CHUNK", chunk)
+    monkeypatch.setattr(event_files, "_CHUNK_BYTES", chunk)
     assert values(read_event_files([some])) == whole
 
 
