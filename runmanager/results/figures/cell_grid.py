@@ -1,6 +1,5 @@
 """The grid that a sweep's figures show: the settings that vary, and the runs of each cell with its seeds together."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +12,7 @@ from runmanager.results.stats.descriptive import mean
 from runmanager.results.tables.seeds import seed_groups
 from runmanager.text import pluralize
 
-__all__ = ["GridCell", "can_be_drawn", "cells_of", "is_numeric", "varying_of"]
-
-_LARGEST = 1e100
+__all__ = ["GridCell", "cells_of", "varying_of"]
 
 
 @dataclass(frozen=True)
@@ -58,15 +55,3 @@ def _label(rows: Sequence[Mapping[str, Any]], results: Table) -> str:
     """What tells a cell from the others; one without others is known by its run, or by how many seeds it has."""
     settings = named_settings(rows[0], results, without=(SEED,))
     return settings or (str(rows[0]["run"]) if len(rows) == 1 else pluralize(len(rows), "seed"))
-
-
-def can_be_drawn(value: float) -> bool:
-    """Whether a measured value is one to draw; a scale for the largest that a float can hold is none for the others."""
-    return abs(value) < _LARGEST
-
-
-def is_numeric(values: Sequence[Any]) -> bool:
-    """Whether all of these are numbers that have a place on an axis."""
-    return all(
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in values
-    )

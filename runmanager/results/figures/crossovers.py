@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runmanager.results.figures.figure import Drawn
-from runmanager.results.figures.labels import numbered, plain
-from runmanager.results.figures.style import GREY, legend_below, look, new_figure, numbers
+from runmanager.results.figures.axes import numbers
+from runmanager.results.figures.figure import Drawn, numbered
+from runmanager.results.figures.style import GREY, legend_below, look, new_figure, plain
 from runmanager.results.findings.crossover import Crossover, crossover_lines
 from runmanager.results.model.formatting import number
 

@@ -3,9 +3,9 @@
 import io
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from runmanager.results.figures.style import PAGE, TEXT, house_style, shades, shades_on_dark
 from runmanager.text import printable
@@ -13,7 +13,11 @@ from runmanager.text import printable
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["KINDS", "Drawn", "Kind", "inline_svg", "rendered"]
+__all__ = [
+    *("KINDS", "Drawn", "Kind", "evenly", "few_of", "inline_svg", "listed", "numbered", "rendered", "some_of"),
+]
+
+_T = TypeVar("_T")
 
 Kind = Literal["svg", "png"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -92,3 +96,30 @@ def _saved(
             metadata={**metadata, **unsaid},
         )
     return content.getvalue()
+
+
+def few_of(count: int, most: int, which: str, how: str = "shown") -> str:
+    """` (the 24 fastest of 45 shown)`; nothing where all are."""
+    return f" (the {most} {which} of {count} {how})" if count > most else ""
+
+
+def some_of(count: int, most: int, along: str = "") -> str:
+    """` (24 of 80, at even steps)`; nothing where all are shown."""
+    return f" ({most} of {count}, at even steps{along})" if count > most else ""
+
+
+def evenly(ordered: Sequence[_T], most: int) -> Sequence[_T]:
+    """At most so many, at even steps from the first to the last."""
+    if len(ordered) <= most:
+        return ordered
+    return [ordered[round(at * (len(ordered) - 1) / (most - 1))] for at in range(most)]
+
+
+def listed(names: Sequence[str]) -> str:
+    """`lr, model and seed`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def numbered(name: str, figures: Sequence[Any]) -> list[str]:
+    """Names for several figures of one kind: `rounds`, `rounds-2`, `rounds-3`."""
+    return [name if at == 1 else f"{name}-{at}" for at in range(1, len(figures) + 1)]

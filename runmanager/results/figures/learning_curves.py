@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from runmanager.records.run.record import EpochRecord
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.figures.cell_grid import GridCell, can_be_drawn, cells_of
-from runmanager.results.figures.figure import Drawn
-from runmanager.results.figures.labels import evenly, few_of, wrapped
-from runmanager.results.figures.style import GREY, legend_below, look, new_figure, numbers, whole_numbers
+from runmanager.results.figures.axes import can_be_drawn, numbers, whole_numbers
+from runmanager.results.figures.cell_grid import GridCell, cells_of
+from runmanager.results.figures.figure import Drawn, evenly, few_of
+from runmanager.results.figures.style import GREY, legend_below, look, new_figure, wrapped
 from runmanager.results.model.columns import Table
 from runmanager.results.model.formatting import number
 from runmanager.results.stats.descriptive import mean

@@ -8,17 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runmanager.results.compare.pairing import frozen
-from runmanager.results.figures.cell_grid import GridCell, can_be_drawn, cells_of, is_numeric, varying_of
-from runmanager.results.figures.figure import Drawn
-from runmanager.results.figures.labels import evenly, listed, name_lines, plain, shortened, some_of
-from runmanager.results.figures.style import (
-    PAGE,
-    TEXT,
-    bare_figure,
-    evenly_spaced_logs,
-    log_worth_it,
-    shades,
-)
+from runmanager.results.figures.axes import can_be_drawn, evenly_spaced_logs, is_numeric, log_worth_it
+from runmanager.results.figures.cell_grid import GridCell, cells_of, varying_of
+from runmanager.results.figures.figure import Drawn, evenly, listed, some_of
+from runmanager.results.figures.style import PAGE, TEXT, bare_figure, name_lines, plain, shades, shortened
 from runmanager.results.model.columns import OUTCOMES, Table, prefers_larger, setting_name
 from runmanager.results.model.formatting import number
 from runmanager.results.tables.sorting import in_order

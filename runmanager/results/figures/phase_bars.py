@@ -7,19 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from runmanager.records.run.record import PHASES
+from runmanager.results.figures.axes import log_worth_it, numbers
 from runmanager.results.figures.cell_grid import GridCell, cells_of
-from runmanager.results.figures.figure import Drawn
-from runmanager.results.figures.labels import evenly, listed, some_of
-from runmanager.results.figures.style import (
-    GREY,
-    MAX_ROWS,
-    PAGE,
-    figure_of_rows,
-    legend_below,
-    log_worth_it,
-    look,
-    numbers,
-)
+from runmanager.results.figures.figure import Drawn, evenly, listed, some_of
+from runmanager.results.figures.style import GREY, MAX_ROWS, PAGE, figure_of_rows, legend_below, look
 from runmanager.results.model.columns import PHASE_COLUMNS, Table
 from runmanager.results.model.formatting import number
 

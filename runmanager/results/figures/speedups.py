@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from runmanager.results.compare.side import label_of
 from runmanager.results.compare.verdict import DIFFERENT, INCONCLUSIVE, NO_DIFFERENCE, VERDICTS
-from runmanager.results.figures.figure import Drawn
-from runmanager.results.figures.labels import evenly, some_of, wrapped
-from runmanager.results.figures.style import GREY, MAX_ROWS, figure_of_rows, legend_below, look, numbers
+from runmanager.results.figures.axes import numbers
+from runmanager.results.figures.figure import Drawn, evenly, some_of
+from runmanager.results.figures.style import GREY, MAX_ROWS, figure_of_rows, legend_below, look, wrapped
 from runmanager.results.findings.comparison_findings import named_settings
 from runmanager.results.model.columns import Table, effect_of
 from runmanager.results.model.formatting import number

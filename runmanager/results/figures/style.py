@@ -1,21 +1,20 @@
 """How every figure looks: its size, its frame, its numbers, and what tells its parts from each other."""
 
-import itertools
-import math
-from collections.abc import Collection, Iterator, Sequence
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from runmanager.results.figures.labels import wrapped
+from runmanager.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
-    *("GREY", "MAX_ROWS", "PAGE", "TEXT", "Look", "bare_figure", "evenly_spaced_logs", "figure_of_rows", "house_style"),
-    *("legend_below", "log_worth_it", "look", "new_figure", "numbers", "shades", "shades_on_dark", "ticks_at"),
-    "whole_numbers",
+    *("GREY", "MAX_ROWS", "PAGE", "TEXT", "Look", "bare_figure", "figure_of_rows", "house_style", "legend_below"),
+    *("look", "name_lines", "new_figure", "plain", "shades", "shades_on_dark", "shortened", "wrapped"),
 ]
 
 # Okabe and Ito's palette, told apart by colour-blind readers; without its black and its yellow, which are lost on a
@@ -42,7 +41,9 @@ _ROW_CHARACTERS = 34
 # Where on the map viridis the shades begin and end: what is left out would be lost on the page.
 _ON_WHITE, _ON_DARK, _NUM_SHADES = (0.9, 0.0), (0.3, 1.0), 7
 
-_LOG_FROM = 20.0  # times between the smallest and the largest: above it the small ones could not be told apart
+
+_LINE_CHARACTERS = 30  # less than half the width
+_LABEL_CHARACTERS = 150
 
 
 class Look(NamedTuple):
@@ -124,61 +125,6 @@ def legend_below(figure: "Figure", *, columns: int = 2) -> None:
     )
 
 
-def log_worth_it(smallest: float, largest: float) -> bool:
-    """Whether values above 0 lie too far apart for a linear scale."""
-    return 0 < _LOG_FROM * smallest < largest
-
-
-def numbers(axes: "Axes", which: Literal["x", "y"], *, log: bool = False) -> None:
-    """Plain numbers along an axis on which everything is drawn, `1,000` and never a power of ten."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
-
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    if log:
-        axes.set(**{f"{which}scale": "log"})
-        low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
-        decades = LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,))
-        # Within a few times the smallest, a decade's own ticks would be one or none.
-        axis.set_major_locator(MaxNLocator(5) if high < 5 * low else decades)
-        axis.set_minor_locator(NullLocator())
-    elif which == "x":
-        axis.set_major_locator(MaxNLocator(5))
-    axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
-
-
-def ticks_at(axes: "Axes", which: Literal["x", "y"], values: Sequence[float], labels: Sequence[str]) -> None:
-    """Ticks at these places alone."""
-    from matplotlib.ticker import NullLocator
-
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_ticks(values, labels)
-    axis.set_minor_locator(NullLocator())
-
-
-def evenly_spaced_logs(values: Collection[float]) -> bool:
-    """Whether the steps between these numbers are more alike on a log scale than on a linear one."""
-    if not all(value > 0 for value in values):
-        return False
-    ordered = sorted(values)
-    logs = [math.log(value) for value in ordered]
-    if len(ordered) < 3:
-        return ordered[-1] >= 10 * ordered[0]
-    return _evenness(logs) > _evenness(ordered)
-
-
-def _evenness(ordered: Sequence[float]) -> float:
-    """The smallest step as a share of the largest."""
-    steps = [after - before for before, after in itertools.pairwise(ordered)]
-    return min(steps) / max(steps)
-
-
-def whole_numbers(axes: "Axes") -> None:
-    """Ticks along x at whole numbers alone."""
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-
 def shades() -> list[str]:
     """Colours of even steps from worse to better, on white: the better, the darker."""
     return _shades(_ON_WHITE)
@@ -196,3 +142,36 @@ def _shades(ends: tuple[float, float]) -> list[str]:
     first, last = ends
     steps = (first + (last - first) * at / (_NUM_SHADES - 1) for at in range(_NUM_SHADES))
     return [to_hex(colormaps["viridis"](step)) for step in steps]
+
+
+def plain(text: str) -> str:
+    """Text of bounded length, for a figure: what would steer it is written out.
+
+    A label that begins with an underscore would be hidden by matplotlib, so a space goes before it.
+    """
+    kept = shortened(printable(text).replace("\n", " "), _LABEL_CHARACTERS)
+    return f" {kept}" if kept.startswith("_") else kept
+
+
+def shortened(text: str, characters: int) -> str:
+    """A text whose middle gives way where it is too long: names differ at their ends."""
+    if len(text) <= characters:
+        return text
+    half = characters // 2
+    return f"{text[:half]}…{text[half - characters + 1 :]}"
+
+
+def wrapped(text: str, characters: int = _LINE_CHARACTERS) -> str:
+    """A label in lines."""
+    lines = textwrap.wrap(plain(text), characters, break_on_hyphens=False, drop_whitespace=False)
+    return "\n".join(line.rstrip() for line in lines)  # a space at a line's end would set it off to the right
+
+
+def name_lines(name: str, characters: int) -> str:
+    """A name in lines that break after its dots and underscores."""
+    lines = [""]
+    for part in re.findall("[^._]+[._]*|[._]+", plain(name)):
+        if lines[-1] and len(lines[-1] + part) > characters:
+            lines.append("")
+        lines[-1] += shortened(part, characters)
+    return "\n".join(lines)

@@ -6,10 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from runmanager.records.storage.reader import StoredRun
+from runmanager.results.figures.axes import log_worth_it, numbers
 from runmanager.results.figures.cell_grid import GridCell, cells_of
-from runmanager.results.figures.figure import Drawn
-from runmanager.results.figures.labels import evenly, few_of, plain
-from runmanager.results.figures.style import MAX_ROWS, figure_of_rows, legend_below, log_worth_it, look, numbers
+from runmanager.results.figures.figure import Drawn, evenly, few_of
+from runmanager.results.figures.style import MAX_ROWS, figure_of_rows, legend_below, look, plain
 from runmanager.results.model.columns import Table
 from runmanager.results.model.formatting import number
 from runmanager.results.stats.descriptive import mean, quantile

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.pairing import frozen
 from runmanager.results.compare.side import label_of
-from runmanager.results.figures.axis_positions import Places
-from runmanager.results.figures.cell_grid import GridCell, cells_of, is_numeric, varying_of
-from runmanager.results.figures.figure import Drawn
-from runmanager.results.figures.labels import listed, plain, wrapped
-from runmanager.results.figures.style import legend_below, log_worth_it, look, new_figure, numbers
+from runmanager.results.figures.axes import Places, is_numeric, log_worth_it, numbers
+from runmanager.results.figures.cell_grid import GridCell, cells_of, varying_of
+from runmanager.results.figures.figure import Drawn, listed
+from runmanager.results.figures.style import legend_below, look, new_figure, plain, wrapped
 from runmanager.results.model.columns import Table, setting_name
 from runmanager.results.model.formatting import number
 from runmanager.results.stats.descriptive import quantile
