@@ -19,7 +19,7 @@ from runmanager.results.plotting import choose_figure, drawn_in_notebook
 from runmanager.results.report.notebook_html import sweep_as_html, sweep_as_text
 from runmanager.results.snapshot import SweepSnapshot
 from runmanager.results.tables.dataframe import frame
-from runmanager.results.tables.query import View
+from runmanager.results.tables.query import TableQuery
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,8 +86,8 @@ class Sweep:
         """
         named = columns if columns is None or isinstance(columns, str) else ",".join(columns)
         with _said_of_arguments():
-            view = View.read(where=where, sort=sort, columns=named, pivot=pivot, each=each)
-            table = view.of(self._snapshot.sweep, self._snapshot.plan, collapses=True)
+            query = TableQuery.parse(where=where, sort=sort, columns=named, pivot=pivot, each=each)
+            table = query.of_sweep(self._snapshot.sweep, self._snapshot.plan, collapses=True)
         return frame(table, human_columns(table) if pivot is None else None)
 
     def compare(
@@ -119,7 +119,7 @@ class Sweep:
         """
         contents, plan = self._snapshot.sweep, self._snapshot.plan
         with _said_of_arguments():
-            rows = View.read(where=where).of(contents, plan).rows
+            rows = TableQuery.parse(where=where).of_sweep(contents, plan).rows
             folders = {PurePath(row["run_dir"]).name for row in rows if row["run_dir"] is not None}
             return find_best(contents, plan, metric=metric, folders=folders)
 

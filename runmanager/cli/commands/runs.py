@@ -124,13 +124,13 @@ def best(
     from runmanager.results.findings.best import best_headline, best_sections, best_to_json, find_best
     from runmanager.results.load.loader import read_results
     from runmanager.results.model.sections import Section, as_text
-    from runmanager.results.tables.query import View
+    from runmanager.results.tables.query import TableQuery
     from runmanager.results.tables.sorting import in_order
 
-    view = View.read(where=where)
+    query = TableQuery.parse(where=where)
     paths = find_sweep(sweep)
     contents, plan = read_results(paths)
-    meant = view.of(contents, plan)
+    meant = query.of_sweep(contents, plan)
     folders = {PurePath(row["run_dir"]).name for row in meant.rows if row["run_dir"] is not None}
     if where is not None and not folders:
         raise UsageError(f"`--where` must hold for a run of {paths.name}, got none: {meant.notes[0]}")

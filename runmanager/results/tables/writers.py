@@ -12,9 +12,19 @@ import msgspec
 from runmanager.results.model.columns import Table
 from runmanager.results.model.formatting import human_columns, human_field, is_number
 
-__all__ = ["csv_fields", "in_markdown", "json_pieces", "to_csv", "to_json", "to_markdown"]
+__all__ = ["csv_fields", "in_markdown", "json_pieces", "to_csv", "to_json", "to_latex", "to_markdown"]
 
 _NESTED = (list, dict)
+_LATEX_ESCAPES: Mapping[str, str] = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+}
 
 
 def to_csv(table: Table) -> str:
@@ -77,3 +87,32 @@ def in_markdown(text: str) -> str:
 
 _CODE = re.compile("(`[^`]*`)")
 _EMPHASIS = re.compile(r"\*|(?<!\w)_|_(?!\w)")  # an underscore within a word is no more than itself
+
+
+def to_latex(table: Table) -> str:
+    r"""The shown columns, rounded, as a booktabs tabular with legend and notes as comments.
+
+    The document needs `\usepackage{booktabs}`.
+    """
+    columns = human_columns(table)
+    layout = "".join("r" if is_number(table, name) else "l" for name in columns)
+    comments = [f"% {' '.join(line.split())}" for line in (table.legend, *table.notes) if line]
+    rows = [_latex_line([human_field(table, row, name) for name in columns]) for row in table.rows]
+    lines = [
+        *comments,
+        f"\\begin{{tabular}}{{{layout}}}",
+        r"\toprule",
+        _latex_line([name.replace("_", " ") for name in columns]),
+        r"\midrule",
+        *rows,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _latex_line(fields: Sequence[str]) -> str:
+    return (
+        " & ".join("".join(_LATEX_ESCAPES.get(mark, mark) for mark in " ".join(field.split())) for field in fields)
+        + r" \\"
+    )

@@ -15,9 +15,8 @@ from runmanager.records.storage.reader import SweepContents
 from runmanager.results.model.columns import Table
 from runmanager.results.model.formatting import human_field
 from runmanager.results.report.html import to_html
-from runmanager.results.tables import writers as formats
-from runmanager.results.tables.latex import to_latex
-from runmanager.results.tables.query import View
+from runmanager.results.tables import writers
+from runmanager.results.tables.query import TableQuery
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ def grid(contents: Callable[..., SweepContents], steady: Callable[..., Any]) -> 
 
 
 def shown(grid: SweepContents, *, collapses: bool = False, **asked: Any) -> Table:
-    return View.read(**asked).of(grid, None, collapses=collapses)
+    return TableQuery.parse(**asked).of_sweep(grid, None, collapses=collapses)
 
 
 def values(table: Table, column: str) -> list[Any]:
@@ -80,10 +79,10 @@ def test_settings_read_as_they_are_typed_and_only_what_was_measured_is_missing(
     table = shown(contents(*rows), columns="micro_batch,graphs,num_parameters,contended")
     read = [[human_field(table, row, name) for name in table.shown] for row in table.rows]
     assert read == [["null", "true", "N/A", "false"], ["8", "false", "N/A", "false"]]
-    assert "| null | true | N/A | false |" in formats.to_markdown(table)
-    assert r"null & true & N/A & false \\" in to_latex(table)
+    assert "| null | true | N/A | false |" in writers.to_markdown(table)
+    assert r"null & true & N/A & false \\" in writers.to_latex(table)
     assert ">null</td>" in to_html(table)
-    assert formats.to_csv(table).splitlines()[1:] == [",True,,False", "8,False,,False"]
+    assert writers.to_csv(table).splitlines()[1:] == [",True,,False", "8,False,,False"]
 
 
 @pytest.mark.parametrize(
@@ -103,15 +102,15 @@ def test_settings_that_do_not_vary_are_known_too(grid: SweepContents, where: str
 
 
 def test_settings_that_are_only_asked_about_are_not_shown(grid: SweepContents) -> None:
-    assert "optimizer.momentum" not in formats.human_columns(shown(grid, where="optimizer.momentum==0.9"))
+    assert "optimizer.momentum" not in writers.human_columns(shown(grid, where="optimizer.momentum==0.9"))
 
 
 def test_columns_are_the_asked_ones_in_every_format(grid: SweepContents) -> None:
     table = shown(grid, columns="batch_size, reason,optimizer,val_loss")
     names = ["batch_size", "reason", "optimizer.name", "val_loss"]
-    assert formats.to_csv(table).splitlines()[0] == ",".join(names)
-    assert list(json.loads(formats.to_json(table))[0]) == names
-    assert formats.human_columns(table) == names  # the empty one too: it was asked for
+    assert writers.to_csv(table).splitlines()[0] == ",".join(names)
+    assert list(json.loads(writers.to_json(table))[0]) == names
+    assert writers.human_columns(table) == names  # the empty one too: it was asked for
 
 
 def test_seeds_are_one_row_unless_the_seed_is_asked_for(grid: SweepContents) -> None:
@@ -124,7 +123,7 @@ def test_seeds_are_one_row_unless_the_seed_is_asked_for(grid: SweepContents) -> 
 def test_pivot_has_medians_of_finished_runs_and_how_many(grid: SweepContents) -> None:
     table = shown(grid, pivot="batch_size:device")
     assert table.columns == ["batch_size", "device=cpu", "device=cuda", "runs of device=cpu", "runs of device=cuda"]
-    assert [tuple(row.values()) for row in csv.DictReader(io.StringIO(formats.to_csv(table)))] == [
+    assert [tuple(row.values()) for row in csv.DictReader(io.StringIO(writers.to_csv(table)))] == [
         ("100", "4.0", "2.0", "1", "1"),
         ("1000", "2.0", "", "2", "0"),
     ]
@@ -138,10 +137,10 @@ def test_pivot_by_another_metric_shows_it_as_the_table_does(grid: SweepContents)
     assert table.columns == ["device", "batch_size=100", "batch_size=1000"]  # one run a field: no counts
     (cpu, _) = table.rows
     assert human_field(table, cpu, "batch_size=100") == "0.8750"
-    assert json.loads(formats.to_json(table))[0] == {"device": "cpu", "batch_size=100": 0.875, "batch_size=1000": 0.875}
+    assert json.loads(writers.to_json(table))[0] == {"device": "cpu", "batch_size=100": 0.875, "batch_size=1000": 0.875}
     counted = shown(grid, pivot="device:batch_size:epochs")
     assert human_field(counted, counted.rows[0], "batch_size=1000") == "6 (n=2)"
-    assert "| 6 (n=2) |" in formats.to_markdown(counted)
+    assert "| 6 (n=2) |" in writers.to_markdown(counted)
 
 
 def test_pivot_tells_values_apart_that_look_alike(
@@ -185,7 +184,7 @@ def test_latex_is_booktabs_and_escaped(grid: SweepContents) -> None:
         legend="How to read it.",
         shows_empty=True,
     )
-    assert to_latex(table).splitlines() == [
+    assert writers.to_latex(table).splitlines() == [
         "% How to read it.",
         "% A note of 100 %.",
         r"\begin{tabular}{lrl}",
@@ -196,7 +195,7 @@ def test_latex_is_booktabs_and_escaped(grid: SweepContents) -> None:
         r"\bottomrule",
         r"\end{tabular}",
     ]
-    assert to_latex(shown(grid, collapses=True)).count(r"$\pm$") > 1  # the seeds of one cell
+    assert writers.to_latex(shown(grid, collapses=True)).count(r"$\pm$") > 1  # the seeds of one cell
 
 
 def test_pivot_of_another_program_s_table_must_name_its_metric() -> None:
@@ -205,6 +204,6 @@ def test_pivot_of_another_program_s_table_must_name_its_metric() -> None:
     with pytest.raises(
         UsageError, match=r"`--pivot` must name its metric here, got 'lr:width'; add one of: val loss\."
     ):
-        View.read(pivot="lr:width").of_table(table)
-    asked = View.read(pivot="lr:width:val loss", where="`val loss` < 1").of_table(table)
+        TableQuery.parse(pivot="lr:width").of_table(table)
+    asked = TableQuery.parse(pivot="lr:width:val loss", where="`val loss` < 1").of_table(table)
     assert [row["width=8"] for row in asked.rows] == [0.5]

@@ -9,7 +9,7 @@ from rich.console import Console
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.grid import expand_grid
 from runmanager.results.compare.comparison import CompareOptions, compare
-from runmanager.results.tables.query import View
+from runmanager.results.tables.query import TableQuery
 from runmanager.results.tables.results_table import result_rows
 from runmanager.results.tables.seeds import collapse_seeds
 from runmanager.results.tables.terminal import comparison_table, results_table
@@ -52,7 +52,7 @@ def test_the_results_fit_80_columns_with_every_number_whole(grid):
 
 def test_a_pivot_too_wide_for_the_terminal_loses_its_last_columns_and_says_so(contents, timed):
     runs = [({"lr": lr / 10, "batch_size": 2**20, "device": "cpu"}, timed([9.0, 2.0]), {}) for lr in range(1, 30)]
-    table = View.read(pivot="batch_size:lr").of(contents(*runs), None)
+    table = TableQuery.parse(pivot="batch_size:lr").of_sweep(contents(*runs), None)
     text = printed(results_table(table))
     assert max(map(len, text.splitlines())) <= 80
     assert "2.000" in text and "lr=0.1" in text
