@@ -15,8 +15,7 @@ from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.findings.answers import answers
 from runmanager.results.findings.best import Best, find_best
 from runmanager.results.model.formatting import human_columns
-from runmanager.results.plotting import choose_figure, drawn_in_notebook
-from runmanager.results.report.notebook_html import sweep_as_html, sweep_as_text
+from runmanager.results.notebook import choose_figure, draw_for_notebook, sweep_as_html, sweep_as_text
 from runmanager.results.snapshot import SweepSnapshot
 from runmanager.results.tables.dataframe import frame
 from runmanager.results.tables.query import TableQuery
@@ -134,7 +133,7 @@ class Sweep:
         It shows itself at the end of a notebook's cell, and `.savefig(path)` writes it into a file.
         Raises `UsageError`, with the names there are, for another one.
         """
-        return drawn_in_notebook(choose_figure(self._snapshot.figures, name))
+        return draw_for_notebook(choose_figure(self._snapshot.figures, name))
 
     def __repr__(self) -> str:
         return sweep_as_text(self.paths, self.answers)
