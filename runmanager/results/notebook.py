@@ -11,13 +11,13 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import SweepContents
 from runmanager.results.model.columns import Table
 from runmanager.results.report.html import render_template
-from runmanager.results.report.html_table import page_table
+from runmanager.results.report.html_table import build_html_table
 from runmanager.results.tables.seeds import collapse_seeds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from runmanager.results.figures.figure import Drawn
+    from runmanager.results.figures.figure import SweepFigure
 
 __all__ = ["choose_figure", "draw_for_notebook", "sweep_as_html", "sweep_as_text"]
 
@@ -43,12 +43,12 @@ def sweep_as_html(contents: SweepContents, results: Table, answers: Sequence[str
         answers=answers,
         failures=failures[:_MAX_FAILURES],
         num_failures=len(failures),
-        table=page_table(first, title="Results", file="results.csv"),
+        table=build_html_table(first, title="Results", file="results.csv"),
         num_rows=len(cells.rows),
     )
 
 
-def choose_figure(figures: "Sequence[Drawn]", name: str | None) -> "Drawn":
+def choose_figure(figures: "Sequence[SweepFigure]", name: str | None) -> "SweepFigure":
     """The figure with this name, or the first one. Raises `UsageError`, with the nearest name, if it does not exist."""
     if not figures:
         raise UsageError("A plot must have data to show, got a sweep without a measured epoch; wait for one.")
@@ -62,7 +62,7 @@ def choose_figure(figures: "Sequence[Drawn]", name: str | None) -> "Drawn":
     raise UsageError(f"A plot must be one that the sweep has ({', '.join(known)}), got '{name}';{hint or ' take one.'}")
 
 
-def draw_for_notebook(figure: "Drawn") -> "Figure":
+def draw_for_notebook(figure: "SweepFigure") -> "Figure":
     """Draw the figure; inside IPython, also register the formatter that displays matplotlib figures.
 
     IPython registers it only when pyplot is imported, which this package avoids.

@@ -17,7 +17,9 @@ from runmanager.results.model.columns import Table
 from runmanager.results.tables.results_table import epoch_rows, result_rows
 
 if TYPE_CHECKING:
-    from runmanager.results.figures.figure import Drawn
+    from runmanager.results.figures.figure import SweepFigure
+
+    pass
 
 __all__ = ["SweepSnapshot"]
 
@@ -84,11 +86,11 @@ class SweepSnapshot:
         return paired_rounds(self.matches)
 
     @cached_property
-    def figures(self) -> "list[Drawn]":
+    def figures(self) -> "list[SweepFigure]":
         """The figures with data, most informative first; a figure is drawn when it is saved or shown."""
-        from runmanager.results.figures.catalog import figures_of
+        from runmanager.results.figures.catalog import sweep_figures
 
-        return figures_of(
+        return sweep_figures(
             self.sweep,
             results=self.results,
             comparison=self.comparison,

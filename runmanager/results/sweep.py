@@ -17,14 +17,15 @@ from runmanager.results.findings.best import Best, find_best
 from runmanager.results.model.formatting import human_columns
 from runmanager.results.notebook import choose_figure, draw_for_notebook, sweep_as_html, sweep_as_text
 from runmanager.results.snapshot import SweepSnapshot
-from runmanager.results.tables.dataframe import frame
+from runmanager.results.tables.dataframe import to_dataframe
 from runmanager.results.tables.query import TableQuery
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from runmanager.results.figures.figure import Drawn
+    from runmanager.results.figures.figure import SweepFigure
+
 
 __all__ = ["Sweep"]
 
@@ -58,12 +59,12 @@ class Sweep:
     @property
     def runs(self) -> "pd.DataFrame":
         """One row a run, the columns of results.csv; what is missing is NaN."""
-        return frame(self._snapshot.results)
+        return to_dataframe(self._snapshot.results)
 
     @property
     def epochs(self) -> "pd.DataFrame":
         """One row an epoch of every run, the columns of epochs.csv; what is missing is NaN."""
-        return frame(self._snapshot.epochs)
+        return to_dataframe(self._snapshot.epochs)
 
     def table(
         self,
@@ -87,7 +88,7 @@ class Sweep:
         with _said_of_arguments():
             query = TableQuery.parse(where=where, sort=sort, columns=named, pivot=pivot, each=each)
             table = query.of_sweep(self._snapshot.sweep, self._snapshot.plan, collapses=True)
-        return frame(table, human_columns(table) if pivot is None else None)
+        return to_dataframe(table, human_columns(table) if pivot is None else None)
 
     def compare(
         self,
@@ -107,7 +108,7 @@ class Sweep:
         """
         options = CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift, margin=margin)
         with _said_of_arguments():
-            return frame(compare(self._snapshot.sweep, self._snapshot.plan, options))
+            return to_dataframe(compare(self._snapshot.sweep, self._snapshot.plan, options))
 
     def best(self, metric: str | None = None, *, where: str | None = None) -> Best:
         """The best cell by the mean of `metric` over its seeds, and whether the next one is truly behind it.
@@ -123,7 +124,7 @@ class Sweep:
             return find_best(contents, plan, metric=metric, folders=folders)
 
     @property
-    def figures(self) -> "dict[str, Drawn]":
+    def figures(self) -> "dict[str, SweepFigure]":
         """The figures that the sweep has, by the names that `plot` takes, each with its title and caption."""
         return {figure.name: figure for figure in self._snapshot.figures}
 

@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["TABLES_SHARE", "WriteThrottle"]
+__all__ = ["MAX_TABLES_SHARE", "WriteThrottle"]
 
-TABLES_SHARE = 0.05
+MAX_TABLES_SHARE = 0.05
 """The share of the time that goes into tables while the runs of a large sweep run, however many there are."""
 
 
@@ -16,7 +16,7 @@ class WriteThrottle:
     `clock` counts seconds.
     """
 
-    def __init__(self, share: float = TABLES_SHARE, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, share: float = MAX_TABLES_SHARE, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._share = share
         self._clock = clock
         self._due_at = -float("inf")

@@ -9,17 +9,17 @@ from runmanager.records.files.atomic_files import locked_folder, replace_file
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import StoredRun, SweepContents, run_names
 from runmanager.results.compare.comparison import CompareOptions
-from runmanager.results.figures.figure import Drawn, Kind, rendered
+from runmanager.results.figures.figure import FigureFormat, SweepFigure, render
 from runmanager.results.findings.crossover import crossover_lines
 from runmanager.results.load.loader import RepeatedReading, read_results
 from runmanager.results.model.columns import Table
 from runmanager.results.report.html import to_html
 from runmanager.results.snapshot import SweepSnapshot
 from runmanager.results.tables.results_table import epoch_rows
-from runmanager.results.tables.writers import json_pieces, to_csv, to_json, to_markdown
+from runmanager.results.tables.writers import iter_json, to_csv, to_json, to_markdown
 from runmanager.results.write_throttle import WriteThrottle
 
-__all__ = ["StandingTables", "write_epochs_table", "write_tables"]
+__all__ = ["TableUpdater", "write_epochs_table", "write_tables"]
 
 _FEW = 200  # runs, whose tables are written in a tenth of a second
 
@@ -28,7 +28,7 @@ def write_tables(
     paths: SweepPaths,
     *,
     report: bool = True,
-    figures: Sequence[Kind] = (),
+    figures: Sequence[FigureFormat] = (),
     options: CompareOptions | None = None,
     now: datetime.datetime | None = None,
     reading: RepeatedReading | None = None,
@@ -60,18 +60,18 @@ def _texts(
     comparison = _with_notes(snapshot.comparison_without_stand_in, snapshot.crossover_limits)
     texts: dict[Path, Callable[[], str | Iterable[str]]] = {
         paths.results("csv"): lambda: to_csv(results),
-        paths.results("json"): lambda: json_pieces(results),
+        paths.results("json"): lambda: iter_json(results),
         paths.results("md"): lambda: to_markdown(results),
         paths.results("html"): lambda: to_html(results, title=f"Results of {paths.name}"),
         paths.epochs_csv: lambda: to_csv(snapshot.epochs),
         paths.comparison("csv"): lambda: to_csv(comparison),
-        paths.comparison("json"): lambda: json_pieces(comparison),
+        paths.comparison("json"): lambda: iter_json(comparison),
         paths.comparison("md"): lambda: to_markdown(_with_notes(comparison, crossover_lines(snapshot.crossovers))),
     }
     if report:
-        from runmanager.results.report.report import report_page
+        from runmanager.results.report.report import render_report
 
-        texts[paths.report] = lambda: report_page(snapshot, now=now or datetime.datetime.now(datetime.UTC))
+        texts[paths.report] = lambda: render_report(snapshot, now=now or datetime.datetime.now(datetime.UTC))
     return texts
 
 
@@ -79,7 +79,7 @@ def _with_notes(table: Table, notes: Sequence[str]) -> Table:
     return dataclasses.replace(table, notes=(*table.notes, *notes))
 
 
-class StandingTables:
+class TableUpdater:
     """The tables of a sweep for the one process that runs it, run after run: kept up to date as its runs end.
 
     Of a few hundred runs they are written each time. Of more that would take longer and longer: then they take a small
@@ -98,12 +98,12 @@ class StandingTables:
                 write_tables(self._paths, report=False, reading=self._reading)
 
 
-def _write_figures(paths: SweepPaths, shown: Sequence[Drawn], kinds: Sequence[Kind]) -> list[Path]:
+def _write_figures(paths: SweepPaths, shown: Sequence[SweepFigure], kinds: Sequence[FigureFormat]) -> list[Path]:
     if shown:
         paths.figures.mkdir(exist_ok=True)
     files = {paths.figure(figure.name, kind): (figure, kind) for figure in shown for kind in kinds}
     for path, (figure, kind) in files.items():
-        replace_file(path, rendered(figure, kind))
+        replace_file(path, render(figure, kind))
     return list(files)
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.compare.comparison import CompareOptions, compare
-from runmanager.results.figures.catalog import figures_of
-from runmanager.results.figures.figure import inline_svg, rendered
+from runmanager.results.figures.catalog import sweep_figures
+from runmanager.results.figures.figure import inline_svg, render
 from runmanager.results.stats.effects import typical_interval
 from runmanager.results.tables.results_table import result_rows
 
@@ -23,7 +23,7 @@ EVIL = ("a\x00b\x1bc\nd", "$x_1^2$", "_hidden", "<script>&'\"", "学習", "n" * 
 def figures_in(sweep):
     """Each figure of a sweep by its name."""
     tables = {"results": result_rows(sweep, None), "comparison": compare(sweep, None)}
-    return {figure.name: figure for figure in figures_of(sweep, **tables)}
+    return {figure.name: figure for figure in sweep_figures(sweep, **tables)}
 
 
 def texts_of(drawn):
@@ -32,7 +32,7 @@ def texts_of(drawn):
 
 
 def file_of(drawn):
-    return ET.fromstring(rendered(drawn, "svg"))
+    return ET.fromstring(render(drawn, "svg"))
 
 
 def texts_in(file):
@@ -89,7 +89,7 @@ def test_where_an_interval_must_lie_is_said_as_it_is_drawn(contents, timed, drif
     cells = [({"lr": lr, "device": device}, 2.0) for lr in (1, 2) for device in ("cpu", "cuda")]
     sweep = finished(contents, timed, cells)
     tables = {"results": result_rows(sweep, None), "comparison": compare(sweep, None, CompareOptions(drift=drift))}
-    drawn = {figure.name: figure for figure in figures_of(sweep, **tables)}["speedups"]
+    drawn = {figure.name: figure for figure in sweep_figures(sweep, **tables)}["speedups"]
     assert drawn.caption.endswith(f"A difference is said where the interval lies {said}")
 
 
@@ -470,7 +470,7 @@ def test_a_sweep_of_failures_has_no_figure_and_one_run_has_what_it_measured(cont
 
 def test_a_figure_in_a_page_takes_its_colours_and_a_file_opens_alone(grid):
     for drawn in grid.values():
-        inline, alone = inline_svg(drawn), rendered(drawn, "svg").decode()
+        inline, alone = inline_svg(drawn), render(drawn, "svg").decode()
         assert "currentColor" in inline
         assert not re.search("#010203|#fefdfc|xmlns|<metadata|<\\?xml", inline)
         assert "currentColor" not in alone
@@ -479,8 +479,8 @@ def test_a_figure_in_a_page_takes_its_colours_and_a_file_opens_alone(grid):
         root = ET.fromstring(alone)
         assert root.find(f"{SVG}title").text == drawn.title
         assert drawn.description in "".join(root.itertext())
-    assert rendered(drawn, "svg").decode() == alone
-    assert rendered(drawn, "png").startswith(b"\x89PNG\r\n")
+    assert render(drawn, "svg").decode() == alone
+    assert render(drawn, "png").startswith(b"\x89PNG\r\n")
 
 
 def test_no_two_figures_of_a_page_share_an_id(grid):
@@ -491,10 +491,10 @@ def test_no_two_figures_of_a_page_share_an_id(grid):
 
 
 def test_a_users_own_style_changes_nothing_and_is_left_alone(grid):
-    plain = rendered(grid["curves"], "svg")
+    plain = render(grid["curves"], "svg")
     with matplotlib.rc_context(
         {"text.usetex": True, "font.size": 30, "savefig.bbox": "tight", "figure.facecolor": "red"}
     ):
         before = dict(matplotlib.rcParams)
-        assert rendered(grid["curves"], "svg") == plain
+        assert render(grid["curves"], "svg") == plain
         assert dict(matplotlib.rcParams) == before

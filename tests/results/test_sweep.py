@@ -151,7 +151,7 @@ def test_a_plot_that_is_not_there_is_refused_with_the_names_there_are(seeded, sw
         seeded.plot("curve")
     empty = make_sweep("empty")
     empty.plan({"lr": 1})
-    with pytest.raises(UsageError, match="must have something to show"):
+    with pytest.raises(UsageError, match="must have data to show"):
         Sweep(empty.paths.root).plot()
 
 

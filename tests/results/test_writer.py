@@ -16,7 +16,7 @@ from runmanager.results import writer
 from runmanager.results.compare.comparison import CompareOptions
 from runmanager.results.load.loader import read_results
 from runmanager.results.write_throttle import WriteThrottle
-from runmanager.results.writer import StandingTables, write_epochs_table, write_tables
+from runmanager.results.writer import TableUpdater, write_epochs_table, write_tables
 
 TABLES = {
     *("results.csv", "results.json", "results.md", "results.html", "epochs.csv"),
@@ -103,7 +103,7 @@ def test_an_empty_sweep_has_its_tables(sweep):
 def test_tables_of_many_runs_are_written_as_often_as_their_share_of_the_time_allows(sweep, monkeypatch):
     monkeypatch.setattr(writer, "_FEW", 2)
     seconds = itertools.count(1)
-    tables = StandingTables(
+    tables = TableUpdater(
         sweep.paths, pace=WriteThrottle(0.25, clock=lambda: next(seconds))
     )  # a second passes at each look
     written = []

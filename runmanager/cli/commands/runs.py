@@ -37,10 +37,10 @@ _TRUST = typer.Option(
 def show(run: RunName) -> None:
     """Show everything about one run: settings, state, epochs, times, environment, notes, files, log and error."""
     from runmanager.results.model.sections import as_text
-    from runmanager.results.report.run_details import headline, sections_of
+    from runmanager.results.report.run_details import run_headline, run_sections
 
     stored = _read(run)
-    print_text(as_text(headline(stored), sections_of(stored)))
+    print_text(as_text(run_headline(stored), run_sections(stored)))
 
 
 def diff(one: RunName, other: RunName, format_: Annotated[RunFormat, _FORMAT] = RunFormat.TEXT) -> None:
@@ -125,7 +125,7 @@ def best(
     from runmanager.results.load.loader import read_results
     from runmanager.results.model.sections import Section, as_text
     from runmanager.results.tables.query import TableQuery
-    from runmanager.results.tables.sorting import in_order
+    from runmanager.results.tables.sorting import sorted_values
 
     query = TableQuery.parse(where=where)
     paths = find_sweep(sweep)
@@ -136,7 +136,7 @@ def best(
         raise UsageError(f"`--where` must hold for a run of {paths.name}, got none: {meant.notes[0]}")
     found = find_best(contents, plan, metric=metric, folders=folders)
     runs = [run.record for run, _ in found.winner.runs]
-    seeds = in_order(run.config.get("seed") for run in runs)
+    seeds = sorted_values(run.config.get("seed") for run in runs)
     words, lines = None, list[str]()
     try:
         command = command_for(runs[0], seeds=seeds, told=found.winner.settings, trust=trust)

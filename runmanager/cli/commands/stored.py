@@ -108,10 +108,10 @@ def table(
 
 
 def _show_results(results: "Table", *, limit: int | None) -> None:
-    from runmanager.results.tables.terminal import results_table
+    from runmanager.results.tables.terminal import render_results
 
     where = console()
-    print_text(rendered(where, results_table(results, limit=limit, width=where.width)))
+    print_text(rendered(where, render_results(results, limit=limit, width=where.width)))
 
 
 def _in_format(shown: "Table", format_: TableFormat, *, title: str) -> str:
@@ -248,11 +248,11 @@ def compare(
 
 
 def _show_pairs(pairs: "Table", said: Sequence[str], *, show_all: bool) -> None:
-    from runmanager.results.tables.terminal import comparison_table
+    from runmanager.results.tables.terminal import render_comparison
 
     where = console()
     if pairs.rows:
         limit = None if show_all else _SHOWN_ROWS
-        print_text(rendered(where, comparison_table(pairs, limit=limit, width=where.width), *said))
+        print_text(rendered(where, render_comparison(pairs, limit=limit, width=where.width), *said))
     else:  # a legend would explain columns that are not there
         print_text("\n".join([*pairs.notes, *said, ""]))

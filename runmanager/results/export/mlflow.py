@@ -8,7 +8,13 @@ from runmanager.records.run.record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.grid import flatten
 from runmanager.records.storage.reader import StoredRun, SweepContents
-from runmanager.results.export.common import Exported, mark_of_run, metrics_of, needed_package, write_changed
+from runmanager.results.export.incremental import (
+    ExportResult,
+    epoch_metrics,
+    import_optional,
+    run_fingerprint,
+    sync_runs,
+)
 
 __all__ = ["DEFAULT_URI", "export_to_mlflow"]
 
@@ -25,7 +31,7 @@ _LONGEST_TAG = 5000
 _PAGE = 1000
 
 
-def export_to_mlflow(sweep: SweepContents, *, uri: str = DEFAULT_URI) -> Exported:
+def export_to_mlflow(sweep: SweepContents, *, uri: str = DEFAULT_URI) -> ExportResult:
     """Write the runs into the experiment of the sweep's name in the store `uri`.
 
     A run's settings are params, its epochs metrics, its state, commit and folder tags, and what it did otherwise than
@@ -34,20 +40,20 @@ def export_to_mlflow(sweep: SweepContents, *, uri: str = DEFAULT_URI) -> Exporte
     KILLED and FAILED there, and the tag `runmanager.status` says what they are.
     Raises `UsageError` where MLflow is missing.
     """
-    needed_package("mlflow", extra="mlflow")
+    import_optional("mlflow", extra="mlflow")
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=uri)
     known = client.get_experiment_by_name(sweep.paths.name)
     experiment = client.create_experiment(sweep.paths.name) if known is None else known.experiment_id
     there = {run.data.tags.get(_SIGNATURE): run for run in _runs_of(client, experiment)}
-    written, kept = write_changed(
+    written, kept = sync_runs(
         {run.record.signature: run for run in sweep.runs},
         {signature: run.data.tags.get(_MARK, "") for signature, run in there.items() if signature},
         remove=lambda signature: client.delete_run(there[signature].info.run_id),
         write=lambda run: _write(client, experiment, run),
     )
-    return Exported(f"the experiment {sweep.paths.name} of {uri}", written, kept)
+    return ExportResult(f"the experiment {sweep.paths.name} of {uri}", written, kept)
 
 
 def _runs_of(client: Any, experiment: str) -> Iterator[Any]:
@@ -69,7 +75,7 @@ def _write(client: Any, experiment: str, run: StoredRun) -> None:
     metrics = [
         Metric(name, value, begun + round(1000 * (epoch.run_seconds or 0.0)), epoch.epoch)
         for epoch in run.epochs
-        for name, value in metrics_of(epoch).items()
+        for name, value in epoch_metrics(epoch).items()
     ]
     last = run.epochs[-1].epoch if run.epochs else 0
     of_run = {"num_parameters": record.num_parameters, "peak_memory_bytes": record.peak_memory_bytes}
@@ -101,7 +107,7 @@ def _tags(run: StoredRun) -> dict[str, str]:
         "runmanager.deviations": "\n".join(record.deviations),
         "mlflow.note.content": "\n\n".join((*record.deviations, *record.notes)),
         "mlflow.source.git.commit": record.environment.commit or "",
-        _MARK: mark_of_run(run),
+        _MARK: run_fingerprint(run),
     }
     return {name: value[:_LONGEST_TAG] for name, value in tags.items() if value}
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from runmanager.records.files.atomic_files import replacement
 from runmanager.records.files.paths import SweepPaths
-from runmanager.results.export.common import Exported, needed_package
+from runmanager.results.export.incremental import ExportResult, import_optional
 from runmanager.results.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 __all__ = ["export_to_parquet"]
 
 
-def export_to_parquet(paths: SweepPaths, *, folder: Path | None = None) -> Exported:
+def export_to_parquet(paths: SweepPaths, *, folder: Path | None = None) -> ExportResult:
     """Write runs.parquet, epochs.parquet and comparison.parquet into `folder` (None: the sweep's own), each whole.
 
     A setting that is a number in one run and a word in another becomes text; so do lists.
     Raises `UsageError` where pyarrow is missing.
     """
-    needed_package("pyarrow", extra="parquet")
+    import_optional("pyarrow", extra="parquet")
     into = folder or paths.root
     into.mkdir(parents=True, exist_ok=True)
     sweep = Sweep(paths.root)
@@ -29,7 +29,7 @@ def export_to_parquet(paths: SweepPaths, *, folder: Path | None = None) -> Expor
     for name, frame in tables.items():
         with replacement(into / f"{name}.parquet") as file:
             _of_one_type(frame).to_parquet(file, engine="pyarrow", index=False)
-    return Exported(f"{into} ({', '.join(f'{name}.parquet' for name in tables)})", len(sweep.runs))
+    return ExportResult(f"{into} ({', '.join(f'{name}.parquet' for name in tables)})", len(sweep.runs))
 
 
 def _of_one_type(frame: "pd.DataFrame") -> "pd.DataFrame":

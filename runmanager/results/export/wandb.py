@@ -8,7 +8,13 @@ from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.run.status import Status
 from runmanager.records.settings.grid import flatten
 from runmanager.records.storage.reader import StoredRun, SweepContents
-from runmanager.results.export.common import Exported, mark_of_run, metrics_of, needed_package, write_changed
+from runmanager.results.export.incremental import (
+    ExportResult,
+    epoch_metrics,
+    import_optional,
+    run_fingerprint,
+    sync_runs,
+)
 
 __all__ = ["export_to_wandb"]
 
@@ -16,7 +22,7 @@ _MARK = "runmanager-mark.txt"
 _OFFLINE = "offline-run-"
 
 
-def export_to_wandb(sweep: SweepContents, *, folder: Path) -> Exported:
+def export_to_wandb(sweep: SweepContents, *, folder: Path) -> ExportResult:
     """Write the runs below `folder`/wandb, one offline run each, in the project of the sweep's name.
 
     A run's settings are its config, its epochs its history, its notes, after what it did otherwise than asked, its
@@ -24,17 +30,17 @@ def export_to_wandb(sweep: SweepContents, *, folder: Path) -> Exported:
     changed since is replaced. Nothing is sent.
     Raises `UsageError` where wandb is missing.
     """
-    wandb = needed_package("wandb", extra="wandb")
+    wandb = import_optional("wandb", extra="wandb")
     folder.mkdir(parents=True, exist_ok=True)
     ids = {_id_of(run): run for run in sweep.runs}
     there = {each.name.rpartition("-")[2]: each for each in folder.glob(f"wandb/{_OFFLINE}*") if each.is_dir()}
-    written, kept = write_changed(
+    written, kept = sync_runs(
         ids,
         {name: _mark_in(each) for name, each in there.items() if name in ids},
         remove=lambda name: shutil.rmtree(there[name]),
         write=lambda run: _write(wandb, sweep.paths.name, run, folder),
     )
-    return Exported(f"{folder / 'wandb'}; `wandb sync {folder / 'wandb'}/{_OFFLINE}*` sends them", written, kept)
+    return ExportResult(f"{folder / 'wandb'}; `wandb sync {folder / 'wandb'}/{_OFFLINE}*` sends them", written, kept)
 
 
 def _id_of(run: StoredRun) -> str:
@@ -60,7 +66,7 @@ def _write(wandb: Any, project: str, run: StoredRun, folder: Path) -> None:
         settings=wandb.Settings(console="off", silent=True, save_code=False, disable_git=True, x_disable_stats=True),
     )
     for epoch in run.epochs:
-        made.log(metrics_of(epoch), step=epoch.epoch)
+        made.log(epoch_metrics(epoch), step=epoch.epoch)
     facts = {
         "status": record.status.value,
         "reason": record.reason.value if record.reason else None,
@@ -72,4 +78,4 @@ def _write(wandb: Any, project: str, run: StoredRun, folder: Path) -> None:
     made.summary.update({name: value for name, value in facts.items() if value is not None})
     stored = Path(made.dir).parent
     made.finish(exit_code=0 if record.status in (Status.FINISHED, Status.SKIPPED) else 1)
-    replace_file(stored / _MARK, mark_of_run(run))  # last: a run of which only a part was written has none
+    replace_file(stored / _MARK, run_fingerprint(run))  # last: a run of which only a part was written has none

@@ -14,8 +14,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    *("Places", "can_be_drawn", "evenly_spaced_logs", "is_numeric", "log_worth_it", "numbers", "ticks_at"),
-    "whole_numbers",
+    *(
+        "AxisPositions",
+        "is_drawable",
+        "is_log_spaced",
+        "is_numeric",
+        "needs_log_scale",
+        "set_number_scale",
+        "set_ticks",
+    ),
+    "set_integer_ticks",
 ]
 
 _LOG_FROM = 20.0  # times between the smallest and the largest: above it the small ones could not be told apart
@@ -28,7 +36,7 @@ _WORD_CHARACTERS = 12
 
 
 @dataclass(frozen=True)
-class Places:
+class AxisPositions:
     """At least two values in the order in which they stand, and how many lines go through them.
 
     The lines stand a little beside each other at each place, so that one's whiskers do not hide another's.
@@ -44,7 +52,7 @@ class Places:
     @cached_property
     def are_on_logs(self) -> bool:
         """Whether the scale is a log scale."""
-        return self.are_numbers and evenly_spaced_logs(self.values)
+        return self.are_numbers and is_log_spaced(self.values)
 
     def xs(self, line: int, values: Sequence[Any]) -> list[float]:
         """Where the line of that number, from 0, stands at some of the values."""
@@ -67,15 +75,15 @@ class Places:
         """Name the values along x, where there is room for that; numbers else as round ones."""
         if not self.are_numbers:
             words = [wrapped(format_value(value), _WORD_CHARACTERS) for value in self.values]
-            ticks_at(axes, "x", range(len(words)), words)
+            set_ticks(axes, "x", range(len(words)), words)
             axes.set_xlim(-0.5, len(words) - 0.5)
             return
-        numbers(axes, "x", log=self.are_on_logs)
+        set_number_scale(axes, "x", log=self.are_on_logs)
         if len(self.values) <= _MAX_TICKS:
-            ticks_at(axes, "x", self.values, [f"{value:,.10g}" for value in self.values])
+            set_ticks(axes, "x", self.values, [f"{value:,.10g}" for value in self.values])
 
 
-def can_be_drawn(value: float) -> bool:
+def is_drawable(value: float) -> bool:
     """Whether a measured value is one to draw; a scale for the largest that a float can hold is none for the others."""
     return abs(value) < _LARGEST
 
@@ -87,12 +95,12 @@ def is_numeric(values: Sequence[Any]) -> bool:
     )
 
 
-def log_worth_it(smallest: float, largest: float) -> bool:
+def needs_log_scale(smallest: float, largest: float) -> bool:
     """Whether values above 0 lie too far apart for a linear scale."""
     return 0 < _LOG_FROM * smallest < largest
 
 
-def evenly_spaced_logs(values: Collection[float]) -> bool:
+def is_log_spaced(values: Collection[float]) -> bool:
     """Whether the steps between these numbers are more alike on a log scale than on a linear one."""
     if not all(value > 0 for value in values):
         return False
@@ -109,7 +117,7 @@ def _evenness(ordered: Sequence[float]) -> float:
     return min(steps) / max(steps)
 
 
-def numbers(axes: "Axes", which: Literal["x", "y"], *, log: bool = False) -> None:
+def set_number_scale(axes: "Axes", which: Literal["x", "y"], *, log: bool = False) -> None:
     """Plain numbers along an axis on which everything is drawn, `1,000` and never a power of ten."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
@@ -126,7 +134,7 @@ def numbers(axes: "Axes", which: Literal["x", "y"], *, log: bool = False) -> Non
     axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
 
 
-def ticks_at(axes: "Axes", which: Literal["x", "y"], values: Sequence[float], labels: Sequence[str]) -> None:
+def set_ticks(axes: "Axes", which: Literal["x", "y"], values: Sequence[float], labels: Sequence[str]) -> None:
     """Ticks at these places alone."""
     from matplotlib.ticker import NullLocator
 
@@ -135,7 +143,7 @@ def ticks_at(axes: "Axes", which: Literal["x", "y"], values: Sequence[float], la
     axis.set_minor_locator(NullLocator())
 
 
-def whole_numbers(axes: "Axes") -> None:
+def set_integer_ticks(axes: "Axes") -> None:
     """Ticks along x at whole numbers alone."""
     from matplotlib.ticker import MaxNLocator
 

@@ -12,7 +12,7 @@ from runmanager.results.stats.descriptive import mean
 from runmanager.results.tables.seeds import seed_groups
 from runmanager.text import pluralize
 
-__all__ = ["GridCell", "cells_of", "varying_of"]
+__all__ = ["GridCell", "grid_cells", "varying_columns"]
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class GridCell:
         return self.rows[0][setting]
 
 
-def varying_of(results: Table) -> list[str]:
+def varying_columns(results: Table) -> list[str]:
     """The columns of the settings that differ between runs, but for the seed."""
     return [name for name in results.settings if name in results.shown and name != SEED]
 
 
-def cells_of(results: Table) -> list[GridCell]:
+def grid_cells(results: Table) -> list[GridCell]:
     """All cells, in the order of their first rows."""
     return [GridCell(_label(rows, results), rows) for rows in seed_groups(results)]
 

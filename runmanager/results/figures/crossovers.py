@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runmanager.results.figures.axes import numbers
-from runmanager.results.figures.figure import Drawn, numbered
-from runmanager.results.figures.style import GREY, legend_below, look, new_figure, plain
+from runmanager.results.figures.axes import set_number_scale
+from runmanager.results.figures.figure import SweepFigure, numbered_names
+from runmanager.results.figures.style import GREY, add_legend_below, label_text, new_figure, series_style
 from runmanager.results.findings.crossover import Crossover, crossover_lines
 from runmanager.results.model.formatting import number
 
@@ -18,20 +18,20 @@ __all__ = ["crossover_figures"]
 _MAX_CROSSOVERS = 6
 
 
-def crossover_figures(found: Sequence[Crossover]) -> list[Drawn]:
+def crossover_figures(found: Sequence[Crossover]) -> list[SweepFigure]:
     """A figure for each of the first few crossovers, but for those of which nothing can be told."""
     found = [each for each in found if not each.is_too_close][:_MAX_CROSSOVERS]
-    names = numbered("crossover", found)
+    names = numbered_names("crossover", found)
     return [_figure(name, each) for name, each in zip(names, found, strict=True)]
 
 
-def _figure(name: str, found: Crossover) -> Drawn:
+def _figure(name: str, found: Crossover) -> SweepFigure:
     (line,) = crossover_lines([found])
     caption = (
         f"{line} Points are geometric means over runs; a band reaches from the last point where one side is surely "
         "ahead to the first one where the other is."
     )
-    return Drawn(name, f"Crossover along {found.along}", caption, _said(found), partial(_draw, found))
+    return SweepFigure(name, f"Crossover along {found.along}", caption, _said(found), partial(_draw, found))
 
 
 def _said(found: Crossover) -> str:
@@ -46,13 +46,15 @@ def _said(found: Crossover) -> str:
 def _draw(found: Crossover) -> "Figure":
     figure, axes = new_figure(height=3.6)
     for at, (label, values) in enumerate(zip(found.labels, found.curves, strict=True)):
-        axes.plot(found.xs, values, marker=look(at).marker, color=look(at).colour, label=plain(label))
+        axes.plot(
+            found.xs, values, marker=series_style(at).marker, color=series_style(at).colour, label=label_text(label)
+        )
     for crossing in found.crossings:
         axes.axvspan(crossing.low, crossing.high, color=GREY, alpha=0.3, linewidth=0)
         axes.axvline(crossing.at, color=GREY, linestyle="dotted")
-    numbers(axes, "x", log=True)
-    numbers(axes, "y", log=True)
-    axes.set_xlabel(plain(found.along))
+    set_number_scale(axes, "x", log=True)
+    set_number_scale(axes, "y", log=True)
+    axes.set_xlabel(label_text(found.along))
     axes.set_ylabel(found.metric.replace("_", " "))
-    legend_below(figure)
+    add_legend_below(figure)
     return figure

@@ -7,26 +7,37 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
-from runmanager.results.figures.style import PAGE, TEXT, house_style, shades, shades_on_dark
+from runmanager.results.figures.style import PAGE, TEXT, fixed_style, shades, shades_on_dark
 from runmanager.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    *("KINDS", "Drawn", "Kind", "evenly", "few_of", "inline_svg", "listed", "numbered", "rendered", "some_of"),
+    *(
+        "FIGURE_FORMATS",
+        "SweepFigure",
+        "FigureFormat",
+        "sample_evenly",
+        "top_note",
+        "inline_svg",
+        "join_names",
+        "numbered_names",
+        "render",
+        "sample_note",
+    ),
 ]
 
 _T = TypeVar("_T")
 
-Kind = Literal["svg", "png"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+FigureFormat = Literal["svg", "png"]
+FIGURE_FORMATS: tuple[FigureFormat, ...] = get_args(FigureFormat)
 
 _DOTS_PER_INCH = 300  # what journals ask of pictures with text in them
 
 
 @dataclass(frozen=True)
-class Drawn:
+class SweepFigure:
     """One figure of a sweep.
 
     `name` tells it from the sweep's other figures and is fit for a file: `throughput`, `crossover-2`. `title` is a few
@@ -42,11 +53,11 @@ class Drawn:
 
     def draw(self) -> "Figure":
         """The figure, made anew, near-black on white; it is nobody's but the caller's, and belongs to no window."""
-        with house_style():
+        with fixed_style():
             return self.drawing()
 
 
-def inline_svg(drawn: Drawn) -> str:
+def inline_svg(drawn: SweepFigure) -> str:
     """The figure as an element inside HTML: no prologue, namespaces or metadata, and the page's own text colour."""
     svg = _saved(drawn, "svg", {}, transparent=True).decode()
     svg = svg[svg.index("<svg") :]
@@ -65,7 +76,7 @@ def _with_shades(svg: str) -> str:
     return f"<style>@media screen and (prefers-color-scheme: dark) {{ svg {{ {dark} }} }}</style>{svg}"
 
 
-def rendered(drawn: Drawn, kind: Kind, *, dots_per_inch: int = _DOTS_PER_INCH) -> bytes:
+def render(drawn: SweepFigure, kind: FigureFormat, *, dots_per_inch: int = _DOTS_PER_INCH) -> bytes:
     """The figure as a file that opens alone: near-black on white, its title and description in it.
 
     `dots_per_inch` are those of a PNG; a figure is 5.4 inches wide.
@@ -75,7 +86,12 @@ def rendered(drawn: Drawn, kind: Kind, *, dots_per_inch: int = _DOTS_PER_INCH) -
 
 
 def _saved(
-    drawn: Drawn, kind: Kind, metadata: Mapping[str, str], *, transparent: bool, dots_per_inch: int = _DOTS_PER_INCH
+    drawn: SweepFigure,
+    kind: FigureFormat,
+    metadata: Mapping[str, str],
+    *,
+    transparent: bool,
+    dots_per_inch: int = _DOTS_PER_INCH,
 ) -> bytes:
     import matplotlib
 
@@ -85,7 +101,7 @@ def _saved(
     content = io.BytesIO()
     # The salt keeps the ids of two figures of one page apart, and the same from one writing to the next.
     settings = matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": drawn.name})
-    with house_style(), settings, warnings.catch_warnings():
+    with fixed_style(), settings, warnings.catch_warnings():
         # A browser sets the text of an SVG itself, and has the letters that matplotlib's own font lacks.
         warnings.filterwarnings("ignore", message="Glyph")
         figure.savefig(
@@ -98,28 +114,28 @@ def _saved(
     return content.getvalue()
 
 
-def few_of(count: int, most: int, which: str, how: str = "shown") -> str:
+def top_note(count: int, most: int, which: str, how: str = "shown") -> str:
     """` (the 24 fastest of 45 shown)`; nothing where all are."""
     return f" (the {most} {which} of {count} {how})" if count > most else ""
 
 
-def some_of(count: int, most: int, along: str = "") -> str:
+def sample_note(count: int, most: int, along: str = "") -> str:
     """` (24 of 80, at even steps)`; nothing where all are shown."""
     return f" ({most} of {count}, at even steps{along})" if count > most else ""
 
 
-def evenly(ordered: Sequence[_T], most: int) -> Sequence[_T]:
+def sample_evenly(ordered: Sequence[_T], most: int) -> Sequence[_T]:
     """At most so many, at even steps from the first to the last."""
     if len(ordered) <= most:
         return ordered
     return [ordered[round(at * (len(ordered) - 1) / (most - 1))] for at in range(most)]
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """`lr, model and seed`."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def numbered(name: str, figures: Sequence[Any]) -> list[str]:
+def numbered_names(name: str, figures: Sequence[Any]) -> list[str]:
     """Names for several figures of one kind: `rounds`, `rounds-2`, `rounds-3`."""
     return [name if at == 1 else f"{name}-{at}" for at in range(1, len(figures) + 1)]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from runmanager.records.run.record import EpochRecord
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.figures.axes import can_be_drawn, numbers, whole_numbers
-from runmanager.results.figures.cell_grid import GridCell, cells_of
-from runmanager.results.figures.figure import Drawn, evenly, few_of
-from runmanager.results.figures.style import GREY, legend_below, look, new_figure, wrapped
+from runmanager.results.figures.axes import is_drawable, set_integer_ticks, set_number_scale
+from runmanager.results.figures.cell_grid import GridCell, grid_cells
+from runmanager.results.figures.figure import SweepFigure, sample_evenly, top_note
+from runmanager.results.figures.style import GREY, add_legend_below, new_figure, series_style, wrapped
 from runmanager.results.model.columns import Table
 from runmanager.results.model.formatting import number
 from runmanager.results.stats.descriptive import mean
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["learning_curves"]
+__all__ = ["learning_curve_figures"]
 
 _MAX_CURVES = 12
 _MAX_GREY = 200
@@ -57,21 +57,21 @@ class _Curve:
 
     def thinned(self, most: int) -> "_Curve":
         """At most so many of its epochs, at even steps, the first and the last among them."""
-        kept = evenly(range(len(self.epochs)), most)
+        kept = sample_evenly(range(len(self.epochs)), most)
         values, lows, highs = ([each[at] for at in kept] for each in (self.values, self.lows, self.highs))
         epochs = [self.epochs[at] for at in kept]
         return replace(self, epochs=epochs, values=values, lows=lows, highs=highs)
 
 
-def learning_curves(runs: Mapping[str, StoredRun], results: Table) -> list[Drawn]:
+def learning_curve_figures(runs: Mapping[str, StoredRun], results: Table) -> list[SweepFigure]:
     """The curves of the first metric that some cell has at two epochs; none where none has."""
-    cells = cells_of(results)
+    cells = grid_cells(results)
     for metric, words in _METRICS:
         curves = [curve for cell in cells if (curve := _curve(cell, runs, metric)) is not None]
         if any(len(curve.epochs) > 1 for curve in curves):
             curves.sort(key=partial(_rank, more_is_better=metric.endswith("accuracy")))
             drawing = partial(_draw, curves, words)
-            return [Drawn("curves", "Learning curves", _caption(curves, words), _said(curves, words), drawing)]
+            return [SweepFigure("curves", "Learning curves", _caption(curves, words), _said(curves, words), drawing)]
     return []
 
 
@@ -101,7 +101,7 @@ def _curve(cell: GridCell, runs: Mapping[str, StoredRun], metric: str) -> _Curve
 
 def _values(epochs: Sequence[EpochRecord], metric: str) -> dict[int, float]:
     known = {epoch.epoch: value for epoch in epochs if (value := getattr(epoch, metric)) is not None}
-    return {epoch: value if can_be_drawn(value) else math.nan for epoch, value in known.items()}
+    return {epoch: value if is_drawable(value) else math.nan for epoch, value in known.items()}
 
 
 def _caption(curves: Sequence[_Curve], metric: str) -> str:
@@ -111,7 +111,7 @@ def _caption(curves: Sequence[_Curve], metric: str) -> str:
     cut = " It ends with the shortest of them, but ranks by what each came to." if is_cut else ""
     grey = len(curves) - _MAX_CURVES
     left_out = f" Of the others, {_MAX_GREY} at even steps are drawn in grey." if grey > _MAX_GREY else ""
-    shown = few_of(len(curves), _MAX_CURVES, "best", "in colour")
+    shown = top_note(len(curves), _MAX_CURVES, "best", "in colour")
     return (
         f"Learning curves: {metric} by epoch{shown}. The best is the thick one, with a star at its end."
         f"{band}{cut}{left_out}"
@@ -129,22 +129,24 @@ def _said(curves: Sequence[_Curve], metric: str) -> str:
 def _draw(curves: Sequence[_Curve], metric: str) -> "Figure":
     labels = [wrapped(curve.label) for curve in curves[:_MAX_CURVES]]
     figure, axes = new_figure(height=3.3, legend=labels)
-    _draw_grey(axes, evenly(curves[_MAX_CURVES:], _MAX_GREY))
+    _draw_grey(axes, sample_evenly(curves[_MAX_CURVES:], _MAX_GREY))
     for at, (curve, label) in enumerate(zip(curves, labels, strict=False)):
         _draw_curve(axes, curve.thinned(_MAX_POINTS), label, at)
     best = curves[0]
-    axes.plot(best.epochs[-1:], best.values[-1:], "*", color=look(0).colour, markersize=12, clip_on=False, zorder=5)
-    whole_numbers(axes)
-    numbers(axes, "y")
+    axes.plot(
+        best.epochs[-1:], best.values[-1:], "*", color=series_style(0).colour, markersize=12, clip_on=False, zorder=5
+    )
+    set_integer_ticks(axes)
+    set_number_scale(axes, "y")
     axes.set_xlabel("epoch")
     axes.set_ylabel(metric)
     if any(labels):
-        legend_below(figure)
+        add_legend_below(figure)
     return figure
 
 
 def _draw_curve(axes: "Axes", curve: _Curve, label: str, at: int) -> None:
-    colour, marker, dash = look(at)
+    colour, marker, dash = series_style(at)
     above = 3 - at / _MAX_CURVES  # the better one lies over the worse
     if curve.num_seeds > 1:
         axes.fill_between(curve.epochs, curve.lows, curve.highs, color=colour, alpha=0.2, linewidth=0, zorder=1.5)

@@ -8,20 +8,28 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runmanager.results.compare.pairing import frozen
-from runmanager.results.figures.axes import can_be_drawn, evenly_spaced_logs, is_numeric, log_worth_it
-from runmanager.results.figures.cell_grid import GridCell, cells_of, varying_of
-from runmanager.results.figures.figure import Drawn, evenly, listed, some_of
-from runmanager.results.figures.style import PAGE, TEXT, bare_figure, name_lines, plain, shades, shortened
+from runmanager.results.figures.axes import is_drawable, is_log_spaced, is_numeric, needs_log_scale
+from runmanager.results.figures.cell_grid import GridCell, grid_cells, varying_columns
+from runmanager.results.figures.figure import SweepFigure, join_names, sample_evenly, sample_note
+from runmanager.results.figures.style import (
+    PAGE,
+    TEXT,
+    label_text,
+    new_frameless_figure,
+    shades,
+    shortened,
+    wrapped_name,
+)
 from runmanager.results.model.columns import OUTCOMES, Table, prefers_larger, setting_name
 from runmanager.results.model.formatting import number
-from runmanager.results.tables.sorting import in_order
+from runmanager.results.tables.sorting import sorted_values
 from runmanager.text import format_value, pluralize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["parallel_figure"]
+__all__ = ["parallel_figures"]
 
 _LEAST_SETTINGS = 2
 _LEAST_CELLS = 6
@@ -48,25 +56,25 @@ _Line = list[float]
 """A cell's places on each axis, its outcome's last."""
 
 
-def parallel_figure(results: Table) -> list[Drawn]:
+def parallel_figures(results: Table) -> list[SweepFigure]:
     """The finished cells of a sweep over two settings or more; none of a handful of cells."""
-    settings = varying_of(results)
+    settings = varying_columns(results)
     outcomes = _outcomes(results)
     if not outcomes:
         return []
-    found = [(cell, means) for cell in cells_of(results) if (means := _means(cell, outcomes)) is not None]
+    found = [(cell, means) for cell in grid_cells(results) if (means := _means(cell, outcomes)) is not None]
     if len(settings) < _LEAST_SETTINGS or len(found) < _LEAST_CELLS:
         return []
     target = outcomes[-1]
     better = -1 if prefers_larger(target) is False else 1
     found.sort(key=lambda each: better * each[1][-1])  # the best is drawn last, above the others
-    shown = evenly(found, _MAX_LINES)
+    shown = sample_evenly(found, _MAX_LINES)
     scales = [_scale_of_setting(name, [cell.value(name) for cell, _ in shown]) for name in settings[:_MAX_SETTINGS]]
     scales += [_scale_of_outcome(name, [means[at] for _, means in shown]) for at, name in enumerate(outcomes)]
     lines = [_line(cell, means, scales) for cell, means in shown]
-    caption = _caption(settings, outcomes, len(found), len(cells_of(results)))
+    caption = _caption(settings, outcomes, len(found), len(grid_cells(results)))
     drawing = partial(_draw, scales, lines)
-    return [Drawn("parallel", "The sweep at a glance", caption, _said(found, settings, target), drawing)]
+    return [SweepFigure("parallel", "The sweep at a glance", caption, _said(found, settings, target), drawing)]
 
 
 def _outcomes(results: Table) -> list[str]:
@@ -79,25 +87,25 @@ def _outcomes(results: Table) -> list[str]:
 def _means(cell: GridCell, outcomes: Sequence[str]) -> list[float] | None:
     """The means over its finished runs; None where one of the outcomes is missing."""
     means = [mean for name in outcomes if (mean := cell.mean(name)) is not None]
-    return means if len(means) == len(outcomes) and all(map(can_be_drawn, means)) else None
+    return means if len(means) == len(outcomes) and all(map(is_drawable, means)) else None
 
 
 def _scale_of_setting(name: str, values: Sequence[Any]) -> _Scale:
-    ordered = in_order({frozen(value): value for value in values}.values())
+    ordered = sorted_values({frozen(value): value for value in values}.values())
     if is_numeric(ordered) and len(ordered) > 1:
-        ends = _positions(ordered, log=evenly_spaced_logs(ordered))
+        ends = _positions(ordered, log=is_log_spaced(ordered))
     else:
         ends = [at / max(1, len(ordered) - 1) for at in range(len(ordered))]
     # Room for lines side by side.
     places = {frozen(value): (1 - _SPREAD) * at for value, at in zip(ordered, ends, strict=True)}
-    ticks = [(places[frozen(value)] + _SPREAD / 2, format_value(value)) for value in evenly(ordered, _MAX_TICKS)]
+    ticks = [(places[frozen(value)] + _SPREAD / 2, format_value(value)) for value in sample_evenly(ordered, _MAX_TICKS)]
     return _Scale(name, places, ticks)
 
 
 def _scale_of_outcome(name: str, values: Sequence[float]) -> _Scale:
     """The better end above: a loss has its smallest value there."""
     ordered = sorted(set(values))
-    ends = _positions(ordered, log=log_worth_it(ordered[0], ordered[-1]))
+    ends = _positions(ordered, log=needs_log_scale(ordered[0], ordered[-1]))
     if prefers_larger(name) is False:
         ends = [1 - at for at in ends]
     ticks = [(ends[at], number(ordered[at])) for at in sorted({0, len(ordered) - 1})]
@@ -121,8 +129,8 @@ def _caption(settings: Sequence[str], outcomes: Sequence[str], num_cells: int, n
     lost = num_all - num_cells
     without = f" Left out: {pluralize(lost, 'cell')} without a result." if lost else ""
     hidden = f" Of {len(settings)} settings the first {_MAX_SETTINGS}." if len(settings) > _MAX_SETTINGS else ""
-    shown = some_of(num_cells, _MAX_LINES, " of the outcome")
-    ends = listed([name.replace("_", " ") for name in outcomes])
+    shown = sample_note(num_cells, _MAX_LINES, " of the outcome")
+    ends = join_names([name.replace("_", " ") for name in outcomes])
     return (
         f"Each line is a cell{shown}, through its settings to its {ends}; seeds are one line, by their mean. Its "
         f"colour is that of its end on the last axis, where better is above.{hidden}{without}"
@@ -140,21 +148,21 @@ def _said(found: Sequence[tuple[GridCell, Sequence[float]]], settings: Sequence[
     said = (
         f"The best {target} is {number(best_means[-1])}, with {best_cell.label}; the worst {number(found[0][1][-1])}."
     )
-    return said + (f" All of the {len(leaders)} best have {listed(shared)}." if shared else "")
+    return said + (f" All of the {len(leaders)} best have {join_names(shared)}." if shared else "")
 
 
 def _draw(scales: Sequence[_Scale], lines: Sequence[_Line]) -> "Figure":
-    figure, axes = bare_figure(height=3.8)
+    figure, axes = new_frameless_figure(height=3.8)
     _draw_lines(axes, lines)
     behind = {"boxstyle": "square,pad=0.1", "facecolor": PAGE, "alpha": 0.75, "linewidth": 0}
     for x, scale in enumerate(scales):
         axes.axvline(x, color=TEXT, linewidth=0.8, zorder=3)
         for y, text in scale.ticks:
-            said = shortened(plain(text), 12)
+            said = shortened(label_text(text), 12)
             axes.text(x - 0.05, y, said, ha="right", va="center", size="small", color=TEXT, zorder=4, bbox=behind)
     _draw_shades(axes, len(scales) - 1)
     axes.set_xticks(
-        range(len(scales)), [name_lines(setting_name(scale.name), 12) for scale in scales], fontsize="small"
+        range(len(scales)), [wrapped_name(setting_name(scale.name), 12) for scale in scales], fontsize="small"
     )
     axes.set_xlim(-0.35, len(scales) - 0.9)
     axes.set_ylim(-0.03, 1.03)

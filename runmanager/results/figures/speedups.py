@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from runmanager.results.compare.side import label_of
 from runmanager.results.compare.verdict import DIFFERENT, INCONCLUSIVE, NO_DIFFERENCE, VERDICTS
-from runmanager.results.figures.axes import numbers
-from runmanager.results.figures.figure import Drawn, evenly, some_of
-from runmanager.results.figures.style import GREY, MAX_ROWS, figure_of_rows, legend_below, look, wrapped
+from runmanager.results.figures.axes import set_number_scale
+from runmanager.results.figures.figure import SweepFigure, sample_evenly, sample_note
+from runmanager.results.figures.style import GREY, MAX_ROWS, add_legend_below, new_row_figure, series_style, wrapped
 from runmanager.results.findings.comparison_findings import named_settings
 from runmanager.results.model.columns import Table, effect_of
 from runmanager.results.model.formatting import number
@@ -19,38 +19,38 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["speedups_figure"]
+__all__ = ["speedup_figures"]
 
 _LABEL_CHARACTERS = 40  # what is written below a frame that the rows' labels have made narrow
 
 # A verdict's mark points to the side on which its interval lies, and its colour is not alone in saying so.
 _MARKS = {
-    **dict.fromkeys(("faster", "better"), (look(0).colour, ">")),
-    **dict.fromkeys(("slower", "worse"), (look(3).colour, "<")),
+    **dict.fromkeys(("faster", "better"), (series_style(0).colour, ">")),
+    **dict.fromkeys(("slower", "worse"), (series_style(3).colour, "<")),
     NO_DIFFERENCE: (GREY, "o"),
     INCONCLUSIVE: (GREY, "d"),
 }
 
 
-def speedups_figure(comparison: Table) -> list[Drawn]:
+def speedup_figures(comparison: Table) -> list[SweepFigure]:
     """A row for each measured pair, the largest effect first, of many some at even steps; none of fewer than two."""
     effect = effect_of(comparison.columns)
     measured = [row for row in comparison.rows if row[effect] is not None]
     if len(measured) < 2:
         return []
     measured.sort(key=lambda row: -float(row[effect]))
-    shown = evenly(measured, MAX_ROWS)
+    shown = sample_evenly(measured, MAX_ROWS)
     are_alike = len(set(map(_sides, measured))) == 1
     labels = [_label(row, comparison, with_sides=not are_alike) for row in shown]
     others = len(comparison.rows) - len(measured)
     left_out = f" {pluralize(others, 'pair')} could not be measured." if others else ""
     leaves = _what_is_left([bool(row["tolerance"]) for row in shown])
     caption = (
-        f"The {effect} of each pair{some_of(len(measured), MAX_ROWS)} with its 95% interval. A "
+        f"The {effect} of each pair{sample_note(len(measured), MAX_ROWS)} with its 95% interval. A "
         f"difference is said where the interval lies wholly {leaves}.{left_out}"
     )
     title = f"{effect.capitalize()} of each pair"
-    return [Drawn("speedups", title, caption, _said(shown, labels, measured), partial(_draw, shown, labels))]
+    return [SweepFigure("speedups", title, caption, _said(shown, labels, measured), partial(_draw, shown, labels))]
 
 
 def _what_is_left(bands: Sequence[bool]) -> str:
@@ -85,7 +85,7 @@ def _interval(row: Mapping[str, Any]) -> str:
 
 
 def _draw(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> "Figure":
-    figure, axes = figure_of_rows(labels)
+    figure, axes = new_row_figure(labels)
     effect = effect_of(rows[0])
     is_difference = effect == "difference"
     nothing = 0.0 if is_difference else 1.0
@@ -96,13 +96,13 @@ def _draw(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> "Figure":
             axes.barh(at, 2 * reach, left=nothing - reach, height=1.0, color=GREY, alpha=0.25, linewidth=0)
     for verdict, (colour, marker) in _MARKS.items():
         _draw_verdict(axes, rows, verdict, colour, marker)
-    numbers(axes, "x", log=not is_difference)
+    set_number_scale(axes, "x", log=not is_difference)
     of = rows[0].get("metric", "samples per second")
     all_sides = {_sides(row) for row in rows}
     candidate, baseline = all_sides.pop() if len(all_sides) == 1 else ("candidate", "baseline")
     by = "-" if is_difference else "/"
     axes.set_xlabel(wrapped(f"{effect}: {candidate} {by} {baseline}, {str(of).replace('_', ' ')}", _LABEL_CHARACTERS))
-    legend_below(figure, columns=3)
+    add_legend_below(figure, columns=3)
     return figure
 
 

@@ -13,8 +13,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    *("GREY", "MAX_ROWS", "PAGE", "TEXT", "Look", "bare_figure", "figure_of_rows", "house_style", "legend_below"),
-    *("look", "name_lines", "new_figure", "plain", "shades", "shades_on_dark", "shortened", "wrapped"),
+    *(
+        "GREY",
+        "MAX_ROWS",
+        "PAGE",
+        "TEXT",
+        "SeriesStyle",
+        "new_frameless_figure",
+        "new_row_figure",
+        "fixed_style",
+        "add_legend_below",
+    ),
+    *("series_style", "wrapped_name", "new_figure", "label_text", "shades", "shades_on_dark", "shortened", "wrapped"),
 ]
 
 # Okabe and Ito's palette, told apart by colour-blind readers; without its black and its yellow, which are lost on a
@@ -46,7 +56,7 @@ _LINE_CHARACTERS = 30  # less than half the width
 _LABEL_CHARACTERS = 150
 
 
-class Look(NamedTuple):
+class SeriesStyle(NamedTuple):
     """How one of several lines or marks is drawn: colour is never alone in telling them apart."""
 
     colour: str
@@ -54,13 +64,15 @@ class Look(NamedTuple):
     dash: str
 
 
-def look(at: int) -> Look:
+def series_style(at: int) -> SeriesStyle:
     """The look of the one at that place, from 0; of lines, eighteen differ."""
-    return Look(_COLOURS[at % len(_COLOURS)], _MARKERS[at % len(_MARKERS)], _DASHES[at // len(_COLOURS) % len(_DASHES)])
+    return SeriesStyle(
+        _COLOURS[at % len(_COLOURS)], _MARKERS[at % len(_MARKERS)], _DASHES[at // len(_COLOURS) % len(_DASHES)]
+    )
 
 
 @contextmanager
-def house_style() -> Iterator[None]:
+def fixed_style() -> Iterator[None]:
     """What is drawn within looks the same whatever the user's own matplotlibrc or style sheet says."""
     import matplotlib
 
@@ -91,7 +103,7 @@ def new_figure(*, height: float, legend: Sequence[str] = ()) -> "tuple[Figure, A
     return figure, axes
 
 
-def figure_of_rows(labels: Sequence[str]) -> "tuple[Figure, Axes]":
+def new_row_figure(labels: Sequence[str]) -> "tuple[Figure, Axes]":
     """A figure with a row for each label, from above; they stand at y = 0, 1, 2 …"""
     lines = [wrapped(label, _ROW_CHARACTERS) for label in labels]
     figure, axes = new_figure(height=1.3 + len(labels) * (_BETWEEN_ROWS_INCHES + _inches(lines)))
@@ -106,7 +118,7 @@ def _inches(labels: Sequence[str]) -> float:
     return _LINE_INCHES * max(label.count("\n") + 1 for label in labels)
 
 
-def bare_figure(*, height: float) -> "tuple[Figure, Axes]":
+def new_frameless_figure(*, height: float) -> "tuple[Figure, Axes]":
     """A figure without a frame, for one that draws its own axes; what stands along x is named above."""
     figure, axes = new_figure(height=height)
     axes.grid(visible=False)
@@ -118,7 +130,7 @@ def bare_figure(*, height: float) -> "tuple[Figure, Axes]":
     return figure, axes
 
 
-def legend_below(figure: "Figure", *, columns: int = 2) -> None:
+def add_legend_below(figure: "Figure", *, columns: int = 2) -> None:
     """Says below the frame what its parts are called."""
     figure.legend(
         loc="outside lower center", ncols=columns, frameon=False, labelcolor=TEXT, fontsize="small", handlelength=3
@@ -144,7 +156,7 @@ def _shades(ends: tuple[float, float]) -> list[str]:
     return [to_hex(colormaps["viridis"](step)) for step in steps]
 
 
-def plain(text: str) -> str:
+def label_text(text: str) -> str:
     """Text of bounded length, for a figure: what would steer it is written out.
 
     A label that begins with an underscore would be hidden by matplotlib, so a space goes before it.
@@ -163,14 +175,14 @@ def shortened(text: str, characters: int) -> str:
 
 def wrapped(text: str, characters: int = _LINE_CHARACTERS) -> str:
     """A label in lines."""
-    lines = textwrap.wrap(plain(text), characters, break_on_hyphens=False, drop_whitespace=False)
+    lines = textwrap.wrap(label_text(text), characters, break_on_hyphens=False, drop_whitespace=False)
     return "\n".join(line.rstrip() for line in lines)  # a space at a line's end would set it off to the right
 
 
-def name_lines(name: str, characters: int) -> str:
+def wrapped_name(name: str, characters: int) -> str:
     """A name in lines that break after its dots and underscores."""
     lines = [""]
-    for part in re.findall("[^._]+[._]*|[._]+", plain(name)):
+    for part in re.findall("[^._]+[._]*|[._]+", label_text(name)):
         if lines[-1] and len(lines[-1] + part) > characters:
             lines.append("")
         lines[-1] += shortened(part, characters)

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.pairing import frozen
 from runmanager.results.compare.side import label_of
-from runmanager.results.figures.axes import Places, is_numeric, log_worth_it, numbers
-from runmanager.results.figures.cell_grid import GridCell, cells_of, varying_of
-from runmanager.results.figures.figure import Drawn, listed
-from runmanager.results.figures.style import legend_below, look, new_figure, plain, wrapped
+from runmanager.results.figures.axes import AxisPositions, is_numeric, needs_log_scale, set_number_scale
+from runmanager.results.figures.cell_grid import GridCell, grid_cells, varying_columns
+from runmanager.results.figures.figure import SweepFigure, join_names
+from runmanager.results.figures.style import add_legend_below, label_text, new_figure, series_style, wrapped
 from runmanager.results.model.columns import Table, setting_name
 from runmanager.results.model.formatting import number
 from runmanager.results.stats.descriptive import quantile
 from runmanager.results.stats.effects import geometric_mean, typical_interval
-from runmanager.results.tables.sorting import in_order
+from runmanager.results.tables.sorting import sorted_values
 from runmanager.text import format_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["throughput_by_axis"]
+__all__ = ["throughput_by_axis_figures"]
 
 _MAX_FIGURES = 3
 _MAX_LINES = 6
@@ -85,7 +85,7 @@ class _Lines:
     @property
     def is_log(self) -> bool:
         middles = [middle for label in self.lines for _, middle in self.middles(label)]
-        return log_worth_it(min(middles), max(middles))
+        return needs_log_scale(min(middles), max(middles))
 
     @property
     def is_cut(self) -> bool:
@@ -121,10 +121,10 @@ class _Lines:
         return _Point(place, min(found.low, middle), middle, max(found.high, middle))
 
 
-def throughput_by_axis(runs: Mapping[str, StoredRun], results: Table) -> list[Drawn]:
+def throughput_by_axis_figures(runs: Mapping[str, StoredRun], results: Table) -> list[SweepFigure]:
     """A figure for each axis along which throughput changes, the one along which it does most first."""
-    names = varying_of(results)
-    measured = [(cell, side) for cell in cells_of(results) if (side := _side(cell, runs))]
+    names = varying_columns(results)
+    measured = [(cell, side) for cell in grid_cells(results) if (side := _side(cell, runs))]
     found = [_lines(axis, names, measured) for axis in names if axis != "device"]
     found = sorted((lines for lines in found if lines.has_something_to_show), key=lambda lines: -lines.reach)
     by_name = {f"throughput-by-{_stem(lines.name)}": lines for lines in found}
@@ -158,7 +158,7 @@ def _lines(axis: str, names: Sequence[str], measured: Sequence[tuple[GridCell, _
             key = frozen(cell.value(axis))
             values.setdefault(key, cell.value(axis))
             lines.setdefault(_label(cell, telling), {}).setdefault(key, []).append(side)
-    return _Lines(axis, in_order(values.values()), lines, mixed)
+    return _Lines(axis, sorted_values(values.values()), lines, mixed)
 
 
 def _label(cell: GridCell, names: Sequence[str]) -> str:
@@ -169,9 +169,9 @@ def _middle(side: _Side) -> float:
     return geometric_mean([quantile(sorted(run), 0.5) for run in side])
 
 
-def _figure(name: str, lines: _Lines) -> Drawn:
+def _figure(name: str, lines: _Lines) -> SweepFigure:
     if lines.mixed:
-        mixed = listed([setting_name(name) for name in lines.mixed])
+        mixed = join_names([setting_name(name) for name in lines.mixed])
         how = f"Each point is the median of the cells that differ in {mixed}, with whiskers to their quartiles."
     else:
         how = (
@@ -182,7 +182,7 @@ def _figure(name: str, lines: _Lines) -> Drawn:
     beside = " Lines stand a little beside each other, so that each can be read." if len(lines.lines) > 1 else ""
     cut = f" Whiskers without an upper end go beyond {number(lines.top)}." if lines.is_cut else ""
     caption = f"Throughput by {lines.name}. {how}{beside}{cut} Seeds are taken together."
-    return Drawn(name, f"Throughput by {lines.name}", caption, _said(lines), partial(_draw, lines))
+    return SweepFigure(name, f"Throughput by {lines.name}", caption, _said(lines), partial(_draw, lines))
 
 
 def _said(lines: _Lines) -> str:
@@ -201,7 +201,7 @@ def _said(lines: _Lines) -> str:
 def _draw(lines: _Lines) -> "Figure":
     labels = [wrapped(label) for label in lines.lines]
     of_lines = [lines.points(label) for label in lines.lines]
-    places = Places(lines.places, len(labels))
+    places = AxisPositions(lines.places, len(labels))
     figure, axes = new_figure(height=3.3, legend=labels)
     for at, (points, label) in enumerate(zip(of_lines, labels, strict=True)):
         whiskers = [[point.middle - point.low for point in points], [point.high - point.middle for point in points]]
@@ -209,18 +209,18 @@ def _draw(lines: _Lines) -> "Figure":
             places.xs(at, [point.at for point in points]),
             [point.middle for point in points],
             yerr=whiskers,
-            fmt=look(at).marker,
+            fmt=series_style(at).marker,
             linestyle="solid" if places.are_numbers else "none",
-            color=look(at).colour,
+            color=series_style(at).colour,
             capsize=3,
             label=label,
         )
     places.set_ticks(axes)
     if not lines.is_log:
         axes.set_ylim(0, lines.top)
-    numbers(axes, "y", log=lines.is_log)
+    set_number_scale(axes, "y", log=lines.is_log)
     axes.set_ylabel("samples per second")
-    axes.set_xlabel(plain(lines.name))
+    axes.set_xlabel(label_text(lines.name))
     if any(labels):
-        legend_below(figure)
+        add_legend_below(figure)
     return figure

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runmanager.results.model.columns import Table
-from runmanager.results.report.html_table import page_table
+from runmanager.results.report.html_table import build_html_table
 from runmanager.text import printable
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 def to_html(table: Table, *, title: str = "Results") -> str:
     """The columns for people, rounded; what is copied from the page has every column, in full precision."""
-    return render_template("results.html", title=title, table=page_table(table, title=title, file="results.csv"))
+    return render_template("results.html", title=title, table=build_html_table(table, title=title, file="results.csv"))
 
 
 def render_template(template: str, **values: Any) -> str:

@@ -14,7 +14,7 @@ from runmanager.results.tables.writers import csv_fields
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = ["PageRow", "PageTable", "page_table"]
+__all__ = ["HtmlRow", "HtmlTable", "build_html_table"]
 
 _COLOURED = ("status", "verdict")
 _WORST_FIRST = (
@@ -27,7 +27,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class PageRow:
+class HtmlRow:
     """A row's `<td>` elements, and the lines that it is in a file: of several runs where it stands for several.
 
     An element's `data-value` is what it is sorted and asked by where that is not its text: a number in full precision,
@@ -39,7 +39,7 @@ class PageRow:
 
 
 @dataclass(frozen=True)
-class PageTable:
+class HtmlTable:
     """A table with its name for people and the name of its file.
 
     `numeric` are the columns to be set flush right, `example` is a condition that some rows fulfil.
@@ -51,19 +51,19 @@ class PageTable:
     numeric: frozenset[str]
     example: str
     csv_header: str
-    rows: Sequence[PageRow]
+    rows: Sequence[HtmlRow]
     legend: str
     notes: Sequence[str]
 
 
-def page_table(
+def build_html_table(
     table: Table,
     *,
     title: str,
     file: str,
     whole: Table | None = None,
     of_row: Mapping[str, Sequence[Row]] | None = None,
-) -> PageTable:
+) -> HtmlTable:
     """`table` for a page. What is copied from it has the columns of the `whole` table, by default of itself.
 
     `of_row` has the rows of the whole table that a row stands for, by its `run`; without it that is the row itself.
@@ -75,13 +75,13 @@ def page_table(
     exported = (whole or table).columns
     fields = [_field_of(table, name, is_numeric=name in numeric) for name in columns]
     rows = [
-        PageRow(
+        HtmlRow(
             Markup("".join([field(row) for field in fields])),
             _csv(exported, [row] if of_row is None else of_row[row["run"]]),
         )
         for row in table.rows
     ]
-    return PageTable(
+    return HtmlTable(
         title=title,
         file=file,
         columns=columns,

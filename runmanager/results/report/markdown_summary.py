@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from runmanager.results.compare.comparison import with_numbered_reasons
-from runmanager.results.figures.figure import Drawn, rendered
+from runmanager.results.figures.figure import SweepFigure, render
 from runmanager.results.findings.headlines import headlines
 from runmanager.results.model.columns import Table
 from runmanager.results.snapshot import SweepSnapshot
 from runmanager.results.tables.seeds import collapse_seeds
-from runmanager.results.tables.writers import in_markdown, to_markdown
+from runmanager.results.tables.writers import escape_markdown, to_markdown
 
 __all__ = ["MarkdownSummary", "summarize_in_markdown"]
 
@@ -40,14 +40,14 @@ def summarize_in_markdown(snapshot: SweepSnapshot) -> MarkdownSummary:
     figures = snapshot.figures if len(cells.rows) > 1 else []  # of a single cell they compare nothing
     folder = shlex.quote(str(snapshot.sweep.paths.root))
     texts = {
-        "answers": "\n".join(f"- {in_markdown(line)}" for line in said),
+        "answers": "\n".join(f"- {escape_markdown(line)}" for line in said),
         "comparison": _table(with_numbered_reasons(snapshot.comparison), f"runmanager compare {folder} --all"),
         "figures": "\n\n".join(_words(figures)),
         "results": _table(cells, f"runmanager table {folder} --all"),
     }
     return MarkdownSummary(
         texts={name: text for name, text in texts.items() if text},
-        pictures={each.name: rendered(each, "png", dots_per_inch=_DOTS_PER_INCH) for each in figures},
+        pictures={each.name: render(each, "png", dots_per_inch=_DOTS_PER_INCH) for each in figures},
     )
 
 
@@ -60,6 +60,7 @@ def _table(table: Table, whole: str) -> str:
     return to_markdown(dataclasses.replace(table, rows=table.rows[:_MAX_ROWS], notes=(*more, *table.notes)))
 
 
-def _words(figures: list[Drawn]) -> Iterator[str]:
+def _words(figures: list[SweepFigure]) -> Iterator[str]:
     for figure in figures:
-        yield f"**{in_markdown(figure.name)}**: {in_markdown(figure.caption)} {in_markdown(figure.description)}"
+        name, *texts = map(escape_markdown, (figure.name, figure.caption, figure.description))
+        yield f"**{name}**: {' '.join(texts)}"

@@ -24,15 +24,15 @@ from runmanager.results.model.columns import STAND_IN, Table
 from runmanager.results.model.environment_text import FACTS
 from runmanager.results.model.formatting import human
 from runmanager.results.report.html import render_template
-from runmanager.results.report.html_table import page_table
+from runmanager.results.report.html_table import build_html_table
 from runmanager.results.snapshot import SweepSnapshot
 from runmanager.results.tables.seeds import collapse_seeds, seed_groups
 from runmanager.text import in_backticks, pluralize, shell_command
 
-__all__ = ["report_page"]
+__all__ = ["render_report"]
 
 
-def report_page(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
+def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
     """The whole of report.html, with styles and figures inline: it loads nothing.
 
     `now` is printed only if runs are pending or running: the page of a sweep that has ended is the same whenever it is
@@ -74,7 +74,7 @@ def report_page(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
         failed=_failed(failures),
         steps=steps,
         contents=[(place, heading) for place, (heading, content) in shown.items() if content],
-        comparison=page_table(
+        comparison=build_html_table(
             with_numbered_reasons(
                 dataclasses.replace(comparison, notes=(*comparison.notes, *snapshot.crossover_limits))
             ),
@@ -84,16 +84,16 @@ def report_page(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
             whole=comparison,
         ),
         crossings=[line for line in crossover_lines(snapshot.crossovers) if line not in more],
-        work=page_table(work, title="What these runs achieve", file="work.csv") if work.rows else None,
+        work=build_html_table(work, title="What these runs achieve", file="work.csv") if work.rows else None,
         figures=[(figure, inline_svg(figure)) for figure in snapshot.figures],
-        results=page_table(
+        results=build_html_table(
             collapse_seeds(results, each="What is copied has a line for each run."),
             title="Results",
             file="results.csv",
             whole=results,
             of_row=groups,
         ),
-        failures=page_table(failures, title="Runs without a result", file="failures.csv"),
+        failures=build_html_table(failures, title="Runs without a result", file="failures.csv"),
         run_notes=_run_notes(sweep.runs),
         facts=_facts(sweep.runs, plan),
     )

@@ -20,7 +20,7 @@ from runmanager.results.model.sections import Section
 from runmanager.results.stats.descriptive import median
 from runmanager.text import format_value
 
-__all__ = ["headline", "sections_of"]
+__all__ = ["run_headline", "run_sections"]
 
 _SHOWN_EPOCHS = 10
 _LOG_LINES = 10
@@ -30,7 +30,7 @@ _TRAINING_PHASES = ("data", "transfer", "compute")
 _EPOCH_COLUMNS = ("epoch", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds")
 
 
-def headline(run: StoredRun) -> str:
+def run_headline(run: StoredRun) -> str:
     """The run's name, and its state with its reason and message."""
     record = run.record
     reason = f" ({record.reason.value})" if record.reason is not None else ""
@@ -38,7 +38,7 @@ def headline(run: StoredRun) -> str:
     return f"{record.name}: {record.status.value}{reason}{message}"
 
 
-def sections_of(run: StoredRun) -> list[Section]:
+def run_sections(run: StoredRun) -> list[Section]:
     """The account of a run; a section with nothing in it has neither rows nor lines."""
     record = run.record
     return [

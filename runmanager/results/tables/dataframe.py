@@ -9,9 +9,9 @@ from runmanager.results.model.formatting import Spread
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DEVIATION", "frame"]
+__all__ = ["STD_SUFFIX", "to_dataframe"]
 
-DEVIATION = "_std"
+STD_SUFFIX = "_std"
 """Ends the name of the column that has the standard deviations beside the means of another."""
 
 _TEXTS = frozenset(
@@ -21,7 +21,7 @@ _TRUTHS = frozenset({"contended", "warmup"})
 _VALUES = frozenset({"baseline", "candidate"})
 
 
-def frame(table: Table, columns: Sequence[str] | None = None) -> "pd.DataFrame":
+def to_dataframe(table: Table, columns: Sequence[str] | None = None) -> "pd.DataFrame":
     """The table, or these columns of it. What is missing is NaN.
 
     Where rows stand for several runs, means are followed by their standard deviations in a column `<name>_std`.
@@ -34,7 +34,7 @@ def frame(table: Table, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         series[name] = _series(name, values, is_setting=name in table.settings)
         spreads = [value.deviation if isinstance(value, Spread) else None for value in values]
         if any(isinstance(value, Spread) and value.count > 1 for value in values):
-            series[f"{name}{DEVIATION}"] = _series(name, spreads, is_setting=False)
+            series[f"{name}{STD_SUFFIX}"] = _series(name, spreads, is_setting=False)
     return pd.DataFrame(series, columns=list(series))
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from runmanager.errors import UsageError
 
-__all__ = ["LISTED", "Condition", "parse_condition"]
+__all__ = ["AVAILABLE_COLUMNS_HINT", "Condition", "parse_condition"]
 
-LISTED = "`runmanager table SWEEP --format csv` has every column, `runmanager show RUN` every setting."
+AVAILABLE_COLUMNS_HINT = "`runmanager table SWEEP --format csv` has every column, `runmanager show RUN` every setting."
 _LONGEST = 200  # characters of it that an error repeats
 _DEEPEST = 50  # conditions in one another: nobody writes so many, and Python follows no more than some hundreds
 _WAY_OUT = "as in 'device==cuda and lr<0.1'"
@@ -190,7 +190,8 @@ def _check(node: ast.expr, columns: Mapping[str, str], known: Sequence[str]) -> 
 def _no_column(unknown: Sequence[str], known: Sequence[str]) -> str:
     nearest = [(word, near[0]) for word in unknown if (near := difflib.get_close_matches(word, known, n=1))]
     word, hint = nearest[0] if nearest else (unknown[0], "")
-    return f"`--where` must name columns or settings, got '{word}'; {f'did you mean {hint}?' if hint else LISTED}"
+    way_out = f"did you mean {hint}?" if hint else AVAILABLE_COLUMNS_HINT
+    return f"`--where` must name columns or settings, got '{word}'; {way_out}"
 
 
 def _holds(node: ast.expr, row: Row, columns: Mapping[str, str]) -> bool:

@@ -10,7 +10,7 @@ from runmanager.records.run.status import Status
 from runmanager.results.compare.pairing import frozen
 from runmanager.results.model.columns import MISSING, Table
 from runmanager.results.model.formatting import Median
-from runmanager.results.tables.sorting import in_order
+from runmanager.results.tables.sorting import sorted_values
 from runmanager.text import format_value
 
 __all__ = ["PivotAxes", "parse_pivot", "pivot"]
@@ -82,7 +82,7 @@ def _headings(column: str, values: Sequence[Any]) -> dict[Hashable, str]:
 
 
 def _values(table: Table, column: str) -> list[Any]:
-    return in_order({frozen(row[column]): row[column] for row in table.rows}.values())
+    return sorted_values({frozen(row[column]): row[column] for row in table.rows}.values())
 
 
 def _row(

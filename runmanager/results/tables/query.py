@@ -13,11 +13,11 @@ from runmanager.results.load.cells import gather_cells
 from runmanager.results.load.run_summary import SweepSummary
 from runmanager.results.model.columns import Table, column_of
 from runmanager.results.model.formatting import human_field, is_number
-from runmanager.results.tables.filter import LISTED, Condition, parse_condition
+from runmanager.results.tables.filter import AVAILABLE_COLUMNS_HINT, Condition, parse_condition
 from runmanager.results.tables.pivot import PivotAxes, parse_pivot, pivot
-from runmanager.results.tables.results_table import notes_of_rows, result_rows
+from runmanager.results.tables.results_table import result_rows, row_notes
 from runmanager.results.tables.seeds import collapse_seeds
-from runmanager.results.tables.sorting import rank, sorted_by
+from runmanager.results.tables.sorting import sort_key, sorted_by
 from runmanager.text import pluralize
 
 __all__ = ["TableQuery"]
@@ -111,7 +111,7 @@ class _ResolvedTable:
         if word in self.columns:
             return self.columns[word]
         near = difflib.get_close_matches(word, self.known, n=1)
-        hint = f"did you mean {near[0]}?" if near else LISTED
+        hint = f"did you mean {near[0]}?" if near else AVAILABLE_COLUMNS_HINT
         raise UsageError(f"`{option}` must name a column of the table, got '{word}'; {hint}")
 
     def filtered(self, condition: Condition) -> "_ResolvedTable":
@@ -125,8 +125,8 @@ class _ResolvedTable:
         count = pluralize(len(rows), f"of {runs} is where {condition.text}.", f"of {runs} are where {condition.text}.")
         if not rows:
             count += self._existing_values(condition.words)
-        of_all = notes_of_rows(self.table.rows)
-        notes = (count, *(note for note in self.table.notes if note not in of_all), *notes_of_rows(rows))
+        of_all = row_notes(self.table.rows)
+        notes = (count, *(note for note in self.table.notes if note not in of_all), *row_notes(rows))
         return self.changed(lambda table: dataclasses.replace(table, rows=rows, notes=notes))
 
     def _existing_values(self, words: Sequence[str]) -> str:
@@ -154,7 +154,7 @@ class _ResolvedTable:
 def _value_range(table: Table, column: str) -> str:
     """The distinct values of a column in a few words; empty for a table without rows."""
     a_row_each = {frozen(row[column]): row for row in table.rows}
-    ordered = sorted(a_row_each.values(), key=lambda row: rank(row[column]))
+    ordered = sorted(a_row_each.values(), key=lambda row: sort_key(row[column]))
     texts = [human_field(table, row, column) for row in ordered]
     if len(texts) <= _MAX_VALUES:
         return " or ".join(texts)

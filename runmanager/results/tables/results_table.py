@@ -32,7 +32,7 @@ from runmanager.results.model.columns import (
 )
 from runmanager.text import pluralize
 
-__all__ = ["Table", "epoch_rows", "notes_of_rows", "result_rows"]
+__all__ = ["Table", "epoch_rows", "result_rows", "row_notes"]
 
 LEGEND = (
     f"{MISSING} is not measured. Times and throughput are medians over the measured epochs: warm-up epochs "
@@ -88,7 +88,7 @@ def result_rows(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *
             *_warmup_notes(runs),
             *_attempt_notes(runs),
             *_deviation_notes(runs),
-            *notes_of_rows(rows),
+            *row_notes(rows),
             *_sight_notes(runs),
             *damage_notes(summary.damaged),
         ),
@@ -146,7 +146,7 @@ def _settings(cells: CellsWith[RunSummary], asked: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*cells.columns, *(name for name in wanted if name is not None)]))
 
 
-def notes_of_rows(rows: Sequence[dict[str, Any]]) -> list[str]:
+def row_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
     """What the rows of a results table say together; a part of the rows says it of itself."""
     return [*hidden_cost_notes(rows), *_contention_notes(rows)] if rows and OVERALL in rows[0] else []
 

@@ -8,7 +8,7 @@ from typing import Any
 from runmanager.results.model.columns import Table, prefers_larger
 from runmanager.text import format_value
 
-__all__ = ["in_order", "rank", "sorted_by"]
+__all__ = ["sort_key", "sorted_by", "sorted_values"]
 
 
 def sorted_by(table: Table, column: str) -> Table:
@@ -19,7 +19,7 @@ def sorted_by(table: Table, column: str) -> Table:
     known = [row for row in table.rows if not _is_missing(row[column])]
     missing = [row for row in table.rows if _is_missing(row[column])]
     is_result = column not in table.settings
-    known.sort(key=lambda row: rank(row[column]), reverse=is_result and prefers_larger(column) is True)
+    known.sort(key=lambda row: sort_key(row[column]), reverse=is_result and prefers_larger(column) is True)
     shown = table.shown if column in table.shown else (*table.shown, column)
     return dataclasses.replace(table, rows=[*known, *missing], shown=shown)
 
@@ -28,12 +28,12 @@ def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def in_order(values: Iterable[Any]) -> list[Any]:
+def sorted_values(values: Iterable[Any]) -> list[Any]:
     """The values of a setting as every table and figure has them side by side."""
-    return sorted(values, key=rank)
+    return sorted(values, key=sort_key)
 
 
-def rank(value: Any) -> tuple[int, int | float, str]:
+def sort_key(value: Any) -> tuple[int, int | float, str]:
     """Numbers by size, then words by their text, nothing last: one setting may be all of these, run by run."""
     if value is None:
         return 2, 0.0, ""

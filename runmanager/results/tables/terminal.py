@@ -15,7 +15,7 @@ from runmanager.text import format_value, printable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["comparison_table", "results_table"]
+__all__ = ["render_comparison", "render_results"]
 
 _WIDTH = 80
 _GAP = 2  # between two columns
@@ -38,7 +38,7 @@ _LEFT_OUT_LAST = ("baseline", "candidate")
 """The two sides' own values: they give way, both, only where the other columns have no room at their narrowest."""
 
 
-def results_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) -> "RenderableType":
+def render_results(table: Table, *, limit: int | None = 50, width: int = _WIDTH) -> "RenderableType":
     """The first `limit` rows of a results table (all for None), within `width` columns of the terminal.
 
     Without any row, what the table notes. Where the settings alone are too many for the room, the run's name stands for
@@ -82,7 +82,7 @@ def _columns(table: Table, rows: Sequence[dict[str, Any]], names: Sequence[str])
     return [_Column(name, [human_field(table, row, name) for row in rows], is_number(table, name)) for name in names]
 
 
-def comparison_table(table: Table, *, limit: int | None = 50, width: int = _WIDTH) -> "RenderableType":
+def render_comparison(table: Table, *, limit: int | None = 50, width: int = _WIDTH) -> "RenderableType":
     """The first `limit` rows of a comparison (all for None), their reasons as numbered notes below."""
     noted = with_numbered_reasons(dataclasses.replace(table, rows=table.rows[:limit], notes=()))
     rows = noted.rows

@@ -12,7 +12,7 @@ import msgspec
 from runmanager.results.model.columns import Table
 from runmanager.results.model.formatting import human_columns, human_field, is_number
 
-__all__ = ["csv_fields", "in_markdown", "json_pieces", "to_csv", "to_json", "to_latex", "to_markdown"]
+__all__ = ["csv_fields", "escape_markdown", "iter_json", "to_csv", "to_json", "to_latex", "to_markdown"]
 
 _NESTED = (list, dict)
 _LATEX_ESCAPES: Mapping[str, str] = {
@@ -44,10 +44,10 @@ def csv_fields(row: Mapping[str, Any], columns: Sequence[str]) -> list[Any]:
 
 def to_json(table: Table) -> str:
     """A list with one object a row, every column in order; a missing value (or one that is no number) is null."""
-    return "".join(json_pieces(table))
+    return "".join(iter_json(table))
 
 
-def json_pieces(table: Table) -> Iterator[str]:
+def iter_json(table: Table) -> Iterator[str]:
     """The same row by row: all of them at once would be in memory several times over."""
     between = "[\n  "
     for row in table.rows:
@@ -68,18 +68,20 @@ def to_markdown(table: Table) -> str:
     """The columns for people, rounded, as a Markdown table with its legend and notes below."""
     columns = human_columns(table)
     lines = [
-        _markdown_line([in_markdown(name) for name in columns]),
+        _markdown_line([escape_markdown(name) for name in columns]),
         _markdown_line(["---:" if is_number(table, name) else "---" for name in columns]),
     ]
-    lines += [_markdown_line([in_markdown(human_field(table, row, name)) for name in columns]) for row in table.rows]
-    return "\n".join([*lines, "", *(f"{in_markdown(note)}\n" for note in (table.legend, *table.notes))])
+    lines += [
+        _markdown_line([escape_markdown(human_field(table, row, name)) for name in columns]) for row in table.rows
+    ]
+    return "\n".join([*lines, "", *(f"{escape_markdown(note)}\n" for note in (table.legend, *table.notes))])
 
 
 def _markdown_line(fields: Sequence[str]) -> str:
     return f"| {' | '.join(fields)} |"
 
 
-def in_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """A line of text that Markdown shows as it is, in a table or outside; but `code` stays that."""
     line = " ".join(text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").split())
     return "".join(part if part.startswith("`") else _EMPHASIS.sub(r"\\\g<0>", part) for part in _CODE.split(line))

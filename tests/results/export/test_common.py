@@ -14,7 +14,7 @@ from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.record import EpochRecord
 from runmanager.records.run.status import Reason, Status
-from runmanager.results.export.common import mark_of_run
+from runmanager.results.export.incremental import run_fingerprint
 from runmanager.results.export.mlflow import export_to_mlflow
 from runmanager.results.export.parquet import export_to_parquet
 from runmanager.results.export.wandb import export_to_wandb
@@ -116,7 +116,7 @@ def test_a_run_made_anew_has_another_mark(sweep: Any, timed: Callable[..., list[
     for _ in range(2):  # somebody deletes its folder and runs the same cell again: as many epochs, other numbers
         name = sweep.run({"lr": 0.1}, timed([9.0, 2.0]))
         (run,) = read_results(sweep.paths)[0].runs
-        marks.add(mark_of_run(run))
+        marks.add(run_fingerprint(run))
         shutil.rmtree(sweep.paths.run(name).root)
     assert len(marks) == 2
 
@@ -127,7 +127,7 @@ def test_an_export_that_lacks_what_was_done_otherwise_is_made_anew(sweep: Any) -
     for fields in (plain, otherwise):
         name = sweep.run({"lr": 0.1}, **fields)
         (run,) = read_results(sweep.paths)[0].runs
-        marks.add(mark_of_run(run))
+        marks.add(run_fingerprint(run))
         shutil.rmtree(sweep.paths.run(name).root)
     assert len(marks) == 2
 

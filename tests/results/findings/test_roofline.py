@@ -14,9 +14,9 @@ from runmanager.records.run.turn_record import Turn
 from runmanager.results.compare.comparison import CompareOptions
 from runmanager.results.compare.matching import match_sides
 from runmanager.results.findings.roofline import roofline_lines, roofline_rows, work_of
-from runmanager.results.report.report import report_page
+from runmanager.results.report.report import render_report
 from runmanager.results.snapshot import SweepSnapshot
-from runmanager.results.tables.terminal import results_table
+from runmanager.results.tables.terminal import render_results
 from runmanager.results.tables.writers import to_markdown
 
 CONFIG = {"batch_size": 100, "device": "cpu"}
@@ -117,7 +117,7 @@ def test_runs_of_one_side_share_a_line_and_a_unit(contents, timed):
 
 
 def page_of(stored):
-    return report_page(SweepSnapshot(stored, None), now=datetime.datetime.now(datetime.UTC))
+    return render_report(SweepSnapshot(stored, None), now=datetime.datetime.now(datetime.UTC))
 
 
 def test_the_table_has_a_row_a_run_the_fastest_first_in_every_form(sweep):
@@ -127,7 +127,7 @@ def test_the_table_has_a_row_a_run_the_fastest_first_in_every_form(sweep):
     assert table.rows[1]["flop_per_second"] == pytest.approx(1e10)
     assert "| cpu | 1 G | 10 G | 25% | 50 G | 50% | 100 | 1 k | 1% | fp32 |" in to_markdown(table)
     console = Console(width=80, file=io.StringIO(), color_system=None)
-    console.print(results_table(table))
+    console.print(render_results(table))
     assert max(map(len, console.file.getvalue().splitlines())) <= 80
     assert "10 G" in console.file.getvalue() and "25%" in console.file.getvalue()
     page = page_of(stored)

@@ -18,7 +18,7 @@ from runmanager.results.compare.comparison import CompareOptions
 from runmanager.results.compare.matching import match_sides
 from runmanager.results.findings.paired_rounds import paired_rounds
 from runmanager.results.load.loader import read_results
-from runmanager.results.report.report import report_page
+from runmanager.results.report.report import render_report
 from runmanager.results.snapshot import SweepSnapshot
 from runmanager.results.tables.results_table import result_rows
 from runmanager.results.tables.writers import to_csv
@@ -29,7 +29,7 @@ EVIL = "<script>alert('x')</script>"
 
 
 def page_of(sweep):
-    return report_page(SweepSnapshot.read(sweep.paths), now=NOON)
+    return render_report(SweepSnapshot.read(sweep.paths), now=NOON)
 
 
 class Checker(html.parser.HTMLParser):
@@ -236,7 +236,7 @@ def test_the_rounds_of_a_pair_are_drawn_with_the_speedup_and_its_interval(
     (found,) = snapshot.paired_rounds
     assert (found.labels, found.count) == (("cpu", "cuda"), num_rounds)
     assert sorted(found.ratios)[:num_dots] == pytest.approx([2.0] * num_dots)
-    page = report_page(snapshot, now=NOON)
+    page = render_report(snapshot, now=NOON)
     assert f"cuda beside cpu: the ratio of their samples per second in {said} in order." in page
     assert page.count("<svg") == 1  # one epoch makes no learning curve
 

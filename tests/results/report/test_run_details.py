@@ -12,7 +12,7 @@ from runmanager.records.run.record import Attempt, Environment
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import read_run
 from runmanager.results.model.sections import as_text
-from runmanager.results.report.run_details import headline, sections_of
+from runmanager.results.report.run_details import run_headline, run_sections
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def said(sweep: Any, host: Environment, timed: Callable[..., Any]) -> Callable[.
             else:
                 (folder / file).write_text(content)
         run = read_run(sweep.paths.run(name))
-        return as_text(headline(run), sections_of(run))
+        return as_text(run_headline(run), run_sections(run))
 
     return make
 
@@ -54,7 +54,7 @@ def test_training_of_which_no_phase_is_known_is_a_part_of_the_time(
 ) -> None:
     name = sweep.run({"lr": 0.2}, timed([2.0] * 3, eval_seconds=0.375))
     run = read_run(sweep.paths.run(name))
-    lines = as_text(headline(run), sections_of(run)).partition("\nTimes by phase")[2].splitlines()
+    lines = as_text(run_headline(run), run_sections(run)).partition("\nTimes by phase")[2].splitlines()
     assert ["training", "2.000", "80.0%"] in [line.split() for line in lines]
     assert "\n  training" not in said(), "where its phases are known they are its time"
 

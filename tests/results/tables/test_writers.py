@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runmanager.results.model.columns import Table
 from runmanager.results.model.formatting import human, human_columns
-from runmanager.results.tables.writers import in_markdown, to_csv, to_json, to_markdown
+from runmanager.results.tables.writers import escape_markdown, to_csv, to_json, to_markdown
 
 ROW = {"lr": 1e-05, "hidden": [8, 4], "status": "finished", "reason": None, "accuracy": 0.98765, "loss": None}
 TABLE = Table(
@@ -92,7 +92,7 @@ def test_a_setting_whose_name_would_end_a_markdown_column_is_written_out():
     ],
 )
 def test_markdown_shows_a_line_as_it_is(text, escaped):
-    assert in_markdown(text) == escaped
+    assert escape_markdown(text) == escaped
 
 
 def test_markdown_is_a_table_with_its_legend_and_notes():

@@ -12,7 +12,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from torch.utils.tensorboard import SummaryWriter
 
 from runmanager.errors import UsageError
-from runmanager.results.tables.terminal import results_table
+from runmanager.results.tables.terminal import render_results
 from runmanager.results.tables.writers import to_csv, to_json, to_markdown
 from runmanager.results.tfevents.table import event_rows, read_event_folders
 
@@ -108,7 +108,7 @@ def test_every_form_has_it(log: Log, tmp_path: Path) -> None:
     assert "| a | 1 | 0.3333 |" in to_markdown(table)
     console = Console(width=80)
     with console.capture() as capture:
-        console.print(results_table(table, width=80))
+        console.print(render_results(table, width=80))
     said = capture.get()
     assert max(map(len, said.splitlines())) <= 80
     assert "0.3333" in said and "Left out for want of room: best loss, metric number 29, " in said

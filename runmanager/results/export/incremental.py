@@ -11,7 +11,7 @@ from runmanager.records.run.record import PHASES, EpochRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.text import pluralize
 
-__all__ = ["EPOCH_METRICS", "Exported", "mark_of_run", "metrics_of", "needed_package", "write_changed"]
+__all__ = ["EPOCH_METRICS", "ExportResult", "epoch_metrics", "import_optional", "run_fingerprint", "sync_runs"]
 
 EPOCH_METRICS = (
     *("loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "wall_seconds", "run_seconds"),
@@ -21,7 +21,7 @@ EPOCH_METRICS = (
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportResult:
     """What an export did: how many runs it wrote, and how many stood there as they are now."""
 
     where: str
@@ -33,7 +33,7 @@ class Exported:
         return f"{pluralize(self.num_written, 'run')} written to {self.where}{kept}."
 
 
-def needed_package(name: str, *, extra: str) -> ModuleType:
+def import_optional(name: str, *, extra: str) -> ModuleType:
     """The package that an export needs. Raises `UsageError`, with the way to install it, where it is missing."""
     try:
         return importlib.import_module(name)
@@ -43,7 +43,7 @@ def needed_package(name: str, *, extra: str) -> ModuleType:
         ) from None
 
 
-def mark_of_run(run: StoredRun) -> str:
+def run_fingerprint(run: StoredRun) -> str:
     """What changes whenever a run's results do: an export of the same mark is the same."""
     record = run.record
     # Its times tell a run from one that was begun anew in a folder of the same name, whose numbers are other ones.
@@ -53,13 +53,13 @@ def mark_of_run(run: StoredRun) -> str:
     return f"{record.signature} {state}{said} {lived}"
 
 
-def metrics_of(epoch: EpochRecord) -> dict[str, float]:
+def epoch_metrics(epoch: EpochRecord) -> dict[str, float]:
     """The metrics of an epoch that it has."""
     values: Mapping[str, Any] = {name: getattr(epoch, name) for name in EPOCH_METRICS}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def write_changed(
+def sync_runs(
     runs: Mapping[str, StoredRun],
     known: Mapping[str, str],
     *,
@@ -72,7 +72,7 @@ def write_changed(
     """
     written = 0
     for signature, run in runs.items():
-        if known.get(signature) == mark_of_run(run):
+        if known.get(signature) == run_fingerprint(run):
             continue
         if signature in known:
             remove(signature)
