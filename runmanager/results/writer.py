@@ -1,4 +1,4 @@
-"""Writing the tables of a sweep into its folder, each file whole."""
+"""Writing a sweep's tables, report and figures into its folder, each file atomically."""
 
 import dataclasses
 import datetime
@@ -21,7 +21,7 @@ from runmanager.results.write_throttle import WriteThrottle
 
 __all__ = ["TableUpdater", "write_epochs_table", "write_tables"]
 
-_FEW = 200  # runs, whose tables are written in a tenth of a second
+_MAX_UNTHROTTLED_RUNS = 200  # their tables are written in a tenth of a second
 
 
 def write_tables(
@@ -31,34 +31,34 @@ def write_tables(
     figures: Sequence[FigureFormat] = (),
     options: CompareOptions | None = None,
     now: datetime.datetime | None = None,
-    reading: RepeatedReading | None = None,
+    reader: RepeatedReading | None = None,
 ) -> list[Path]:
-    """Rebuild a sweep's tables from its runs, and report.html with them where `report` says so.
+    """Rebuild a sweep's tables from its runs and, with `report`, its report.html.
 
-    The report's figures are files of their own too, of each of the kinds that `figures` names; these are returned.
-    `now` is the present unless it is given.
-    Processes that write at one time take turns, so that the last to write has read what the others ended. `reading` is
-    for those who write them again and again.
-    Raises `UsageError` for comparison `options` that the sweep cannot follow.
+    The report's figures are also written as files in each of the formats `figures`; returns the paths of these files.
+    `now` is the time printed in the report, by default the current time. `reader` speeds up repeated calls.
+
+    Processes that write concurrently take turns, so that the last one has read the runs that the others completed.
+    Raises `UsageError` for comparison `options` that do not fit the sweep.
     """
     with locked_folder(paths.root):
-        sweep, plan = read_results(paths) if reading is None else reading.read()
+        sweep, plan = read_results(paths) if reader is None else reader.read()
         snapshot = SweepSnapshot(sweep, plan, options=options)
-        for path, text in _texts(snapshot, report=report, now=now).items():
-            replace_file(path, text())  # one at a time: the texts of many runs together would take much memory
+        for path, make_text in _files(snapshot, report=report, now=now).items():
+            replace_file(path, make_text())  # one at a time: all texts of many runs would take much memory
         return _write_figures(paths, snapshot.figures, figures) if figures else []
 
 
-def _texts(
+def _files(
     snapshot: SweepSnapshot, *, report: bool, now: datetime.datetime | None
 ) -> dict[Path, Callable[[], str | Iterable[str]]]:
-    """The files to write, with a function that makes each one's content.
+    """The files to write, each with a function that makes its content.
 
-    Raises `UsageError` for comparison options that do not fit the sweep: before any file is written.
+    Raises `UsageError` for comparison options that do not fit the sweep, before any file is written.
     """
     paths, results = snapshot.sweep.paths, snapshot.results
     comparison = _with_notes(snapshot.comparison_without_stand_in, snapshot.crossover_limits)
-    texts: dict[Path, Callable[[], str | Iterable[str]]] = {
+    files: dict[Path, Callable[[], str | Iterable[str]]] = {
         paths.results("csv"): lambda: to_csv(results),
         paths.results("json"): lambda: iter_json(results),
         paths.results("md"): lambda: to_markdown(results),
@@ -71,8 +71,8 @@ def _texts(
     if report:
         from runmanager.results.report.report import render_report
 
-        texts[paths.report] = lambda: render_report(snapshot, now=now or datetime.datetime.now(datetime.UTC))
-    return texts
+        files[paths.report] = lambda: render_report(snapshot, now=now or datetime.datetime.now(datetime.UTC))
+    return files
 
 
 def _with_notes(table: Table, notes: Sequence[str]) -> Table:
@@ -80,36 +80,36 @@ def _with_notes(table: Table, notes: Sequence[str]) -> Table:
 
 
 class TableUpdater:
-    """The tables of a sweep for the one process that runs it, run after run: kept up to date as its runs end.
+    """Keeps a sweep's tables up to date in the process that executes its runs one after another.
 
-    Of a few hundred runs they are written each time. Of more that would take longer and longer: then they take a small
-    share of the time, and who ends the sweep writes them once more.
+    The tables of a small sweep are written after every run. Those of a large sweep would take longer and longer, so
+    they are written at most for a small share of the time; they must be written once more at the end of the sweep.
     """
 
-    def __init__(self, paths: SweepPaths, *, pace: WriteThrottle | None = None) -> None:
+    def __init__(self, paths: SweepPaths, *, throttle: WriteThrottle | None = None) -> None:
         self._paths = paths
-        self._reading = RepeatedReading(paths)
-        self._pace = pace or WriteThrottle()
+        self._reader = RepeatedReading(paths)
+        self._throttle = throttle or WriteThrottle()
 
     def run_ended(self) -> None:
-        """Write them, if that is due."""
-        if self._pace.is_due or len(run_names(self._paths)) <= _FEW:
-            with self._pace.doing():
-                write_tables(self._paths, report=False, reading=self._reading)
+        """Write the tables if the sweep is small or a write is due."""
+        if self._throttle.is_due or len(run_names(self._paths)) <= _MAX_UNTHROTTLED_RUNS:
+            with self._throttle.writing():
+                write_tables(self._paths, report=False, reader=self._reader)
 
 
-def _write_figures(paths: SweepPaths, shown: Sequence[SweepFigure], kinds: Sequence[FigureFormat]) -> list[Path]:
-    if shown:
+def _write_figures(paths: SweepPaths, figures: Sequence[SweepFigure], formats: Sequence[FigureFormat]) -> list[Path]:
+    if figures:
         paths.figures.mkdir(exist_ok=True)
-    files = {paths.figure(figure.name, kind): (figure, kind) for figure in shown for kind in kinds}
-    for path, (figure, kind) in files.items():
-        replace_file(path, render(figure, kind))
+    files = {paths.figure(figure.name, format_): (figure, format_) for figure in figures for format_ in formats}
+    for path, (figure, format_) in files.items():
+        replace_file(path, render(figure, format_))
     return list(files)
 
 
 def write_epochs_table(runs: Sequence[StoredRun], stem: Path) -> None:
-    """Write `<stem>.csv` and `<stem>.json`: one row an epoch of `runs`, in their order; makes the folder."""
+    """Write `<stem>.csv` and `<stem>.json`, one row per epoch of `runs` in their order; creates missing folders."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     table = epoch_rows(SweepContents(SweepPaths(stem.parent), runs))
-    for kind, text in (("csv", to_csv(table)), ("json", to_json(table))):
-        replace_file(stem.with_name(f"{stem.name}.{kind}"), text)
+    for suffix, text in (("csv", to_csv(table)), ("json", to_json(table))):
+        replace_file(stem.with_name(f"{stem.name}.{suffix}"), text)

@@ -101,10 +101,10 @@ def test_an_empty_sweep_has_its_tables(sweep):
 
 
 def test_tables_of_many_runs_are_written_as_often_as_their_share_of_the_time_allows(sweep, monkeypatch):
-    monkeypatch.setattr(writer, "_FEW", 2)
+    monkeypatch.setattr(writer, "_MAX_UNTHROTTLED_RUNS", 2)
     seconds = itertools.count(1)
     tables = TableUpdater(
-        sweep.paths, pace=WriteThrottle(0.25, clock=lambda: next(seconds))
+        sweep.paths, throttle=WriteThrottle(0.25, clock=lambda: next(seconds))
     )  # a second passes at each look
     written = []
     for lr in range(1, 9):
