@@ -75,8 +75,8 @@ def test_a_large_sweep_shows_its_first_rows_and_says_how_many_there_are(sweep):
     read = Sweep(sweep.paths.root)
     shown = read._repr_html_()
     assert shown.count("<tr>") == 2 + 10 + 20
-    assert "The first 10 of 12 that ended badly; <code>.runs</code> has them all." in shown
-    assert "The first 20 of 30 rows; <code>.table()</code> has them all." in shown
+    assert "The first 10 of 12 unsuccessful runs; <code>.runs</code> has all." in shown
+    assert "The first 20 of 30 rows; <code>.table()</code> has all." in shown
     assert len(read.runs) == len(read.table()) == 30
 
 

@@ -1,4 +1,4 @@
-"""A sweep for the page of another program: what it found and its tables as Markdown, its figures as PNG."""
+"""A sweep's findings and tables as Markdown and its figures as PNG, to be shown by another program."""
 
 import dataclasses
 import shlex
@@ -15,21 +15,21 @@ from runmanager.results.tables.writers import escape_markdown, to_markdown
 
 __all__ = ["MarkdownSummary", "summarize_in_markdown"]
 
-_MAX_ROWS = 50  # as in a terminal
-_DOTS_PER_INCH = 130  # 702 pixels: twice the width of cards in TensorBoard, which show it whole when asked
+_MAX_ROWS = 50  # as in the terminal
+_DOTS_PER_INCH = 130  # 702 pixels, twice the width of TensorBoard's cards, which can be enlarged
 
 
 @dataclass(frozen=True)
 class MarkdownSummary:
-    """`texts` are Markdown and `pictures` PNG, each by its name."""
+    """Markdown `texts` and PNG `pictures`, each by name."""
 
     texts: dict[str, str]
     pictures: dict[str, bytes]
 
 
 def summarize_in_markdown(snapshot: SweepSnapshot) -> MarkdownSummary:
-    """The sweep as a page shows it: answers and results, and of several cells comparison and figures too."""
-    said = headlines(
+    """Summarize the sweep by its answers and results, and, for several cells, comparison and figures."""
+    answers = headlines(
         snapshot.sweep,
         snapshot.plan,
         results=snapshot.results,
@@ -37,12 +37,12 @@ def summarize_in_markdown(snapshot: SweepSnapshot) -> MarkdownSummary:
         crossovers=snapshot.crossovers,
     )
     cells = collapse_seeds(snapshot.results)
-    figures = snapshot.figures if len(cells.rows) > 1 else []  # of a single cell they compare nothing
+    figures = snapshot.figures if len(cells.rows) > 1 else []  # with a single cell there is nothing to compare
     folder = shlex.quote(str(snapshot.sweep.paths.root))
     texts = {
-        "answers": "\n".join(f"- {escape_markdown(line)}" for line in said),
+        "answers": "\n".join(f"- {escape_markdown(line)}" for line in answers),
         "comparison": _table(with_numbered_reasons(snapshot.comparison), f"runmanager compare {folder} --all"),
-        "figures": "\n\n".join(_words(figures)),
+        "figures": "\n\n".join(_figure_texts(figures)),
         "results": _table(cells, f"runmanager table {folder} --all"),
     }
     return MarkdownSummary(
@@ -51,16 +51,16 @@ def summarize_in_markdown(snapshot: SweepSnapshot) -> MarkdownSummary:
     )
 
 
-def _table(table: Table, whole: str) -> str:
-    """The first rows; `whole` is the command that shows all. Nothing of a table without rows."""
+def _table(table: Table, command: str) -> str:
+    """The first rows, with the `command` that shows all of them; empty for a table without rows."""
     if not table.rows:
         return ""
     count = len(table.rows)
-    more = (f"The first {_MAX_ROWS} of {count:,} rows; `{whole}` has them all.",) if count > _MAX_ROWS else ()
+    more = (f"The first {_MAX_ROWS} of {count:,} rows; `{command}` shows all.",) if count > _MAX_ROWS else ()
     return to_markdown(dataclasses.replace(table, rows=table.rows[:_MAX_ROWS], notes=(*more, *table.notes)))
 
 
-def _words(figures: list[SweepFigure]) -> Iterator[str]:
+def _figure_texts(figures: list[SweepFigure]) -> Iterator[str]:
     for figure in figures:
         name, *texts = map(escape_markdown, (figure.name, figure.caption, figure.description))
         yield f"**{name}**: {' '.join(texts)}"

@@ -42,7 +42,7 @@ def test_of_one_cell_it_has_the_table_and_no_figure(seen):
 def test_of_many_rows_it_has_the_first_and_says_where_all_are(seen, sweep):
     found = seen(*({"lr": lr} for lr in range(1, 61)))
     assert found.texts["results"].count("| finished |") == 50
-    whole = f"`runmanager table {sweep.paths.root} --all` has them all."
+    whole = f"`runmanager table {sweep.paths.root} --all` shows all."
     assert f"The first 50 of 60 rows; {whole}" in found.texts["results"]
 
 

@@ -87,14 +87,14 @@ def test_to_wait_is_said_only_where_somebody_is_at_the_runs(filled):
 
 
 def test_a_page_made_before_the_end_says_when_and_what_it_lacks_before_all_else(filled, timed):
-    lacks = "Made at 2026-11-21 12:00 UTC, before the end of the sweep: of 5 runs 1 had not begun"
-    assert f"{lacks}, and nobody was at work." in page_of(filled)
+    lacks = "Made at 2026-11-21 12:00 UTC, before the end of the sweep: of 5 runs 1 had not started"
+    assert f"{lacks}, and no process was working on the sweep." in page_of(filled)
     write_cells(filled.paths, (), axes={}, command=("a",), driver=ProcessIdentity.of(os.getppid()))
     filled.run({"lr": 0.3, "device": "cpu"}, timed([9.0]), status=Status.RUNNING)
     page = page_of(filled)
     said = html.unescape(re.sub("<[^>]*>", "", page[: page.index('class="answer"')]))
-    lacks = "of 6 runs 1 was still running and 1 had not begun"
-    assert f"{lacks}. runmanager report {filled.paths.root} makes the page anew." in said
+    lacks = "of 6 runs 1 was still running and 1 had not started"
+    assert f"{lacks}. runmanager report {filled.paths.root} rebuilds this page." in said
 
 
 def test_a_page_of_what_has_ended_is_the_same_whenever_it_is_made(sweep):
@@ -162,7 +162,7 @@ def test_a_row_of_several_seeds_has_the_lines_of_its_runs(sweep, timed):
     assert {line for lines in rows for line in lines} == set(stored[1:])
     assert sorted(len(lines) for lines in rows) == [2, 2]
     assert f'data-header="{stored[0]}\n"' in page
-    assert "What is copied has a line for each run." in page
+    assert "The copied CSV has a line for each run." in page
     assert "--each" not in page
 
 

@@ -61,7 +61,7 @@ def test_training_of_which_no_phase_is_known_is_a_part_of_the_time(
 
 def test_what_was_done_otherwise_than_asked_is_said(said: Callable[..., str]) -> None:
     text = said(deviations=("out of memory with 8 samples at once: steps are made in pieces of 4",))
-    assert "\n\nDone otherwise than asked\n  out of memory with 8 samples" in text
+    assert "\n\nDeviations from the settings\n  out of memory with 8 samples" in text
 
 
 def test_what_is_not_there_has_no_section(said: Callable[..., str]) -> None:
@@ -77,7 +77,7 @@ def test_state_stands_first_with_reason_message_and_error(said: Callable[..., st
         files={"error.txt": "".join(f"line {number}\n" for number in range(50))},
     )
     assert text.splitlines()[0].endswith(": failed (exception): ValueError: no")
-    assert "error.txt (the last 20 of its lines)\n  line 30\n" in text
+    assert "error.txt (the last 20 lines)\n  line 30\n" in text
 
 
 def test_many_epochs_are_shortened(said: Callable[..., str]) -> None:
