@@ -1,4 +1,4 @@
-"""The order of a table's rows by any of its columns."""
+"""Sort orders of rows and of setting values."""
 
 import dataclasses
 import math
@@ -12,9 +12,9 @@ __all__ = ["sort_key", "sorted_by", "sorted_values"]
 
 
 def sorted_by(table: Table, column: str) -> Table:
-    """The table in the order of `column`: best first where more is better, else the smallest; missing values last.
+    """The table sorted by `column`: largest first if more is better, else smallest first; missing values last.
 
-    Rows of one value stay in their order. The column is shown to people even if it is not one of theirs.
+    Rows with equal values keep their order. The column is added to the shown columns.
     """
     known = [row for row in table.rows if not _is_missing(row[column])]
     missing = [row for row in table.rows if _is_missing(row[column])]
@@ -29,12 +29,12 @@ def _is_missing(value: Any) -> bool:
 
 
 def sorted_values(values: Iterable[Any]) -> list[Any]:
-    """The values of a setting as every table and figure has them side by side."""
+    """The values of a setting in the order of tables and figures."""
     return sorted(values, key=sort_key)
 
 
 def sort_key(value: Any) -> tuple[int, int | float, str]:
-    """Numbers by size, then words by their text, nothing last: one setting may be all of these, run by run."""
+    """A key that sorts numbers first, then texts, then None: the values of one setting may be of all these types."""
     if value is None:
         return 2, 0.0, ""
     if isinstance(value, int | float):

@@ -199,7 +199,7 @@ def _rendered(
     if left_out:
         more = len(left_out) - _MAX_NAMED
         named = ", ".join(left_out[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-        legend = [*legend, f"Left out for want of room: {named}."]
+        legend = [*legend, f"Omitted for lack of space: {named}."]
     shown = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     widths = _widths(kept, width)
     for column, room in zip(kept, widths, strict=True):

@@ -1,4 +1,4 @@
-"""Tables as text: CSV and JSON whole and exact for programs, Markdown rounded for people."""
+"""Tables as text: CSV and JSON with all columns in full precision, Markdown and LaTeX with rounded main columns."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ from runmanager.results.model.formatting import human_columns, human_field, is_n
 
 __all__ = ["csv_fields", "escape_markdown", "iter_json", "to_csv", "to_json", "to_latex", "to_markdown"]
 
-_NESTED = (list, dict)
+_JSON_TYPES = (list, dict)
 _LATEX_ESCAPES: Mapping[str, str] = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -28,7 +28,7 @@ _LATEX_ESCAPES: Mapping[str, str] = {
 
 
 def to_csv(table: Table) -> str:
-    """Every column: floats in full precision, `True` and `False`, lists as JSON, a missing value as an empty field."""
+    """All columns as CSV: floats in full precision, `True` and `False`, lists as JSON, missing values empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.columns)
@@ -37,35 +37,35 @@ def to_csv(table: Table) -> str:
 
 
 def csv_fields(row: Mapping[str, Any], columns: Sequence[str]) -> list[Any]:
-    """A row's values as the csv module is to write them."""
-    # The csv module writes floats by repr, which reads back as the same number, and None as an empty field.
-    return [json.dumps(value) if isinstance(value := row[name], _NESTED) else value for name in columns]
+    """A row's values for the csv module."""
+    # It writes floats by repr, which reads back as the same number, and None as an empty field.
+    return [json.dumps(value) if isinstance(value := row[name], _JSON_TYPES) else value for name in columns]
 
 
 def to_json(table: Table) -> str:
-    """A list with one object a row, every column in order; a missing value (or one that is no number) is null."""
+    """A JSON list with one object per row, all columns in order; missing values and NaN are null."""
     return "".join(iter_json(table))
 
 
 def iter_json(table: Table) -> Iterator[str]:
-    """The same row by row: all of them at once would be in memory several times over."""
-    between = "[\n  "
+    """The text of `to_json` in pieces, row by row, which saves memory."""
+    separator = "[\n  "
     for row in table.rows:
         encoded = msgspec.json.encode({column: row[column] for column in table.columns}, enc_hook=_as_number)
-        # No text in JSON holds a line break.
-        yield between + msgspec.json.format(encoded, indent=2).decode().replace("\n", "\n  ")
-        between = ",\n  "
+        # Strings in JSON contain no line breaks.
+        yield separator + msgspec.json.format(encoded, indent=2).decode().replace("\n", "\n  ")
+        separator = ",\n  "
     yield "\n]\n" if table.rows else "[]\n"
 
 
 def _as_number(value: Any) -> float:
-    """A median over runs as the number that it is; whatever else JSON has no word for is a mistake of ours."""
+    """A subclass of float, such as a median, as a plain float; tables have no other types unknown to JSON."""
     assert isinstance(value, float)
     return float(value)
 
 
 def to_markdown(table: Table) -> str:
-    """The columns for people, rounded, as a Markdown table with its legend and notes below."""
+    """The main columns, rounded, as a Markdown table with legend and notes below."""
     columns = human_columns(table)
     lines = [
         _markdown_line([escape_markdown(name) for name in columns]),
@@ -82,17 +82,17 @@ def _markdown_line(fields: Sequence[str]) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """A line of text that Markdown shows as it is, in a table or outside; but `code` stays that."""
+    """Escape a line of text for Markdown, in a table or outside; code in backticks stays code."""
     line = " ".join(text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").split())
     return "".join(part if part.startswith("`") else _EMPHASIS.sub(r"\\\g<0>", part) for part in _CODE.split(line))
 
 
 _CODE = re.compile("(`[^`]*`)")
-_EMPHASIS = re.compile(r"\*|(?<!\w)_|_(?!\w)")  # an underscore within a word is no more than itself
+_EMPHASIS = re.compile(r"\*|(?<!\w)_|_(?!\w)")  # an underscore within a word is literal
 
 
 def to_latex(table: Table) -> str:
-    r"""The shown columns, rounded, as a booktabs tabular with legend and notes as comments.
+    r"""The main columns, rounded, as a booktabs tabular with legend and notes as comments.
 
     The document needs `\usepackage{booktabs}`.
     """

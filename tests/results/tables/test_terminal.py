@@ -46,8 +46,8 @@ def test_the_results_fit_80_columns_with_every_number_whole(grid):
         assert whole in text
     assert "warm-up" in text
     assert "N/A is not measured" in text
-    assert "Left out for want of room: peak_memory_bytes" not in text  # nothing was recorded of it
-    assert "Left out for want of room: val_loss" in text
+    assert "Omitted for lack of space: peak_memory_bytes" not in text  # nothing was recorded of it
+    assert "Omitted for lack of space: val_loss" in text
 
 
 def test_a_pivot_too_wide_for_the_terminal_loses_its_last_columns_and_says_so(contents, timed):
@@ -56,7 +56,7 @@ def test_a_pivot_too_wide_for_the_terminal_loses_its_last_columns_and_says_so(co
     text = printed(render_results(table))
     assert max(map(len, text.splitlines())) <= 80
     assert "2.000" in text and "lr=0.1" in text
-    assert "Left out for want of room: lr=2.9, lr=2.8, " in text
+    assert "Omitted for lack of space: lr=2.9, lr=2.8, " in text
 
 
 def test_a_number_of_many_digits_leaves_room_for_the_others(contents, timed):
@@ -106,7 +106,7 @@ def test_no_word_of_a_comparison_is_broken_in_80_columns_however_many_settings_m
     assert max(map(len, text.splitlines())) <= 80
     words = set(rows.replace("batch_size=", "").replace(",", "").split())
     assert {"[1]", "note", "20000", "difference", "cuda", "speedup"} <= words
-    assert "Left out for want of room: baseline, candidate." in text
+    assert "Omitted for lack of space: baseline, candidate." in text
     assert (num_settings == 4) is ("\nat  " in rows)
 
 
@@ -177,4 +177,4 @@ def test_the_results_fit_40_columns_with_every_number_whole(contents, timed):
     assert max(map(len, text.splitlines())) <= 40
     for whole in ("0.01", "finished", "117,800"):
         assert whole in text
-    assert "epoch_seconds" in text.partition("Left out for want of room:")[2]
+    assert "epoch_seconds" in text.partition("Omitted for lack of space:")[2]

@@ -111,7 +111,7 @@ def test_every_form_has_it(log: Log, tmp_path: Path) -> None:
         console.print(render_results(table, width=80))
     said = capture.get()
     assert max(map(len, said.splitlines())) <= 80
-    assert "0.3333" in said and "Left out for want of room: best loss, metric number 29, " in said
+    assert "0.3333" in said and "Omitted for lack of space: best loss, metric number 29, " in said
 
 
 def test_a_folder_without_event_files_is_refused(tmp_path: Path) -> None:
