@@ -101,5 +101,5 @@ def _row(
 
 
 def _legend(metric: str, has_counts: bool) -> str:
-    counts = "; n is how many where it is more than one" if has_counts else ""
+    counts = "; n is the number of runs if more than one" if has_counts else ""
     return f"{metric}: the median over finished runs{counts}. {MISSING}: no finished run has it."

@@ -122,7 +122,7 @@ class _ResolvedTable:
         holds = condition.over(self.columns, known=self.known)
         rows = [row for row in self.table.rows if holds(row)]
         runs = pluralize(len(self.table.rows), "run")
-        count = pluralize(len(rows), f"of {runs} is where {condition.text}.", f"of {runs} are where {condition.text}.")
+        count = pluralize(len(rows), f"of {runs} matches {condition.text}.", f"of {runs} match {condition.text}.")
         if not rows:
             count += self._existing_values(condition.words)
         of_all = row_notes(self.table.rows)
