@@ -1,4 +1,4 @@
-"""Which figures a sweep has, in the order in which they answer."""
+"""The list of a sweep's figures, most informative first."""
 
 from collections.abc import Sequence
 
@@ -27,9 +27,9 @@ def sweep_figures(
     crossovers: Sequence[Crossover] = (),
     rounds: Sequence[Rounds] = (),
 ) -> list[SweepFigure]:
-    """The figures that have something to show, each with a name of its own; none is drawn yet.
+    """The figures with data, each with a unique name; a figure is drawn when it is saved or shown.
 
-    `results` and `comparison` are the sweep's tables, a row a run and a row a matched pair.
+    `results` has one row per run, `comparison` one row per matched pair.
     """
     runs = {run.record.name: run for run in sweep.runs}
     return [

@@ -1,4 +1,4 @@
-"""The grid that a sweep's figures show: the settings that vary, and the runs of each cell with its seeds together."""
+"""The cells of a sweep's grid as figures show them: the runs of all seeds together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,41 +17,41 @@ __all__ = ["GridCell", "grid_cells", "varying_columns"]
 
 @dataclass(frozen=True)
 class GridCell:
-    """The rows of the results table that differ in the seed alone."""
+    """The rows of the results table that differ only in the seed."""
 
     label: str
     rows: Sequence[Mapping[str, Any]]
 
     @property
     def finished(self) -> list[Mapping[str, Any]]:
-        """Those of runs that finished."""
+        """The rows of finished runs."""
         return [row for row in self.rows if row["status"] == Status.FINISHED]
 
     def mean(self, column: str) -> float | None:
-        """Of a measured column, over the finished runs that have it."""
+        """The mean of a measured column over the finished runs that have it."""
         known = [row[column] for row in self.finished if row[column] is not None]
         return mean(known) if known else None
 
     def has(self, setting: str) -> bool:
-        """Whether its runs have the setting, if it is set to nothing."""
+        """Whether the cell has the setting, possibly set to null."""
         return self.rows[0][setting] is not None or setting in self.rows[0][NULLS]
 
     def value(self, setting: str) -> Any:
-        """What all its runs have of a setting."""
+        """The value of a setting in all runs of the cell."""
         return self.rows[0][setting]
 
 
 def varying_columns(results: Table) -> list[str]:
-    """The columns of the settings that differ between runs, but for the seed."""
+    """The columns of the settings that differ between runs, without the seed."""
     return [name for name in results.settings if name in results.shown and name != SEED]
 
 
 def grid_cells(results: Table) -> list[GridCell]:
-    """All cells, in the order of their first rows."""
+    """All cells in the order of their first rows."""
     return [GridCell(_label(rows, results), rows) for rows in seed_groups(results)]
 
 
 def _label(rows: Sequence[Mapping[str, Any]], results: Table) -> str:
-    """What tells a cell from the others; one without others is known by its run, or by how many seeds it has."""
+    """The settings that distinguish a cell; the run's name or the number of seeds if there are no other cells."""
     settings = named_settings(rows[0], results, without=(SEED,))
     return settings or (str(rows[0]["run"]) if len(rows) == 1 else pluralize(len(rows), "seed"))

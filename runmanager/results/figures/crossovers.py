@@ -1,4 +1,4 @@
-"""The crossovers: two curves along an axis, and the interval of the place where they cross."""
+"""The figure of a crossover: two curves along an axis, and the interval of their crossing."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -19,22 +19,22 @@ _MAX_CROSSOVERS = 6
 
 
 def crossover_figures(found: Sequence[Crossover]) -> list[SweepFigure]:
-    """A figure for each of the first few crossovers, but for those of which nothing can be told."""
-    found = [each for each in found if not each.is_too_close][:_MAX_CROSSOVERS]
-    names = numbered_names("crossover", found)
-    return [_figure(name, each) for name, each in zip(names, found, strict=True)]
+    """A figure for each of the first few crossovers whose sides can be told apart."""
+    drawable = [crossover for crossover in found if not crossover.is_too_close][:_MAX_CROSSOVERS]
+    names = numbered_names("crossover", drawable)
+    return [_figure(name, crossover) for name, crossover in zip(names, drawable, strict=True)]
 
 
 def _figure(name: str, found: Crossover) -> SweepFigure:
     (line,) = crossover_lines([found])
     caption = (
-        f"{line} Points are geometric means over runs; a band reaches from the last point where one side is surely "
-        "ahead to the first one where the other is."
+        f"{line} Points are geometric means over runs; a band reaches from the last point where one side is "
+        "significantly ahead to the first one where the other is."
     )
-    return SweepFigure(name, f"Crossover along {found.along}", caption, _said(found), partial(_draw, found))
+    return SweepFigure(name, f"Crossover along {found.along}", caption, _description(found), partial(_draw, found))
 
 
-def _said(found: Crossover) -> str:
+def _description(found: Crossover) -> str:
     metric = found.metric.replace("_", " ")
     ends = [
         f"{label} goes from {number(values[0])} to {number(values[-1])} {metric}"
@@ -45,10 +45,9 @@ def _said(found: Crossover) -> str:
 
 def _draw(found: Crossover) -> "Figure":
     figure, axes = new_figure(height=3.6)
-    for at, (label, values) in enumerate(zip(found.labels, found.curves, strict=True)):
-        axes.plot(
-            found.xs, values, marker=series_style(at).marker, color=series_style(at).colour, label=label_text(label)
-        )
+    for index, (label, values) in enumerate(zip(found.labels, found.curves, strict=True)):
+        style = series_style(index)
+        axes.plot(found.xs, values, marker=style.marker, color=style.colour, label=label_text(label))
     for crossing in found.crossings:
         axes.axvspan(crossing.low, crossing.high, color=GREY, alpha=0.3, linewidth=0)
         axes.axvline(crossing.at, color=GREY, linestyle="dotted")

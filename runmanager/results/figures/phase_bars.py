@@ -1,4 +1,4 @@
-"""The phases of a measured epoch: where each cell's wall time goes."""
+"""The figure of an epoch's phases: where the wall time of each cell goes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["phase_figures"]
 
 _REST = "not measured apart"
-_LEAST_REST = 0.01  # of the wall time: the phases of a record sum to it within that
-_LEAST_BESIDES = 0.1  # where all phases were measured: their medians need not sum to that of the wall time
-# Hatches, so that colour is not alone in telling the phases apart.
+_MIN_REST = 0.01  # of the wall time; the phases of an epoch record sum to it within this share
+_MIN_REST_OF_MEDIANS = 0.1  # if all phases were measured: their medians need not sum to the median wall time
+# Hatches, so that colour is not the only difference between phases.
 _HATCHES = dict(zip((*PHASES, _REST), ("", "xx", "//", "||", "\\\\", "--"), strict=True))
 
 
 @dataclass(frozen=True)
 class _Bar:
-    """The seconds of an epoch by phase; a phase that was not measured is missing, and its time is in the rest."""
+    """The seconds of an epoch by phase; the time of phases that were not measured is in the rest."""
 
     label: str
     seconds: Mapping[str, float]
@@ -39,7 +39,7 @@ class _Bar:
 
 
 def phase_figures(results: Table) -> list[SweepFigure]:
-    """A bar for each finished cell with measured phases, in the order of the table; none where there is none."""
+    """A bar for each finished cell with measured phases, fastest training first."""
     cells = [cell for cell in grid_cells(results) if cell.mean("wall_seconds")]
     cells.sort(key=lambda cell: cell.mean("epoch_seconds") or math.inf)
     bars = [bar for cell in cells if (bar := _bar(cell)) is not None]
@@ -48,13 +48,13 @@ def phase_figures(results: Table) -> list[SweepFigure]:
     shown = sample_evenly(bars, MAX_ROWS)
     in_shares = needs_log_scale(min(bar.total for bar in shown), max(bar.total for bar in shown))
     of_seeds = ", means over seeds" if any(len(cell.rows) > 1 for cell in cells) else ""
-    shares = " Bars are shares, as the epochs differ too much in length; the seconds stand beside the labels."
+    shares = " Bars are shares, as the epochs differ too much in length; the labels give the seconds."
     caption = (
         f"Where an epoch's time goes{sample_note(len(bars), MAX_ROWS)}: medians over measured epochs"
         f"{of_seeds}, fastest training first.{shares if in_shares else ''}{_unmeasured(shown)}"
     )
-    drawing = partial(_draw, shown, in_shares=in_shares)
-    return [SweepFigure("phases", "Phases of an epoch", caption, _said(bars), drawing)]
+    draw = partial(_draw, shown, in_shares=in_shares)
+    return [SweepFigure("phases", "Phases of an epoch", caption, _description(bars), draw)]
 
 
 def _bar(cell: GridCell) -> _Bar | None:
@@ -62,8 +62,8 @@ def _bar(cell: GridCell) -> _Bar | None:
     seconds = {phase: mean for phase, mean in means.items() if mean is not None}
     wall_seconds = cell.mean("wall_seconds") or 0.0
     rest = wall_seconds - sum(seconds.values())
-    least = _LEAST_REST if len(seconds) < len(PHASES) else _LEAST_BESIDES
-    if seconds and rest > least * wall_seconds:
+    min_share = _MIN_REST if len(seconds) < len(PHASES) else _MIN_REST_OF_MEDIANS
+    if seconds and rest > min_share * wall_seconds:
         seconds[_REST] = rest
     return _Bar(cell.label, seconds) if sum(seconds.values()) > 0 else None
 
@@ -79,10 +79,10 @@ def _unmeasured(bars: Sequence[_Bar]) -> str:
     return "".join(lines)
 
 
-def _said(bars: Sequence[_Bar]) -> str:
+def _description(bars: Sequence[_Bar]) -> str:
     shortest, longest = (choose(bars, key=lambda bar: bar.total) for choose in (min, max))
-    said = f"The shortest epoch, of {shortest.label}, takes {_shares(shortest)}"
-    return f"{said}. The longest, of {longest.label}, takes {_shares(longest)}." if len(bars) > 1 else f"{said}."
+    text = f"The shortest epoch, of {shortest.label}, takes {_shares(shortest)}."
+    return f"{text} The longest, of {longest.label}, takes {_shares(longest)}." if len(bars) > 1 else text
 
 
 def _shares(bar: _Bar) -> str:
@@ -91,24 +91,24 @@ def _shares(bar: _Bar) -> str:
 
 
 def _draw(bars: Sequence[_Bar], *, in_shares: bool) -> "Figure":
-    texts = [f"{bar.label} ({number(bar.total)} s)" if in_shares else bar.label for bar in bars]
-    figure, axes = new_row_figure(texts)
-    reached = [0.0] * len(bars)
-    for at, (phase, hatch) in enumerate(_HATCHES.items()):
+    labels = [f"{bar.label} ({number(bar.total)} s)" if in_shares else bar.label for bar in bars]
+    figure, axes = new_row_figure(labels)
+    lefts = [0.0] * len(bars)
+    for index, (phase, hatch) in enumerate(_HATCHES.items()):
         wholes = [bar.total if in_shares else 1.0 for bar in bars]
         widths = [bar.seconds.get(phase, 0.0) / whole for bar, whole in zip(bars, wholes, strict=True)]
         if any(widths):
             axes.barh(
                 range(len(bars)),
                 widths,
-                left=reached,
-                color=GREY if phase == _REST else series_style(at).colour,
+                left=lefts,
+                color=GREY if phase == _REST else series_style(index).colour,
                 hatch=hatch,
                 edgecolor=PAGE,
                 linewidth=0.5,
                 label=phase,
             )
-            reached = [left + width for left, width in zip(reached, widths, strict=True)]
+            lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
     set_number_scale(axes, "x")
     axes.set_xlim(0, 1 if in_shares else None)
     axes.set_xlabel("share of an epoch's wall time" if in_shares else "seconds of a median measured epoch")

@@ -237,7 +237,7 @@ def test_the_rounds_of_a_pair_are_drawn_with_the_speedup_and_its_interval(
     assert (found.labels, found.count) == (("cpu", "cuda"), num_rounds)
     assert sorted(found.ratios)[:num_dots] == pytest.approx([2.0] * num_dots)
     page = render_report(snapshot, now=NOON)
-    assert f"cuda beside cpu: the ratio of their samples per second in {said} in order." in page
+    assert f"cuda and cpu: the ratio of their samples per second in {said} in order." in page
     assert page.count("<svg") == 1  # one epoch makes no learning curve
 
 
