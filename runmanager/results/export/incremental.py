@@ -1,4 +1,4 @@
-"""What every export to another tool shares: the package that it needs, which run is which, and what was done."""
+"""Parts shared by all exports: optional packages, fingerprints of runs, and the result of an incremental export."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -17,24 +17,24 @@ EPOCH_METRICS = (
     *("loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "wall_seconds", "run_seconds"),
     *("samples_per_second", *(f"{phase}_seconds" for phase in PHASES)),
 )
-"""What is exported of each epoch, by the names of the tables."""
+"""The metrics exported for each epoch, by the column names of epochs.csv."""
 
 
 @dataclass(frozen=True)
 class ExportResult:
-    """What an export did: how many runs it wrote, and how many stood there as they are now."""
+    """The number of runs that an export wrote, and of those that were already up to date."""
 
     where: str
     num_written: int
     num_kept: int = 0
 
-    def in_words(self) -> str:
-        kept = f", {pluralize(self.num_kept, 'was there already', 'were there already')}" if self.num_kept else ""
+    def describe(self) -> str:
+        kept = f", {pluralize(self.num_kept, 'was up to date', 'were up to date')}" if self.num_kept else ""
         return f"{pluralize(self.num_written, 'run')} written to {self.where}{kept}."
 
 
 def import_optional(name: str, *, extra: str) -> ModuleType:
-    """The package that an export needs. Raises `UsageError`, with the way to install it, where it is missing."""
+    """Import the package that an export needs. Raises `UsageError` with an install command if it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -44,38 +44,38 @@ def import_optional(name: str, *, extra: str) -> ModuleType:
 
 
 def run_fingerprint(run: StoredRun) -> str:
-    """What changes whenever a run's results do: an export of the same mark is the same."""
+    """A text that changes whenever the results of a run do, stored with each exported run."""
     record = run.record
-    # Its times tell a run from one that was begun anew in a folder of the same name, whose numbers are other ones.
-    lived = f"{record.started_at} {record.resumed_at} {record.ended_at}"
-    said = f" deviations={len(record.deviations)}" if record.deviations else ""
+    # The times distinguish a run from an earlier one of the same cell whose folder was deleted.
+    times = f"{record.started_at} {record.resumed_at} {record.ended_at}"
+    deviations = f" deviations={len(record.deviations)}" if record.deviations else ""
     state = f"attempt={record.attempt} status={record.status.value} epochs={len(run.epochs)}"
-    return f"{record.signature} {state}{said} {lived}"
+    return f"{record.signature} {state}{deviations} {times}"
 
 
 def epoch_metrics(epoch: EpochRecord) -> dict[str, float]:
-    """The metrics of an epoch that it has."""
+    """The metrics of an epoch that were measured."""
     values: Mapping[str, Any] = {name: getattr(epoch, name) for name in EPOCH_METRICS}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def sync_runs(
     runs: Mapping[str, StoredRun],
-    known: Mapping[str, str],
+    exported: Mapping[str, str],
     *,
     remove: Callable[[str], None],
     write: Callable[[StoredRun], None],
 ) -> tuple[int, int]:
-    """Bring another tool's store up to date; how many runs were written, and how many kept.
+    """Bring another tool's store up to date; returns the numbers of runs written and kept.
 
-    `runs` are ours by signature, `known` the marks of those that it has. What has changed is removed, then written.
+    `runs` and the fingerprints of `exported` runs have the same keys. A changed run is removed, then written again.
     """
     written = 0
-    for signature, run in runs.items():
-        if known.get(signature) == run_fingerprint(run):
+    for key, run in runs.items():
+        if exported.get(key) == run_fingerprint(run):
             continue
-        if signature in known:
-            remove(signature)
+        if key in exported:
+            remove(key)
         write(run)
         written += 1
     return written, len(runs) - written

@@ -28,8 +28,8 @@ def crossover_figures(found: Sequence[Crossover]) -> list[SweepFigure]:
 def _figure(name: str, found: Crossover) -> SweepFigure:
     (line,) = crossover_lines([found])
     caption = (
-        f"{line} Points are geometric means over runs; a band reaches from the last point where one side is "
-        "significantly ahead to the first one where the other is."
+        f"{line} Points are geometric means over runs; a band reaches from the last point where one side is surely "
+        "ahead to the first one where the other is."
     )
     return SweepFigure(name, f"Crossover along {found.along}", caption, _description(found), partial(_draw, found))
 
