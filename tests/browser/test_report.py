@@ -193,7 +193,7 @@ def test_a_thousand_rows_are_filtered_sorted_and_downloaded(many: SweepPaths, vi
     field.fill("nothing like it")
     assert count.text_content() == "0 of 1,000 rows"
     field.fill("batchsize=1000 and lr<1")
-    assert count.text_content() == "0 of 1,000 rows; there is no column batchsize"
+    assert count.text_content() == "0 of 1,000 rows; column batchsize does not exist"
     field.fill("not device==cuda")
     assert count.text_content() == "0 of 1,000 rows; only runmanager table --where supports not, in and parentheses"
     found = {}

@@ -52,6 +52,6 @@ def grid_cells(results: Table) -> list[GridCell]:
 
 
 def _label(rows: Sequence[Mapping[str, Any]], results: Table) -> str:
-    """The settings that distinguish a cell; the run's name or the number of seeds if there are no other cells."""
+    """The settings that distinguish a cell; for a single cell, the run's name or the number of seeds."""
     settings = named_settings(rows[0], results, without=(SEED,))
     return settings or (str(rows[0]["run"]) if len(rows) == 1 else pluralize(len(rows), "seed"))

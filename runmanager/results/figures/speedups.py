@@ -81,7 +81,7 @@ def _description(
     shown: Sequence[Mapping[str, Any]], labels: Sequence[str], measured: Sequence[Mapping[str, Any]]
 ) -> str:
     counts = Counter(row["verdict"] for row in measured)
-    verdicts = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
+    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
     ends = [f"{labels[at]}: {_interval(shown[at])}" for at in (0, -1)]
     return f"Of {len(measured)} pairs: {verdicts}. The largest is of {ends[0]}; the smallest is of {ends[1]}."
 

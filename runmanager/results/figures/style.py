@@ -92,7 +92,7 @@ def new_figure(*, height: float, legend: Sequence[str] = ()) -> "tuple[Figure, A
     """A figure with one frame of `height` inches, and space below it for the `legend` in two columns."""
     from matplotlib.figure import Figure
 
-    # Without pyplot there is no global state, and no window can open.
+    # Without pyplot, which keeps figures globally and may open windows.
     below = (len(legend) + 1) // 2 * (_ROW_GAP_INCHES / 2 + _inches(legend)) if legend else 0.0
     figure = Figure(figsize=(_WIDTH_INCHES, height + below), layout="constrained")
     axes = figure.subplots()

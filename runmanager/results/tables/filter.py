@@ -1,8 +1,8 @@
 """Conditions on the rows of a table (`--where`): parsed, checked and evaluated without executing code.
 
-No expression library replaces this module. What takes the lines are rules that none has: unquoted words are columns or
-texts, dotted names and tags are columns, comparisons with missing values are false, and an error names the nearest
-column. `pandas.eval` would also make `table` import pandas, and accepts attributes and method calls.
+An expression library would not make this module shorter, as most of it implements rules that such libraries lack:
+unquoted words are columns or texts, dotted names and tags are columns, comparisons with missing values are false, and
+errors name the nearest column. `pandas.eval` would also make `table` import pandas, and it allows method calls.
 """
 
 import ast

@@ -152,7 +152,7 @@ class _ResolvedTable:
 
 
 def _value_range(table: Table, column: str) -> str:
-    """The distinct values of a column in a few words; empty for a table without rows."""
+    """A short list or the range of a column's values; empty for a table without rows."""
     a_row_each = {frozen(row[column]): row for row in table.rows}
     ordered = sorted(a_row_each.values(), key=lambda row: sort_key(row[column]))
     texts = [human_field(table, row, column) for row in ordered]
@@ -172,7 +172,7 @@ def _resolve_in_sweep(
         return _resolve(result_rows(sweep, plan), words)
     settings = gather_cells(sweep.runs, sweep.damaged, plan).names()
     groups = [name.removesuffix(".name") for name in settings if name.endswith(".name")]
-    return _resolve(result_rows(sweep, plan, asked=words), words, others=(*settings, *groups))
+    return _resolve(result_rows(sweep, plan, requested=words), words, others=(*settings, *groups))
 
 
 def _resolve(table: Table, words: Sequence[str], *, others: Sequence[str] = ()) -> _ResolvedTable:

@@ -47,17 +47,19 @@ _MAX_NAMED = 5
 
 
 @gc_paused()
-def result_rows(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *, asked: Sequence[str] = ()) -> Table:
+def result_rows(
+    sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *, requested: Sequence[str] = ()
+) -> Table:
     """The rows of results.csv: fastest epoch first, then runs without a measured epoch in order of start.
 
     Times and throughput are medians over the measured epochs; `run_seconds` is the time of the whole run, up to its
     last epoch if it was killed. Cells of `plan` without a folder are rows with the status `pending`. Each word in
-    `asked` that is a setting gets a column even if the setting does not vary; other words are ignored.
+    `requested` that is a setting gets a column even if the setting does not vary; other words are ignored.
     """
     summary = summarize(sweep, plan) if isinstance(sweep, SweepContents) else sweep
     runs = summary.runs
     cells = gather_cells(runs, summary.damaged, plan)
-    columns = [(name, column_of(name)) for name in _settings(cells, asked)]
+    columns = [(name, column_of(name)) for name in _settings(cells, requested)]
     runs_folder = summary.paths.runs.name
     contention_causes = contention([run.exposure for run in runs])
     rows = []
@@ -138,11 +140,11 @@ def _shown_settings(cells: CellsWith[RunSummary]) -> list[str]:
     return [column_of(name) for name in varying] or ["run"]
 
 
-def _settings(cells: CellsWith[RunSummary], asked: Sequence[str]) -> list[str]:
-    if not asked:
+def _settings(cells: CellsWith[RunSummary], requested: Sequence[str]) -> list[str]:
+    if not requested:
         return cells.columns
     names = frozenset(cells.names())
-    settings = (setting_of(word, names) for word in asked)
+    settings = (setting_of(word, names) for word in requested)
     return list(dict.fromkeys([*cells.columns, *(name for name in settings if name is not None)]))
 
 
@@ -171,7 +173,7 @@ def _warmup_notes(runs: Sequence[RunSummary]) -> list[str]:
     what = "The only epoch was warm-up" if lengths == {1} else "Every epoch was warm-up"
     names = [run.name for run in unmeasured[:_MAX_NAMED]]
     more = len(unmeasured) - len(names)
-    return [f"{what}, so there are no times: {', '.join(names)}{f' and {more} more' if more else ''}."]
+    return [f"{what}, so times are missing: {', '.join(names)}{f' and {more} more' if more else ''}."]
 
 
 def _attempt_notes(runs: Sequence[RunSummary]) -> list[str]:

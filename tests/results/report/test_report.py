@@ -92,9 +92,9 @@ def test_the_page_of_an_unfinished_sweep_starts_with_its_time_and_missing_runs(f
     write_cells(filled.paths, (), axes={}, command=("a",), driver=ProcessIdentity.of(os.getppid()))
     filled.run({"lr": 0.3, "device": "cpu"}, timed([9.0]), status=Status.RUNNING)
     page = page_of(filled)
-    said = html.unescape(re.sub("<[^>]*>", "", page[: page.index('class="answer"')]))
+    start = html.unescape(re.sub("<[^>]*>", "", page[: page.index('class="answer"')]))
     missing = "of 6 runs 1 was still running and 1 had not started"
-    assert f"{missing}. runmanager report {filled.paths.root} rebuilds this page." in said
+    assert f"{missing}. runmanager report {filled.paths.root} rebuilds this page." in start
 
 
 def test_the_page_of_a_completed_sweep_does_not_depend_on_the_time(sweep):
@@ -112,7 +112,7 @@ def test_another_axis_is_compared_if_there_is_only_one_device(sweep, timed):
         more = [seconds] * (lr == 0.2 and size == 2)
         sweep.run({"lr": lr, "batch_size": size, "device": "cpu"}, timed([9.0] + [seconds] * 6 + more))
     page = page_of(sweep)
-    said = (
+    expected = (
         *(
             "The best val_accuracy is",
             "Next is",
@@ -120,8 +120,8 @@ def test_another_axis_is_compared_if_there_is_only_one_device(sweep, timed):
         ),
         *(">Comparison</h2>", "As every run has device=cpu, what is compared is batch_size, along"),
     )
-    places = [page.index(words) for words in said]
-    assert places == sorted(places)
+    positions = [page.index(text) for text in expected]
+    assert positions == sorted(positions)
     assert "what else varies is compared with <code><span>--axis</span> <span>lr</span></code>." in page
     assert "Speedup of each pair" in page
 

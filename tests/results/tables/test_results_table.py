@@ -197,8 +197,11 @@ def test_deviations_from_settings_are_noted_below_the_table(contents, timed):
 
 def test_runs_on_another_host_are_noted_as_recorded_only(sweep):
     elsewhere = ProcessIdentity(pid=7, start_ticks=1, boot_id="other", host="elsewhere")
-    unseen = {"status": Status.RUNNING, "owner": elsewhere, "ended_at": None}
-    beating, silent = sweep.run(CONFIG, name="a", **unseen), sweep.run(CONFIG | {"lr": 1}, name="b", **unseen)
+    on_other_host = {"status": Status.RUNNING, "owner": elsewhere, "ended_at": None}
+    beating, silent = (
+        sweep.run(CONFIG, name="a", **on_other_host),
+        sweep.run(CONFIG | {"lr": 1}, name="b", **on_other_host),
+    )
     write_beat(sweep.paths.run(beating).heartbeat, Beat(5, 5, 1795262410))
     table = result_rows(*read_results(sweep.paths))
     assert [row["status"] for row in table.rows] == ["running", "running"]

@@ -87,7 +87,7 @@ function splitWords(text) {
 
 function hintsForNoMatch(text, names) {
   const words = splitWords(text), columns = new Set(words.map((word) => COMPARISON.exec(word)?.[1] ?? names[0]));
-  const unknown = [...columns].filter((name) => !names.includes(name)).map((name) => `there is no column ${name}`);
+  const unknown = [...columns].filter((name) => !names.includes(name)).map((name) => `column ${name} does not exist`);
   const unsupported = words.some((word) => /^(not|in)$|^\(/.test(word));
   return unsupported ? [...unknown, "only runmanager table --where supports not, in and parentheses"] : unknown;
 }
