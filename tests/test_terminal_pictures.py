@@ -15,6 +15,6 @@ def test_a_picture_shows_what_the_command_showed(tmp_path: Path) -> None:
         draw(("table", "digits", "--where", "device==gpu"), tmp_path, tmp_path / "table.svg")
     drawn = (tmp_path / "table.svg").read_text().replace("&#160;", " ")
     assert "$ runmanager table digits --where device==gpu" in drawn
-    assert "0 of 12 runs are where device==gpu. Here device is cpu." in drawn
+    assert "0 of 12 runs match device==gpu. Here device is cpu." in drawn
     assert "@font-face" not in drawn
     assert "url(http" not in drawn

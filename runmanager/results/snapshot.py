@@ -1,5 +1,6 @@
-"""What is to be seen of a sweep at one moment: read when it is first asked for, so that all of it agrees."""
+"""One reading of a sweep and everything computed from it, so that all tables and figures agree."""
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -10,63 +11,90 @@ from runmanager.records.sweep.record import SweepRecord
 from runmanager.results.compare.comparison import CompareOptions, compare_matches
 from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.compare.matching import Matches, match_sides
-from runmanager.results.findings.crossover import Crossover, notable_crossovers
-from runmanager.results.findings.paired_rounds import paired_rounds
+from runmanager.results.findings.crossover import Crossover, notable_crossovers, skipped_crossover_notes
+from runmanager.results.findings.paired_rounds import Rounds, paired_rounds
 from runmanager.results.load.loader import read_results
 from runmanager.results.model.columns import Table
-from runmanager.results.tables.results_table import result_rows
+from runmanager.results.tables.results_table import epoch_rows, result_rows
 
 if TYPE_CHECKING:
-    from runmanager.results.figures.figure import Drawn
+    from runmanager.results.figures.figure import SweepFigure
+
+    pass
 
 __all__ = ["SweepSnapshot"]
 
-_OPTIONS = CompareOptions()
-
 
 class SweepSnapshot:
-    """A sweep's runs, its tables and its figures, each made when it is first asked for and then kept.
+    """The runs of a sweep at one moment, with its tables and figures; each is computed on first access and cached.
 
-    `observer` is one that has watched runs of other hosts, and may know that they are gone.
+    `options` are those of the comparison. Properties that depend on it raise `UsageError` if the sweep lacks the axis,
+    the baseline or the metric that `options` name.
     """
 
-    def __init__(self, paths: SweepPaths, *, observer: HeartbeatObserver | None = None) -> None:
-        self.paths = paths
-        self._observer = observer
+    def __init__(
+        self, sweep: SweepContents, plan: SweepRecord | None, *, options: CompareOptions | None = None
+    ) -> None:
+        self.sweep = sweep
+        self.plan = plan
+        self._options = options or CompareOptions()
 
-    @cached_property
-    def read(self) -> tuple[SweepContents, SweepRecord | None]:
-        """What is stored of the runs, and the plan."""
-        return read_results(self.paths, observer=self._observer)
+    @classmethod
+    def read(cls, paths: SweepPaths, *, observer: HeartbeatObserver | None = None) -> "SweepSnapshot":
+        """Read a sweep's folder; an `observer` that has watched runs on other hosts may know that they are gone."""
+        return cls(*read_results(paths, observer=observer))
 
     @cached_property
     def results(self) -> Table:
-        """One row a run, the columns of results.csv."""
-        return result_rows(*self.read)
+        """One row per run, the columns of results.csv."""
+        return result_rows(self.sweep, self.plan)
+
+    @property
+    def epochs(self) -> Table:
+        """One row per epoch of every run, the columns of epochs.csv; not cached, as it is the largest table."""
+        return epoch_rows(self.sweep, self.plan)
+
+    @cached_property
+    def matches(self) -> Matches:
+        """The matched pairs, those along a stand-in axis included."""
+        return match_sides(self.sweep, self.plan, self._options)
 
     @cached_property
     def comparison(self) -> ComparisonTable:
-        """One row a matched pair, as people read it: also along an axis that stands in for one without an answer."""
-        return compare_matches(self.read[0], self._matches, _OPTIONS)
+        """One row per matched pair, as shown to people: if the compared axis has no answer, another stands in."""
+        return compare_matches(self.sweep, self.matches, self._options)
+
+    @cached_property
+    def comparison_without_stand_in(self) -> ComparisonTable:
+        """One row per matched pair along the compared axis alone, the rows of comparison.csv."""
+        if self.matches.instead_of is None:
+            return self.comparison
+        return compare_matches(self.sweep, self.matches.without_stand_in(), self._options)
 
     @cached_property
     def crossovers(self) -> list[Crossover]:
-        """Where along an axis one side overtakes the other."""
-        return notable_crossovers(self._matches, self.comparison)
+        """The values of numeric axes at which one side overtakes the other."""
+        return notable_crossovers(self.matches, self.comparison)
 
     @cached_property
-    def figures(self) -> "list[Drawn]":
-        """The figures that have something to show, in the order in which they answer; none is drawn yet."""
-        from runmanager.results.figures.catalog import figures_of
+    def crossover_limits(self) -> list[str]:
+        """A sentence for each axis of which only a part was searched for crossovers."""
+        return skipped_crossover_notes(self.matches, self.comparison)
 
-        return figures_of(
-            self.read[0],
+    @cached_property
+    def paired_rounds(self) -> Sequence[Rounds]:
+        """The rounds of every pair that was measured in turns."""
+        return paired_rounds(self.matches)
+
+    @cached_property
+    def figures(self) -> "list[SweepFigure]":
+        """The figures with data, most informative first; a figure is drawn when it is saved or shown."""
+        from runmanager.results.figures.catalog import sweep_figures
+
+        return sweep_figures(
+            self.sweep,
             results=self.results,
             comparison=self.comparison,
             crossovers=self.crossovers,
-            rounds=paired_rounds(self._matches),
+            rounds=self.paired_rounds,
         )
-
-    @cached_property
-    def _matches(self) -> Matches:
-        return match_sides(*self.read, _OPTIONS)

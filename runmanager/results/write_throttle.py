@@ -1,33 +1,34 @@
-"""How often tables are written while runs run: each end asks for it, and of many runs it takes long."""
+"""A limit on the share of time that goes into writing tables while runs are executed.
+
+Its own module, as the driver imports it at start, long before it needs the writer.
+"""
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["TABLES_SHARE", "WriteThrottle"]
+__all__ = ["MAX_TABLES_SHARE", "WriteThrottle"]
 
-TABLES_SHARE = 0.05
-"""The share of the time that goes into tables while the runs of a large sweep run, however many there are."""
+MAX_TABLES_SHARE = 0.05
+"""The largest share of time for writing tables while the runs of a large sweep are executed."""
 
 
 class WriteThrottle:
-    """Says when something may be done again, so that it takes a `share` of the time at most.
+    """Delays the next write so that writing takes at most a `share` of the time; `clock` returns seconds."""
 
-    `clock` counts seconds.
-    """
-
-    def __init__(self, share: float = TABLES_SHARE, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, share: float = MAX_TABLES_SHARE, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._share = share
         self._clock = clock
         self._due_at = -float("inf")
 
     @property
     def is_due(self) -> bool:
+        """Whether the next write may begin."""
         return self._clock() >= self._due_at
 
     @contextmanager
-    def doing(self) -> Iterator[None]:
-        """It is done meanwhile; what fails may be tried again at once."""
+    def writing(self) -> Iterator[None]:
+        """Measure a write; one that raises may be retried immediately."""
         began = self._clock()
         yield
         ended = self._clock()

@@ -44,7 +44,7 @@ from runmanager.tracking.sinks import ConsoleSink, LogSink, Sink
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
 
 if TYPE_CHECKING:
-    from runmanager.results.writer import StandingTables
+    from runmanager.results.writer import TableUpdater
 
 __all__ = ["RunManager"]
 
@@ -98,7 +98,7 @@ class RunManager:
         self._begun: list[RunPaths] = []
         self._active: ActiveRun | InactiveRun | None = None
         self._epoch: Epoch | None = None
-        self._tables: StandingTables | None = None
+        self._tables: TableUpdater | None = None
         if owns_sweep:
             # The report draws figures, which takes a second: so once, when the manager is dropped, not after every run.
             write_tables_when_dropped(self, self.paths, self._begun)
@@ -249,9 +249,9 @@ class RunManager:
 
     def _write_tables(self) -> None:
         if self._owns_sweep:
-            from runmanager.results.writer import StandingTables
+            from runmanager.results.writer import TableUpdater
 
-            self._tables = self._tables or StandingTables(self.paths)
+            self._tables = self._tables or TableUpdater(self.paths)
             self._tables.run_ended()
 
     def save(self, file_name: str | Path) -> None:

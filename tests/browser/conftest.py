@@ -1,4 +1,4 @@
-"""A real headless Chromium for the tests that look at pages; where there is none they skip, and say so."""
+"""A real headless Chromium for tests of pages; they are skipped if none is installed."""
 
 import shutil
 import threading
@@ -10,65 +10,65 @@ import psutil
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from .visiting import Visit, Visiting
+from .pages import OpenPage, Visit
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_LIMIT_MILLISECONDS = 60_000  # of every wait for the browser: it shares two cores with other tests
-_LIMIT_SECONDS_OF_A_TEST = 300.0
+_TIMEOUT_MILLISECONDS = 60_000  # generous: the browser may share two cores with other tests
+_TEST_TIMEOUT_SECONDS = 300.0
 
 
 @pytest.fixture(scope="module")
-def driven() -> Iterator[tuple[Browser, list[psutil.Process]]]:
-    """The browser of this machine, driven by Playwright, and its processes; each file of tests has its own."""
+def browser_and_processes() -> Iterator[tuple[Browser, list[psutil.Process]]]:
+    """An installed browser controlled by Playwright, one per test module, and its processes."""
     found = next((path for name in _NAMES if (path := shutil.which(name))), None)
     if found is None:
         pytest.skip(f"no browser: none of {', '.join(_NAMES)} is installed (Debian and Ubuntu: apt install chromium)")
     others = psutil.Process().children()
     playwright = sync_playwright().start()
     driver = [each for each in psutil.Process().children() if each not in others]
-    with _made_to_end(driver, playwright.stop):
+    with _stopped_in_time(driver, playwright.stop):
         browser = playwright.chromium.launch(executable_path=found)
         processes = driver[0].children(recursive=True)
-        with _made_to_end(processes, browser.close):
+        with _stopped_in_time(processes, browser.close):
             yield browser, processes
 
 
 @pytest.fixture(scope="module")
-def chromium(driven: tuple[Browser, list[psutil.Process]]) -> Browser:
+def chromium(browser_and_processes: tuple[Browser, list[psutil.Process]]) -> Browser:
     """The browser."""
-    return driven[0]
+    return browser_and_processes[0]
 
 
 @pytest.fixture(autouse=True)
-def mortal_browser(driven: tuple[Browser, list[psutil.Process]]) -> Iterator[None]:
-    """Kills it under a test that comes to no end: for what a page is to evaluate, Playwright waits without limit."""
-    with _killed_late(driven[1], _LIMIT_SECONDS_OF_A_TEST):
+def killed_browser_after_timeout(browser_and_processes: tuple[Browser, list[psutil.Process]]) -> Iterator[None]:
+    """Kill the browser if a test hangs: Playwright waits without a timeout for scripts that it evaluates."""
+    with _killed_after(_TEST_TIMEOUT_SECONDS, browser_and_processes[1]):
         yield
 
 
 @contextmanager
-def _made_to_end(processes: list[psutil.Process], end: Callable[[], None]) -> Iterator[None]:
-    """Afterwards calls `end`, and kills the processes where it has not ended them in time.
+def _stopped_in_time(processes: list[psutil.Process], stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` at the end, and kill the processes if it does not return in time.
 
-    Playwright waits without limit for the browser and for its driver. A browser now and then does not go, and the
-    driver stays for as long as any process has its end of their pipe, as one that a test forked and forgot has.
+    Playwright waits without a timeout for the browser and its driver. A browser sometimes does not exit, and the driver
+    runs as long as any process holds an end of their pipe, such as a process that a test forked.
     """
     try:
         yield
     finally:
-        with _killed_late(processes, _LIMIT_MILLISECONDS / 1000):
-            end()
+        with _killed_after(_TIMEOUT_MILLISECONDS / 1000, processes):
+            stop()
 
 
 @contextmanager
-def _killed_late(processes: list[psutil.Process], seconds: float) -> Iterator[None]:
-    late = threading.Timer(seconds, _kill, [processes])
-    late.daemon = True
-    late.start()
+def _killed_after(seconds: float, processes: list[psutil.Process]) -> Iterator[None]:
+    timer = threading.Timer(seconds, _kill, [processes])
+    timer.daemon = True
+    timer.start()
     try:
         yield
     finally:
-        late.cancel()
+        timer.cancel()
 
 
 def _kill(processes: list[psutil.Process]) -> None:
@@ -78,16 +78,16 @@ def _kill(processes: list[psutil.Process]) -> None:
 
 
 @pytest.fixture
-def visit(chromium: Browser) -> Iterator[Visiting]:
-    """Opens pages, each with nothing stored from another; closed when the test ends."""
-    closing: list[Callable[[], None]] = []
+def visit(chromium: Browser) -> Iterator[OpenPage]:
+    """A function that opens a page in a new browser context; pages are closed at the end of the test."""
+    to_close: list[Callable[[], None]] = []
 
     def opened(url: str, *, width: int = 1400, height: int = 900, scheme: Literal["light", "dark"] = "light") -> Visit:
         context = chromium.new_context(
             viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
         )
-        closing.append(context.close)
-        context.set_default_timeout(_LIMIT_MILLISECONDS)
+        to_close.append(context.close)
+        context.set_default_timeout(_TIMEOUT_MILLISECONDS)
         visit = Visit(context.new_page())
         visit.page.on("console", visit.note_console)
         visit.page.on("pageerror", visit.note_error)
@@ -96,5 +96,5 @@ def visit(chromium: Browser) -> Iterator[Visiting]:
         return visit
 
     yield opened
-    for close in closing:
+    for close in to_close:
         close()

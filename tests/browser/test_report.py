@@ -1,4 +1,4 @@
-"""report.html in a real browser: it answers, sorts, filters and is copied, for every reader, and asks for nothing."""
+"""report.html in a real browser: accessibility, sorting, filtering, copying, and no network requests."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ from runmanager.records.storage.ownership import claim_run
 from runmanager.results.writer import write_tables
 
 from ..documented import example_in
-from .visiting import Visiting
+from .pages import OpenPage
 
 READERS: list[tuple[int, Literal["light", "dark"]]] = [(400, "light"), (400, "dark"), (1400, "light"), (1400, "dark")]
 HOSTILE = (
@@ -35,7 +35,7 @@ HOSTILE = (
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SweepPaths]:
-    """Twelve runs, of which one failed: four cells of three seeds."""
+    """Twelve runs, one of them failed: four cells with three seeds each."""
     with example_in(tmp_path_factory.mktemp("report")):
         paths = SweepPaths(Path("outputs/digits").resolve())
         write_tables(paths)
@@ -44,7 +44,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SweepPaths]:
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> SweepPaths:
-    """A thousand cells of a run each; of two epochs, so that no time goes into comparing them."""
+    """A thousand cells with one run each; runs have too few epochs to be compared, which saves time."""
     rates = [round(0.5 * 0.9**step, 6) for step in range(63)]
     paths = write_stored_sweep(tmp_path_factory.mktemp("many") / "many", num_runs=1000, num_epochs=2, lr=rates)
     write_tables(paths)
@@ -53,7 +53,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> SweepPaths:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> SweepPaths:
-    """Runs whose settings and messages would break a page that took them for its own."""
+    """Runs whose settings and messages would break a page that does not escape them."""
     paths = SweepPaths(tmp_path_factory.mktemp("hostile") / "<b>sweep & co")
     for number, text in enumerate(HOSTILE):
         config = {"lr": text, "device": "cpu"}
@@ -68,10 +68,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> SweepPaths:
 
 
 def column(page: Page, name: str, heading: str) -> list[str]:
-    """What the rows that are shown have in a column."""
+    """The texts of a column in the rows that are shown."""
     headings = page.locator(f"#{name} .table th").all_text_contents()
-    at = [each.strip() for each in headings].index(heading) + 1
-    return page.locator(f"#{name} .table tbody tr:not([hidden]) td:nth-child({at})").all_text_contents()
+    number = [each.strip() for each in headings].index(heading) + 1
+    return page.locator(f"#{name} .table tbody tr:not([hidden]) td:nth-child({number})").all_text_contents()
 
 
 def file_rows(path: Path) -> list[list[str]]:
@@ -83,17 +83,17 @@ def rows_of(text: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(text, newline="")))
 
 
-def test_report_opens_without_a_complaint_or_a_request(report: SweepPaths, visit: Visiting) -> None:
-    seen = visit(report.report.as_uri())
-    assert seen.page.title() == "digits"
-    assert (seen.errors, seen.requests) == ([], [report.report.as_uri()])
+def test_report_opens_without_errors_or_requests(report: SweepPaths, visit: OpenPage) -> None:
+    opened = visit(report.report.as_uri())
+    assert opened.page.title() == "digits"
+    assert (opened.errors, opened.requests) == ([], [report.report.as_uri()])
 
 
 @pytest.mark.parametrize(("width", "scheme"), READERS)
-def test_report_is_readable_for_everybody(
-    report: SweepPaths, visit: Visiting, width: int, scheme: Literal["light", "dark"]
+def test_report_is_accessible(
+    report: SweepPaths, visit: OpenPage, width: int, scheme: Literal["light", "dark"]
 ) -> None:
-    """Nothing wider than the window, and nothing serious for axe-core: contrast, names, landmarks, the keyboard."""
+    """The page fits the window, and axe-core finds no serious problem of contrast, names, landmarks or keyboard use."""
     page = visit(report.report.as_uri(), width=width, scheme=scheme).page
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     found = Axe().run(page).response["violations"]
@@ -109,7 +109,7 @@ def test_report_is_readable_for_everybody(
     assert page.locator("nav").is_visible() == (width == 1400)
 
 
-def test_a_command_breaks_between_its_words_however_narrow_the_window(report: SweepPaths, visit: Visiting) -> None:
+def test_commands_wrap_between_words_in_narrow_windows(report: SweepPaths, visit: OpenPage) -> None:
     page = visit(report.report.as_uri(), width=400).page
     words = page.locator("code span").filter(has_text=re.compile("^.{1,20}$"))
     lines = "all => all.map(each => each.getBoundingClientRect().height / parseFloat(getComputedStyle(each).fontSize))"
@@ -119,7 +119,7 @@ def test_a_command_breaks_between_its_words_however_narrow_the_window(report: Sw
         assert len(heights) > 8 and max(heights) < 2, f"a word in two lines at {width} pixels"
 
 
-def test_rows_sort_as_numbers_by_the_keyboard_with_what_is_missing_last(report: SweepPaths, visit: Visiting) -> None:
+def test_rows_are_sorted_by_keyboard_as_numbers_with_missing_values_last(report: SweepPaths, visit: OpenPage) -> None:
     page = visit(report.report.as_uri()).page
     heading = page.locator("#results th", has_text="val_accuracy")
     page.locator("#results").get_by_role("button", name="Download CSV").focus()
@@ -135,7 +135,8 @@ def test_rows_sort_as_numbers_by_the_keyboard_with_what_is_missing_last(report: 
     assert [each[:6] for each in column(page, "results", "val_accuracy")] == ["0.9766", "0.9744", "0.9719", "0.8606"]
     page.locator("#results th", has_text="loss").first.get_by_role("button").click()
     losses = [float(each.split()[0]) for each in column(page, "results", "loss")]
-    assert losses == sorted(losses) == [0.0532, 0.05813, 0.0638, 0.3168]  # as words 0.3168 would be the first
+    # Numeric text collation would put 0.3168 first.
+    assert losses == sorted(losses) == [0.0532, 0.05813, 0.0638, 0.3168]
     for direction in ("ascending", "descending"):
         page.locator("#results th", has_text="reason").get_by_role("button").click()
         assert page.locator("#results th", has_text="reason").get_attribute("aria-sort") == direction
@@ -143,7 +144,7 @@ def test_rows_sort_as_numbers_by_the_keyboard_with_what_is_missing_last(report: 
     assert page.locator("#results [aria-sort]").count() == 1
 
 
-def test_a_row_of_several_seeds_is_copied_as_its_runs(report: SweepPaths, visit: Visiting) -> None:
+def test_a_row_of_several_seeds_is_copied_as_one_line_per_run(report: SweepPaths, visit: OpenPage) -> None:
     page = visit(report.report.as_uri()).page
     header, *runs = file_rows(report.results("csv"))
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -154,24 +155,24 @@ def test_a_row_of_several_seeds_is_copied_as_its_runs(report: SweepPaths, visit:
     assert sorted(copied[1:]) == sorted(runs)
 
 
-def test_copying_works_where_the_browser_has_no_clipboard_for_pages(report: SweepPaths, visit: Visiting) -> None:
+def test_copying_works_without_the_clipboard_api(report: SweepPaths, visit: OpenPage) -> None:
     page = visit(report.report.as_uri()).page
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.evaluate(
-        "window.kept = navigator.clipboard; Object.defineProperty(navigator, 'clipboard', { value: undefined })"
+        "window.original = navigator.clipboard; Object.defineProperty(navigator, 'clipboard', { value: undefined })"
     )
     page.locator("#failures").get_by_role("button", name="Copy as CSV").click()
     page.get_by_text("Copied as CSV.").wait_for()
-    copied = rows_of(page.evaluate("window.kept.readText()"))
+    copied = rows_of(page.evaluate("window.original.readText()"))
     assert copied[0] == ["run", "status", "reason", "what happened"]
     assert copied[1][1:] == ["failed", "diverged", "the loss was nan in epoch 3"]
 
 
-def test_a_thousand_rows_are_filtered_sorted_and_downloaded(many: SweepPaths, visit: Visiting, tmp_path: Path) -> None:
+def test_a_thousand_rows_are_filtered_sorted_and_downloaded(many: SweepPaths, visit: OpenPage, tmp_path: Path) -> None:
     assert many.report.stat().st_size < 5_000_000
-    seen = visit(many.report.as_uri())
-    page, place = seen.page, seen.page.locator("#results .table")
-    count, field = place.get_by_role("status"), place.get_by_role("searchbox")
+    opened = visit(many.report.as_uri())
+    page, table = opened.page, opened.page.locator("#results .table")
+    count, field = table.get_by_role("status"), table.get_by_role("searchbox")
     assert count.text_content() == "1,000 rows; the first 50 are shown"
     assert len(column(page, "results", "lr")) == 50
     field.fill("batch_size>=10000 device==cuda and lr < 0.001")
@@ -179,11 +180,11 @@ def test_a_thousand_rows_are_filtered_sorted_and_downloaded(many: SweepPaths, vi
     lr, size, device = (header.index(name) for name in ("lr", "batch_size", "device"))
     rows = [row for row in rows if float(row[lr]) < 0.001 and int(row[size]) >= 10_000 and row[device] == "cuda"]
     assert count.text_content() == f"{len(rows)} of 1,000 rows"
-    place.locator("th", has_text="lr").first.get_by_role("button").click()
+    table.locator("th", has_text="lr").first.get_by_role("button").click()
     rows.sort(key=lambda row: float(row[lr]))
     assert column(page, "results", "lr") == [row[lr] for row in rows]
     with page.expect_download() as download:
-        place.get_by_role("button", name="Download CSV").click()
+        table.get_by_role("button", name="Download CSV").click()
     assert download.value.suggested_filename == "results.csv"
     download.value.save_as(tmp_path / "filtered.csv")
     assert file_rows(tmp_path / "filtered.csv") == [header, *rows]
@@ -192,25 +193,25 @@ def test_a_thousand_rows_are_filtered_sorted_and_downloaded(many: SweepPaths, vi
     field.fill("nothing like it")
     assert count.text_content() == "0 of 1,000 rows"
     field.fill("batchsize=1000 and lr<1")
-    assert count.text_content() == "0 of 1,000 rows; there is no column batchsize"
+    assert count.text_content() == "0 of 1,000 rows; column batchsize does not exist"
     field.fill("not device==cuda")
-    assert count.text_content() == "0 of 1,000 rows; not, in and brackets are for runmanager table --where"
+    assert count.text_content() == "0 of 1,000 rows; only runmanager table --where supports not, in and parentheses"
     found = {}
     for condition in ("batch_size==10000", "lr<0.001", "batch_size==10000 or lr<0.001", "batch_size==10000 or "):
         field.fill(condition)
         found[condition] = int((count.text_content() or "").partition(" of ")[0])
     field.fill("batch_size==10000 and lr<0.001")
-    one, other, either, begun = found.values()
-    assert either == one + other - int((count.text_content() or "").partition(" of ")[0])
-    assert one == begun and one < either < 1000
+    first, second, either, incomplete = found.values()
+    assert either == first + second - int((count.text_content() or "").partition(" of ")[0])
+    assert first == incomplete and first < either < 1000
     field.fill("")
-    place.get_by_role("button", name="Show all 1,000").click()
+    table.get_by_role("button", name="Show all 1,000").click()
     assert len(column(page, "results", "lr")) == 1000
-    assert not place.get_by_role("button", name="Show all").is_visible()
-    assert (seen.errors, seen.requests) == ([], [many.report.as_uri()])
+    assert not table.get_by_role("button", name="Show all").is_visible()
+    assert (opened.errors, opened.requests) == ([], [many.report.as_uri()])
 
 
-def test_headings_of_a_long_table_stay_in_sight(many: SweepPaths, visit: Visiting) -> None:
+def test_headings_of_a_long_table_stay_visible(many: SweepPaths, visit: OpenPage) -> None:
     page = visit(many.report.as_uri()).page
     box = page.locator("#results .wide")
     box.evaluate("box => { box.scrollTop = 500 }")
@@ -219,10 +220,10 @@ def test_headings_of_a_long_table_stay_in_sight(many: SweepPaths, visit: Visitin
     assert page.locator("#results th").first.bounding_box()["y"] == pytest.approx(top, abs=2)  # type: ignore[index]
 
 
-def test_what_others_wrote_is_text_and_comes_back_as_it_was(hostile: SweepPaths, visit: Visiting) -> None:
-    seen = visit(hostile.report.as_uri())
-    page = seen.page
-    assert (seen.errors, seen.requests) == ([], [hostile.report.as_uri()])
+def test_user_text_is_escaped_and_copied_unchanged(hostile: SweepPaths, visit: OpenPage) -> None:
+    opened = visit(hostile.report.as_uri())
+    page = opened.page
+    assert (opened.errors, opened.requests) == ([], [hostile.report.as_uri()])
     assert page.title() == "<b>sweep & co"
     assert page.locator("#results img, #failures img, h1 b").count() == 0
     shown = {" ".join(text.split()) for text in column(page, "results", "lr")}
@@ -233,8 +234,8 @@ def test_what_others_wrote_is_text_and_comes_back_as_it_was(hostile: SweepPaths,
     assert rows_of(page.evaluate("navigator.clipboard.readText()")) == file_rows(hostile.results("csv"))
 
 
-def test_on_paper_there_is_no_control_and_nothing_is_cut(report: SweepPaths, visit: Visiting) -> None:
-    page = visit(report.report.as_uri(), width=1032, scheme="dark").page  # A4 across, less its margins
+def test_the_printed_page_has_no_controls_and_is_not_clipped(report: SweepPaths, visit: OpenPage) -> None:
+    page = visit(report.report.as_uri(), width=1032, scheme="dark").page  # A4 landscape without its margins
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -247,7 +248,7 @@ def test_on_paper_there_is_no_control_and_nothing_is_cut(report: SweepPaths, vis
     assert page.locator(".wide").evaluate_all(cut) == 0
 
 
-def test_without_javascript_every_row_is_there_and_no_dead_control(many: SweepPaths, chromium: Browser) -> None:
+def test_without_javascript_all_rows_are_shown_and_controls_are_hidden(many: SweepPaths, chromium: Browser) -> None:
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(many.report.as_uri())

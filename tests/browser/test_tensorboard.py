@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from runmanager import RunManager, expand_grid
 
 from ..processes import discard, kill_all
-from .visiting import Visiting
+from .pages import OpenPage
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZES = (4, 10, 20)
@@ -105,7 +105,7 @@ def open_tab(page: Page, tab: str, dashboard: str) -> Locator:
     return page.locator(dashboard)
 
 
-def test_each_tab_shows_the_runs(address: str, visit: Visiting) -> None:
+def test_each_tab_shows_the_runs(address: str, visit: OpenPage) -> None:
     visited = visit(address)
     page = visited.page
     expect(page).to_have_title("digits")
@@ -137,7 +137,7 @@ def test_each_tab_shows_the_runs(address: str, visit: Visiting) -> None:
     assert not [error for error in visited.errors if "Three.js" not in error and "deprecated" not in error]
 
 
-def test_hparams_sorts_by_number_and_draws_its_columns(address: str, visit: Visiting) -> None:
+def test_hparams_sorts_by_number_and_draws_its_columns(address: str, visit: OpenPage) -> None:
     page = visit(f"{address}#hparams").page
     table = page.locator("tf-hparams-table-view")
     for column in ("batch_size", "val accuracy", "val loss", "train loss", "samples/s"):

@@ -1,4 +1,4 @@
-"""A sweep in a notebook."""
+"""A sweep in Python and in a notebook."""
 
 import math
 import re
@@ -22,7 +22,7 @@ def stored(sweep, timed):
     return sweep
 
 
-def test_the_frames_have_the_columns_and_values_of_the_files(stored):
+def test_dataframes_equal_the_files(stored):
     write_tables(stored.paths)
     read = Sweep(stored.paths.root)
     for frame, path in (
@@ -33,7 +33,7 @@ def test_the_frames_have_the_columns_and_values_of_the_files(stored):
         pd.testing.assert_frame_equal(frame, pd.read_csv(path), check_dtype=False)
 
 
-def test_columns_have_their_types_and_what_is_missing_is_nan(stored):
+def test_columns_have_suitable_types_and_missing_values_are_nan(stored):
     runs, epochs = Sweep(str(stored.paths.root)).runs, Sweep(stored.paths.root).epochs
     assert runs["epochs"].dtype == "float64"  # a pending cell has none
     assert runs["val_loss"].dtype == runs["data_seconds"].dtype == "float64"
@@ -53,41 +53,41 @@ def test_compare_takes_an_axis_and_a_baseline(stored):
         Sweep(stored.paths.root).compare(axis="nothing")
 
 
-def test_a_notebook_shows_the_answer_first_then_what_failed_and_the_rounded_table(stored):
+def test_a_notebook_shows_answers_then_failures_then_the_rounded_table(stored):
     stored.run({"lr": 0.1, "device": "mps"}, [], name="c", status=Status.FAILED, message="it is <big>")
     shown = Sweep(stored.paths.root)._repr_html_()
-    places = [shown.index(text) for text in ("The best val_accuracy is", "it is &lt;big&gt;", ">accuracy</th>")]
-    assert places == sorted(places) and "<big>" not in shown
+    positions = [shown.index(text) for text in ("The best val_accuracy is", "it is &lt;big&gt;", ">accuracy</th>")]
+    assert positions == sorted(positions) and "<big>" not in shown
     assert "N/A" in shown and "3 runs: 1 finished, 1 skipped, 1 failed." in shown
 
 
-def test_what_a_notebook_shows_styles_nothing_but_itself_and_takes_the_page_s_colours(stored):
+def test_the_html_styles_only_itself_and_inherits_colours(stored):
     (style,) = re.findall(r"<style>(.*?)</style>", Sweep(stored.paths.root)._repr_html_(), re.S)
     selectors = [each for rule in re.findall(r"([^{}]+)\{", style) for each in rule.split(",")]
     assert selectors and all(each.strip().startswith(".runmanager-sweep ") for each in selectors)
     assert not re.findall(r"#[0-9a-f]{3}|background|(?<!-)color: (?!inherit)", style)
 
 
-def test_a_large_sweep_shows_its_first_rows_and_says_how_many_there_are(sweep):
+def test_a_large_sweep_shows_its_first_rows_and_the_total_count(sweep):
     for number in range(30):
         fields = {"status": Status.FAILED} if number < 12 else {}
         sweep.run({"lr": number}, name=f"n{number}", **fields)
     read = Sweep(sweep.paths.root)
     shown = read._repr_html_()
     assert shown.count("<tr>") == 2 + 10 + 20
-    assert "The first 10 of 12 that ended badly; <code>.runs</code> has them all." in shown
-    assert "The first 20 of 30 rows; <code>.table()</code> has them all." in shown
+    assert "The first 10 of 12 unsuccessful runs; <code>.runs</code> has all." in shown
+    assert "The first 20 of 30 rows; <code>.table()</code> has all." in shown
     assert len(read.runs) == len(read.table()) == 30
 
 
-def test_plain_python_shows_the_answers(stored):
+def test_repr_shows_the_answers(stored):
     lines = repr(Sweep(stored.paths.root)).splitlines()
     assert lines[0] == f"Sweep({str(stored.paths.root)!r})"
     assert lines[-1] == "  3 runs: 1 finished, 1 skipped, 1 pending."
     assert [line.strip() for line in lines[1:]] == Sweep(stored.paths.root).answers
 
 
-def test_a_sweep_stays_as_it_was_seen_until_it_is_refreshed(stored):
+def test_a_sweep_is_unchanged_until_it_is_refreshed(stored):
     read = Sweep(stored.paths.root)
     assert len(read.answers) and len(read.runs) == 3
     stored.run({"lr": 0.1, "device": "mps"}, name="c")
@@ -104,7 +104,7 @@ def seeded(sweep, timed):
     return Sweep(sweep.paths.root)
 
 
-def test_a_table_has_the_means_of_seeds_with_their_deviations_or_each_run(seeded):
+def test_a_table_has_means_and_deviations_over_seeds_or_each_run(seeded):
     frame = seeded.table()
     assert list(frame["batch_size"]) == [200, 100] and list(frame["seeds"]) == [3, 3]
     assert frame["epoch_seconds"].tolist() == pytest.approx([1.2, 2.2])
@@ -116,17 +116,17 @@ def test_a_table_has_the_means_of_seeds_with_their_deviations_or_each_run(seeded
     assert pivot["seed=2"].tolist() == pytest.approx([2.2, 1.2])
 
 
-def test_the_best_cell_says_how_sure_it_is_and_names_its_run(seeded):
+def test_the_best_cell_has_its_certainty_and_its_run(seeded):
     best = seeded.best("epoch_seconds")
     assert best.settings == {"batch_size": 200} and float(best.value) == pytest.approx((1.1 * 1.2 * 1.3) ** (1 / 3))
     assert best.run.record.config["seed"] == 1
-    said = "The best epoch_seconds is 1.197 ± 0.100 (geometric mean, n=3) with batch_size=200.\nNext is"
-    assert repr(best).startswith(said)
+    start = "The best epoch_seconds is 1.197 ± 0.100 (geometric mean, n=3) with batch_size=200.\nNext is"
+    assert repr(best).startswith(start)
     assert seeded.best("epoch_seconds", where="batch_size==100").settings == {"batch_size": 100}
 
 
-def test_refusals_name_arguments_and_no_options_of_the_shell(seeded):
-    for call, said in (
+def test_errors_name_arguments_instead_of_command_options(seeded):
+    for call, message in (
         (lambda: seeded.table(where="lrr<1"), "`where` must name columns or settings, got 'lrr'"),
         (lambda: seeded.table(pivot="batch_size:seed", each=True), "`pivot` must go without `each`"),
         (lambda: seeded.best("speed"), "`metric` must be a metric of the runs, got 'speed'"),
@@ -134,30 +134,30 @@ def test_refusals_name_arguments_and_no_options_of_the_shell(seeded):
         (lambda: seeded.compare("batch_size", margin=0.0), "`margin` must be above 0"),
         (lambda: seeded.compare("batch_size", drift=2.0), "`drift` must be at least 0 and below 1"),
     ):
-        with pytest.raises(UsageError) as refused:
+        with pytest.raises(UsageError) as rejected:
             call()
-        assert str(refused.value).startswith(said)
+        assert str(rejected.value).startswith(message)
 
 
-def test_a_plot_is_a_figure_that_can_be_saved_and_the_first_unless_named(seeded, tmp_path):
+def test_a_plot_can_be_saved_and_defaults_to_the_first_figure(seeded, tmp_path):
     assert seeded.plot("curves").axes[0].get_xlabel() == "epoch"
     seeded.plot().savefig(tmp_path / "first.svg")
     assert (tmp_path / "first.svg").read_text().count("<svg") == 1
     assert next(iter(seeded.figures)) != "curves" and seeded.figures["curves"].caption
 
 
-def test_a_plot_that_is_not_there_is_refused_with_the_names_there_are(seeded, sweep, make_sweep):
+def test_an_unknown_plot_is_rejected_with_the_valid_names(seeded, sweep, make_sweep):
     with pytest.raises(
         UsageError, match=r"one that the sweep has \(.*curves.*\), got 'curve'; did you mean 'curves'\?"
     ):
         seeded.plot("curve")
     empty = make_sweep("empty")
     empty.plan({"lr": 1})
-    with pytest.raises(UsageError, match="must have something to show"):
+    with pytest.raises(UsageError, match="must have data to show"):
         Sweep(empty.paths.root).plot()
 
 
-def test_a_sweep_is_found_by_its_name_under_outputs(make_sweep, tmp_path, monkeypatch):
+def test_a_sweep_is_found_by_name_under_outputs(make_sweep, tmp_path, monkeypatch):
     make_sweep("outputs/named").run({"lr": 1})
     monkeypatch.chdir(tmp_path)
     assert Sweep("named").paths.root == Path("outputs/named")
@@ -171,13 +171,13 @@ def test_compare_takes_a_metric_and_any_axis(stored):
         Sweep(stored.paths.root).compare(metric="valloss")
 
 
-def test_frames_of_an_empty_sweep_have_their_columns(sweep):
+def test_dataframes_of_an_empty_sweep_have_columns(sweep):
     sweep.plan()
     read = Sweep(sweep.paths.root)
     assert list(read.runs.columns)[:3] == ["run", "status", "reason"]
     assert len(read.epochs) == len(read.compare()) == 0
 
 
-def test_a_folder_that_is_no_sweep_is_refused(tmp_path):
+def test_a_folder_without_a_sweep_is_rejected(tmp_path):
     with pytest.raises(UsageError, match="must be a sweep's folder"):
         Sweep(tmp_path)

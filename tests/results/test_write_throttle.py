@@ -1,4 +1,4 @@
-"""How often something may be done that takes long."""
+"""The share of time that writing takes."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from runmanager.results.write_throttle import WriteThrottle
 
 
 class Clock:
-    """Counts the seconds that it is told."""
+    """A clock under the test's control."""
 
     def __init__(self) -> None:
         self.seconds = 100.0
@@ -15,24 +15,24 @@ class Clock:
         return self.seconds
 
 
-def test_it_takes_its_share_of_the_time_and_no_more() -> None:
+def test_writing_takes_its_share_of_the_time_and_not_more() -> None:
     clock = Clock()
-    pace = WriteThrottle(0.05, clock=clock)
-    assert pace.is_due
+    throttle = WriteThrottle(0.05, clock=clock)
+    assert throttle.is_due
     spent = 0.0
     for _ in range(10_000):
         clock.seconds += 0.1  # a run
-        if pace.is_due:
-            with pace.doing():
+        if throttle.is_due:
+            with throttle.writing():
                 clock.seconds += 0.5
             spent += 0.5
     assert 0.04 < spent / (clock.seconds - 100) <= 0.05
 
 
-def test_what_failed_may_be_tried_again_at_once() -> None:
+def test_a_failed_write_may_be_retried_immediately() -> None:
     clock = Clock()
-    pace = WriteThrottle(0.05, clock=clock)
-    with pytest.raises(OSError, match="disk full"), pace.doing():
+    throttle = WriteThrottle(0.05, clock=clock)
+    with pytest.raises(OSError, match="disk full"), throttle.writing():
         clock.seconds += 5
         raise OSError("disk full")
-    assert pace.is_due
+    assert throttle.is_due

@@ -1,4 +1,4 @@
-"""Writing the tables into a sweep's folder."""
+"""Writing a sweep's tables and report into its folder."""
 
 import csv
 import fcntl
@@ -12,11 +12,11 @@ import pytest
 
 from runmanager.errors import UsageError
 from runmanager.records.storage.reader import read_sweep
-from runmanager.results import writer as write
+from runmanager.results import writer
 from runmanager.results.compare.comparison import CompareOptions
 from runmanager.results.load.loader import read_results
 from runmanager.results.write_throttle import WriteThrottle
-from runmanager.results.writer import StandingTables, write_epochs_table, write_tables
+from runmanager.results.writer import TableUpdater, write_epochs_table, write_tables
 
 TABLES = {
     *("results.csv", "results.json", "results.md", "results.html", "epochs.csv"),
@@ -28,7 +28,7 @@ def files(sweep):
     return {path.name for path in sweep.paths.root.iterdir() if path.is_file()}
 
 
-def test_every_file_of_the_contract_is_written(sweep):
+def test_all_documented_files_are_written(sweep):
     for device in ("cpu", "cuda"):
         sweep.run({"lr": 0.1, "device": device})
     write_tables(sweep.paths, report=False)
@@ -37,7 +37,7 @@ def test_every_file_of_the_contract_is_written(sweep):
     assert files(sweep) == {*TABLES, "report.html"}
 
 
-def test_the_report_says_what_bounds_the_compared_runs(sweep, timed):
+def test_the_report_names_the_bottlenecks_of_compared_runs(sweep, timed):
     loader = {"loader": {"name": "dataloader"}}
     for device, seconds in (("cpu", 1.6), ("cuda", 0.1)):
         config = {"lr": 0.1, "num_workers": 0, "device": device, **loader}
@@ -49,7 +49,7 @@ def test_the_report_says_what_bounds_the_compared_runs(sweep, timed):
     assert "cuda (" not in page
 
 
-def test_files_keep_a_row_a_run_and_the_report_a_row_for_all_seeds(sweep):
+def test_files_have_a_row_per_run_and_the_report_a_row_for_all_seeds(sweep):
     for seed in (1, 2):
         sweep.run({"lr": 0.1, "seed": seed})
     write_tables(sweep.paths)
@@ -62,7 +62,7 @@ def test_files_keep_a_row_a_run_and_the_report_a_row_for_all_seeds(sweep):
     assert "2 runs: 2 finished." in page
 
 
-def test_csv_and_json_hold_the_same(sweep):
+def test_csv_and_json_have_the_same_values(sweep):
     sweep.run({"lr": 0.1, "device": "cpu"}, name="a")
     write_tables(sweep.paths, report=False)
     with sweep.paths.results("csv").open() as file:
@@ -72,7 +72,7 @@ def test_csv_and_json_hold_the_same(sweep):
     assert from_csv == {key: "" if value is None else str(value) for key, value in from_json.items()}
 
 
-def test_the_tables_follow_the_runs(sweep):
+def test_tables_are_rebuilt_from_the_current_runs(sweep):
     sweep.run({"lr": 0.1}, name="a")
     write_tables(sweep.paths, report=False)
     sweep.run({"lr": 0.2}, name="b")
@@ -80,7 +80,7 @@ def test_the_tables_follow_the_runs(sweep):
     assert sweep.paths.results("csv").read_text().count("\n") == 3
 
 
-def test_the_comparison_follows_its_options(sweep):
+def test_the_comparison_uses_its_options(sweep):
     for lr in (0.1, 0.2):
         sweep.run({"lr": lr})
     write_tables(sweep.paths, report=False, options=CompareOptions(axis="lr"))
@@ -88,37 +88,37 @@ def test_the_comparison_follows_its_options(sweep):
     assert (row["baseline"], row["candidate"], row["verdict"]) == (0.1, 0.2, "inconclusive")
 
 
-def test_options_that_cannot_be_followed_leave_every_file_as_it_was(sweep):
+def test_invalid_options_leave_all_files_unchanged(sweep):
     sweep.run({"lr": 0.1})
     with pytest.raises(UsageError):
         write_tables(sweep.paths, options=CompareOptions(axis="nothing"))
     assert files(sweep) == set()
 
 
-def test_an_empty_sweep_has_its_tables(sweep):
+def test_an_empty_sweep_has_tables(sweep):
     write_tables(sweep.paths)
     assert files(sweep) == {*TABLES, "report.html"}
 
 
-def test_tables_of_many_runs_are_written_as_often_as_their_share_of_the_time_allows(sweep, monkeypatch):
-    monkeypatch.setattr(write, "_FEW", 2)
+def test_tables_of_large_sweeps_are_throttled(sweep, monkeypatch):
+    monkeypatch.setattr(writer, "_MAX_UNTHROTTLED_RUNS", 2)
     seconds = itertools.count(1)
-    tables = StandingTables(
-        sweep.paths, pace=WriteThrottle(0.25, clock=lambda: next(seconds))
-    )  # a second passes at each look
+    tables = TableUpdater(
+        sweep.paths, throttle=WriteThrottle(0.25, clock=lambda: next(seconds))
+    )  # each call takes a second
     written = []
     for lr in range(1, 9):
         sweep.run({"lr": lr})
         tables.run_ended()
         written.append(sweep.paths.results("csv").read_text().count("\n") - 1)
-    assert written == [1, 2, 2, 2, 2, 6, 6, 6]  # four seconds of rest after the one that the second writing took
+    assert written == [1, 2, 2, 2, 2, 6, 6, 6]  # the second write took a second, so four seconds pass before the next
 
 
-def test_writers_take_turns(sweep, monkeypatch):
+def test_concurrent_writers_take_turns(sweep, monkeypatch):
     sweep.run({"lr": 0.1})
     locked = []
 
-    def read_while_another_tries(paths):
+    def read_while_another_locks(paths):
         handle = os.open(paths.root, os.O_RDONLY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -128,12 +128,12 @@ def test_writers_take_turns(sweep, monkeypatch):
             os.close(handle)
         return read_results(paths)
 
-    monkeypatch.setattr(write, "read_results", read_while_another_tries)
+    monkeypatch.setattr(writer, "read_results", read_while_another_locks)
     write_tables(sweep.paths, report=False)
     assert locked == [True]
 
 
-def test_save_writes_one_row_an_epoch_beside_each_other(sweep, tmp_path, timed):
+def test_epochs_table_has_one_row_per_epoch(sweep, tmp_path, timed):
     sweep.run({"lr": 0.1}, timed([3.0, 2.0]), name="a")
     stem = tmp_path / "not" / "there" / "my.table"
     write_epochs_table(read_sweep(sweep.paths).runs, stem)
@@ -144,14 +144,14 @@ def test_save_writes_one_row_an_epoch_beside_each_other(sweep, tmp_path, timed):
     assert len(lines) == 3
 
 
-def test_tables_are_made_without_what_is_slow_to_import(sweep):
+def test_tables_are_written_without_slow_imports(sweep):
     sweep.run({"lr": 0.1})
     program = (
         "import sys, pathlib; from runmanager.records.files.paths import SweepPaths;"
-        "from runmanager.results.compare import comparison; from runmanager.results.load import loader;"
-        "from runmanager.results.tables import results_table, writers;"
-        f"stored = loader.read_results(SweepPaths(pathlib.Path({str(sweep.paths.root)!r})));"
-        "writers.to_csv(results_table.result_rows(*stored)); comparison.compare(*stored);"
+        "from runmanager.results.snapshot import SweepSnapshot;"
+        "from runmanager.results.tables import writers;"
+        f"snapshot = SweepSnapshot.read(SweepPaths(pathlib.Path({str(sweep.paths.root)!r})));"
+        "writers.to_csv(snapshot.results); writers.to_csv(snapshot.comparison);"
         "import runmanager.results.writer, runmanager.results.sweep, runmanager.results.tables.terminal;"
         "import runmanager.results.report.report;"
         "slow = {'torch', 'pandas', 'numpy', 'matplotlib', 'rich', 'jinja2', 'hydra'} & set(sys.modules);"

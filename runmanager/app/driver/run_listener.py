@@ -223,7 +223,7 @@ class SweepWatcher(Listener):
     def _write_tables(self) -> None:
         from runmanager.results.writer import write_tables
 
-        with self._pace.doing():
+        with self._pace.writing():
             write_tables(self._sweep, report=False)
 
     def finish(self, *, interrupted: bool) -> int:

@@ -61,4 +61,4 @@ def export(
 
         with _refused_unless_writable(folder or Path()):
             done = export_to_wandb(contents, folder=folder or Path())
-    print_text(f"{done.in_words()}\n")
+    print_text(f"{done.describe()}\n")

@@ -31,11 +31,11 @@ def report(
     ] = None,
 ) -> None:
     """Make a sweep's tables and report.html anew from its runs, and say where they are."""
-    from runmanager.results.figures.figure import KINDS
+    from runmanager.results.figures.figure import FIGURE_FORMATS
     from runmanager.results.writer import write_tables
 
     paths = find_sweep(sweep)
-    kinds = [kind for kind in KINDS if figures in (kind, FigureFormat.BOTH)]
+    kinds = [kind for kind in FIGURE_FORMATS if figures in (kind, FigureFormat.BOTH)]
     with require_writable("SWEEP", paths.root, way_out="`runmanager table` and `compare` show it unwritten"):
         written = write_tables(paths, figures=kinds)
     tables = ", ".join(path.name for path in (paths.results("csv"), paths.epochs_csv, paths.comparison("csv")))

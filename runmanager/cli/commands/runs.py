@@ -37,10 +37,10 @@ _TRUST = typer.Option(
 def show(run: RunName) -> None:
     """Show everything about one run: settings, state, epochs, times, environment, notes, files, log and error."""
     from runmanager.results.model.sections import format_sections
-    from runmanager.results.report.run_details import headline, sections_of
+    from runmanager.results.report.run_details import run_headline, run_sections
 
     stored = _read(run)
-    print_text(format_sections(headline(stored), sections_of(stored)))
+    print_text(format_sections(run_headline(stored), run_sections(stored)))
 
 
 def diff(one: RunName, other: RunName, format_: Annotated[RunFormat, _FORMAT] = RunFormat.TEXT) -> None:
@@ -125,19 +125,19 @@ def best(
     from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
     from runmanager.results.load.loader import read_results
     from runmanager.results.model.sections import Section, format_sections
-    from runmanager.results.tables.query import View
-    from runmanager.results.tables.sorting import in_order
+    from runmanager.results.tables.query import TableQuery
+    from runmanager.results.tables.sorting import sorted_values
 
-    view = View.read(where=where)
+    query = TableQuery.parse(where=where)
     paths = find_sweep(sweep)
     contents, plan = read_results(paths)
-    meant = view.of(contents, plan)
+    meant = query.of_sweep(contents, plan)
     folders = {PurePath(row["run_dir"]).name for row in meant.rows if row["run_dir"] is not None}
     if where is not None and not folders:
         raise UsageError(f"`--where` must hold for a run of {paths.name}, got none: {meant.notes[0]}")
     found = find_best(contents, plan, metric=metric, folders=folders)
     runs = [run.record for run, _ in found.winner.runs]
-    seeds = in_order(run.config.get("seed") for run in runs)
+    seeds = sorted_values(run.config.get("seed") for run in runs)
     words, lines = None, list[str]()
     try:
         command = command_for(runs[0], seeds=seeds, told=found.winner.settings, trust=trust)

@@ -17,7 +17,7 @@ from runmanager.records.sweep.lookup import find_sweep
 if TYPE_CHECKING:
     from runmanager.results.compare.comparison_table import ComparisonTable
     from runmanager.results.model.columns import Table
-    from runmanager.results.tables.query import View
+    from runmanager.results.tables.query import TableQuery
 
 __all__ = ["TableFormat", "compare", "table"]
 
@@ -84,23 +84,23 @@ def table(
     ),
 ) -> None:
     """Show a sweep's results: one row a run (in text one for all seeds of a cell), the fastest epoch first."""
-    from runmanager.results.tables.query import View
+    from runmanager.results.tables.query import TableQuery
 
     for name, given in (("--events", events), ("--work", work)):
         if given and each:
             raise UsageError(f"`--each` must go without {name}, got both; there is a row for each as it is.")
     if events and work:
         raise UsageError("`--work` must go without --events, got both; other programs' event files hold none.")
-    view = View.read(where=where, sort=sort, columns=columns, pivot=pivot, each=each)
+    query = TableQuery.parse(where=where, sort=sort, columns=columns, pivot=pivot, each=each)
     if events:
-        results, name, damaged = _of_events(Path(sweep), view)
+        results, name, damaged = _of_events(Path(sweep), query)
     elif work:
-        results, name, damaged = _of_work(sweep, view)
+        results, name, damaged = _of_work(sweep, query)
     else:
-        results, name, damaged = _of_sweep(sweep, view, collapses=format_ is TableFormat.TEXT)
+        results, name, damaged = _of_sweep(sweep, query, collapses=format_ is TableFormat.TEXT)
     if format_ in _FOR_PROGRAMS:
         warn_of_damage(damaged)
-        if view.where is not None and not results.rows:
+        if query.where is not None and not results.rows:
             print_warning(results.notes[0])
     if format_ is TableFormat.TEXT:
         _show_results(results, limit=None if show_all else _SHOWN_ROWS)
@@ -109,10 +109,10 @@ def table(
 
 
 def _show_results(results: "Table", *, limit: int | None) -> None:
-    from runmanager.results.tables.terminal import results_table
+    from runmanager.results.tables.terminal import render_results
 
     where = console()
-    print_text(rendered(where, results_table(results, limit=limit, width=where.width)))
+    print_text(rendered(where, render_results(results, limit=limit, width=where.width)))
 
 
 def _in_format(shown: "Table", format_: TableFormat, *, title: str) -> str:
@@ -125,9 +125,7 @@ def _in_format(shown: "Table", format_: TableFormat, *, title: str) -> str:
         case TableFormat.JSON:
             return writers.to_json(shown)
         case TableFormat.LATEX:
-            from runmanager.results.tables.latex import to_latex
-
-            return to_latex(shown)
+            return writers.to_latex(shown)
         case TableFormat.HTML:
             from runmanager.results.report.html import to_html
 
@@ -135,32 +133,32 @@ def _in_format(shown: "Table", format_: TableFormat, *, title: str) -> str:
     return writers.to_markdown(shown)
 
 
-def _of_sweep(given: str, view: "View", *, collapses: bool) -> "tuple[Table, str, Sequence[str]]":
+def _of_sweep(given: str, query: "TableQuery", *, collapses: bool) -> "tuple[Table, str, Sequence[str]]":
     """What is asked for of a sweep's results, its name, and what could not be read."""
     from runmanager.results.load.loader import read_summary
 
     paths = find_sweep(given)
     summary, plan = read_summary(paths)
-    results = view.of(summary, plan, collapses=collapses)
+    results = query.of_sweep(summary, plan, collapses=collapses)
     return results, paths.name, [each.message for each in summary.damaged]
 
 
-def _of_work(given: str, view: "View") -> "tuple[Table, str, Sequence[str]]":
+def _of_work(given: str, query: "TableQuery") -> "tuple[Table, str, Sequence[str]]":
     """The same of the work that its runs have done."""
     from runmanager.results.findings.roofline import roofline_rows
     from runmanager.results.load.loader import read_results
 
     paths = find_sweep(given)
     contents, plan = read_results(paths)
-    return view.of_table(roofline_rows(contents, plan)), paths.name, [each.message for each in contents.damaged]
+    return query.of_table(roofline_rows(contents, plan)), paths.name, [each.message for each in contents.damaged]
 
 
-def _of_events(folder: Path, view: "View") -> "tuple[Table, str, Sequence[str]]":
+def _of_events(folder: Path, query: "TableQuery") -> "tuple[Table, str, Sequence[str]]":
     """The same of a folder of event files."""
     from runmanager.results.tfevents.table import event_rows, read_event_folders
 
     found = read_event_folders(folder)
-    results = view.of_table(event_rows(found))
+    results = query.of_table(event_rows(found))
     return results, folder.resolve().name, [line for each in found.values() for line in each.damage]
 
 
@@ -251,11 +249,11 @@ def compare(
 
 
 def _show_pairs(pairs: "ComparisonTable", said: Sequence[str], *, show_all: bool) -> None:
-    from runmanager.results.tables.terminal import comparison_table
+    from runmanager.results.tables.terminal import render_comparison
 
     where = console()
     if pairs.rows:
         limit = None if show_all else _SHOWN_ROWS
-        print_text(rendered(where, comparison_table(pairs, limit=limit, width=where.width), *said))
+        print_text(rendered(where, render_comparison(pairs, limit=limit, width=where.width), *said))
     else:  # a legend would explain columns that are not there
         print_text("\n".join([*pairs.notes, *said, ""]))

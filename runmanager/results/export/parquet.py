@@ -1,4 +1,4 @@
-"""`export --to parquet`: a sweep's three tables as Parquet files."""
+"""Export to Parquet (`export --to parquet`): the three tables of a sweep."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from runmanager.records.files.atomic_files import replacement
 from runmanager.records.files.paths import SweepPaths
-from runmanager.results.export.common import Exported, needed_package
+from runmanager.results.export.incremental import ExportResult, import_optional
 from runmanager.results.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 __all__ = ["export_to_parquet"]
 
 
-def export_to_parquet(paths: SweepPaths, *, folder: Path | None = None) -> Exported:
-    """Write runs.parquet, epochs.parquet and comparison.parquet into `folder` (None: the sweep's own), each whole.
+def export_to_parquet(paths: SweepPaths, *, folder: Path | None = None) -> ExportResult:
+    """Write runs.parquet, epochs.parquet and comparison.parquet atomically into `folder` (None: the sweep's folder).
 
-    A setting that is a number in one run and a word in another becomes text; so do lists.
-    Raises `UsageError` where pyarrow is missing.
+    A setting that is a number in one run and a text in another becomes text, and so do lists.
+    Raises `UsageError` if pyarrow is not installed.
     """
-    needed_package("pyarrow", extra="parquet")
+    import_optional("pyarrow", extra="parquet")
     into = folder or paths.root
     into.mkdir(parents=True, exist_ok=True)
     sweep = Sweep(paths.root)
     tables = {"runs": sweep.runs, "epochs": sweep.epochs, "comparison": sweep.compare()}
     for name, frame in tables.items():
         with replacement(into / f"{name}.parquet") as file:
-            _of_one_type(frame).to_parquet(file, engine="pyarrow", index=False)
-    return Exported(f"{into} ({', '.join(f'{name}.parquet' for name in tables)})", len(sweep.runs))
+            _with_uniform_types(frame).to_parquet(file, engine="pyarrow", index=False)
+    return ExportResult(f"{into} ({', '.join(f'{name}.parquet' for name in tables)})", len(sweep.runs))
 
 
-def _of_one_type(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Columns that hold values of several types, lists or mappings as text, as Parquet has one type a column."""
+def _with_uniform_types(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Convert columns with values of several types, lists or mappings to text: Parquet has one type per column."""
     mixed = [name for name in frame.columns if frame[name].dtype == object and _is_mixed(list(frame[name].dropna()))]
     return frame.assign(**{name: frame[name].map(_text, na_action="ignore") for name in mixed})
 

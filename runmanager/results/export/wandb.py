@@ -1,4 +1,4 @@
-"""`export --to wandb`: a sweep as offline runs of Weights & Biases', to be sent by its own `wandb sync`."""
+"""Export to Weights & Biases (`export --to wandb`): a sweep as offline runs, which `wandb sync` uploads."""
 
 import shutil
 from pathlib import Path
@@ -8,49 +8,58 @@ from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.run.status import Status
 from runmanager.records.settings.values import flatten
 from runmanager.records.storage.reader import StoredRun, SweepContents
-from runmanager.results.export.common import Exported, mark_of_run, metrics_of, needed_package, write_changed
+from runmanager.results.export.incremental import (
+    ExportResult,
+    epoch_metrics,
+    import_optional,
+    run_fingerprint,
+    sync_runs,
+)
 
 __all__ = ["export_to_wandb"]
 
-_MARK = "runmanager-mark.txt"
-_OFFLINE = "offline-run-"
+_FINGERPRINT_FILE = "runmanager-mark.txt"
+_OFFLINE_PREFIX = "offline-run-"
 
 
-def export_to_wandb(sweep: SweepContents, *, folder: Path) -> Exported:
-    """Write the runs below `folder`/wandb, one offline run each, in the project of the sweep's name.
+def export_to_wandb(sweep: SweepContents, *, folder: Path) -> ExportResult:
+    """Write an offline run for each run below `folder`/wandb, in a project with the sweep's name; nothing is uploaded.
 
-    A run's settings are its config, its epochs its history, its notes, after what it did otherwise than asked, its
-    notes there. A run that is there as it is now is kept, one that has
-    changed since is replaced. Nothing is sent.
-    Raises `UsageError` where wandb is missing.
+    Settings become the config, epochs the history, and deviations and notes the notes. Unchanged runs are kept, changed
+    ones replaced.
+
+    Raises `UsageError` if wandb is not installed.
     """
-    wandb = needed_package("wandb", extra="wandb")
+    wandb = import_optional("wandb", extra="wandb")
     folder.mkdir(parents=True, exist_ok=True)
-    ids = {_id_of(run): run for run in sweep.runs}
-    there = {each.name.rpartition("-")[2]: each for each in folder.glob(f"wandb/{_OFFLINE}*") if each.is_dir()}
-    written, kept = write_changed(
-        ids,
-        {name: _mark_in(each) for name, each in there.items() if name in ids},
-        remove=lambda name: shutil.rmtree(there[name]),
+    runs = {_wandb_id(run): run for run in sweep.runs}
+    exported = {
+        path.name.rpartition("-")[2]: path for path in folder.glob(f"wandb/{_OFFLINE_PREFIX}*") if path.is_dir()
+    }
+    written, kept = sync_runs(
+        runs,
+        {run_id: _stored_fingerprint(path) for run_id, path in exported.items() if run_id in runs},
+        remove=lambda run_id: shutil.rmtree(exported[run_id]),
         write=lambda run: _write(wandb, sweep.paths.name, run, folder),
     )
-    return Exported(f"{folder / 'wandb'}; `wandb sync {folder / 'wandb'}/{_OFFLINE}*` sends them", written, kept)
+    where = f"{folder / 'wandb'}; `wandb sync {folder / 'wandb'}/{_OFFLINE_PREFIX}*` uploads them"
+    return ExportResult(where, written, kept)
 
 
-def _id_of(run: StoredRun) -> str:
+def _wandb_id(run: StoredRun) -> str:
     return run.record.signature[:16]
 
 
-def _mark_in(folder: Path) -> str:
-    mark = folder / _MARK
-    return mark.read_text(errors="replace") if mark.exists() else ""
+def _stored_fingerprint(folder: Path) -> str:
+    path = folder / _FINGERPRINT_FILE
+    return path.read_text(errors="replace") if path.exists() else ""
 
 
 def _write(wandb: Any, project: str, run: StoredRun, folder: Path) -> None:
     record = run.record
-    made = wandb.init(
+    exported = wandb.init(
         project=project,
-        id=_id_of(run),
+        id=_wandb_id(run),
         name=record.name,
         dir=str(folder),
         mode="offline",
@@ -60,8 +69,8 @@ def _write(wandb: Any, project: str, run: StoredRun, folder: Path) -> None:
         settings=wandb.Settings(console="off", silent=True, save_code=False, disable_git=True, x_disable_stats=True),
     )
     for epoch in run.epochs:
-        made.log(metrics_of(epoch), step=epoch.epoch)
-    facts = {
+        exported.log(epoch_metrics(epoch), step=epoch.epoch)
+    summary = {
         "status": record.status.value,
         "reason": record.reason.value if record.reason else None,
         "num_parameters": record.num_parameters,
@@ -69,7 +78,8 @@ def _write(wandb: Any, project: str, run: StoredRun, folder: Path) -> None:
         "folder": str(run.paths.root.resolve()),
         "deviations": "\n".join(record.deviations) or None,
     }
-    made.summary.update({name: value for name, value in facts.items() if value is not None})
-    stored = Path(made.dir).parent
-    made.finish(exit_code=0 if record.status in (Status.FINISHED, Status.SKIPPED) else 1)
-    replace_file(stored / _MARK, mark_of_run(run))  # last: a run of which only a part was written has none
+    exported.summary.update({name: value for name, value in summary.items() if value is not None})
+    folder = Path(exported.dir).parent
+    exported.finish(exit_code=0 if record.status in (Status.FINISHED, Status.SKIPPED) else 1)
+    # Written last, so that a partly written run is replaced by the next export.
+    replace_file(folder / _FINGERPRINT_FILE, run_fingerprint(run))

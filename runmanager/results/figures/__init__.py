@@ -1,1 +1,1 @@
-"""The figures of a sweep: which it has, what each shows, and as what they can be had."""
+"""The figures of a sweep: one module per figure, and their shared style, axes and output formats."""

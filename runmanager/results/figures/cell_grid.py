@@ -1,6 +1,5 @@
-"""The grid that a sweep's figures show: the settings that vary, and the runs of each cell with its seeds together."""
+"""The cells of a sweep's grid as figures show them: the runs of all seeds together."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,60 +12,46 @@ from runmanager.results.stats.descriptive import mean
 from runmanager.results.tables.seeds import seed_groups
 from runmanager.text import pluralize
 
-__all__ = ["GridCell", "can_be_drawn", "cells_of", "is_numeric", "varying_of"]
-
-_LARGEST = 1e100
+__all__ = ["GridCell", "grid_cells", "varying_columns"]
 
 
 @dataclass(frozen=True)
 class GridCell:
-    """The rows of the results table that differ in the seed alone."""
+    """The rows of the results table that differ only in the seed."""
 
     label: str
     rows: Sequence[Row]
 
     @property
     def finished(self) -> list[Row]:
-        """Those of runs that finished."""
+        """The rows of finished runs."""
         return [row for row in self.rows if row["status"] == Status.FINISHED]
 
     def mean(self, column: str) -> float | None:
-        """Of a measured column, over the finished runs that have it."""
+        """The mean of a measured column over the finished runs that have it."""
         known = [row[column] for row in self.finished if row[column] is not None]
         return mean(known) if known else None
 
     def has(self, setting: str) -> bool:
-        """Whether its runs have the setting, if it is set to nothing."""
+        """Whether the cell has the setting, possibly set to null."""
         return setting not in self.rows[0].absent_settings
 
     def value(self, setting: str) -> Any:
-        """What all its runs have of a setting."""
+        """The value of a setting in all runs of the cell."""
         return self.rows[0][setting]
 
 
-def varying_of(results: Table) -> list[str]:
-    """The columns of the settings that differ between runs, but for the seed."""
+def varying_columns(results: Table) -> list[str]:
+    """The columns of the settings that differ between runs, without the seed."""
     return [name for name in results.settings if name in results.shown and name != SEED]
 
 
-def cells_of(results: Table) -> list[GridCell]:
-    """All cells, in the order of their first rows."""
+def grid_cells(results: Table) -> list[GridCell]:
+    """All cells in the order of their first rows."""
     return [GridCell(_label(rows, results), rows) for rows in seed_groups(results)]
 
 
 def _label(rows: Sequence[Row], results: Table) -> str:
-    """What tells a cell from the others; one without others is known by its run, or by how many seeds it has."""
+    """The settings that distinguish a cell; for a single cell, the run's name or the number of seeds."""
     settings = named_settings(rows[0], results, without=(SEED,))
     return settings or (str(rows[0]["run"]) if len(rows) == 1 else pluralize(len(rows), "seed"))
-
-
-def can_be_drawn(value: float) -> bool:
-    """Whether a measured value is one to draw; a scale for the largest that a float can hold is none for the others."""
-    return abs(value) < _LARGEST
-
-
-def is_numeric(values: Sequence[Any]) -> bool:
-    """Whether all of these are numbers that have a place on an axis."""
-    return all(
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in values
-    )

@@ -1,12 +1,12 @@
-"""The crossovers: two curves along an axis, and the interval of the place where they cross."""
+"""The figure of a crossover: two curves along an axis, and the interval of their crossing."""
 
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runmanager.results.figures.figure import Drawn
-from runmanager.results.figures.labels import numbered, plain
-from runmanager.results.figures.style import GREY, legend_below, look, new_figure, numbers
+from runmanager.results.figures.axes import set_number_scale
+from runmanager.results.figures.figure import SweepFigure, numbered_names
+from runmanager.results.figures.style import GREY, add_legend_below, label_text, new_figure, series_style
 from runmanager.results.findings.crossover import Crossover, crossover_lines
 from runmanager.results.model.formatting import number
 
@@ -18,23 +18,23 @@ __all__ = ["crossover_figures"]
 _MAX_CROSSOVERS = 6
 
 
-def crossover_figures(found: Sequence[Crossover]) -> list[Drawn]:
-    """A figure for each of the first few crossovers, but for those of which nothing can be told."""
-    found = [each for each in found if not each.is_too_close][:_MAX_CROSSOVERS]
-    names = numbered("crossover", found)
-    return [_figure(name, each) for name, each in zip(names, found, strict=True)]
+def crossover_figures(found: Sequence[Crossover]) -> list[SweepFigure]:
+    """A figure for each of the first few crossovers whose sides can be told apart."""
+    drawable = [crossover for crossover in found if not crossover.is_too_close][:_MAX_CROSSOVERS]
+    names = numbered_names("crossover", drawable)
+    return [_figure(name, crossover) for name, crossover in zip(names, drawable, strict=True)]
 
 
-def _figure(name: str, found: Crossover) -> Drawn:
+def _figure(name: str, found: Crossover) -> SweepFigure:
     (line,) = crossover_lines([found])
     caption = (
         f"{line} Points are geometric means over runs; a band reaches from the last point where one side is surely "
         "ahead to the first one where the other is."
     )
-    return Drawn(name, f"Crossover along {found.along}", caption, _said(found), partial(_draw, found))
+    return SweepFigure(name, f"Crossover along {found.along}", caption, _description(found), partial(_draw, found))
 
 
-def _said(found: Crossover) -> str:
+def _description(found: Crossover) -> str:
     metric = found.metric.replace("_", " ")
     ends = [
         f"{label} goes from {number(values[0])} to {number(values[-1])} {metric}"
@@ -45,14 +45,15 @@ def _said(found: Crossover) -> str:
 
 def _draw(found: Crossover) -> "Figure":
     figure, axes = new_figure(height=3.6)
-    for at, (label, values) in enumerate(zip(found.labels, found.curves, strict=True)):
-        axes.plot(found.xs, values, marker=look(at).marker, color=look(at).colour, label=plain(label))
+    for index, (label, values) in enumerate(zip(found.labels, found.curves, strict=True)):
+        style = series_style(index)
+        axes.plot(found.xs, values, marker=style.marker, color=style.colour, label=label_text(label))
     for crossing in found.crossings:
         axes.axvspan(crossing.low, crossing.high, color=GREY, alpha=0.3, linewidth=0)
         axes.axvline(crossing.at, color=GREY, linestyle="dotted")
-    numbers(axes, "x", log=True)
-    numbers(axes, "y", log=True)
-    axes.set_xlabel(plain(found.along))
+    set_number_scale(axes, "x", log=True)
+    set_number_scale(axes, "y", log=True)
+    axes.set_xlabel(label_text(found.along))
     axes.set_ylabel(found.metric.replace("_", " "))
-    legend_below(figure)
+    add_legend_below(figure)
     return figure

@@ -1,33 +1,45 @@
-"""One figure of a sweep: its words, how it is drawn, and the SVG or PNG that it becomes."""
+"""A figure of a sweep with its texts, rendered as SVG or PNG, and helpers for captions."""
 
 import io
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
-from runmanager.results.figures.style import PAGE, TEXT, house_style, shades, shades_on_dark
+from runmanager.results.figures.style import PAGE, TEXT, fixed_style, shades, shades_on_dark
 from runmanager.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["KINDS", "Drawn", "Kind", "inline_svg", "rendered"]
+__all__ = [
+    "FIGURE_FORMATS",
+    "FigureFormat",
+    "SweepFigure",
+    "inline_svg",
+    "join_names",
+    "numbered_names",
+    "render",
+    "sample_evenly",
+    "sample_note",
+    "top_note",
+]
 
-Kind = Literal["svg", "png"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+_T = TypeVar("_T")
 
-_DOTS_PER_INCH = 300  # what journals ask of pictures with text in them
+FigureFormat = Literal["svg", "png"]
+FIGURE_FORMATS: tuple[FigureFormat, ...] = get_args(FigureFormat)
+
+_DOTS_PER_INCH = 300  # as journals require for pictures with text
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """One figure of a sweep.
+class SweepFigure:
+    """A figure of a sweep, drawn on demand.
 
-    `name` tells it from the sweep's other figures and is fit for a file: `throughput`, `crossover-2`. `title` is a few
-    words, `caption` says what is shown and how it was computed, `description` says in words what can be seen, for those
-    who cannot see it.
+    `name` is unique among the sweep's figures and usable as a file name: `throughput`, `crossover-2`. `caption` says
+    what is shown and how it was computed; `description` is a text alternative for readers who cannot see the figure.
     """
 
     name: str
@@ -37,58 +49,90 @@ class Drawn:
     drawing: "Callable[[], Figure]" = field(repr=False)
 
     def draw(self) -> "Figure":
-        """The figure, made anew, near-black on white; it is nobody's but the caller's, and belongs to no window."""
-        with house_style():
+        """Draw the figure near-black on white: a new matplotlib figure, independent of pyplot."""
+        with fixed_style():
             return self.drawing()
 
 
-def inline_svg(drawn: Drawn) -> str:
-    """The figure as an element inside HTML: no prologue, namespaces or metadata, and the page's own text colour."""
-    svg = _saved(drawn, "svg", {}, transparent=True).decode()
+def inline_svg(figure: SweepFigure) -> str:
+    """The figure as an `<svg>` element for HTML, in the page's colours, without prologue, namespaces or metadata."""
+    svg = _save(figure, "svg", {}, transparent=True).decode()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg)
-    return _with_shades(svg.replace(TEXT, "currentColor").replace(PAGE, "var(--page, Canvas)"))
+    return _with_themed_shades(svg.replace(TEXT, "currentColor").replace(PAGE, "var(--page, Canvas)"))
 
 
-def _with_shades(svg: str) -> str:
-    """The shades of a figure that has them as the page's scheme wants them."""
-    for at, shade in enumerate(shades()):
-        svg = svg.replace(f": {shade}", f": var(--shade-{at}, {shade})")
+def _with_themed_shades(svg: str) -> str:
+    """Replace the shades by CSS variables that depend on the page's colour scheme."""
+    for index, shade in enumerate(shades()):
+        svg = svg.replace(f": {shade}", f": var(--shade-{index}, {shade})")
     if "var(--shade-" not in svg:
         return svg
-    dark = "; ".join(f"--shade-{at}: {shade}" for at, shade in enumerate(shades_on_dark()))
+    dark = "; ".join(f"--shade-{index}: {shade}" for index, shade in enumerate(shades_on_dark()))
     return f"<style>@media screen and (prefers-color-scheme: dark) {{ svg {{ {dark} }} }}</style>{svg}"
 
 
-def rendered(drawn: Drawn, kind: Kind, *, dots_per_inch: int = _DOTS_PER_INCH) -> bytes:
-    """The figure as a file that opens alone: near-black on white, its title and description in it.
+def render(figure: SweepFigure, format_: FigureFormat, *, dots_per_inch: int = _DOTS_PER_INCH) -> bytes:
+    """The content of a standalone file: near-black on white, with title and description as metadata.
 
-    `dots_per_inch` are those of a PNG; a figure is 5.4 inches wide.
+    `dots_per_inch` applies to PNG; a figure is 5.4 inches wide.
     """
-    metadata = {"Title": printable(drawn.title), "Description": printable(drawn.description)}
-    return _saved(drawn, kind, metadata, transparent=False, dots_per_inch=dots_per_inch)
+    metadata = {"Title": printable(figure.title), "Description": printable(figure.description)}
+    return _save(figure, format_, metadata, transparent=False, dots_per_inch=dots_per_inch)
 
 
-def _saved(
-    drawn: Drawn, kind: Kind, metadata: Mapping[str, str], *, transparent: bool, dots_per_inch: int = _DOTS_PER_INCH
+def _save(
+    figure: SweepFigure,
+    format_: FigureFormat,
+    metadata: Mapping[str, str],
+    *,
+    transparent: bool,
+    dots_per_inch: int = _DOTS_PER_INCH,
 ) -> bytes:
     import matplotlib
 
-    figure = drawn.draw()
-    # Nothing of when or with what it was made: the same runs give the same bytes.
-    unsaid = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}[kind]
+    drawn = figure.draw()
+    # Without date and software, the same runs give the same bytes.
+    omitted = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}[format_]
     content = io.BytesIO()
-    # The salt keeps the ids of two figures of one page apart, and the same from one writing to the next.
-    settings = matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": drawn.name})
-    with house_style(), settings, warnings.catch_warnings():
-        # A browser sets the text of an SVG itself, and has the letters that matplotlib's own font lacks.
+    # The salt makes ids reproducible, and different for the figures of a page.
+    settings = matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": figure.name})
+    with fixed_style(), settings, warnings.catch_warnings():
+        # The browser renders the text of an SVG, with fonts that have the glyphs missing in matplotlib's font.
         warnings.filterwarnings("ignore", message="Glyph")
-        figure.savefig(
+        drawn.savefig(
             content,
-            format=kind,
+            format=format_,
             transparent=transparent,
-            dpi=dots_per_inch if kind == "png" else "figure",
-            metadata={**metadata, **unsaid},
+            dpi=dots_per_inch if format_ == "png" else "figure",
+            metadata={**metadata, **omitted},
         )
     return content.getvalue()
+
+
+def top_note(count: int, limit: int, which: str, how: str = "shown") -> str:
+    """A caption's note that only the first `limit` are shown: ` (the 24 fastest of 45 shown)`; empty if all are."""
+    return f" (the {limit} {which} of {count} {how})" if count > limit else ""
+
+
+def sample_note(count: int, limit: int, along: str = "") -> str:
+    """A caption's note that a sample is shown: ` (24 of 80, at even steps)`; empty if all are."""
+    return f" ({limit} of {count}, at even steps{along})" if count > limit else ""
+
+
+def sample_evenly(ordered: Sequence[_T], limit: int) -> Sequence[_T]:
+    """At most `limit` items at even steps, including the first and the last."""
+    if len(ordered) <= limit:
+        return ordered
+    return [ordered[round(index * (len(ordered) - 1) / (limit - 1))] for index in range(limit)]
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Join names as in `lr, model and seed`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def numbered_names(name: str, figures: Sequence[Any]) -> list[str]:
+    """Names for several figures of one kind: `rounds`, `rounds-2`, `rounds-3`."""
+    return [name if number == 1 else f"{name}-{number}" for number in range(1, len(figures) + 1)]

@@ -1,12 +1,12 @@
-"""The rounds of paired runs: the ratio of each, with the speedup that all come to."""
+"""The figure of paired runs: the ratio in each round, and the speedup estimated from all rounds."""
 
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runmanager.results.figures.figure import Drawn
-from runmanager.results.figures.labels import numbered, plain
-from runmanager.results.figures.style import GREY, look, new_figure, numbers, whole_numbers
+from runmanager.results.figures.axes import set_integer_ticks, set_number_scale
+from runmanager.results.figures.figure import SweepFigure, numbered_names
+from runmanager.results.figures.style import GREY, label_text, new_figure, series_style
 from runmanager.results.findings.paired_rounds import Rounds
 from runmanager.results.model.columns import setting_name
 from runmanager.results.model.formatting import number
@@ -16,59 +16,63 @@ from runmanager.text import format_value
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["rounds_figures"]
+__all__ = ["round_figures"]
 
-_MAX_ROUNDS = 6
+_MAX_FIGURES = 6
 
 
-def rounds_figures(found: Sequence[Rounds]) -> list[Drawn]:
+def round_figures(found: Sequence[Rounds]) -> list[SweepFigure]:
     """A figure for each of the first few pairs."""
-    names = numbered("rounds", found[:_MAX_ROUNDS])
-    return [_figure(name, each) for name, each in zip(names, found, strict=False)]
+    names = numbered_names("rounds", found[:_MAX_FIGURES])
+    return [_figure(name, rounds) for name, rounds in zip(names, found, strict=False)]
 
 
-def _figure(name: str, found: Rounds) -> Drawn:
+def _figure(name: str, found: Rounds) -> SweepFigure:
     where = ", ".join(f"{setting_name(name)}={format_value(value)}" for name, value in found.settings.items())
-    each = "each round" if found.count == len(found.ratios) else f"{found.count // len(found.ratios)} rounds at a time"
-    beside = f"{found.labels[1]} beside {found.labels[0]}{f' at {where}' if where else ''}"
+    per_ratio = (
+        "each round" if found.count == len(found.ratios) else f"{found.count // len(found.ratios)} rounds at a time"
+    )
+    sides = f"{found.labels[1]} and {found.labels[0]}{f' at {where}' if where else ''}"
     caption = (
-        f"{beside}: the ratio of their samples per second in {each}, {found.count} rounds in order. The line is the "
-        "speedup, the band its 95% interval; triangles at the frame are rounds beyond it."
-        + (" At each thin upright line fresh processes went on." if found.restarts else "")
+        f"{sides}: the ratio of their samples per second in {per_ratio}, {found.count} rounds in order. The line is "
+        "the speedup, the band its 95% interval; triangles at the frame are rounds beyond it."
+        + (" At each thin vertical line new processes took over." if found.restarts else "")
     )
     estimate = found.estimate
-    said = (
+    description = (
         f"The ratios reach from {number(min(found.ratios))} to {number(max(found.ratios))}; the speedup is "
         f"{estimate.value:.4g}, its 95% interval {estimate.low:.4g} to {estimate.high:.4g}."
     )
-    return Drawn(name, f"Rounds of {found.labels[1]} and {found.labels[0]}", caption, said, partial(_draw, found))
+    return SweepFigure(
+        name, f"Rounds of {found.labels[1]} and {found.labels[0]}", caption, description, partial(_draw, found)
+    )
 
 
 def _draw(found: Rounds) -> "Figure":
     figure, axes = new_figure(height=3.0)
-    low, high = _frame_of(found)
-    places = [(at + 0.5) * found.count / len(found.ratios) + 0.5 for at in range(len(found.ratios))]
+    low, high = _y_limits(found)
+    xs = [(index + 0.5) * found.count / len(found.ratios) + 0.5 for index in range(len(found.ratios))]
     axes.axhspan(found.estimate.low, found.estimate.high, color=GREY, alpha=0.3, linewidth=0)
-    axes.axhline(found.estimate.value, color=look(0).colour)
+    axes.axhline(found.estimate.value, color=series_style(0).colour)
     axes.axhline(1.0, color=GREY, linestyle="dotted")
     for last in found.restarts:
         axes.axvline(last + 0.5, color=GREY, linewidth=0.5)
-    marked: dict[str, list[tuple[float, float]]] = {}
-    for x, ratio in zip(places, found.ratios, strict=True):
+    dots_by_marker: dict[str, list[tuple[float, float]]] = {}
+    for x, ratio in zip(xs, found.ratios, strict=True):
         marker = "v" if ratio < low else "^" if ratio > high else "o"
-        marked.setdefault(marker, []).append((x, min(max(ratio, low), high)))
-    for marker, dots in marked.items():
-        axes.plot(*zip(*dots, strict=True), marker, color=look(0).colour, markersize=3, clip_on=False)
+        dots_by_marker.setdefault(marker, []).append((x, min(max(ratio, low), high)))
+    for marker, dots in dots_by_marker.items():
+        axes.plot(*zip(*dots, strict=True), marker, color=series_style(0).colour, markersize=3, clip_on=False)
     axes.set_ylim(low, high)
-    whole_numbers(axes)
-    numbers(axes, "y")
+    set_integer_ticks(axes)
+    set_number_scale(axes, "y")
     axes.set_xlabel("round")
-    axes.set_ylabel(plain(f"{found.labels[1]} / {found.labels[0]}"))
+    axes.set_ylabel(label_text(f"{found.labels[1]} / {found.labels[0]}"))
     return figure
 
 
-def _frame_of(found: Rounds) -> tuple[float, float]:
-    """Room for the interval and for all rounds but those a few times further out than the middle half of them."""
+def _y_limits(found: Rounds) -> tuple[float, float]:
+    """Limits that contain the interval and all rounds within three interquartile ranges of the quartiles."""
     ordered = sorted(found.ratios)
     first, last = quantile(ordered, 0.25), quantile(ordered, 0.75)
     reach = 3 * (last - first)

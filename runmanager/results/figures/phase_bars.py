@@ -1,4 +1,4 @@
-"""The phases of a measured epoch: where each cell's wall time goes."""
+"""The figure of an epoch's phases: where the wall time of each cell goes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,37 +7,28 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from runmanager.records.run.record import PHASES
-from runmanager.results.figures.cell_grid import GridCell, cells_of
-from runmanager.results.figures.figure import Drawn
-from runmanager.results.figures.labels import evenly, listed, some_of
-from runmanager.results.figures.style import (
-    GREY,
-    MAX_ROWS,
-    PAGE,
-    figure_of_rows,
-    legend_below,
-    log_worth_it,
-    look,
-    numbers,
-)
+from runmanager.results.figures.axes import needs_log_scale, set_number_scale
+from runmanager.results.figures.cell_grid import GridCell, grid_cells
+from runmanager.results.figures.figure import SweepFigure, join_names, sample_evenly, sample_note
+from runmanager.results.figures.style import GREY, MAX_ROWS, PAGE, add_legend_below, new_row_figure, series_style
 from runmanager.results.model.columns import PHASE_COLUMNS, Table
 from runmanager.results.model.formatting import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["phases_figure"]
+__all__ = ["phase_figures"]
 
 _REST = "not measured apart"
-_LEAST_REST = 0.01  # of the wall time: the phases of a record sum to it within that
-_LEAST_BESIDES = 0.1  # where all phases were measured: their medians need not sum to that of the wall time
-# Hatches, so that colour is not alone in telling the phases apart.
+_MIN_REST = 0.01  # of the wall time; the phases of an epoch record sum to it within this share
+_MIN_REST_OF_MEDIANS = 0.1  # if all phases were measured: their medians need not sum to the median wall time
+# Hatches, so that colour is not the only difference between phases.
 _HATCHES = dict(zip((*PHASES, _REST), ("", "xx", "//", "||", "\\\\", "--"), strict=True))
 
 
 @dataclass(frozen=True)
 class _Bar:
-    """The seconds of an epoch by phase; a phase that was not measured is missing, and its time is in the rest."""
+    """The seconds of an epoch by phase; the time of phases that were not measured is in the rest."""
 
     label: str
     seconds: Mapping[str, float]
@@ -47,23 +38,23 @@ class _Bar:
         return sum(self.seconds.values())
 
 
-def phases_figure(results: Table) -> list[Drawn]:
-    """A bar for each finished cell with measured phases, in the order of the table; none where there is none."""
-    cells = [cell for cell in cells_of(results) if cell.mean("wall_seconds")]
+def phase_figures(results: Table) -> list[SweepFigure]:
+    """A bar for each finished cell with measured phases, fastest training first."""
+    cells = [cell for cell in grid_cells(results) if cell.mean("wall_seconds")]
     cells.sort(key=lambda cell: cell.mean("epoch_seconds") or math.inf)
     bars = [bar for cell in cells if (bar := _bar(cell)) is not None]
     if not bars:
         return []
-    shown = evenly(bars, MAX_ROWS)
-    in_shares = log_worth_it(min(bar.total for bar in shown), max(bar.total for bar in shown))
+    shown = sample_evenly(bars, MAX_ROWS)
+    in_shares = needs_log_scale(min(bar.total for bar in shown), max(bar.total for bar in shown))
     of_seeds = ", means over seeds" if any(len(cell.rows) > 1 for cell in cells) else ""
-    shares = " Bars are shares, as the epochs differ too much in length; the seconds stand beside the labels."
+    shares = " Bars are shares, as the epochs differ too much in length; the labels give the seconds."
     caption = (
-        f"Where an epoch's time goes{some_of(len(bars), MAX_ROWS)}: medians over measured epochs"
+        f"Where an epoch's time goes{sample_note(len(bars), MAX_ROWS)}: medians over measured epochs"
         f"{of_seeds}, fastest training first.{shares if in_shares else ''}{_unmeasured(shown)}"
     )
-    drawing = partial(_draw, shown, in_shares=in_shares)
-    return [Drawn("phases", "Phases of an epoch", caption, _said(bars), drawing)]
+    draw = partial(_draw, shown, in_shares=in_shares)
+    return [SweepFigure("phases", "Phases of an epoch", caption, _description(bars), draw)]
 
 
 def _bar(cell: GridCell) -> _Bar | None:
@@ -71,8 +62,8 @@ def _bar(cell: GridCell) -> _Bar | None:
     seconds = {phase: mean for phase, mean in means.items() if mean is not None}
     wall_seconds = cell.mean("wall_seconds") or 0.0
     rest = wall_seconds - sum(seconds.values())
-    least = _LEAST_REST if len(seconds) < len(PHASES) else _LEAST_BESIDES
-    if seconds and rest > least * wall_seconds:
+    min_share = _MIN_REST if len(seconds) < len(PHASES) else _MIN_REST_OF_MEDIANS
+    if seconds and rest > min_share * wall_seconds:
         seconds[_REST] = rest
     return _Bar(cell.label, seconds) if sum(seconds.values()) > 0 else None
 
@@ -81,43 +72,45 @@ def _unmeasured(bars: Sequence[_Bar]) -> str:
     missing = {phase: sum(phase not in bar.seconds for bar in bars) for phase in PHASES}
     everywhere = [phase for phase, count in missing.items() if count == len(bars)]
     somewhere = [f"{phase} in {count} of {len(bars)}" for phase, count in missing.items() if 0 < count < len(bars)]
-    lines = [f" {listed(everywhere)} {'was' if len(everywhere) == 1 else 'were'} not measured."] if everywhere else []
-    lines += [f" Not measured: {listed(somewhere)}."] if somewhere else []
+    lines = (
+        [f" {join_names(everywhere)} {'was' if len(everywhere) == 1 else 'were'} not measured."] if everywhere else []
+    )
+    lines += [f" Not measured: {join_names(somewhere)}."] if somewhere else []
     return "".join(lines)
 
 
-def _said(bars: Sequence[_Bar]) -> str:
+def _description(bars: Sequence[_Bar]) -> str:
     shortest, longest = (choose(bars, key=lambda bar: bar.total) for choose in (min, max))
-    said = f"The shortest epoch, of {shortest.label}, takes {_shares(shortest)}"
-    return f"{said}. The longest, of {longest.label}, takes {_shares(longest)}." if len(bars) > 1 else f"{said}."
+    text = f"The shortest epoch, of {shortest.label}, takes {_shares(shortest)}."
+    return f"{text} The longest, of {longest.label}, takes {_shares(longest)}." if len(bars) > 1 else text
 
 
 def _shares(bar: _Bar) -> str:
     parts = [f"{seconds / bar.total:.0%} {phase}" for phase, seconds in bar.seconds.items()]
-    return f"{number(bar.total)} seconds: {listed(parts)}"
+    return f"{number(bar.total)} seconds: {join_names(parts)}"
 
 
 def _draw(bars: Sequence[_Bar], *, in_shares: bool) -> "Figure":
-    texts = [f"{bar.label} ({number(bar.total)} s)" if in_shares else bar.label for bar in bars]
-    figure, axes = figure_of_rows(texts)
-    reached = [0.0] * len(bars)
-    for at, (phase, hatch) in enumerate(_HATCHES.items()):
+    labels = [f"{bar.label} ({number(bar.total)} s)" if in_shares else bar.label for bar in bars]
+    figure, axes = new_row_figure(labels)
+    lefts = [0.0] * len(bars)
+    for index, (phase, hatch) in enumerate(_HATCHES.items()):
         wholes = [bar.total if in_shares else 1.0 for bar in bars]
         widths = [bar.seconds.get(phase, 0.0) / whole for bar, whole in zip(bars, wholes, strict=True)]
         if any(widths):
             axes.barh(
                 range(len(bars)),
                 widths,
-                left=reached,
-                color=GREY if phase == _REST else look(at).colour,
+                left=lefts,
+                color=GREY if phase == _REST else series_style(index).colour,
                 hatch=hatch,
                 edgecolor=PAGE,
                 linewidth=0.5,
                 label=phase,
             )
-            reached = [left + width for left, width in zip(reached, widths, strict=True)]
-    numbers(axes, "x")
+            lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
+    set_number_scale(axes, "x")
     axes.set_xlim(0, 1 if in_shares else None)
     axes.set_xlabel("share of an epoch's wall time" if in_shares else "seconds of a median measured epoch")
-    legend_below(figure, columns=3)
+    add_legend_below(figure, columns=3)
     return figure

@@ -1,4 +1,4 @@
-"""The comparison as a forest plot: each pair's effect with its interval, and what the interval must leave."""
+"""The figure of a comparison, a forest plot: the effect of each pair with its interval, and the no-difference band."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.side import label_of
 from runmanager.results.compare.verdict import DIFFERENT, INCONCLUSIVE, NO_DIFFERENCE, VERDICTS
-from runmanager.results.figures.figure import Drawn
-from runmanager.results.figures.labels import evenly, some_of, wrapped
-from runmanager.results.figures.style import GREY, MAX_ROWS, figure_of_rows, legend_below, look, numbers
+from runmanager.results.figures.axes import set_number_scale
+from runmanager.results.figures.figure import SweepFigure, sample_evenly, sample_note
+from runmanager.results.figures.style import GREY, MAX_ROWS, add_legend_below, new_row_figure, series_style, wrapped
 from runmanager.results.findings.comparison_findings import named_settings
 from runmanager.results.model.columns import effect_column
 from runmanager.results.model.formatting import number
@@ -20,49 +20,53 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["speedups_figure"]
+__all__ = ["speedup_figures"]
 
-_LABEL_CHARACTERS = 40  # what is written below a frame that the rows' labels have made narrow
+_LABEL_CHARACTERS = 40  # of the x label, as the row labels make the frame narrow
 
-# A verdict's mark points to the side on which its interval lies, and its colour is not alone in saying so.
+# By verdict: its colour, and a marker that points to the side of its interval.
 _MARKS = {
-    **dict.fromkeys(("faster", "better"), (look(0).colour, ">")),
-    **dict.fromkeys(("slower", "worse"), (look(3).colour, "<")),
+    **dict.fromkeys(("faster", "better"), (series_style(0).colour, ">")),
+    **dict.fromkeys(("slower", "worse"), (series_style(3).colour, "<")),
     NO_DIFFERENCE: (GREY, "o"),
     INCONCLUSIVE: (GREY, "d"),
 }
 
 
-def speedups_figure(comparison: ComparisonTable) -> list[Drawn]:
-    """A row for each measured pair, the largest effect first, of many some at even steps; none of fewer than two."""
+def speedup_figures(comparison: ComparisonTable) -> list[SweepFigure]:
+    """A row for each measured pair, largest effect first; an even sample of many, and no figure for fewer than two."""
     effect = effect_column(comparison.columns)
     measured = [row for row in comparison.rows if row.effect is not None]
     if len(measured) < 2:
         return []
     measured.sort(key=lambda row: -float(row[effect]))
-    shown = evenly(measured, MAX_ROWS)
-    are_alike = len(set(map(_sides, measured))) == 1
-    labels = [_label(row, comparison, with_sides=not are_alike) for row in shown]
+    shown = sample_evenly(measured, MAX_ROWS)
+    have_same_sides = len(set(map(_sides, measured))) == 1
+    labels = [_label(row, comparison, with_sides=not have_same_sides) for row in shown]
     others = len(comparison.rows) - len(measured)
-    left_out = f" {pluralize(others, 'pair')} could not be measured." if others else ""
-    leaves = _what_is_left([bool(row.effect and row.effect.tolerance) for row in shown])
+    unmeasured = f" {pluralize(others, 'pair')} could not be measured." if others else ""
+    condition = _condition_of_difference([bool(row.effect and row.effect.tolerance) for row in shown])
     caption = (
-        f"The {effect} of each pair{some_of(len(measured), MAX_ROWS)} with its 95% interval. A "
-        f"difference is said where the interval lies wholly {leaves}.{left_out}"
+        f"The {effect} of each pair{sample_note(len(measured), MAX_ROWS)} with its 95% interval. A "
+        f"difference is reported if the whole interval lies {condition}.{unmeasured}"
     )
     title = f"{effect.capitalize()} of each pair"
-    return [Drawn("speedups", title, caption, _said(shown, labels, measured), partial(_draw, shown, labels))]
+    return [
+        SweepFigure("speedups", title, caption, _description(shown, labels, measured), partial(_draw, shown, labels))
+    ]
 
 
-def _what_is_left(bands: Sequence[bool]) -> str:
-    """Where an interval must lie, of pairs some of which have a band."""
+def _condition_of_difference(bands: Sequence[bool]) -> str:
+    """Where an interval must lie; `bands` says for each pair whether it has a no-difference band."""
     if all(bands):
         return "outside the grey band"
-    return "outside the grey band, or beside the line where there is none" if any(bands) else "on one side of the line"
+    return (
+        "outside the grey band, or on one side of the line without a band" if any(bands) else "on one side of the line"
+    )
 
 
 def _label(row: ComparisonRow, comparison: ComparisonTable, *, with_sides: bool) -> str:
-    """What tells a pair from the others: its settings, and its sides where they are not the same throughout."""
+    """What distinguishes a pair from the others: its settings, and its sides if `with_sides`."""
     settings = named_settings(row, comparison)
     if settings and not with_sides:
         return settings
@@ -74,9 +78,9 @@ def _sides(row: ComparisonRow) -> tuple[str, str]:
     return label_of(row["axis"], row["candidate"]), label_of(row["axis"], row["baseline"])
 
 
-def _said(shown: Sequence[ComparisonRow], labels: Sequence[str], measured: Sequence[ComparisonRow]) -> str:
+def _description(shown: Sequence[ComparisonRow], labels: Sequence[str], measured: Sequence[ComparisonRow]) -> str:
     counts = Counter(row["verdict"] for row in measured)
-    verdicts = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
+    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
     ends = [f"{labels[at]}: {_interval(shown[at])}" for at in (0, -1)]
     return f"Of {len(measured)} pairs: {verdicts}. The largest is of {ends[0]}; the smallest is of {ends[1]}."
 
@@ -86,28 +90,28 @@ def _interval(row: ComparisonRow) -> str:
 
 
 def _draw(rows: Sequence[ComparisonRow], labels: Sequence[str]) -> "Figure":
-    figure, axes = figure_of_rows(labels)
+    figure, axes = new_row_figure(labels)
     effect = rows[0].metric.effect
     is_difference = effect == "difference"
-    nothing = 0.0 if is_difference else 1.0
-    axes.axvline(nothing, color=GREY, linewidth=1.0)
+    no_effect = 0.0 if is_difference else 1.0
+    axes.axvline(no_effect, color=GREY, linewidth=1.0)
     for at, row in enumerate(rows):
         if row.effect is not None and (reach := row.effect.tolerance):
-            axes.barh(at, 2 * reach, left=nothing - reach, height=1.0, color=GREY, alpha=0.25, linewidth=0)
+            axes.barh(at, 2 * reach, left=no_effect - reach, height=1.0, color=GREY, alpha=0.25, linewidth=0)
     for verdict, (colour, marker) in _MARKS.items():
         _draw_verdict(axes, rows, verdict, colour, marker)
-    numbers(axes, "x", log=not is_difference)
+    set_number_scale(axes, "x", log=not is_difference)
     of = rows[0].metric.name
     all_sides = {_sides(row) for row in rows}
     candidate, baseline = all_sides.pop() if len(all_sides) == 1 else ("candidate", "baseline")
     by = "-" if is_difference else "/"
     axes.set_xlabel(wrapped(f"{effect}: {candidate} {by} {baseline}, {of.replace('_', ' ')}", _LABEL_CHARACTERS))
-    legend_below(figure, columns=3)
+    add_legend_below(figure, columns=3)
     return figure
 
 
 def _draw_verdict(axes: "Axes", rows: Sequence[ComparisonRow], verdict: str, colour: str, marker: str) -> None:
-    """The pairs of one verdict, so that the legend has it once."""
+    """Draw the pairs of one verdict together, so that the legend has it once."""
     at = [place for place, row in enumerate(rows) if row["verdict"] == verdict]
     if at:
         values = [rows[place][rows[0].metric.effect] for place in at]

@@ -1,81 +1,99 @@
-"""How every figure looks: its size, its frame, its numbers, and what tells its parts from each other."""
+"""The common style of all figures: size, frame, colours, markers and label texts."""
 
-import itertools
-import math
-from collections.abc import Collection, Iterator, Sequence
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from runmanager.results.figures.labels import wrapped
+from runmanager.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
-    *("GREY", "MAX_ROWS", "PAGE", "TEXT", "Look", "bare_figure", "evenly_spaced_logs", "figure_of_rows", "house_style"),
-    *("legend_below", "log_worth_it", "look", "new_figure", "numbers", "shades", "shades_on_dark", "ticks_at"),
-    "whole_numbers",
+    "GREY",
+    "MAX_ROWS",
+    "PAGE",
+    "TEXT",
+    "SeriesStyle",
+    "add_legend_below",
+    "fixed_style",
+    "label_text",
+    "new_figure",
+    "new_frameless_figure",
+    "new_row_figure",
+    "series_style",
+    "shades",
+    "shades_on_dark",
+    "shortened",
+    "wrapped",
+    "wrapped_name",
 ]
 
-# Okabe and Ito's palette, told apart by colour-blind readers; without its black and its yellow, which are lost on a
-# dark or a light page.
+# Okabe and Ito's colour-blind safe palette, without black and yellow, which are invisible on dark or light pages.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 _MARKERS = "os^Dv<"
 _DASHES = ("solid", "dashed", "dotted")
 GREY = "#888888"
 TEXT = "#010203"
-"""Near-black, and a colour that nothing else has: a page finds it, and sets its own text colour in its place."""
+"""Near-black, used for nothing else, so that inline SVG can replace it by the page's text colour."""
 
 PAGE = "#fefdfc"
-"""Near-white, and likewise no other colour: a page sets its own in its place."""
+"""Near-white, used for nothing else, so that inline SVG can replace it by the page's background."""
 
 MAX_ROWS = 24
-"""Of a figure with a row for each of many: more would take pages to scroll through."""
+"""The maximum number of rows in a figure with one row per item."""
 
-# At 10 points, text that can be read where the figure is as wide as a telephone, or a column of a paper.
-_WIDTH_INCHES = 5.4
-_LINE_INCHES = 0.135  # of small text
-_BETWEEN_ROWS_INCHES = 0.12
+_WIDTH_INCHES = 5.4  # text of 10 points stays legible on a phone and in a column of a paper
+_LINE_INCHES = 0.135  # height of a line of small text
+_ROW_GAP_INCHES = 0.12
 _ROW_CHARACTERS = 34
 
-# Where on the map viridis the shades begin and end: what is left out would be lost on the page.
+# The ends of the shades on the colour map viridis; the parts left out have too little contrast with the page.
 _ON_WHITE, _ON_DARK, _NUM_SHADES = (0.9, 0.0), (0.3, 1.0), 7
 
-_LOG_FROM = 20.0  # times between the smallest and the largest: above it the small ones could not be told apart
+
+_LINE_CHARACTERS = 30  # less than half the width
+_LABEL_CHARACTERS = 150
 
 
-class Look(NamedTuple):
-    """How one of several lines or marks is drawn: colour is never alone in telling them apart."""
+class SeriesStyle(NamedTuple):
+    """How one of several series is drawn; colour is never the only difference."""
 
     colour: str
     marker: str
     dash: str
 
 
-def look(at: int) -> Look:
-    """The look of the one at that place, from 0; of lines, eighteen differ."""
-    return Look(_COLOURS[at % len(_COLOURS)], _MARKERS[at % len(_MARKERS)], _DASHES[at // len(_COLOURS) % len(_DASHES)])
+def series_style(index: int) -> SeriesStyle:
+    """The style of the series with this index; the first eighteen styles are distinct."""
+    return SeriesStyle(
+        _COLOURS[index % len(_COLOURS)],
+        _MARKERS[index % len(_MARKERS)],
+        _DASHES[index // len(_COLOURS) % len(_DASHES)],
+    )
 
 
 @contextmanager
-def house_style() -> Iterator[None]:
-    """What is drawn within looks the same whatever the user's own matplotlibrc or style sheet says."""
+def fixed_style() -> Iterator[None]:
+    """Draw independently of the user's matplotlibrc and style sheets."""
     import matplotlib
 
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        # Dollars in a setting are no formula, and an axis of numbers says them whole.
+        # A dollar sign in a setting does not start a formula, and tick labels have no offset.
         matplotlib.rcParams.update({"text.parse_math": False, "axes.formatter.useoffset": False})
         yield
 
 
 def new_figure(*, height: float, legend: Sequence[str] = ()) -> "tuple[Figure, Axes]":
-    """A figure of one frame, so many inches high, and with room below for a `legend` of two columns."""
+    """A figure with one frame of `height` inches, and space below it for the `legend` in two columns."""
     from matplotlib.figure import Figure
 
-    # A Figure of its own, without pyplot: nothing global is left behind, and no window can open.
-    below = (len(legend) + 1) // 2 * (_BETWEEN_ROWS_INCHES / 2 + _inches(legend)) if legend else 0.0
+    # Without pyplot, which keeps figures globally and may open windows.
+    below = (len(legend) + 1) // 2 * (_ROW_GAP_INCHES / 2 + _inches(legend)) if legend else 0.0
     figure = Figure(figsize=(_WIDTH_INCHES, height + below), layout="constrained")
     axes = figure.subplots()
     axes.grid(color=GREY, alpha=0.3, linewidth=0.5)
@@ -90,10 +108,10 @@ def new_figure(*, height: float, legend: Sequence[str] = ()) -> "tuple[Figure, A
     return figure, axes
 
 
-def figure_of_rows(labels: Sequence[str]) -> "tuple[Figure, Axes]":
-    """A figure with a row for each label, from above; they stand at y = 0, 1, 2 …"""
+def new_row_figure(labels: Sequence[str]) -> "tuple[Figure, Axes]":
+    """A figure with a row for each label, from top to bottom, at y = 0, 1, 2, …"""
     lines = [wrapped(label, _ROW_CHARACTERS) for label in labels]
-    figure, axes = new_figure(height=1.3 + len(labels) * (_BETWEEN_ROWS_INCHES + _inches(lines)))
+    figure, axes = new_figure(height=1.3 + len(labels) * (_ROW_GAP_INCHES + _inches(lines)))
     axes.set_yticks(range(len(labels)), lines, fontsize="small")
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
@@ -101,12 +119,12 @@ def figure_of_rows(labels: Sequence[str]) -> "tuple[Figure, Axes]":
 
 
 def _inches(labels: Sequence[str]) -> float:
-    """How high the highest of these is in small text."""
+    """The height of the highest label in small text."""
     return _LINE_INCHES * max(label.count("\n") + 1 for label in labels)
 
 
-def bare_figure(*, height: float) -> "tuple[Figure, Axes]":
-    """A figure without a frame, for one that draws its own axes; what stands along x is named above."""
+def new_frameless_figure(*, height: float) -> "tuple[Figure, Axes]":
+    """A figure without frame and y ticks, with x labels at the top."""
     figure, axes = new_figure(height=height)
     axes.grid(visible=False)
     for spine in axes.spines.values():
@@ -117,75 +135,20 @@ def bare_figure(*, height: float) -> "tuple[Figure, Axes]":
     return figure, axes
 
 
-def legend_below(figure: "Figure", *, columns: int = 2) -> None:
-    """Says below the frame what its parts are called."""
+def add_legend_below(figure: "Figure", *, columns: int = 2) -> None:
+    """Add a legend below the frame."""
     figure.legend(
         loc="outside lower center", ncols=columns, frameon=False, labelcolor=TEXT, fontsize="small", handlelength=3
     )
 
 
-def log_worth_it(smallest: float, largest: float) -> bool:
-    """Whether values above 0 lie too far apart for a linear scale."""
-    return 0 < _LOG_FROM * smallest < largest
-
-
-def numbers(axes: "Axes", which: Literal["x", "y"], *, log: bool = False) -> None:
-    """Plain numbers along an axis on which everything is drawn, `1,000` and never a power of ten."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
-
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    if log:
-        axes.set(**{f"{which}scale": "log"})
-        low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
-        decades = LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,))
-        # Within a few times the smallest, a decade's own ticks would be one or none.
-        axis.set_major_locator(MaxNLocator(5) if high < 5 * low else decades)
-        axis.set_minor_locator(NullLocator())
-    elif which == "x":
-        axis.set_major_locator(MaxNLocator(5))
-    axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
-
-
-def ticks_at(axes: "Axes", which: Literal["x", "y"], values: Sequence[float], labels: Sequence[str]) -> None:
-    """Ticks at these places alone."""
-    from matplotlib.ticker import NullLocator
-
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_ticks(values, labels)
-    axis.set_minor_locator(NullLocator())
-
-
-def evenly_spaced_logs(values: Collection[float]) -> bool:
-    """Whether the steps between these numbers are more alike on a log scale than on a linear one."""
-    if not all(value > 0 for value in values):
-        return False
-    ordered = sorted(values)
-    logs = [math.log(value) for value in ordered]
-    if len(ordered) < 3:
-        return ordered[-1] >= 10 * ordered[0]
-    return _evenness(logs) > _evenness(ordered)
-
-
-def _evenness(ordered: Sequence[float]) -> float:
-    """The smallest step as a share of the largest."""
-    steps = [after - before for before, after in itertools.pairwise(ordered)]
-    return min(steps) / max(steps)
-
-
-def whole_numbers(axes: "Axes") -> None:
-    """Ticks along x at whole numbers alone."""
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-
 def shades() -> list[str]:
-    """Colours of even steps from worse to better, on white: the better, the darker."""
+    """Colours from worse to better at even steps, for white pages: better is darker."""
     return _shades(_ON_WHITE)
 
 
 def shades_on_dark() -> list[str]:
-    """The same where the page is dark: the better the brighter."""
+    """Colours from worse to better at even steps, for dark pages: better is brighter."""
     return _shades(_ON_DARK)
 
 
@@ -194,5 +157,38 @@ def _shades(ends: tuple[float, float]) -> list[str]:
     from matplotlib.colors import to_hex
 
     first, last = ends
-    steps = (first + (last - first) * at / (_NUM_SHADES - 1) for at in range(_NUM_SHADES))
+    steps = (first + (last - first) * index / (_NUM_SHADES - 1) for index in range(_NUM_SHADES))
     return [to_hex(colormaps["viridis"](step)) for step in steps]
+
+
+def label_text(text: str) -> str:
+    """Text of bounded length in one line, with control characters made visible.
+
+    A label that starts with an underscore gets a leading space, as matplotlib would hide it.
+    """
+    label = shortened(printable(text).replace("\n", " "), _LABEL_CHARACTERS)
+    return f" {label}" if label.startswith("_") else label
+
+
+def shortened(text: str, characters: int) -> str:
+    """Shorten a long text in the middle, as names differ at their ends."""
+    if len(text) <= characters:
+        return text
+    half = characters // 2
+    return f"{text[:half]}…{text[half - characters + 1 :]}"
+
+
+def wrapped(text: str, characters: int = _LINE_CHARACTERS) -> str:
+    """A label broken into lines of at most `characters`."""
+    lines = textwrap.wrap(label_text(text), characters, break_on_hyphens=False, drop_whitespace=False)
+    return "\n".join(line.rstrip() for line in lines)  # a trailing space would shift right-aligned lines
+
+
+def wrapped_name(name: str, characters: int) -> str:
+    """A name broken into lines after dots and underscores."""
+    lines = [""]
+    for part in re.findall("[^._]+[._]*|[._]+", label_text(name)):
+        if lines[-1] and len(lines[-1] + part) > characters:
+            lines.append("")
+        lines[-1] += shortened(part, characters)
+    return "\n".join(lines)

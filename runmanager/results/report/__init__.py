@@ -1,1 +1,1 @@
-"""The HTML report of a sweep, and what is shown of one run."""
+"""The HTML report and the Markdown summary of a sweep, and the details of one run."""

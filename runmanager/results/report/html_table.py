@@ -1,4 +1,4 @@
-"""A table as a page shows it: every field for people beside its whole value, every row with its lines of CSV."""
+"""Tables for HTML pages: rounded fields with their exact values, and the CSV lines of every row."""
 
 import csv
 import io
@@ -14,22 +14,22 @@ from runmanager.results.tables.writers import csv_fields
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = ["PageRow", "PageTable", "page_table"]
+__all__ = ["HtmlRow", "HtmlTable", "build_html_table"]
 
-_COLOURED = ("status", "verdict")
+_COLOURED_COLUMNS = ("status", "verdict")
 _WORST_FIRST = (
     *("failed", "crashed", "killed", "skipped", "running", "pending", "finished"),
     *("faster", "inconclusive"),
 )
-_LONG = 60  # characters that want a wide column
+_LONG_TEXT = 60  # characters; longer fields get a wide column
 
 
 @dataclass(frozen=True)
-class PageRow:
-    """A row's `<td>` elements, and the lines that it is in a file: of several runs where it stands for several.
+class HtmlRow:
+    """The `<td>` elements of a row, and its lines of CSV: one for each run that it stands for.
 
-    An element's `data-value` is what it is sorted and asked by where that is not its text: a number in full precision,
-    empty for a missing value. Made here and not by the template, which takes several times as long for a large table.
+    The page sorts and filters by an element's `data-value` if it has one, else by its text: a number in full precision,
+    empty for a missing value. The elements are made here because a template takes several times as long.
     """
 
     fields: "Markup"
@@ -37,10 +37,11 @@ class PageRow:
 
 
 @dataclass(frozen=True)
-class PageTable:
-    """A table with its name for people and the name of its file.
+class HtmlTable:
+    """What `table.html` shows of a table.
 
-    `numeric` are the columns to be set flush right, `example` is a condition that some rows fulfil.
+    `file` is the name of the downloaded CSV, `numeric` are the right-aligned columns, and `example` is a filter that
+    some rows match.
     """
 
     title: str
@@ -49,37 +50,37 @@ class PageTable:
     numeric: frozenset[str]
     example: str
     csv_header: str
-    rows: Sequence[PageRow]
+    rows: Sequence[HtmlRow]
     legend: str
     notes: Sequence[str]
 
 
-def page_table(
+def build_html_table(
     table: Table,
     *,
     title: str,
     file: str,
     whole: Table | None = None,
     of_row: Mapping[str, Sequence[Row]] | None = None,
-) -> PageTable:
-    """`table` for a page. What is copied from it has the columns of the `whole` table, by default of itself.
+) -> HtmlTable:
+    """Prepare `table` for a page; the copied CSV has the columns of the `whole` table, by default of `table` itself.
 
-    `of_row` has the rows of the whole table that a row stands for, by its `run`; without it that is the row itself.
+    `of_row` maps the `run` of a row to the rows of the whole table that it stands for, by default the row itself.
     """
     from markupsafe import Markup
 
     columns = human_columns(table)
     numeric = frozenset(name for name in columns if is_number(table, name))
     exported = (whole or table).columns
-    fields = [_field_of(table, name, is_numeric=name in numeric) for name in columns]
+    fields = [_field_writer(table, name, is_numeric=name in numeric) for name in columns]
     rows = [
-        PageRow(
+        HtmlRow(
             Markup("".join([field(row) for field in fields])),
             _csv(exported, [row] if of_row is None else of_row[row["run"]]),
         )
         for row in table.rows
     ]
-    return PageTable(
+    return HtmlTable(
         title=title,
         file=file,
         columns=columns,
@@ -92,30 +93,30 @@ def page_table(
     )
 
 
-def _field_of(table: Table, column: str, *, is_numeric: bool) -> Callable[[Row], str]:
-    """How a column's fields are written."""
+def _field_writer(table: Table, column: str, *, is_numeric: bool) -> Callable[[Row], str]:
+    """A function that writes the `<td>` element of a row in this column."""
     from markupsafe import escape
 
-    def field(row: Row) -> str:
-        text, whole = human_field(table, row, column), _whole(row[column])
-        if column in _COLOURED:
-            kind = f"word {_colour(text)}"
+    def write(row: Row) -> str:
+        text, exact = human_field(table, row, column), _exact_value(row[column])
+        if column in _COLOURED_COLUMNS:
+            kind = f"word {_colour_class(text)}"
         else:
-            kind = "text" if len(text) > _LONG else "number" if is_numeric else ""
-        styled = f' class="{kind}"' if kind else ""
-        valued = "" if whole is None or whole == text else f' data-value="{whole}"'
-        return f"<td{styled}{valued}>{escape(text)}</td>"
+            kind = "text" if len(text) > _LONG_TEXT else "number" if is_numeric else ""
+        class_ = f' class="{kind}"' if kind else ""
+        data = "" if exact is None or exact == text else f' data-value="{exact}"'
+        return f"<td{class_}{data}>{escape(text)}</td>"
 
-    return field
+    return write
 
 
-def _colour(text: str) -> str:
-    """The word that decides the colour: of several states, as of a cell's seeds, the worst."""
+def _colour_class(text: str) -> str:
+    """The status or verdict that gives a field its colour; the worst one if there are several, as for seeds."""
     return next((word for word in _WORST_FIRST if word in text), "")
 
 
-def _whole(value: Any) -> str | None:
-    """A number as a browser reads it, nothing for a missing value, None for a text."""
+def _exact_value(value: Any) -> str | None:
+    """A number in JavaScript's notation, an empty string for a missing value, None for a text."""
     if value is None or value == "":
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -126,7 +127,7 @@ def _whole(value: Any) -> str | None:
 
 
 def _example(table: Table, column: str | None) -> str:
-    known = (value for row in table.rows if column is not None and (value := _whole(row[column])))
+    known = (value for row in table.rows if column is not None and (value := _exact_value(row[column])))
     value = next(known, None)
     return "" if value is None else f"{column}>={value}"
 

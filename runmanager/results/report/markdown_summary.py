@@ -1,4 +1,4 @@
-"""A sweep for the page of another program: what it found and its tables as Markdown, its figures as PNG."""
+"""A sweep's findings and tables as Markdown and its figures as PNG, to be shown by another program."""
 
 import dataclasses
 import shlex
@@ -6,55 +6,61 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from runmanager.results.compare.comparison import with_numbered_reasons
-from runmanager.results.figures.figure import Drawn, rendered
+from runmanager.results.figures.figure import SweepFigure, render
 from runmanager.results.findings.headlines import headlines
 from runmanager.results.model.columns import Table
 from runmanager.results.snapshot import SweepSnapshot
 from runmanager.results.tables.seeds import collapse_seeds
-from runmanager.results.tables.writers import in_markdown, to_markdown
+from runmanager.results.tables.writers import escape_markdown, to_markdown
 
 __all__ = ["MarkdownSummary", "summarize_in_markdown"]
 
-_MAX_ROWS = 50  # as in a terminal
-_DOTS_PER_INCH = 130  # 702 pixels: twice the width of cards in TensorBoard, which show it whole when asked
+_MAX_ROWS = 50  # as in the terminal
+_DOTS_PER_INCH = 130  # 702 pixels, twice the width of TensorBoard's cards, which can be enlarged
 
 
 @dataclass(frozen=True)
 class MarkdownSummary:
-    """`texts` are Markdown and `pictures` PNG, each by its name."""
+    """Markdown `texts` and PNG `pictures`, each by name."""
 
     texts: dict[str, str]
     pictures: dict[str, bytes]
 
 
-def summarize_in_markdown(look: SweepSnapshot) -> MarkdownSummary:
-    """The sweep as a page shows it: answers and results, and of several cells comparison and figures too."""
-    contents, plan = look.read
-    said = headlines(contents, plan, results=look.results, comparison=look.comparison, crossovers=look.crossovers)
-    cells = collapse_seeds(look.results)
-    figures = look.figures if len(cells.rows) > 1 else []  # of a single cell they compare nothing
-    folder = shlex.quote(str(look.paths.root))
+def summarize_in_markdown(snapshot: SweepSnapshot) -> MarkdownSummary:
+    """Summarize the sweep by its answers and results, and, for several cells, comparison and figures."""
+    answers = headlines(
+        snapshot.sweep,
+        snapshot.plan,
+        results=snapshot.results,
+        comparison=snapshot.comparison,
+        crossovers=snapshot.crossovers,
+    )
+    cells = collapse_seeds(snapshot.results)
+    figures = snapshot.figures if len(cells.rows) > 1 else []  # with a single cell there is nothing to compare
+    folder = shlex.quote(str(snapshot.sweep.paths.root))
     texts = {
-        "answers": "\n".join(f"- {in_markdown(line)}" for line in said),
-        "comparison": _table(with_numbered_reasons(look.comparison), f"runmanager compare {folder} --all"),
-        "figures": "\n\n".join(_words(figures)),
+        "answers": "\n".join(f"- {escape_markdown(line)}" for line in answers),
+        "comparison": _table(with_numbered_reasons(snapshot.comparison), f"runmanager compare {folder} --all"),
+        "figures": "\n\n".join(_figure_texts(figures)),
         "results": _table(cells, f"runmanager table {folder} --all"),
     }
     return MarkdownSummary(
         texts={name: text for name, text in texts.items() if text},
-        pictures={each.name: rendered(each, "png", dots_per_inch=_DOTS_PER_INCH) for each in figures},
+        pictures={each.name: render(each, "png", dots_per_inch=_DOTS_PER_INCH) for each in figures},
     )
 
 
-def _table(table: Table, whole: str) -> str:
-    """The first rows; `whole` is the command that shows all. Nothing of a table without rows."""
+def _table(table: Table, command: str) -> str:
+    """The first rows, with the `command` that shows all of them; empty for a table without rows."""
     if not table.rows:
         return ""
     count = len(table.rows)
-    more = (f"The first {_MAX_ROWS} of {count:,} rows; `{whole}` has them all.",) if count > _MAX_ROWS else ()
+    more = (f"The first {_MAX_ROWS} of {count:,} rows; `{command}` shows all.",) if count > _MAX_ROWS else ()
     return to_markdown(dataclasses.replace(table, rows=table.rows[:_MAX_ROWS], notes=(*more, *table.notes)))
 
 
-def _words(figures: list[Drawn]) -> Iterator[str]:
+def _figure_texts(figures: list[SweepFigure]) -> Iterator[str]:
     for figure in figures:
-        yield f"**{in_markdown(figure.name)}**: {in_markdown(figure.caption)} {in_markdown(figure.description)}"
+        name, *texts = map(escape_markdown, (figure.name, figure.caption, figure.description))
+        yield f"**{name}**: {' '.join(texts)}"

@@ -1,5 +1,6 @@
-"""The page for people: the answer first, then what it rests on."""
+"""The HTML report of a sweep: the answer first, then the tables and figures that support it."""
 
+import dataclasses
 import datetime
 import shlex
 from collections import Counter
@@ -13,46 +14,34 @@ from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.record import SweepRecord
 from runmanager.results.compare.comparison import with_numbered_reasons
 from runmanager.results.compare.comparison_table import ComparisonTable
-from runmanager.results.figures.catalog import figures_of
 from runmanager.results.figures.figure import inline_svg
-from runmanager.results.findings.crossover import Crossover, crossover_lines
+from runmanager.results.findings.bottleneck import bottleneck_notes
+from runmanager.results.findings.crossover import crossover_lines
 from runmanager.results.findings.headlines import headlines
-from runmanager.results.findings.paired_rounds import Rounds
 from runmanager.results.findings.recommendations import next_steps
+from runmanager.results.findings.roofline import roofline_rows
+from runmanager.results.findings.sample_size import detectable_by_more_runs
 from runmanager.results.model.columns import Row, Table
 from runmanager.results.model.environment_text import FACTS
 from runmanager.results.model.formatting import human
 from runmanager.results.report.html import render_template
-from runmanager.results.report.html_table import page_table
+from runmanager.results.report.html_table import HtmlTable, build_html_table
+from runmanager.results.snapshot import SweepSnapshot
 from runmanager.results.tables.seeds import collapse_seeds, seed_groups
 from runmanager.text import in_backticks, pluralize, shell_command
 
-__all__ = ["report_page"]
+__all__ = ["render_report"]
 
 
-def report_page(
-    sweep: SweepContents,
-    plan: SweepRecord | None,
-    *,
-    results: Table,
-    comparison: ComparisonTable,
-    causes: Sequence[str] = (),
-    to_find: Sequence[str] = (),
-    crossovers: Sequence[Crossover] = (),
-    rounds: Sequence[Rounds] = (),
-    work: Table | None = None,
-    now: datetime.datetime,
-) -> str:
-    """The whole of report.html. It asks for nothing from elsewhere: styles and figures are in it.
+def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
+    """Render report.html, with styles, script and figures inline: the page loads nothing.
 
-    `causes` are lines on what bounds the compared runs, `to_find` on what so many runs can find; `crossovers` get a
-    line each, `rounds` a figure.
-    `work` are rows of what the runs achieve. `now` is said where runs are still to come, and nowhere else: the page of
-    a sweep that has ended is the same whenever it is made.
+    `now` is printed only if runs are pending or running, so that the report of a completed sweep is reproducible.
     """
-    first_sentence, *more = headlines(sweep, plan, results=results, comparison=comparison, crossovers=crossovers)
-    figures = figures_of(sweep, results=results, comparison=comparison, crossovers=crossovers, rounds=rounds)
+    sweep, plan, results, comparison = snapshot.sweep, snapshot.plan, snapshot.results, snapshot.comparison
+    answer, *sentences = headlines(sweep, plan, results=results, comparison=comparison, crossovers=snapshot.crossovers)
     failures = _failures(sweep)
+    work = roofline_rows(sweep, plan)
     is_attended = _is_attended(plan)
     steps = next_steps(
         results,
@@ -60,75 +49,83 @@ def report_page(
         sweep=str(sweep.paths.root),
         commands=plan.commands_by_run() if plan else {},
         settings=sweep.runs[0].record.settings if sweep.runs else None,
-        causes=causes,
-        to_find=to_find,
+        causes=bottleneck_notes(snapshot.matches),
+        to_find=detectable_by_more_runs(snapshot.matches, plan),
         is_attended=is_attended,
     )
-    shown = {
+    sections = {
         "next": ("What to do next", steps),
         "comparison": ("Comparison", comparison),
-        "figures": ("Figures", figures),
+        "figures": ("Figures", snapshot.figures),
         "results": ("Results", results),
         "failures": ("Runs without a result", failures.rows),
-        "work": ("What these runs achieve", work and work.rows),
+        "work": ("What these runs achieve", work.rows),
         "method": ("How it was measured", True),
     }
-    groups = {runs[0]["run"]: runs for runs in seed_groups(results)}
     return render_template(
         "report.html",
         title=sweep.paths.name,
-        first_sentence=first_sentence,
-        sentences=more,
+        answer=answer,
+        sentences=sentences,
         unfinished=_unfinished(results, str(sweep.paths.root), now, is_attended=is_attended),
-        failed=_failed(failures),
+        failure_count=_failure_count(failures),
         steps=steps,
-        contents=[(place, heading) for place, (heading, content) in shown.items() if content],
-        comparison=page_table(
-            with_numbered_reasons(comparison),
-            title="Comparison",
-            # The file beside the page has no row that nobody asked for.
-            file="comparison_shown.csv" if any(row.is_stand_in for row in comparison.rows) else "comparison.csv",
-            whole=comparison,
-        ),
-        crossings=[line for line in crossover_lines(crossovers) if line not in more],
-        work=page_table(work, title="What these runs achieve", file="work.csv") if work and work.rows else None,
-        figures=[(figure, inline_svg(figure)) for figure in figures],
-        results=page_table(
-            collapse_seeds(results, each="What is copied has a line for each run."),
-            title="Results",
-            file="results.csv",
-            whole=results,
-            of_row=groups,
-        ),
-        failures=page_table(failures, title="Runs without a result", file="failures.csv"),
+        contents=[(anchor, heading) for anchor, (heading, content) in sections.items() if content],
+        comparison=_comparison_table(comparison, snapshot.crossover_limits),
+        crossings=[line for line in crossover_lines(snapshot.crossovers) if line not in sentences],
+        work=build_html_table(work, title="What these runs achieve", file="work.csv") if work.rows else None,
+        figures=[(figure, inline_svg(figure)) for figure in snapshot.figures],
+        results=_results_table(results),
+        failures=build_html_table(failures, title="Runs without a result", file="failures.csv"),
         run_notes=_run_notes(sweep.runs),
         facts=_facts(sweep.runs, plan),
     )
 
 
+def _comparison_table(comparison: ComparisonTable, crossover_limits: Sequence[str]) -> HtmlTable:
+    noted = dataclasses.replace(comparison, notes=(*comparison.notes, *crossover_limits))
+    return build_html_table(
+        with_numbered_reasons(noted),
+        title="Comparison",
+        # comparison.csv in the sweep's folder lacks the rows of a stand-in axis, so the download has another name.
+        file="comparison_shown.csv" if any(row.is_stand_in for row in comparison.rows) else "comparison.csv",
+        whole=comparison,
+    )
+
+
+def _results_table(results: Table) -> HtmlTable:
+    return build_html_table(
+        collapse_seeds(results, each="The copied CSV has a line for each run."),
+        title="Results",
+        file="results.csv",
+        whole=results,
+        of_row={runs[0]["run"]: runs for runs in seed_groups(results)},
+    )
+
+
 def _is_attended(plan: SweepRecord | None) -> bool:
-    """Whether somebody else may be at the sweep: a driver that writes its report has done what it would."""
-    others = [each for each in plan.drivers if each != ProcessIdentity.current()] if plan else []
-    return any(each.is_alive() is not False for each in others)
+    """Whether another driver may be working on the sweep; a driver writes its own report when it is done."""
+    others = [driver for driver in plan.drivers if driver != ProcessIdentity.current()] if plan else []
+    return any(driver.is_alive() is not False for driver in others)
 
 
 def _unfinished(results: Table, sweep: str, now: datetime.datetime, *, is_attended: bool) -> str:
-    """Of a sweep that has not ended: when the page was made, what it lacks, and how it is made anew; else nothing."""
+    """When the page was made, which runs it lacks and how to rebuild it; empty for a completed sweep."""
     counts = Counter(row["status"] for row in results.rows)
     running, pending = counts[Status.RUNNING], counts[Status.PENDING]
     if not running + pending:
         return ""
-    lacks = [pluralize(running, "was still running", "were still running")] if running else []
-    lacks += [f"{pending:,} had not begun"] if pending else []
+    missing = [pluralize(running, "was still running", "were still running")] if running else []
+    missing += [f"{pending:,} had not started"] if pending else []
     made = f"Made at {now.astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC, before the end of the sweep"
-    said = f"{made}: of {pluralize(len(results.rows), 'run')} {' and '.join(lacks)}"
+    line = f"{made}: of {pluralize(len(results.rows), 'run')} {' and '.join(missing)}"
     if running or is_attended:
-        return f"{said}. {in_backticks(shlex.join(('runmanager', 'report', sweep)))} makes the page anew."
-    return f"{said}, and nobody was at work."
+        return f"{line}. {in_backticks(shlex.join(('runmanager', 'report', sweep)))} rebuilds this page."
+    return f"{line}, and no process was working on the sweep."
 
 
 def _failures(sweep: SweepContents) -> Table:
-    """The runs that ended without a result, with what they said last."""
+    """The runs that ended without a result, with their messages."""
     columns = ["run", "status", "reason", "what happened"]
     ended = [run for run in sweep.runs if run.record.status.is_ended and run.record.status != Status.FINISHED]
     rows = []
@@ -140,37 +137,36 @@ def _failures(sweep: SweepContents) -> Table:
     return Table(columns, rows, shown=tuple(columns))
 
 
-def _failed(failures: Table) -> str:
-    """How many runs have no result, and of which reasons."""
-    count = len(failures.rows)
+def _failure_count(failures: Table) -> str:
+    """A sentence with the number of runs without a result, by reason."""
     reasons = Counter(row["reason"] or row["status"] for row in failures.rows)
-    said = ", ".join(f"{number:,} {reason}" for reason, number in reasons.most_common())
-    return f"{pluralize(count, 'run has', 'runs have')} no result: {said}."
+    counts = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
+    return f"{pluralize(len(failures.rows), 'run has', 'runs have')} no result: {counts}."
 
 
 def _run_notes(runs: Sequence[StoredRun]) -> list[str]:
-    """What runs have to say of themselves: each note once, with how many runs say it."""
-    of_note: dict[str, list[str]] = {}
+    """The deviations and notes of the runs, each once, with the first run that has it and how many more do."""
+    names_by_note: dict[str, list[str]] = {}
     for run in runs:
         for note in (*run.record.deviations, *run.record.notes):
-            of_note.setdefault(note, []).append(run.record.name)
+            names_by_note.setdefault(note, []).append(run.record.name)
     return [
         f"{names[0]}{f' and {len(names) - 1:,} more' if len(names) > 1 else ''}: {note}"
-        for note, names in of_note.items()
+        for note, names in names_by_note.items()
     ]
 
 
 def _facts(runs: Sequence[StoredRun], plan: SweepRecord | None) -> list[tuple[str, str]]:
-    """Where and with what the runs were made: each fact with all its values, those unknown throughout left out."""
+    """The environment of the runs: each known fact by label, with all its values."""
     environments = [run.record.environment for run in runs]
-    facts = [(words, _values([getattr(environment, name) for environment in environments])) for name, words in FACTS]
+    facts = [(label, _values([getattr(environment, name) for environment in environments])) for name, label in FACTS]
     facts.append(("Libraries", _values([_libraries(environment) for environment in environments])))
     if plan is not None:
         facts.append(
             ("Command" if len(plan.commands) == 1 else "Commands", "; ".join(map(shell_command, plan.commands)))
         )
         facts.append(("Created", plan.created))
-    return [(words, values) for words, values in facts if values]
+    return [(label, values) for label, values in facts if values]
 
 
 def _libraries(environment: Environment) -> str:
@@ -178,7 +174,7 @@ def _libraries(environment: Environment) -> str:
 
 
 def _values(values: Sequence[Any]) -> str:
-    """The distinct values; numbers that differ from run to run as their range."""
+    """The distinct values; several floats are given as a range."""
     known = list(dict.fromkeys(value for value in values if value not in (None, "")))
     if len(known) > 1 and all(isinstance(value, float) for value in known):
         return f"{min(known):.4g} to {max(known):.4g}"

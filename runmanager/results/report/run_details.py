@@ -1,4 +1,4 @@
-"""Everything about one run: how it stands, what it was asked, what it measured, where its files are."""
+"""The details of one run: its status, settings, measurements, environment and files."""
 
 import os
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from runmanager.results.model.sections import Section
 from runmanager.results.stats.descriptive import median
 from runmanager.text import format_value
 
-__all__ = ["headline", "sections_of"]
+__all__ = ["run_headline", "run_sections"]
 
 _SHOWN_EPOCHS = 10
 _LOG_LINES = 10
@@ -29,16 +29,16 @@ _TRAINING_PHASES = ("data", "transfer", "compute")
 _EPOCH_COLUMNS = ("epoch", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds")
 
 
-def headline(run: StoredRun) -> str:
-    """The run's name, and its state with its reason and message."""
+def run_headline(run: StoredRun) -> str:
+    """The run's name and its status, with reason and message."""
     record = run.record
     reason = f" ({record.reason.value})" if record.reason is not None else ""
     message = f": {record.message}" if record.message else ""
     return f"{record.name}: {record.status.value}{reason}{message}"
 
 
-def sections_of(run: StoredRun) -> list[Section]:
-    """The account of a run; a section with nothing in it has neither rows nor lines."""
+def run_sections(run: StoredRun) -> list[Section]:
+    """The sections of a run's details, in order of display; a section may be empty."""
     record = run.record
     return [
         Section("Run", _run_rows(run)),
@@ -48,7 +48,7 @@ def sections_of(run: StoredRun) -> list[Section]:
         Section("Measured", _measurement_rows(record)),
         Section("Environment", _environment_rows(record)),
         Section("Earlier attempts", _attempt_rows(record), lines=describe_attempts(record)),
-        Section("Done otherwise than asked", lines=record.deviations),
+        Section("Deviations from the settings", lines=record.deviations),
         Section("Notes", lines=record.notes),
         Section("Files", _file_rows(run.paths)),
         _tail_section(run.paths.error, _ERROR_LINES),
@@ -58,15 +58,15 @@ def sections_of(run: StoredRun) -> list[Section]:
 
 def _run_rows(run: StoredRun) -> list[tuple[str, str]]:
     record = run.record
-    done = sum(epoch.epoch > 0 for epoch in run.epochs)
+    num_done = sum(epoch.epoch > 0 for epoch in run.epochs)
     planned = "" if record.epochs_planned is None else f" of {record.epochs_planned}"
     rows = [
         ("signature", record.signature),
         ("attempt", str(record.attempt)),
         ("started", record.started_at),
-        ("gone on with", record.resumed_at),
+        ("resumed", record.resumed_at),
         ("ended", record.ended_at),
-        ("epochs", f"{done}{planned}"),
+        ("epochs", f"{num_done}{planned}"),
         ("seconds", None if record.run_seconds is None else human(record.run_seconds, "run_seconds")),
         ("parameters", None if record.num_parameters is None else f"{record.num_parameters:,}"),
         ("peak memory", _bytes(record.peak_memory_bytes)),
@@ -80,12 +80,12 @@ def _bytes(count: int | None) -> str | None:
 
 
 def _epoch_rows(epochs: Sequence[EpochRecord]) -> tuple[list[list[str]], list[str]]:
-    """The first and the last epochs, and the headings over them."""
+    """The first and the last epochs, and the column headings."""
     half = _SHOWN_EPOCHS // 2
     is_short = len(epochs) <= _SHOWN_EPOCHS
-    kept = list(epochs) if is_short else [*epochs[:half], *epochs[-half:]]
-    rows = [[human(getattr(epoch, name), name) for name in _EPOCH_COLUMNS] for epoch in kept]
-    for row, epoch in zip(rows, kept, strict=True):
+    shown = list(epochs) if is_short else [*epochs[:half], *epochs[-half:]]
+    rows = [[human(getattr(epoch, name), name) for name in _EPOCH_COLUMNS] for epoch in shown]
+    for row, epoch in zip(rows, shown, strict=True):
         row.append("warm-up" if epoch.warmup else "")
     if not is_short:
         rows.insert(half, ["…"])
@@ -93,48 +93,51 @@ def _epoch_rows(epochs: Sequence[EpochRecord]) -> tuple[list[list[str]], list[st
 
 
 def _phase_rows(measured: Sequence[EpochRecord]) -> tuple[list[list[str]], list[str]]:
-    """Each phase's seconds and its share of the wall time; the whole training where none of its phases is known."""
+    """The seconds of each phase and its share of the wall time, and the column headings.
 
-    def middle(column: str) -> float | None:
+    If none of the training phases is known, a single row has the whole training part.
+    """
+
+    def median_of(column: str) -> float | None:
         return median([value for epoch in measured if (value := getattr(epoch, column)) is not None])
 
-    wall = middle("wall_seconds")
-    parts = {phase: middle(f"{phase}_seconds") for phase in PHASES}
-    if all(parts[phase] is None for phase in _TRAINING_PHASES):
-        parts = {"training": middle("epoch_seconds"), **parts}
+    wall = median_of("wall_seconds")
+    phases = {phase: median_of(f"{phase}_seconds") for phase in PHASES}
+    if all(phases[phase] is None for phase in _TRAINING_PHASES):
+        phases = {"training": median_of("epoch_seconds"), **phases}
     rows = []
-    for part, seconds in parts.items():
+    for phase, seconds in phases.items():
         if seconds is not None and wall:
-            rows.append([part, human(seconds, "epoch_seconds"), f"{seconds / wall:.1%}"])
+            rows.append([phase, human(seconds, "epoch_seconds"), f"{seconds / wall:.1%}"])
     if rows and wall:
         rows.append(["wall", human(wall, "wall_seconds"), ""])
     return rows, (["phase", "seconds", "share"] if rows else [])
 
 
 def _measurement_rows(record: RunRecord) -> list[tuple[str, str]]:
-    """What was measured beside the epochs; integers with thousands apart."""
-    found = msgspec.structs.asdict(record.measurements)
-    return [(name, _figure(value)) for name, value in found.items() if value is not None and name != "ceilings"] + (
-        _ceiling_rows(record.measurements.ceilings) if record.measurements.ceilings else []
+    """The measurements of the run as a whole, with thousands separators."""
+    values = msgspec.structs.asdict(record.measurements)
+    return [(name, _number(value)) for name, value in values.items() if value is not None and name != "ceilings"] + (
+        _peak_rows(record.measurements.ceilings) if record.measurements.ceilings else []
     )
 
 
-def _ceiling_rows(ceilings: DevicePeaks) -> list[tuple[str, str]]:
-    found = msgspec.structs.asdict(ceilings)
-    return [(f"ceilings.{name}", _figure(value)) for name, value in found.items() if value is not None]
+def _peak_rows(peaks: DevicePeaks) -> list[tuple[str, str]]:
+    values = msgspec.structs.asdict(peaks)
+    return [(f"ceilings.{name}", _number(value)) for name, value in values.items() if value is not None]
 
 
-def _figure(value: Any) -> str:
+def _number(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_figure(item)}" for name, item in value.items())
+        return ", ".join(f"{name} {_number(item)}" for name, item in value.items())
     return f"{value:,}" if isinstance(value, int) else human(value, "loss")
 
 
 def _environment_rows(record: RunRecord) -> list[tuple[str, str]]:
     environment = record.environment
-    rows = [(words, getattr(environment, name)) for name, words in FACTS]
+    rows = [(label, getattr(environment, name)) for name, label in FACTS]
     libraries = ", ".join(f"{name} {version}" for name, version in sorted(environment.libraries.items()))
-    known = [(words, human(value, "loss")) for words, value in rows if value not in (None, "")]
+    known = [(label, human(value, "loss")) for label, value in rows if value not in (None, "")]
     if environment.code is not None:
         files = [f"{name} {digest}" for name, digest in environment.code.items()]
         known.append(("Own code", describe_files(files) or "none"))
@@ -143,8 +146,8 @@ def _environment_rows(record: RunRecord) -> list[tuple[str, str]]:
 
 def _attempt_rows(record: RunRecord) -> list[tuple[str, str]]:
     return [
-        (str(number), f"{each.started_at} to {each.ended_at}, up to epoch {each.last_epoch}, {each.environment.host}")
-        for number, each in enumerate(record.earlier, start=1)
+        (str(number), f"{part.started_at} to {part.ended_at}, up to epoch {part.last_epoch}, {part.environment.host}")
+        for number, part in enumerate(record.earlier, start=1)
     ]
 
 
@@ -164,13 +167,13 @@ def _file_rows(paths: RunPaths) -> list[tuple[str, str]]:
 
 def _tail_section(path: Path, count: int) -> Section:
     lines = _tail(path)
-    cut = f" (the last {count} of its lines)" if len(lines) > count else ""
+    cut = f" (the last {count} lines)" if len(lines) > count else ""
     return Section(f"{path.name}{cut}", lines=lines[-count:])
 
 
 def _tail(path: Path) -> list[str]:
-    """The last lines of a text file, however long it is; none of what is no file, or not there."""
-    if not path.is_file():  # a pipe would have its reader wait, and a device has no end
+    """The last lines of a text file; empty if it does not exist or is not a regular file."""
+    if not path.is_file():  # reading a pipe would block, and a device has no end
         return []
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)

@@ -1,1 +1,1 @@
-"""The results table: its rows, queries and filters, and the formats that it is written in."""
+"""The results and epochs tables: rows, queries, and rendering as text, DataFrame or terminal output."""

@@ -1,4 +1,4 @@
-"""A table as a pandas DataFrame, each column with the type that its values are of."""
+"""Tables as pandas DataFrames, with a suitable dtype for each column."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,22 +9,22 @@ from runmanager.results.model.formatting import Spread
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DEVIATION", "frame"]
+__all__ = ["STD_SUFFIX", "to_dataframe"]
 
-DEVIATION = "_std"
-"""Ends the name of the column that has the standard deviations beside the means of another."""
+STD_SUFFIX = "_std"
+"""Suffix of a column with the standard deviations of another column's means."""
 
-_TEXTS = frozenset(
+_TEXT_COLUMNS = frozenset(
     {"run", "status", "reason", "device", "device_name", "started_at", "run_dir", "axis", "metric", "verdict"}
 )
-_TRUTHS = frozenset({"contended", "warmup"})
-_VALUES = frozenset({"baseline", "candidate"})
+_BOOL_COLUMNS = frozenset({"contended", "warmup"})
+_SETTING_VALUE_COLUMNS = frozenset({"baseline", "candidate"})
 
 
-def frame(table: Table, columns: Sequence[str] | None = None) -> "pd.DataFrame":
-    """The table, or these columns of it. What is missing is NaN.
+def to_dataframe(table: Table, columns: Sequence[str] | None = None) -> "pd.DataFrame":
+    """The table, or some `columns` of it, as a DataFrame; missing values are NaN.
 
-    Where rows stand for several runs, means are followed by their standard deviations in a column `<name>_std`.
+    If rows stand for several runs, means are followed by their standard deviations in a column `<name>_std`.
     """
     import pandas as pd
 
@@ -34,16 +34,16 @@ def frame(table: Table, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         series[name] = _series(name, values, is_setting=name in table.settings)
         spreads = [value.deviation if isinstance(value, Spread) else None for value in values]
         if any(isinstance(value, Spread) and value.count > 1 for value in values):
-            series[f"{name}{DEVIATION}"] = _series(name, spreads, is_setting=False)
+            series[f"{name}{STD_SUFFIX}"] = _series(name, spreads, is_setting=False)
     return pd.DataFrame(series, columns=list(series))
 
 
 def _series(name: str, values: Sequence[Any], *, is_setting: bool) -> "pd.Series[Any]":
-    """Numbers as int64, or as float64 where one is missing; truth values as bool where all are known."""
+    """Numbers as int64, or float64 if one is missing; truth values as bool if all are known."""
     import pandas as pd
 
-    if is_setting or name in _TEXTS | _TRUTHS | _VALUES:
-        # pandas infers these; None in a column of objects is made NaN like every other missing value.
+    if is_setting or name in _TEXT_COLUMNS | _BOOL_COLUMNS | _SETTING_VALUE_COLUMNS:
+        # pandas infers these; None in an object column becomes NaN like every other missing value.
         series = pd.Series(values, dtype=None if values else object)
         return series.where(series.notna(), float("nan")) if series.dtype == object else series
     if any(value is None or isinstance(value, float) for value in values) or not values:

@@ -1,37 +1,45 @@
-"""What of a results table is shown: which rows, in which order, which columns, or pivoted."""
+"""Queries on a results table: which rows and columns it has, in which order, or a pivot of it."""
 
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from runmanager.errors import UsageError
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.record import SweepRecord
-from runmanager.results.compare.pairing import SEED
+from runmanager.results.compare.pairing import SEED, hashable
+from runmanager.results.load.cells import gather_cells
 from runmanager.results.load.run_summary import SweepSummary
-from runmanager.results.model.columns import Table
-from runmanager.results.tables.filter import Condition, parse_condition
-from runmanager.results.tables.pivot import parse_pivot, pivot
+from runmanager.results.model.columns import Table, column_of
+from runmanager.results.model.formatting import human_field, is_number
+from runmanager.results.tables.filter import AVAILABLE_COLUMNS_HINT, Condition, parse_condition
+from runmanager.results.tables.pivot import PivotAxes, parse_pivot, pivot
+from runmanager.results.tables.results_table import result_rows, row_notes
 from runmanager.results.tables.seeds import collapse_seeds
-from runmanager.results.tables.selection import AskedTable, ask, ask_table
-from runmanager.results.tables.sorting import sorted_by
+from runmanager.results.tables.sorting import sort_key, sorted_by
+from runmanager.text import pluralize
+from runmanager.validation import did_you_mean
 
-__all__ = ["View"]
+__all__ = ["TableQuery"]
+
+_MAX_VALUES = 5  # of a column, named in a note
 
 
 @dataclass(frozen=True)
-class View:
-    """A table as it is asked for; an empty one asks for the whole table.
+class TableQuery:
+    """The rows, columns and order to show of a table, or its pivot; a query without any of them gives the whole table.
 
-    `each` wants a row a run where seeds would be one row.
+    `each` keeps one row per run where the runs of a cell that differ in the seed would be one row.
     """
 
     where: Condition | None = None
     sort: str | None = None
     columns: tuple[str, ...] = ()
-    pivot: tuple[str, str, str | None] | None = None
+    pivot: PivotAxes | None = None
     each: bool = False
 
     @classmethod
-    def read(
+    def parse(
         cls,
         *,
         where: str | None = None,
@@ -39,11 +47,11 @@ class View:
         columns: str | None = None,
         pivot: str | None = None,
         each: bool = False,
-    ) -> "View":
-        """The view that these options ask for. Raises `UsageError` for what cannot be read, or not go together."""
+    ) -> "TableQuery":
+        """Parse the values of the command's options. Raises `UsageError` for invalid or incompatible values."""
         others = (("--sort", sort), ("--columns", columns), ("--each", each or None))
-        if pivot is not None and (idle := [option for option, value in others if value is not None]):
-            raise UsageError(f"`--pivot` must go without `{idle[0]}`, got both; it has rows and columns of its own.")
+        if pivot is not None and (unused := [option for option, value in others if value is not None]):
+            raise UsageError(f"`--pivot` must go without `{unused[0]}`, got both; it has its own rows and columns.")
         names = None if columns is None else tuple(name.strip() for name in columns.split(","))
         if names is not None and not all(names):
             raise UsageError(f"`--columns` must be names joined by commas, got '{columns}'; as in lr,val_accuracy.")
@@ -57,32 +65,121 @@ class View:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Every name that it asks for."""
-        asked = self.where.words if self.where else ()
-        return tuple(word for word in (*asked, self.sort, *self.columns, *(self.pivot or ())) if word)
+        """Every name in the query that may be a column or a setting."""
+        in_condition = self.where.words if self.where else ()
+        in_pivot = (self.pivot.rows, self.pivot.columns, self.pivot.metric) if self.pivot else ()
+        return tuple(word for word in (*in_condition, self.sort, *self.columns, *in_pivot) if word)
 
-    def of(self, sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *, collapses: bool = False) -> Table:
-        """The table of a sweep; where it `collapses`, runs that differ in the seed alone are one row, unless one of
-        them is asked for by its seed or name.
+    def of_sweep(
+        self, sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *, collapses: bool = False
+    ) -> Table:
+        """The queried part of a sweep's results table.
 
-        Raises `UsageError`, with the nearest name, for one that is neither a column nor a setting.
+        With `collapses`, runs that differ only in the seed become one row, unless the query names the seed or the run.
+        Raises `UsageError`, with the nearest name, for a name that is neither a column nor a setting.
         """
-        of_runs = {SEED, "run"} & {*self.columns, self.sort}
-        collapses = collapses and not self.each and not of_runs
-        return self._shown(ask(sweep, plan, self.words), collapses=collapses)
+        collapses = collapses and not self.each and not {SEED, "run"} & {*self.columns, self.sort}
+        return self._applied(_resolve_in_sweep(sweep, plan, self.words), collapses=collapses)
 
     def of_table(self, table: Table) -> Table:
-        """The same of any table. Raises `UsageError`, with the nearest name, for one that is no column of it."""
-        return self._shown(ask_table(table, self.words), collapses=False)
+        """The queried part of any table. Raises `UsageError`, with the nearest name, for an unknown column."""
+        return self._applied(_resolve(table, self.words), collapses=False)
 
-    def _shown(self, asked: AskedTable, *, collapses: bool) -> Table:
+    def _applied(self, resolved: "_ResolvedTable", *, collapses: bool) -> Table:
         if self.where is not None:
-            asked = asked.only(self.where)
+            resolved = resolved.filtered(self.where)
         if self.pivot is not None:
-            return pivot(asked, self.pivot)
-        sort = None if self.sort is None else asked.column(self.sort, "--sort")
+            return pivot(resolved.table, resolved.pivot_axes(self.pivot))
+        sort = None if self.sort is None else resolved.column(self.sort, "--sort")
         if collapses:
-            asked = asked.changed(collapse_seeds)
+            resolved = resolved.changed(collapse_seeds)
         if sort is not None:
-            asked = asked.changed(lambda table: sorted_by(table, sort))
-        return asked.showing(self.columns, "--columns").table if self.columns else asked.table
+            resolved = resolved.changed(lambda table: sorted_by(table, sort))
+        return resolved.with_columns(self.columns, "--columns").table if self.columns else resolved.table
+
+
+@dataclass(frozen=True)
+class _ResolvedTable:
+    """A table, the column that each word of a query refers to, and all names that a query could use."""
+
+    table: Table
+    columns: Mapping[str, str]
+    known: Sequence[str]
+
+    def column(self, word: str, option: str) -> str:
+        """The column that a word of `option` refers to. Raises `UsageError`, with the nearest name, if none does."""
+        if word in self.columns:
+            return self.columns[word]
+        hint = did_you_mean(word, self.known, max_names=1) or AVAILABLE_COLUMNS_HINT
+        raise UsageError(f"`{option}` must name a column of the table, got '{word}'; {hint}")
+
+    def filtered(self, condition: Condition) -> "_ResolvedTable":
+        """The rows that meet the condition, with a note of how many they are.
+
+        Raises `UsageError`, with the nearest name, for an unknown column in the condition.
+        """
+        holds = condition.over(self.columns, known=self.known)
+        rows = [row for row in self.table.rows if holds(row)]
+        runs = pluralize(len(self.table.rows), "run")
+        count = pluralize(len(rows), f"of {runs} matches {condition.text}.", f"of {runs} match {condition.text}.")
+        if not rows:
+            count += self._existing_values(condition.words)
+        of_all = row_notes(self.table.rows)
+        notes = (count, *(note for note in self.table.notes if note not in of_all), *row_notes(rows))
+        return self.changed(lambda table: dataclasses.replace(table, rows=rows, notes=notes))
+
+    def _existing_values(self, words: Sequence[str]) -> str:
+        """The values of the columns that a condition names, for a condition that no row meets."""
+        columns = dict.fromkeys(self.columns[word] for word in words if word in self.columns)
+        ranges = [f"{name} is {text}" for name in columns if (text := _value_range(self.table, name))]
+        return f" Here {'; '.join(ranges)}." if ranges else ""
+
+    def pivot_axes(self, axes: PivotAxes) -> PivotAxes:
+        """The columns that the words of a pivot refer to. Raises `UsageError` for an unknown column."""
+        rows, columns = (self.column(word, "--pivot") for word in (axes.rows, axes.columns))
+        return PivotAxes(rows, columns, None if axes.metric is None else self.column(axes.metric, "--pivot"))
+
+    def with_columns(self, words: Sequence[str], option: str) -> "_ResolvedTable":
+        """These columns alone, in this order, in every format. Raises `UsageError` for an unknown column."""
+        columns = [self.column(word, option) for word in dict.fromkeys(words)]
+        shown = tuple(columns)
+        return self.changed(lambda table: dataclasses.replace(table, columns=columns, shown=shown, shows_empty=True))
+
+    def changed(self, change: Callable[[Table], Table]) -> "_ResolvedTable":
+        """A copy whose table is `change(table)`."""
+        return dataclasses.replace(self, table=change(self.table))
+
+
+def _value_range(table: Table, column: str) -> str:
+    """A short list or the range of a column's values; empty for a table without rows."""
+    a_row_each = {hashable(row[column]): row for row in table.rows}
+    ordered = sorted(a_row_each.values(), key=lambda row: sort_key(row[column]))
+    texts = [human_field(table, row, column) for row in ordered]
+    if len(texts) <= _MAX_VALUES:
+        return " or ".join(texts)
+    if is_number(table, column):
+        known = [text for text, row in zip(texts, ordered, strict=True) if row[column] is not None]
+        return f"{known[0]} to {known[-1]}"
+    return f"{', '.join(texts[:_MAX_VALUES])} or {pluralize(len(texts) - _MAX_VALUES, 'other')}"
+
+
+def _resolve_in_sweep(
+    sweep: SweepSummary | SweepContents, plan: SweepRecord | None, words: Sequence[str]
+) -> _ResolvedTable:
+    """The results table, with a column for each of the `words` that is a setting; `model` refers to `model.name`."""
+    if not words:
+        return _resolve(result_rows(sweep, plan), words)
+    settings = gather_cells(sweep.runs, sweep.damaged, plan).names()
+    groups = [name.removesuffix(".name") for name in settings if name.endswith(".name")]
+    return _resolve(result_rows(sweep, plan, requested=words), words, others=(*settings, *groups))
+
+
+def _resolve(table: Table, words: Sequence[str], *, others: Sequence[str] = ()) -> _ResolvedTable:
+    """Find the column of `table` that each word refers to; `others` are further valid names."""
+    columns = {
+        word: column
+        for word in words
+        for column in (f"{word}.name", column_of(word), word)  # the last one that exists
+        if column in table.columns
+    }
+    return _ResolvedTable(table, columns, list(dict.fromkeys([*table.columns, *others])))

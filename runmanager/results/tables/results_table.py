@@ -1,4 +1,4 @@
-"""The results table, one row a run, and the epochs table, one row an epoch, from what is stored."""
+"""The results table (one row per run) and the epochs table (one row per epoch) of a stored sweep."""
 
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -32,7 +32,7 @@ from runmanager.results.model.columns import (
 )
 from runmanager.text import pluralize
 
-__all__ = ["Table", "epoch_rows", "notes_of_rows", "result_rows"]
+__all__ = ["Table", "epoch_rows", "result_rows", "row_notes"]
 
 LEGEND = (
     f"{MISSING} is not measured. Times and throughput are medians over the measured epochs: warm-up epochs "
@@ -47,21 +47,23 @@ _MAX_NAMED = 5
 
 
 @gc_paused()
-def result_rows(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *, asked: Sequence[str] = ()) -> Table:
-    """The rows of results.csv: fastest epoch first, runs without a measured epoch last, in order of start.
+def result_rows(
+    sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *, requested: Sequence[str] = ()
+) -> Table:
+    """The rows of results.csv: fastest epoch first, then runs without a measured epoch in order of start.
 
-    Times and throughput are medians over the measured epochs, `run_seconds` is the whole run's (as far as it got,
-    where it did not end by itself). Cells of `plan` that have no folder yet are rows with the status `pending`.
-    Settings that are `asked` for have a column too, whether they vary or not; other words are left to the caller.
+    Times and throughput are medians over the measured epochs; `run_seconds` is the time of the whole run, up to its
+    last epoch if it was killed. Cells of `plan` without a folder are rows with the status `pending`. Each word in
+    `requested` that is a setting gets a column even if the setting does not vary; other words are ignored.
     """
     summary = summarize(sweep, plan) if isinstance(sweep, SweepContents) else sweep
     runs = summary.runs
     cells = gather_cells(runs, summary.damaged, plan)
-    columns = [(name, column_of(name)) for name in _settings(cells, asked)]
+    columns = [(name, column_of(name)) for name in _settings(cells, requested)]
     runs_folder = summary.paths.runs.name
-    met = contention([run.exposure for run in runs])
+    contention_causes = contention([run.exposure for run in runs])
     rows = []
-    for cell, causes in zip_longest(cells.cells, met):  # the runs come first among the cells
+    for cell, causes in zip_longest(cells.cells, contention_causes):  # cells with a run come first
         values: dict[str, Any] = {"run": cell.run, "status": Status.PENDING.value, "reason": None}
         absent: list[str] = []
         for name, column in columns:
@@ -86,8 +88,8 @@ def result_rows(sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *
             *_warmup_notes(runs),
             *_attempt_notes(runs),
             *_deviation_notes(runs),
-            *notes_of_rows(rows),
-            *_sight_notes(runs),
+            *row_notes(rows),
+            *_unobserved_notes(runs),
             *damage_notes(summary.damaged),
         ),
         legend=LEGEND,
@@ -120,7 +122,7 @@ def epoch_rows(sweep: SweepContents, plan: SweepRecord | None = None) -> Table:
 
 
 def _num_unread(summary: SweepSummary) -> int:
-    """How many runs are damaged so that they are not even among the rows; of others the epochs alone are."""
+    """The number of runs too damaged to have a row; of other damaged runs only the epochs are lost."""
     damaged = {damage.path.name for damage in summary.damaged if damage.path.parent == summary.paths.runs}
     return len(damaged - {run.folder for run in summary.runs})
 
@@ -130,39 +132,38 @@ _NO_RESULTS: dict[str, Any] = dict.fromkeys(RESULT_COLUMNS)
 
 
 def _shown_settings(cells: CellsWith[RunSummary]) -> list[str]:
-    """The columns that tell the runs apart for people: the settings that vary, or the run's name where none does."""
+    """The columns that identify runs: the settings that vary, or the run's name if none does."""
     varying = [name for name in BASE_SETTINGS if name in cells.varying]
     varying += [name for name in cells.varying if name not in BASE_SETTINGS]
     return [column_of(name) for name in varying] or ["run"]
 
 
-def _settings(cells: CellsWith[RunSummary], asked: Sequence[str]) -> list[str]:
-    if not asked:
+def _settings(cells: CellsWith[RunSummary], requested: Sequence[str]) -> list[str]:
+    if not requested:
         return cells.columns
     names = frozenset(cells.names())
-    wanted = (setting_of(word, names) for word in asked)
-    return list(dict.fromkeys([*cells.columns, *(name for name in wanted if name is not None)]))
+    settings = (setting_of(word, names) for word in requested)
+    return list(dict.fromkeys([*cells.columns, *(name for name in settings if name is not None)]))
 
 
-def notes_of_rows(rows: Sequence[Row]) -> list[str]:
-    """What the rows of a results table say together; a part of the rows says it of itself."""
+def row_notes(rows: Sequence[Row]) -> list[str]:
+    """The notes computed from the rows of a results table alone; a filtered table has its own."""
     return [*hidden_cost_notes(rows), *_contention_notes(rows)] if rows and OVERALL_RATE in rows[0].values else []
 
 
 def _contention_notes(rows: Sequence[Row]) -> list[str]:
-    """A line that stays where the column had to give way."""
+    """A note on contended runs, as the terminal may omit the column."""
     began = [began for row in rows if (began := row.values.get("contended")) is not None]
-    met = sum(began)
-    if not met:
+    num_contended = sum(began)
+    if not num_contended:
         return []
-    which = (
-        "The run was" if len(began) == 1 else pluralize(met, f"of {len(began)} runs was", f"of {len(began)} runs were")
-    )
+    of_runs = f"of {len(began)} runs"
+    which = "The run was" if len(began) == 1 else pluralize(num_contended, f"{of_runs} was", f"{of_runs} were")
     return [f"{which} contended: other load was on the machine, so times may be too long."]
 
 
 def _warmup_notes(runs: Sequence[RunSummary]) -> list[str]:
-    """Which runs have epochs, but none that is measured: their empty times are no fault of theirs."""
+    """A note on runs whose epochs are all warm-up, which explains their missing times."""
     unmeasured = [run for run in runs if run.num_unmeasured]
     if not unmeasured:
         return []
@@ -170,32 +171,32 @@ def _warmup_notes(runs: Sequence[RunSummary]) -> list[str]:
     what = "The only epoch was warm-up" if lengths == {1} else "Every epoch was warm-up"
     names = [run.name for run in unmeasured[:_MAX_NAMED]]
     more = len(unmeasured) - len(names)
-    return [f"{what}, so there are no times: {', '.join(names)}{f' and {more} more' if more else ''}."]
+    return [f"{what}, so times are missing: {', '.join(names)}{f' and {more} more' if more else ''}."]
 
 
 def _attempt_notes(runs: Sequence[RunSummary]) -> list[str]:
-    """Which epochs were made elsewhere than the record says, so that nobody wonders why they do not count."""
+    """Notes on epochs that were made in another environment, which explain why they do not count."""
     lines = [f"{run.name}: {line}." for run in runs for line in run.attempt_notes]
-    return _first(lines, "Like these: {} more, in the runs' run.json.")
+    return _first_lines(lines)
 
 
 def _deviation_notes(runs: Sequence[RunSummary]) -> list[str]:
-    """What runs did otherwise than their settings ask."""
+    """Notes on deviations of runs from their settings."""
     lines = [f"{run.name}: {line}." for run in runs for line in run.deviations]
-    return _first(lines, "Like these: {} more, in the runs' run.json.")
+    return _first_lines(lines)
 
 
-def _first(lines: Sequence[str], rest: str) -> list[str]:
-    """The first few lines, and in `rest` how many more there are."""
+def _first_lines(lines: Sequence[str]) -> list[str]:
+    """The first few lines, and the number of the others."""
     more = len(lines) - _MAX_NAMED
-    return [*lines[:_MAX_NAMED], *([rest.format(more)] if more > 0 else [])]
+    return [*lines[:_MAX_NAMED], *([f"{more} more like these, in the runs' run.json."] if more > 0 else [])]
 
 
-def _sight_notes(runs: Sequence[RunSummary]) -> list[str]:
-    """Which runs say `running` where nobody here can see whether they do."""
-    unseen = [run.last_seen for run in runs if run.last_seen]
-    if not unseen:
+def _unobserved_notes(runs: Sequence[RunSummary]) -> list[str]:
+    """A note on runs with status `running` on other hosts, whose processes cannot be checked from here."""
+    unobserved = [run.last_seen for run in runs if run.last_seen]
+    if not unobserved:
         return []
-    more = f" and {len(unseen) - _MAX_NAMED} more" if len(unseen) > _MAX_NAMED else ""
-    said = f"{', '.join(unseen[:_MAX_NAMED])}{more}"
-    return [f"Running on another host, as they say: {said}. `runmanager watch` sees whether they live."]
+    more = f" and {len(unobserved) - _MAX_NAMED} more" if len(unobserved) > _MAX_NAMED else ""
+    names = f"{', '.join(unobserved[:_MAX_NAMED])}{more}"
+    return [f"Running on another host, as recorded: {names}. `runmanager watch` checks whether they are alive."]

@@ -1,4 +1,4 @@
-"""Runs that differ in the seed alone, as one row: mean ± standard deviation, and of how many."""
+"""One row for all seeds of a cell: mean ± standard deviation, and the number of runs."""
 
 import dataclasses
 from collections import Counter
@@ -12,19 +12,19 @@ from runmanager.results.model.formatting import Spread
 __all__ = ["SEEDS", "collapse_seeds", "seed_groups"]
 
 SEEDS = "seeds"
-"""The column that says of how many runs a row's means are."""
+"""The column with the number of runs that a row's means are of."""
 
 _LEGEND = (
-    "Runs that differ in the seed alone are one row: mean ± standard deviation over the finished ones; `seeds` says "
-    "how many these are."
+    "Runs that differ only in the seed are one row: mean ± standard deviation over the finished runs; `seeds` is their "
+    "number."
 )
 
 
 def collapse_seeds(table: Table, *, each: str = "--each shows the runs.") -> Table:
-    """A results table with one row for all seeds of a cell; the table itself where no two runs are that.
+    """A results table with one row for all seeds of a cell; unchanged if no two runs differ only in the seed.
 
-    `each` tells readers where the runs are one by one.
-    A figure is a `Spread` over the finished runs that have it. A row stands where the first of its runs stood.
+    A measured value becomes a `Spread` over the finished runs that have it. `each` is a sentence for the legend that
+    says how to see the single runs.
     """
     groups = seed_groups(table)
     if len(groups) == len(table.rows):
@@ -45,7 +45,7 @@ def collapse_seeds(table: Table, *, each: str = "--each shows the runs.") -> Tab
 
 
 def seed_groups(table: Table) -> list[list[Row]]:
-    """The rows of a results table that differ in the seed alone, together; each group where its first row stood."""
+    """Groups of rows of a results table that differ only in the seed, in the order of their first rows."""
     if SEED not in table.settings:
         return [[row] for row in table.rows]
     settings = [name for name in table.settings if name != SEED]
@@ -66,17 +66,17 @@ def _collapsed(runs: Sequence[Row]) -> Row:
     values["reason"] = _counted(reasons) if reasons else None
     began = [run["contended"] for run in runs if run["contended"] is not None]
     values["contended"] = any(began) if began else None
-    for name in _FIGURES:
+    for name in _AVERAGED:
         known = [value for run in finished if (value := run.values[name]) is not None]
         values[name] = Spread.of(known) if known else None
     return Row(values, runs[0].absent_settings)
 
 
-_TEXTS = ("num_parameters", "device_name", "contended", "started_at", "run_dir")
-_FIGURES = tuple(name for name in RESULT_COLUMNS if name not in _TEXTS)
+_NOT_AVERAGED = ("num_parameters", "device_name", "contended", "started_at", "run_dir")
+_AVERAGED = tuple(name for name in RESULT_COLUMNS if name not in _NOT_AVERAGED)
 
 
 def _counted(values: Sequence[str]) -> str:
-    """`finished`, or `2 finished, 1 failed`."""
+    """The value if all are equal, else the count of each: `2 finished, 1 failed`."""
     counts = Counter(values)
     return values[0] if len(counts) == 1 else ", ".join(f"{count} {value}" for value, count in counts.items())

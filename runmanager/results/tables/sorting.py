@@ -1,4 +1,4 @@
-"""The order of a table's rows by any of its columns."""
+"""Sort orders of rows and of setting values."""
 
 import dataclasses
 import math
@@ -8,18 +8,18 @@ from typing import Any
 from runmanager.results.model.columns import Table, prefers_larger
 from runmanager.text import format_value
 
-__all__ = ["in_order", "rank", "sorted_by"]
+__all__ = ["sort_key", "sorted_by", "sorted_values"]
 
 
 def sorted_by(table: Table, column: str) -> Table:
-    """The table in the order of `column`: best first where more is better, else the smallest; missing values last.
+    """The table sorted by `column`: largest first if more is better, else smallest first; missing values last.
 
-    Rows of one value stay in their order. The column is shown to people even if it is not one of theirs.
+    Rows with equal values keep their order. The column is added to the shown columns.
     """
     known = [row for row in table.rows if not _is_missing(row[column])]
     missing = [row for row in table.rows if _is_missing(row[column])]
     is_result = column not in table.settings
-    known.sort(key=lambda row: rank(row[column]), reverse=is_result and prefers_larger(column) is True)
+    known.sort(key=lambda row: sort_key(row[column]), reverse=is_result and prefers_larger(column) is True)
     shown = table.shown if column in table.shown else (*table.shown, column)
     return dataclasses.replace(table, rows=[*known, *missing], shown=shown)
 
@@ -28,13 +28,13 @@ def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def in_order(values: Iterable[Any]) -> list[Any]:
-    """The values of a setting as every table and figure has them side by side."""
-    return sorted(values, key=rank)
+def sorted_values(values: Iterable[Any]) -> list[Any]:
+    """The values of a setting in the order of tables and figures."""
+    return sorted(values, key=sort_key)
 
 
-def rank(value: Any) -> tuple[int, int | float, str]:
-    """Numbers by size, then words by their text, nothing last: one setting may be all of these, run by run."""
+def sort_key(value: Any) -> tuple[int, int | float, str]:
+    """A key that sorts numbers first, then texts, then None: the values of one setting may be of all these types."""
     if value is None:
         return 2, 0.0, ""
     if isinstance(value, int | float):

@@ -1,1 +1,1 @@
-"""TensorBoard event files of any program, read without TensorBoard."""
+"""Event files of TensorBoard, written by any program: reading them, and a table of their contents."""

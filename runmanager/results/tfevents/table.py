@@ -1,4 +1,4 @@
-"""A table of TensorBoard's event files, whoever wrote them: one row for each folder that holds some."""
+"""A table of TensorBoard event files, with one row per folder."""
 
 import datetime
 import math
@@ -15,59 +15,57 @@ from runmanager.results.tfevents.reader import EventFolder, Series, is_event_fil
 __all__ = ["event_rows", "read_event_folders"]
 
 LEGEND = (
-    f"{MISSING}, and null of a hyperparameter, is not logged. A tag's column is its value at the highest step, `best` "
-    "its largest or smallest, where its name says which is better."
+    f"{MISSING}, or null for a hyperparameter, is not logged. A tag's column is its value at the highest step; `best` "
+    "is its largest or smallest value, if its name says which is better."
 )
 _OWN_COLUMNS = ("run", "steps", "seconds", "started_at")
 _MAX_NAMED = 5
 
 
 def read_event_folders(root: Path) -> dict[str, EventFolder]:
-    """What the event files in and below `root` hold, by their folder's path from there, in its order.
+    """Read the event files in and below `root`; the contents of each folder by its path relative to `root`, sorted.
 
-    Raises `UsageError` where there is no such folder, or no event file in it.
+    Raises `UsageError` if `root` is not a folder or contains no event files.
     """
     if not root.is_dir():
-        raise UsageError(
-            f"SWEEP must be a folder with `--events`, got '{root}', which is none; name that of the event files."
-        )
+        raise UsageError(f"SWEEP must be a folder with `--events`, got '{root}'; give the folder of the event files.")
     found: dict[str, EventFolder] = {}
-    unread: list[OSError] = []
-    for folder, below, names in os.walk(root, onerror=unread.append):
-        below.sort()
+    errors: list[OSError] = []
+    for folder, subfolders, names in os.walk(root, onerror=errors.append):
+        subfolders.sort()
         files = [Path(folder, name) for name in sorted(names) if is_event_file(name)]
         if files:
             found[os.path.relpath(folder, root)] = read_event_files(files)
-    for error in unread:
+    for error in errors:
         line = f"{error.filename} cannot be read: {error.strerror}"
         found[os.path.relpath(error.filename, root)] = EventFolder(damage=[line])
     if not found:
-        raise UsageError(f"SWEEP must be a folder of TensorBoard's event files with `--events`, got none in '{root}'.")
+        raise UsageError(f"SWEEP must contain TensorBoard event files with `--events`, got none in '{root}'.")
     return dict(sorted(found.items()))
 
 
 def event_rows(folders: Mapping[str, EventFolder]) -> Table:
-    """One row a folder with scalars or hyperparameters: the last and the best value of each tag.
+    """One row per folder with scalars or hyperparameters: the last and the best value of each tag.
 
-    `steps` is the highest step of any tag, `seconds` the time from the first value to the last. A hyperparameter has a
-    column under its name, or under `settings.` where a tag has that name.
+    `steps` is the highest step of any tag, `seconds` the time from the first value to the last. The column of a
+    hyperparameter has its name, prefixed by `settings.` if a tag has the same name.
     """
-    kept = {name: each for name, each in folders.items() if each.scalars or each.hparams}
-    tags = list(dict.fromkeys(tag for each in kept.values() for tag in each.scalars))
+    used = {name: folder for name, folder in folders.items() if folder.scalars or folder.hparams}
+    tags = list(dict.fromkeys(tag for folder in used.values() for tag in folder.scalars))
     best = {
         tag: larger
         for tag in tags
-        if (larger := prefers_larger(tag)) is not None and _best_column(tag) not in tags  # which may log it itself
+        if (larger := prefers_larger(tag)) is not None and _best_column(tag) not in tags  # unless the program logs it
     }
-    taken = {*_OWN_COLUMNS, *tags, *map(_best_column, best)}
+    reserved = {*_OWN_COLUMNS, *tags, *map(_best_column, best)}
     settings = {
-        name: f"settings.{name}" if name in taken else column_of(name)
-        for name in sorted({name for each in kept.values() for name in each.hparams})  # they are stored in no order
+        name: f"settings.{name}" if name in reserved else column_of(name)
+        for name in sorted({name for folder in used.values() for name in folder.hparams})  # files have no fixed order
     }
-    varying = differing_settings([each.hparams for each in kept.values()])
+    varying = differing_settings([folder.hparams for folder in used.values()])
     columns = {tag: f"value.{tag}" if tag in _OWN_COLUMNS else tag for tag in tags}
     foreign = (*columns.values(), *map(_best_column, best))
-    rows = [_row(name, each, settings=settings, tags=columns, best=best) for name, each in kept.items()]
+    rows = [_row(name, each, settings=settings, tags=columns, best=best) for name, each in used.items()]
     return Table(
         columns=["run", *settings.values(), "steps", *foreign, "seconds", "started_at"],
         rows=rows,
@@ -99,10 +97,10 @@ def _row(
 
 
 def _last(series: Series) -> float:
-    """The value of the highest step; of several the one that was written last."""
+    """The value at the highest step, the one written last if there are several."""
     highest = max(series.steps)
-    at = max(at for at, step in enumerate(series.steps) if step == highest)
-    return series.values[at]
+    index = max(index for index, step in enumerate(series.steps) if step == highest)
+    return series.values[index]
 
 
 def _best(series: Series, larger: bool) -> float | None:
@@ -114,7 +112,7 @@ def _in_iso(seconds: float) -> str | None:
     try:
         return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
     except (OverflowError, ValueError, OSError):
-        return None  # the clock of whoever wrote it was none
+        return None  # an invalid time in the file
 
 
 def _empty_notes(folders: Mapping[str, EventFolder]) -> Iterable[str]:

@@ -97,8 +97,8 @@ class SweepSummaryWriter:
         from runmanager.results.report.markdown_summary import summarize_in_markdown
         from runmanager.results.snapshot import SweepSnapshot
 
-        snapshot = SweepSnapshot(self._sweep, observer=self._observer)
-        runs = snapshot.read[0].runs
+        snapshot = SweepSnapshot.read(self._sweep, observer=self._observer)
+        runs = snapshot.sweep.runs
         num_ended = sum(run.record.status.is_ended for run in runs)
         summaries = [experiment_summary(self._runs.cells, recorded_metrics(runs))]
         if num_ended:

@@ -134,7 +134,7 @@ def test_best_is_shown_with_doubt_command_and_weights(command: Callable, sweep: 
         (["best", "grid", "--where", "device==cuda"], "no finished run"),
         (
             ["best", "grid", "--where", "lr==7"],
-            "`--where` must hold for a run of grid, got none: 0 of 4 runs are where lr==7",
+            "`--where` must hold for a run of grid, got none: 0 of 4 runs match lr==7",
         ),
         (["show", "nothing"], "the beginning of a run's name"),
         (["export", "grid", "--to", "parquet", "--uri", "x"], "`--uri` must go with --to mlflow"),

@@ -56,7 +56,7 @@ def test_a_comparison_for_a_paper_has_its_reasons_as_notes(command: Callable, sw
 
 def test_a_condition_that_no_run_meets_says_what_there_is(command: Callable, sweep: SweepPaths) -> None:
     asked = ("table", "grid", "--where", "device==gpu and batch_size<0")
-    said = "0 of 4 runs are where device==gpu and batch_size<0. Here device is cpu or cuda; batch_size is 100 or 1000."
+    said = "0 of 4 runs match device==gpu and batch_size<0. Here device is cpu or cuda; batch_size is 100 or 1000."
     assert " ".join(command(*asked).out.split()) == said
     done = command(*asked, "--format", "csv")
     assert (done.status, len(done.out.splitlines()), done.err) == (0, 1, f"warning: {said}\n")
@@ -106,7 +106,7 @@ def test_unknown_column_is_refused_with_the_nearest(command: Callable, sweep: Sw
 def test_text_shows_fifty_rows_and_all_on_request(command: Callable, tmp_path: Path) -> None:
     write_sweep(tmp_path / "many", batch_sizes=range(1, 31), num_epochs=1)
     first = command("table", str(tmp_path / "many")).out
-    assert "The first 50 of 60 runs; --all shows every one." in first
+    assert "The first 50 of 60 runs; --all shows all." in first
     every = command("table", str(tmp_path / "many"), "--all").out
     assert "The first" not in every
     assert len(rows_of(command("table", str(tmp_path / "many"), "--format", "csv").out)) == 60

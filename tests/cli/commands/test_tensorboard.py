@@ -174,7 +174,7 @@ def test_a_figure_that_fails_is_said_once_and_ends_nothing(
     write_scalar(sweep, run_names(sweep)[0])
     (tmp_path / "served").mkdir()
     runs = SweepLogdir(sweep, tmp_path / "served")
-    monkeypatch.setattr("runmanager.results.figures.catalog.speedups_figure", lambda comparison: 1 // 0)
+    monkeypatch.setattr("runmanager.results.figures.catalog.speedup_figures", lambda comparison: 1 // 0)
     shown, faults = SweepSummaryWriter(sweep, runs, clock=iter(range(0, 10**6, 1000)).__next__), set[str]()
     for _ in range(2):
         _keep_up(runs, shown, faults)

@@ -11,12 +11,12 @@ from rich.console import Console
 from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.run.record import UNKNOWN_WORK, Measurements
 from runmanager.records.run.turn_record import Turn
-from runmanager.results.compare.comparison import CompareOptions, compare
+from runmanager.results.compare.comparison import CompareOptions
 from runmanager.results.compare.matching import match_sides
 from runmanager.results.findings.roofline import roofline_lines, roofline_rows, work_of
-from runmanager.results.report.report import report_page
-from runmanager.results.tables.results_table import result_rows
-from runmanager.results.tables.terminal import results_table
+from runmanager.results.report.report import render_report
+from runmanager.results.snapshot import SweepSnapshot
+from runmanager.results.tables.terminal import render_results
 from runmanager.results.tables.writers import to_markdown
 
 CONFIG = {"batch_size": 100, "device": "cpu"}
@@ -116,9 +116,8 @@ def test_runs_of_one_side_share_a_line_and_a_unit(contents, timed):
     ]
 
 
-def page_with(table, stored):
-    tables = {"results": result_rows(stored, None), "comparison": compare(stored, None), "work": table}
-    return report_page(stored, None, **tables, now=datetime.datetime.now(datetime.UTC))
+def page_of(stored):
+    return render_report(SweepSnapshot(stored, None), now=datetime.datetime.now(datetime.UTC))
 
 
 def test_table_has_a_row_a_run_the_fastest_first(sweep):
@@ -128,10 +127,10 @@ def test_table_has_a_row_a_run_the_fastest_first(sweep):
     assert table.rows[1]["flop_per_second"] == pytest.approx(1e10)
     assert "| cpu | 1 G | 10 G | 25% | 50 G | 50% | 100 | 1 k | 1% | fp32 |" in to_markdown(table)
     console = Console(width=80, file=io.StringIO(), color_system=None)
-    console.print(results_table(table))
+    console.print(render_results(table))
     assert max(map(len, console.file.getvalue().splitlines())) <= 80
     assert "10 G" in console.file.getvalue() and "25%" in console.file.getvalue()
-    page = page_with(table, stored)
+    page = page_of(stored)
     assert "What these runs achieve" in page and "of what the device was measured to do at best" in page
 
 
@@ -139,7 +138,7 @@ def test_runs_whose_work_was_not_counted_have_no_rows(sweep):
     stored = sweep(Measurements())
     table = roofline_rows(stored, None)
     assert table.rows == []
-    page = page_with(table, stored)
+    page = page_of(stored)
     assert "What these runs achieve" not in page
 
 

@@ -1,4 +1,4 @@
-"""Pages of a table: what others wrote is text, and the page's own script is all that may run."""
+"""HTML pages of a table: escaping, the Content-Security-Policy, and exact values."""
 
 import base64
 import hashlib
@@ -10,7 +10,7 @@ from runmanager.results.model.columns import Row, Table
 from runmanager.results.report.html import to_html
 
 
-def test_a_page_escapes_and_asks_for_nothing_from_elsewhere():
+def test_a_page_escapes_user_text_and_loads_nothing():
     row = {"status": "<script>alert(1)</script>", "lr": '"><img src=x>'}
     page = to_html(Table(list(row), [Row(row)], shown=("lr", "status"), notes=("<b>", "say `a<b`")), title="<i>")
     assert page.count("<script") == 1
@@ -23,7 +23,7 @@ def test_a_page_escapes_and_asks_for_nothing_from_elsewhere():
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("note", "element"),
     [
         (
             "`lr=1` and `a  'b <c>'`",
@@ -33,8 +33,8 @@ def test_a_page_escapes_and_asks_for_nothing_from_elsewhere():
         ("no `end and ``none", "no `end and ``none"),
     ],
 )
-def test_what_stands_in_backticks_is_set_apart_and_commands_word_by_word(said, shown):
-    assert shown in to_html(Table(["lr"], [], shown=("lr",), notes=(said,))).replace("&#39;", "'")
+def test_text_in_backticks_becomes_code_that_wraps_between_words(note, element):
+    assert element in to_html(Table(["lr"], [], shown=("lr",), notes=(note,))).replace("&#39;", "'")
 
 
 def test_only_the_pages_own_script_may_run():
@@ -47,10 +47,10 @@ def test_only_the_pages_own_script_may_run():
     assert len(script.splitlines()) <= 155
 
 
-def test_numbers_are_there_in_full_and_what_is_missing_is_marked():
+def test_fields_have_their_exact_values_and_missing_values_are_marked():
     rows = [Row({"lr": 0.1, "loss": 0.123456789}), Row({"lr": None, "loss": float("inf")})]
     page = to_html(Table(["lr", "loss"], rows, shown=("lr", "loss")))
-    assert '<td class="number">0.1</td>' in page  # it says itself
+    assert '<td class="number">0.1</td>' in page  # the text is exact
     assert '<td class="number" data-value="0.123456789">0.1235</td>' in page
     assert '<td class="number" data-value="">N/A</td>' in page
     assert '<td class="number" data-value="Infinity">inf</td>' in page
@@ -58,7 +58,7 @@ def test_numbers_are_there_in_full_and_what_is_missing_is_marked():
     assert '<tr data-csv="0.1,0.123456789\n">' in page
 
 
-def test_what_steers_a_text_is_written_out_in_a_page_and_kept_in_its_csv():
+def test_control_characters_are_visible_in_the_page_and_unchanged_in_its_csv():
     row = {"name": "a\x00b\u202ec\x1b"}
     page = to_html(Table(["name"], [Row(row)], shown=("name",), notes=("of a\x00b\u202ec\x1b",)), title="a\x00b\u202ec")
     assert "<title>a\\x00b\\u202ec</title>" in page

@@ -1,4 +1,4 @@
-"""The page for people."""
+"""The content of report.html."""
 
 import dataclasses
 import datetime
@@ -14,11 +14,12 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.run.turn_record import Turn
 from runmanager.records.sweep.record import write_cells
-from runmanager.results.compare.comparison import CompareOptions, compare_matches, compare_with_stand_in
+from runmanager.results.compare.comparison import CompareOptions
 from runmanager.results.compare.matching import match_sides
 from runmanager.results.findings.paired_rounds import paired_rounds
 from runmanager.results.load.loader import read_results
-from runmanager.results.report.report import report_page
+from runmanager.results.report.report import render_report
+from runmanager.results.snapshot import SweepSnapshot
 from runmanager.results.tables.results_table import result_rows
 from runmanager.results.tables.writers import to_csv
 from runmanager.results.writer import write_tables
@@ -28,20 +29,19 @@ EVIL = "<script>alert('x')</script>"
 
 
 def page_of(sweep):
-    stored = read_results(sweep.paths)
-    return report_page(*stored, results=result_rows(*stored), comparison=compare_with_stand_in(*stored), now=NOON)
+    return render_report(SweepSnapshot.read(sweep.paths), now=NOON)
 
 
 class Checker(html.parser.HTMLParser):
-    """Collects what would leave the file, and whether every tag is closed."""
+    """Collects references to other resources, and checks that every tag is closed."""
 
     def __init__(self):
         super().__init__()
-        self.asked, self.open, self.tags = [], [], []
+        self.references, self.open, self.tags = [], [], []
 
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
-        self.asked += [
+        self.references += [
             value for name, value in attributes if name in ("src", "href", "xlink:href", "action", "srcset", "data")
         ]
         if tag not in ("meta", "link", "br", "wbr", "img"):
@@ -62,7 +62,7 @@ def filled(sweep, timed):
     return sweep
 
 
-def test_the_answer_stands_first_and_everything_is_on_the_page(filled):
+def test_the_answer_is_first_and_all_sections_exist(filled):
     page = page_of(filled)
     answer = page.index("cuda is 4.0 times as fast as cpu at lr=0.1 [2.9, 5.6].")
     headings = [
@@ -78,26 +78,26 @@ def test_the_answer_stands_first_and_everything_is_on_the_page(filled):
     assert page.index("1 run has no result: 1 exception.") < headings[0]
 
 
-def test_to_wait_is_said_only_where_somebody_is_at_the_runs(filled):
+def test_waiting_is_suggested_only_if_another_driver_is_alive(filled):
     assert "Wait for" not in page_of(filled)
     write_cells(filled.paths, (), axes={}, command=("a",), driver=ProcessIdentity.current())
-    assert "Wait for" not in page_of(filled)  # who writes a report has done what it would
+    assert "Wait for" not in page_of(filled)  # a driver writes its report when it is done
     write_cells(filled.paths, (), axes={}, command=("a",), driver=ProcessIdentity.of(os.getppid()))
     assert "Wait for 1 run:" in page_of(filled)
 
 
-def test_a_page_made_before_the_end_says_when_and_what_it_lacks_before_all_else(filled, timed):
-    lacks = "Made at 2026-11-21 12:00 UTC, before the end of the sweep: of 5 runs 1 had not begun"
-    assert f"{lacks}, and nobody was at work." in page_of(filled)
+def test_the_page_of_an_unfinished_sweep_starts_with_its_time_and_missing_runs(filled, timed):
+    missing = "Made at 2026-11-21 12:00 UTC, before the end of the sweep: of 5 runs 1 had not started"
+    assert f"{missing}, and no process was working on the sweep." in page_of(filled)
     write_cells(filled.paths, (), axes={}, command=("a",), driver=ProcessIdentity.of(os.getppid()))
     filled.run({"lr": 0.3, "device": "cpu"}, timed([9.0]), status=Status.RUNNING)
     page = page_of(filled)
-    said = html.unescape(re.sub("<[^>]*>", "", page[: page.index('class="answer"')]))
-    lacks = "of 6 runs 1 was still running and 1 had not begun"
-    assert f"{lacks}. runmanager report {filled.paths.root} makes the page anew." in said
+    start = html.unescape(re.sub("<[^>]*>", "", page[: page.index('class="answer"')]))
+    missing = "of 6 runs 1 was still running and 1 had not started"
+    assert f"{missing}. runmanager report {filled.paths.root} rebuilds this page." in start
 
 
-def test_a_page_of_what_has_ended_is_the_same_whenever_it_is_made(sweep):
+def test_the_page_of_a_completed_sweep_does_not_depend_on_the_time(sweep):
     sweep.run({"lr": 0.1})
     write_tables(sweep.paths, now=NOON)
     first = sweep.paths.report.read_text()
@@ -106,13 +106,13 @@ def test_a_page_of_what_has_ended_is_the_same_whenever_it_is_made(sweep):
     assert "Made at" not in first
 
 
-def test_where_no_two_devices_can_be_compared_the_axis_that_can_be_is(sweep, timed):
-    """The best settings first, for nobody asked how fast a learning rate is."""
+def test_another_axis_is_compared_if_there_is_only_one_device(sweep, timed):
+    """The best settings come first, as the speed of a learning rate is not the main question."""
     for lr, size, seconds in ((0.1, 1, 4.0), (0.1, 2, 2.0), (0.2, 1, 5.0), (0.2, 2, 2.0)):
         more = [seconds] * (lr == 0.2 and size == 2)
         sweep.run({"lr": lr, "batch_size": size, "device": "cpu"}, timed([9.0] + [seconds] * 6 + more))
     page = page_of(sweep)
-    said = (
+    expected = (
         *(
             "The best val_accuracy is",
             "Next is",
@@ -120,29 +120,29 @@ def test_where_no_two_devices_can_be_compared_the_axis_that_can_be_is(sweep, tim
         ),
         *(">Comparison</h2>", "As every run has device=cpu, what is compared is batch_size, along"),
     )
-    places = [page.index(words) for words in said]
-    assert places == sorted(places)
+    positions = [page.index(text) for text in expected]
+    assert positions == sorted(positions)
     assert "what else varies is compared with <code><span>--axis</span> <span>lr</span></code>." in page
     assert "Speedup of each pair" in page
 
 
-def test_a_row_says_nothing_of_the_setting_that_it_compares(sweep, timed):
+def test_the_compared_setting_is_empty_in_its_row(sweep, timed):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
     for size in (1, 2):
         sweep.run({"batch_size": size, "device": "cpu", "clip": None}, timed([9.0] + [4.0 / size] * 6))
         sweep.run({"batch_size": size, "device": "cuda", "clip": 0.5}, [], **skipped)
     table = page_of(sweep).partition('id="comparison"')[2].partition("</table>")[0]
     last = re.findall(r"<td[^>]*>(.*?)</td>", table.rpartition("<tr")[2])
-    assert last[:4] == ["", "cpu", "null", "batch_size"]  # a setting that is set to nothing is one that it has
+    assert last[:4] == ["", "cpu", "null", "batch_size"]  # null is a value
 
 
-def test_the_page_is_whole_and_asks_for_nothing(filled):
+def test_the_page_is_well_formed_and_loads_nothing(filled):
     page = page_of(filled)
     checker = Checker()
     checker.feed(page)
     checker.close()
     assert checker.open == []
-    assert {target[:1] for target in checker.asked if target != "data:,"} <= {"#"}
+    assert {target[:1] for target in checker.references if target != "data:,"} <= {"#"}
     assert checker.tags.count("script") == 1
     assert "http://" not in page
     assert "https://" not in page
@@ -152,7 +152,7 @@ def test_the_page_is_whole_and_asks_for_nothing(filled):
     assert "prefers-color-scheme: dark" in page
 
 
-def test_a_row_of_several_seeds_has_the_lines_of_its_runs(sweep, timed):
+def test_a_row_of_several_seeds_has_a_csv_line_per_run(sweep, timed):
     for seed, seconds in ((1, 3.0), (2, 2.0)):
         for lr in (0.1, 0.2):
             sweep.run({"lr": lr, "seed": seed}, timed([9.0, seconds]))
@@ -162,32 +162,32 @@ def test_a_row_of_several_seeds_has_the_lines_of_its_runs(sweep, timed):
     assert {line for lines in rows for line in lines} == set(stored[1:])
     assert sorted(len(lines) for lines in rows) == [2, 2]
     assert f'data-header="{stored[0]}\n"' in page
-    assert "What is copied has a line for each run." in page
+    assert "The copied CSV has a line for each run." in page
     assert "--each" not in page
 
 
-def test_how_sure_the_best_is_and_which_failed_are_said_before_anything_else(filled, timed):
+def test_the_certainty_of_the_best_and_the_failures_come_first(filled, timed):
     filled.run({"lr": 0.5, "device": "cpu"}, timed([9.0] + [2.0] * 9))
     filled.run({"lr": 0.3, "device": "cpu"}, [], status=Status.KILLED, reason=Reason.SIGNAL, notes=("one note",))
     filled.run({"lr": 0.4, "device": "cpu"}, [], status=Status.KILLED, reason=Reason.SIGNAL, notes=("one note",))
     page = page_of(filled)
-    sure, failed, steps = (
+    certainty, failed, steps = (
         page.index(words) for words in ("Next is lr=", "3 runs have no result: ", "What to do next</h2>")
     )
-    assert sure < failed < steps
+    assert certainty < failed < steps
     assert '<a href="#failures">3 runs have no result: 2 signal, 1 exception.</a>' in page
     assert "lr=0.3,device=cpu" in page
     assert page.count("one note") == 1  # of two runs
     assert "and 1 more: one note" in page
 
 
-def test_what_others_wrote_is_escaped(filled):
+def test_user_text_is_escaped(filled):
     page = page_of(filled)
     assert EVIL not in page
     assert page.count("&lt;script&gt;") == 3  # the message, the same in the line for CSV, and the note
 
 
-def test_the_figures_share_no_id_and_take_the_pages_colour(filled):
+def test_figures_have_unique_ids_and_use_the_text_colour_of_the_page(filled):
     ids = re.findall(r'<(?:path|clipPath|g|svg)[^>]* id="([^"]+)"', page_of(filled))
     defined = [name for name in ids if re.match(r"[mp][0-9a-f]{10}$", name)]
     assert defined
@@ -195,11 +195,11 @@ def test_the_figures_share_no_id_and_take_the_pages_colour(filled):
     assert "currentColor" in page_of(filled)
 
 
-def test_the_same_runs_give_the_same_page(filled):
+def test_the_page_is_reproducible(filled):
     assert page_of(filled) == page_of(filled)
 
 
-def test_labels_are_shown_as_they_are_written(sweep, timed):
+def test_labels_are_shown_literally(sweep, timed):
     for lr in ("$x$", "_y", "学習"):
         sweep.run({"lr": lr}, timed([1.0, 2.0]))
     page = page_of(sweep)
@@ -209,7 +209,7 @@ def test_labels_are_shown_as_they_are_written(sweep, timed):
 
 @pytest.fixture
 def measured_in_turns(contents, timed):
-    """A sweep in memory of two sides with so many rounds each, the candidate twice as fast but for one round."""
+    """A sweep in memory with two sides of `num_rounds` rounds each; the candidate is twice as fast except in one."""
 
     def make(num_rounds):
         config = {"lr": 0.1, "measure": {"name": "paired", "axis": "device"}}
@@ -226,24 +226,21 @@ def measured_in_turns(contents, timed):
 
 
 @pytest.mark.parametrize(
-    ("num_rounds", "said", "num_dots"), [(8, "each round, 8 rounds", 7), (450, "3 rounds at a time, 450 rounds", 149)]
+    ("num_rounds", "per_ratio", "num_dots"),
+    [(8, "each round, 8 rounds", 7), (450, "3 rounds at a time, 450 rounds", 149)],
 )
-def test_the_rounds_of_a_pair_are_drawn_with_the_speedup_and_its_interval(
-    measured_in_turns, num_rounds, said, num_dots
-):
+def test_the_rounds_of_a_pair_have_a_figure(measured_in_turns, num_rounds, per_ratio, num_dots):
     sweep = measured_in_turns(num_rounds)
-    options = CompareOptions()
-    matches = match_sides(sweep, None, options)
-    (found,) = paired_rounds(matches)
+    snapshot = SweepSnapshot(sweep, None)
+    (found,) = snapshot.paired_rounds
     assert (found.labels, found.count) == (("cpu", "cuda"), num_rounds)
     assert sorted(found.ratios)[:num_dots] == pytest.approx([2.0] * num_dots)
-    comparison = compare_matches(sweep, matches, options)
-    page = report_page(sweep, None, results=result_rows(sweep, None), comparison=comparison, rounds=[found], now=NOON)
-    assert f"cuda beside cpu: the ratio of their samples per second in {said} in order." in page
-    assert page.count("<svg") == 1  # one epoch makes no learning curve
+    page = render_report(snapshot, now=NOON)
+    assert f"cuda and cpu: the ratio of their samples per second in {per_ratio} in order." in page
+    assert page.count("<svg") == 1  # a single epoch has no learning curve
 
 
-def test_sides_that_cannot_be_compared_have_no_figure_of_rounds(measured_in_turns, host):
+def test_incomparable_sides_have_no_figure_of_rounds(measured_in_turns, host):
     sweep = measured_in_turns(8)
     other = msgspec.structs.replace(sweep.runs[0].record, environment=msgspec.structs.replace(host, torch_threads=9))
     sweep = dataclasses.replace(sweep, runs=[dataclasses.replace(sweep.runs[0], record=other), sweep.runs[1]])
@@ -251,14 +248,14 @@ def test_sides_that_cannot_be_compared_have_no_figure_of_rounds(measured_in_turn
     assert paired_rounds(match_sides(measured_in_turns(5), None, CompareOptions())) == []
 
 
-def test_a_long_reason_is_a_note_below_the_comparison(filled):
+def test_reasons_are_numbered_notes_below_the_comparison(filled):
     page = page_of(filled)
     reasons = re.findall(r'<p class="note">(\[1\] one side ran after the other[^<]*)</p>', page)
     assert len(reasons) == 1
     assert "<td>[1]</td>" in page
 
 
-def test_many_runs_say_how_many_are_shown(sweep, timed):
+def test_figures_of_many_runs_say_how_many_are_shown(sweep, timed):
     for lr in range(45):
         sweep.run({"lr": lr}, timed([1.0, 2.0 + lr]))
     page = page_of(sweep)
@@ -266,7 +263,7 @@ def test_many_runs_say_how_many_are_shown(sweep, timed):
     assert "(the 12 best of 45 in colour)" in page
 
 
-def test_a_sweep_without_runs_has_a_page_too(sweep):
+def test_a_sweep_without_runs_has_a_page(sweep):
     page = page_of(sweep)
     assert "No runs yet." in page
     assert "<svg" not in page

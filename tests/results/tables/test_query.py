@@ -1,4 +1,4 @@
-"""Tests of what is asked for of a results table: rows, order, columns, pivots, LaTeX."""
+"""Queries on a results table: rows, order, columns, pivots, and their LaTeX."""
 
 import csv
 import io
@@ -15,14 +15,13 @@ from runmanager.records.storage.reader import SweepContents
 from runmanager.results.model.columns import Row, Table
 from runmanager.results.model.formatting import human_field
 from runmanager.results.report.html import to_html
-from runmanager.results.tables import writers as formats
-from runmanager.results.tables.latex import to_latex
-from runmanager.results.tables.query import View
+from runmanager.results.tables import writers
+from runmanager.results.tables.query import TableQuery
 
 
 @pytest.fixture
 def grid(contents: Callable[..., SweepContents], steady: Callable[..., Any]) -> SweepContents:
-    """Two batch sizes on two devices, the large one on CPU with two seeds, and one run that failed."""
+    """Two batch sizes on two devices: the larger one with two seeds on CPU, and a failed run on CUDA."""
     shared = {"epochs": 6, "model": {"name": "cnn"}, "optimizer": {"name": "sgd", "momentum": 0.9}}
 
     def run(batch_size: int, device: str, seconds: float, seed: int = 0, **fields: Any) -> Any:
@@ -37,31 +36,31 @@ def grid(contents: Callable[..., SweepContents], steady: Callable[..., Any]) -> 
     )
 
 
-def shown(grid: SweepContents, *, collapses: bool = False, **asked: Any) -> Table:
-    return View.read(**asked).of(grid, None, collapses=collapses)
+def shown(grid: SweepContents, *, collapses: bool = False, **options: Any) -> Table:
+    return TableQuery.parse(**options).of_sweep(grid, None, collapses=collapses)
 
 
 def values(table: Table, column: str) -> list[Any]:
     return [row[column] for row in table.rows]
 
 
-def test_rows_are_those_for_which_the_condition_holds(grid: SweepContents) -> None:
+def test_only_rows_that_match_the_condition_are_shown(grid: SweepContents) -> None:
     table = shown(grid, where="device==cpu and batch_size>100")
     assert values(table, "epoch_seconds") == [1.0, 3.0]
-    assert table.notes[0] == "2 of 5 runs are where device==cpu and batch_size>100."
+    assert table.notes[0] == "2 of 5 runs match device==cpu and batch_size>100."
 
 
-def test_what_is_said_of_contention_counts_the_rows_that_are_there(
+def test_the_note_on_contention_counts_the_shown_rows(
     contents: Callable[..., SweepContents], steady: Callable[..., Any]
 ) -> None:
     loaded = {"environment": Environment(outside_cpu_share=0.9)}
     runs = contents(*(({"lr": lr}, steady(1.0), loaded if lr < 3 else {}) for lr in (1, 2, 3)))
-    said = " contended: other load was on the machine, so times may be too long."
-    assert shown(runs, where="lr>1").notes == ("2 of 3 runs are where lr>1.", f"1 of 2 runs was{said}")
-    assert shown(runs, where="lr==3").notes == ("1 of 3 runs is where lr==3.",)
+    contended = " contended: other load was on the machine, so times may be too long."
+    assert shown(runs, where="lr>1").notes == ("2 of 3 runs match lr>1.", f"1 of 2 runs was{contended}")
+    assert shown(runs, where="lr==3").notes == ("1 of 3 runs matches lr==3.",)
 
 
-def test_a_condition_that_nothing_meets_says_what_there_is(
+def test_a_condition_without_matches_lists_the_existing_values(
     contents: Callable[..., SweepContents], steady: Callable[..., Any]
 ) -> None:
     devices = [None, *(f"cuda:{number}" for number in range(6))]
@@ -73,17 +72,17 @@ def test_a_condition_that_nothing_meets_says_what_there_is(
     )
 
 
-def test_settings_read_as_they_are_typed_and_only_what_was_measured_is_missing(
+def test_settings_are_shown_as_typed_and_only_measured_values_are_missing(
     contents: Callable[..., SweepContents], steady: Callable[..., Any]
 ) -> None:
     rows = [({"lr": 1, "micro_batch": size, "graphs": size is None}, steady(1.0), {}) for size in (None, 8)]
     table = shown(contents(*rows), columns="micro_batch,graphs,num_parameters,contended")
     read = [[human_field(table, row, name) for name in table.shown] for row in table.rows]
     assert read == [["null", "true", "N/A", "false"], ["8", "false", "N/A", "false"]]
-    assert "| null | true | N/A | false |" in formats.to_markdown(table)
-    assert r"null & true & N/A & false \\" in to_latex(table)
+    assert "| null | true | N/A | false |" in writers.to_markdown(table)
+    assert r"null & true & N/A & false \\" in writers.to_latex(table)
     assert ">null</td>" in to_html(table)
-    assert formats.to_csv(table).splitlines()[1:] == [",True,,False", "8,False,,False"]
+    assert writers.to_csv(table).splitlines()[1:] == [",True,,False", "8,False,,False"]
 
 
 @pytest.mark.parametrize(
@@ -98,53 +97,53 @@ def test_settings_read_as_they_are_typed_and_only_what_was_measured_is_missing(
         ("val_accuracy>0.5 and device_name=='Zen 4'", 5),
     ],
 )
-def test_settings_that_do_not_vary_are_known_too(grid: SweepContents, where: str, count: int) -> None:
+def test_conditions_accept_settings_that_do_not_vary(grid: SweepContents, where: str, count: int) -> None:
     assert len(shown(grid, where=where).rows) == count
 
 
-def test_settings_that_are_only_asked_about_are_not_shown(grid: SweepContents) -> None:
-    assert "optimizer.momentum" not in formats.human_columns(shown(grid, where="optimizer.momentum==0.9"))
+def test_settings_used_only_in_a_condition_are_not_shown(grid: SweepContents) -> None:
+    assert "optimizer.momentum" not in writers.human_columns(shown(grid, where="optimizer.momentum==0.9"))
 
 
-def test_columns_are_the_asked_ones_in_every_format(grid: SweepContents) -> None:
+def test_selected_columns_are_used_in_every_format(grid: SweepContents) -> None:
     table = shown(grid, columns="batch_size, reason,optimizer,val_loss")
     names = ["batch_size", "reason", "optimizer.name", "val_loss"]
-    assert formats.to_csv(table).splitlines()[0] == ",".join(names)
-    assert list(json.loads(formats.to_json(table))[0]) == names
-    assert formats.human_columns(table) == names  # the empty one too: it was asked for
+    assert writers.to_csv(table).splitlines()[0] == ",".join(names)
+    assert list(json.loads(writers.to_json(table))[0]) == names
+    assert writers.human_columns(table) == names  # including the empty one
 
 
-def test_seeds_are_one_row_unless_the_seed_is_asked_for(grid: SweepContents) -> None:
+def test_seeds_are_one_row_unless_the_query_names_the_seed(grid: SweepContents) -> None:
     assert len(shown(grid, collapses=True).rows) == 4
     assert len(shown(grid, collapses=True, columns="seed,val_loss").rows) == 5
     assert values(shown(grid, collapses=True, sort="seed"), "seed") == [0, 0, 0, 0, 1]
     assert len(shown(grid, collapses=True, each=True).rows) == 5
 
 
-def test_pivot_has_medians_of_finished_runs_and_how_many(grid: SweepContents) -> None:
+def test_pivot_has_medians_and_counts_of_finished_runs(grid: SweepContents) -> None:
     table = shown(grid, pivot="batch_size:device")
     assert table.columns == ["batch_size", "device=cpu", "device=cuda", "runs of device=cpu", "runs of device=cuda"]
-    assert [tuple(row.values()) for row in csv.DictReader(io.StringIO(formats.to_csv(table)))] == [
+    assert [tuple(row.values()) for row in csv.DictReader(io.StringIO(writers.to_csv(table)))] == [
         ("100", "4.0", "2.0", "1", "1"),
         ("1000", "2.0", "", "2", "0"),
     ]
-    people = [[human_field(table, row, name) for name in table.shown] for row in table.rows]
-    assert people == [["100", "4.000", "2.000"], ["1000", "2.000 (n=2)", "N/A"]]
-    assert "how many where it is more than one" in table.legend
+    texts = [[human_field(table, row, name) for name in table.shown] for row in table.rows]
+    assert texts == [["100", "4.000", "2.000"], ["1000", "2.000 (n=2)", "N/A"]]
+    assert "the number of runs if more than one" in table.legend
 
 
-def test_pivot_by_another_metric_shows_it_as_the_table_does(grid: SweepContents) -> None:
+def test_pivot_formats_its_metric_as_the_table_does(grid: SweepContents) -> None:
     table = shown(grid, pivot="device:batch_size:val_accuracy", where="seed==0")
     assert table.columns == ["device", "batch_size=100", "batch_size=1000"]  # one run a field: no counts
     (cpu, _) = table.rows
     assert human_field(table, cpu, "batch_size=100") == "0.8750"
-    assert json.loads(formats.to_json(table))[0] == {"device": "cpu", "batch_size=100": 0.875, "batch_size=1000": 0.875}
+    assert json.loads(writers.to_json(table))[0] == {"device": "cpu", "batch_size=100": 0.875, "batch_size=1000": 0.875}
     counted = shown(grid, pivot="device:batch_size:epochs")
     assert human_field(counted, counted.rows[0], "batch_size=1000") == "6 (n=2)"
-    assert "| 6 (n=2) |" in formats.to_markdown(counted)
+    assert "| 6 (n=2) |" in writers.to_markdown(counted)
 
 
-def test_pivot_tells_values_apart_that_look_alike(
+def test_pivot_distinguishes_values_with_equal_text(
     contents: Callable[..., SweepContents], steady: Callable[..., Any]
 ) -> None:
     runs = (({"lr": 1, "tag": tag}, steady(seconds), {}) for tag, seconds in ((1, 1.0), ("1", 2.0), (True, 3.0)))
@@ -156,7 +155,7 @@ def test_pivot_tells_values_apart_that_look_alike(
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("options", "message"),
     [
         ({"where": "devise==cpu"}, r"did you mean 'device'\?"),
         ({"sort": "val_acuracy"}, r"`--sort` must name a column of the table, .*; did you mean 'val_accuracy'\?"),
@@ -171,9 +170,9 @@ def test_pivot_tells_values_apart_that_look_alike(
         ({"pivot": "lr:device", "each": True}, "`--pivot` must go without `--each`"),
     ],
 )
-def test_what_cannot_be_shown_is_refused(grid: SweepContents, asked: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        shown(grid, **asked)
+def test_invalid_queries_are_rejected(grid: SweepContents, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        shown(grid, **options)
 
 
 def test_latex_is_booktabs_and_escaped(grid: SweepContents) -> None:
@@ -185,7 +184,7 @@ def test_latex_is_booktabs_and_escaped(grid: SweepContents) -> None:
         legend="How to read it.",
         shows_empty=True,
     )
-    assert to_latex(table).splitlines() == [
+    assert writers.to_latex(table).splitlines() == [
         "% How to read it.",
         "% A note of 100 %.",
         r"\begin{tabular}{lrl}",
@@ -196,15 +195,15 @@ def test_latex_is_booktabs_and_escaped(grid: SweepContents) -> None:
         r"\bottomrule",
         r"\end{tabular}",
     ]
-    assert to_latex(shown(grid, collapses=True)).count(r"$\pm$") > 1  # the seeds of one cell
+    assert writers.to_latex(shown(grid, collapses=True)).count(r"$\pm$") > 1  # the seeds of one cell
 
 
-def test_pivot_of_another_program_s_table_must_name_its_metric() -> None:
+def test_pivot_of_a_table_of_event_files_must_name_its_metric() -> None:
     row = {"run": "a", "lr": 0.1, "width": 8, "val loss": 0.5}
     table = Table(list(row), [Row(row)], settings=("lr", "width"), foreign=("val loss",), shown=("run",))
     with pytest.raises(
         UsageError, match=r"`--pivot` must name its metric here, got 'lr:width'; add one of: val loss\."
     ):
-        View.read(pivot="lr:width").of_table(table)
-    asked = View.read(pivot="lr:width:val loss", where="`val loss` < 1").of_table(table)
-    assert [row["width=8"] for row in asked.rows] == [0.5]
+        TableQuery.parse(pivot="lr:width").of_table(table)
+    pivoted = TableQuery.parse(pivot="lr:width:val loss", where="`val loss` < 1").of_table(table)
+    assert [row["width=8"] for row in pivoted.rows] == [0.5]

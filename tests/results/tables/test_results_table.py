@@ -1,4 +1,4 @@
-"""The results and epochs tables, to the letter of the files that others read."""
+"""The exact contents of the results and epochs tables."""
 
 import msgspec
 import pytest
@@ -28,20 +28,20 @@ def rows(sweep):
     return result_rows(*read_results(sweep.paths)).rows
 
 
-def test_results_csv_is_written_to_the_letter(sweep, timed):
+def test_results_csv_is_written_exactly_as_documented(sweep, timed):
     phases = {"data_seconds": 0.25, "transfer_seconds": 0.125, "compute_seconds": 1.5, "tracking_seconds": 0.01}
     epochs = timed([9.0, 2.0, 4.0, 3.0, 1.0], samples=6, **phases)
     sweep.run(CONFIG, epochs, name="a", num_parameters=32998, peak_memory_bytes=1024)
     header, line = csv_lines(sweep)
     assert header == HEADER
-    # Measured are 2, 4, 3 and 1 seconds: median 2.5, quartiles 1.75 and 3.25; throughputs 3, 1.5, 2 and 6.
+    # The measured epochs take 2, 4, 3 and 1 seconds: median 2.5, quartiles 1.75 and 3.25; throughputs 3, 1.5, 2 and 6.
     assert line == (
         "a,finished,,0.01,100,0,cpu,5,0.2,0.9,0.3,0.85,2.5,1.5,3.0,30.0,2.5,0.25,0.125,1.5,,0.01,1024,32998,Zen 4,"
         "False,2026-11-21T12:00:00+00:00,runs/a,2.4"
     )
 
 
-def test_what_a_skipped_and_a_pending_cell_lack_is_empty(sweep):
+def test_missing_values_of_skipped_and_pending_cells_are_empty(sweep):
     cuda, later = CONFIG | {"device": "cuda"}, CONFIG | {"batch_size": 200}
     sweep.plan(cuda, later)
     missing = {"run_seconds": None, "environment": Environment(host="anvil")}
@@ -54,7 +54,7 @@ def test_what_a_skipped_and_a_pending_cell_lack_is_empty(sweep):
     assert pending == f'"{name}",pending,,0.01,200,0,cpu' + "," * 22
 
 
-def test_each_other_setting_that_differs_has_a_column_by_its_dotted_name(sweep):
+def test_other_settings_that_differ_have_columns_with_dotted_names(sweep):
     sweep.run(CONFIG | {"seed": 1, "model": {"name": "mlp", "hidden": [32, 16]}, "amp": True, "same": 3}, name="a")
     sweep.run(CONFIG | {"seed": 2, "model": {"name": "cnn"}, "amp": False, "same": 3}, name="b")
     header, first, second = csv_lines(sweep)
@@ -63,13 +63,13 @@ def test_each_other_setting_that_differs_has_a_column_by_its_dotted_name(sweep):
     assert ",cpu,2,cnn,,False,7," in second
 
 
-def test_a_setting_with_the_name_of_a_measured_column_keeps_both(sweep):
+def test_a_setting_named_like_a_measured_column_is_prefixed(sweep):
     sweep.run(CONFIG | {"epochs": 9}, name="a")
     sweep.run(CONFIG | {"epochs": 7}, name="b")
     assert [(row["settings.epochs"], row["epochs"]) for row in rows(sweep)] == [(9, 7), (7, 7)]
 
 
-def test_the_plan_changes_no_setting(sweep):
+def test_the_plan_does_not_change_settings(sweep):
     configs = [CONFIG | {"lr": lr, "model": {"name": "mlp", "width": width}} for lr in (0.1, 0.2) for width in (1, 2)]
     for config in configs:
         sweep.run(config)
@@ -78,7 +78,7 @@ def test_the_plan_changes_no_setting(sweep):
     assert result_rows(*read_results(sweep.paths)) == without
 
 
-def test_a_run_that_the_plan_does_not_know_keeps_its_settings(sweep):
+def test_a_run_outside_the_plan_keeps_its_settings(sweep):
     sweep.plan(CONFIG | {"seed": 1}, CONFIG | {"seed": 2})
     sweep.run(CONFIG | {"seed": 1})
     sweep.run(CONFIG | {"seed": 1, "lr": 0.5})
@@ -89,13 +89,13 @@ def test_a_run_that_the_plan_does_not_know_keeps_its_settings(sweep):
     ]
 
 
-def test_fastest_first_and_untimed_runs_last_in_order_of_start(sweep, timed):
+def test_rows_are_sorted_by_speed_with_unmeasured_runs_last_in_order_of_start(sweep, timed):
     for name, epochs in {"c": [], "slow": timed([1.0, 5.0]), "b": [], "fast": timed([9.0, 2.0]), "a": []}.items():
         sweep.run({"lr": name}, epochs, name=name)
     assert [row["run"] for row in rows(sweep)] == ["fast", "slow", "c", "b", "a"]
 
 
-def test_warmup_and_the_epoch_before_training_count_in_no_median(sweep, timed):
+def test_medians_exclude_warmup_and_the_epoch_before_training(sweep, timed):
     before = EpochRecord(epoch=0, val_loss=2.3, val_accuracy=0.1, wall_seconds=50.0, warmup=True)
     sweep.run(CONFIG, [before, *timed([8.0, 9.0, 1.0], num_warmup=2)])
     (row,) = rows(sweep)
@@ -103,7 +103,7 @@ def test_warmup_and_the_epoch_before_training_count_in_no_median(sweep, timed):
 
 
 @pytest.mark.parametrize(("seconds", "words"), [([9.0], "The only epoch was warm-up"), ([9.0, 8.0], "Every epoch was")])
-def test_a_run_that_was_all_warmup_has_no_times_and_says_so(sweep, timed, seconds, words):
+def test_a_run_of_warmup_epochs_only_has_no_times_and_a_note(sweep, timed, seconds, words):
     name = sweep.run(CONFIG, timed(seconds, num_warmup=2), name="short")
     table = result_rows(*read_results(sweep.paths))
     assert table.rows[0]["epochs"] == len(seconds)
@@ -126,7 +126,7 @@ def test_settings_without_a_device_mean_cpu(sweep):
     assert rows(sweep)[0]["batch_size"] is None
 
 
-def test_a_damaged_run_is_named_and_is_not_pending(sweep):
+def test_a_damaged_run_is_noted_and_is_not_pending(sweep):
     other = CONFIG | {"lr": 0.5}
     sweep.plan(CONFIG, other)
     planned = {row["lr"]: row["run"] for row in rows(sweep)}
@@ -139,7 +139,7 @@ def test_a_damaged_run_is_named_and_is_not_pending(sweep):
     assert "damaged" in table.notes[0]
 
 
-def test_a_damaged_plan_is_named_and_drops_no_run(sweep):
+def test_a_damaged_plan_is_noted_and_does_not_drop_runs(sweep):
     sweep.run(CONFIG)
     sweep.paths.record.write_text("nonsense")
     table = result_rows(*read_results(sweep.paths))
@@ -147,7 +147,7 @@ def test_a_damaged_plan_is_named_and_drops_no_run(sweep):
     assert "sweep.json is damaged" in table.notes[0]
 
 
-def test_epochs_csv_has_one_row_an_epoch_in_order_of_start(sweep, timed):
+def test_epochs_csv_has_one_row_per_epoch_in_order_of_start(sweep, timed):
     sweep.run(CONFIG | {"lr": 0.5}, timed([3.0, 2.0], data_seconds=0.5), name="b")
     sweep.run(CONFIG, [EpochRecord(epoch=0, val_loss=2.0, warmup=True)], name="a")
     assert to_csv(epoch_rows(*read_results(sweep.paths))) == (
@@ -164,7 +164,7 @@ def test_an_empty_sweep_has_a_header(sweep):
     assert csv_lines(sweep) == [HEADER]
 
 
-def test_contention_is_told_below_the_table_too(contents, timed):
+def test_contention_is_noted_below_the_table(contents, timed):
     loaded = {"environment": Environment(outside_cpu_share=0.9)}
     sweep = contents(({"lr": 1}, timed([1.0, 1.0]), loaded), ({"lr": 2}, timed([1.0, 1.0]), {}))
     assert result_rows(sweep, None).notes == (
@@ -172,7 +172,7 @@ def test_contention_is_told_below_the_table_too(contents, timed):
     )
 
 
-def test_epochs_that_were_made_elsewhere_are_named_below_the_table(contents, timed, host):
+def test_epochs_made_in_another_environment_are_noted_below_the_table(contents, timed, host):
     elsewhere = Attempt(
         started_at="2026-11-21T12:00:00+00:00",
         ended_at="2026-11-21T12:00:10+00:00",
@@ -184,25 +184,28 @@ def test_epochs_that_were_made_elsewhere_are_named_below_the_table(contents, tim
     assert [note.partition(": ")[2] for note in notes[:5]] == [
         "epochs 1 to 2 were made in another environment (torch threads 8, now 2); they count as warm-up."
     ] * 5
-    assert notes[5] == "Like these: 2 more, in the runs' run.json."
+    assert notes[5] == "2 more like these, in the runs' run.json."
 
 
-def test_what_runs_did_otherwise_than_asked_is_named_below_the_table(contents, timed):
-    said = {"deviations": ("out of memory with 16 samples at once: steps are computed in pieces of 8",)}
-    runs = [({"lr": at}, timed([1.0, 1.0, 1.0]), said if at else {}) for at in range(7)]
+def test_deviations_from_settings_are_noted_below_the_table(contents, timed):
+    deviating = {"deviations": ("out of memory with 16 samples at once: steps are made in pieces of 8",)}
+    runs = [({"lr": at}, timed([1.0, 1.0, 1.0]), deviating if at else {}) for at in range(7)]
     notes = result_rows(contents(*runs), None).notes
-    assert [note.partition(": ")[2] for note in notes[:5]] == [f"{said['deviations'][0]}."] * 5
-    assert notes[5:] == ("Like these: 1 more, in the runs' run.json.",)
+    assert [note.partition(": ")[2] for note in notes[:5]] == [f"{deviating['deviations'][0]}."] * 5
+    assert notes[5:] == ("1 more like these, in the runs' run.json.",)
 
 
-def test_a_run_that_cannot_be_seen_from_here_is_said_to_say_so_itself(sweep):
+def test_runs_on_another_host_are_noted_as_recorded_only(sweep):
     elsewhere = ProcessIdentity(pid=7, start_ticks=1, boot_id="other", host="elsewhere")
-    unseen = {"status": Status.RUNNING, "owner": elsewhere, "ended_at": None}
-    beating, silent = sweep.run(CONFIG, name="a", **unseen), sweep.run(CONFIG | {"lr": 1}, name="b", **unseen)
+    on_other_host = {"status": Status.RUNNING, "owner": elsewhere, "ended_at": None}
+    beating, silent = (
+        sweep.run(CONFIG, name="a", **on_other_host),
+        sweep.run(CONFIG | {"lr": 1}, name="b", **on_other_host),
+    )
     write_beat(sweep.paths.run(beating).heartbeat, Beat(5, 5, 1795262410))
     table = result_rows(*read_results(sweep.paths))
     assert [row["status"] for row in table.rows] == ["running", "running"]
     assert table.notes[-1] == (
-        f"Running on another host, as they say: {beating} on elsewhere (last heartbeat 2026-11-21 12:00:10 UTC), "
-        f"{silent} on elsewhere (no heartbeat). `runmanager watch` sees whether they live."
+        f"Running on another host, as recorded: {beating} on elsewhere (last heartbeat 2026-11-21 12:00:10 UTC), "
+        f"{silent} on elsewhere (no heartbeat). `runmanager watch` checks whether they are alive."
     )

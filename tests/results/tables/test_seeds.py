@@ -1,4 +1,4 @@
-"""Seeds as one row: mean ± standard deviation with n."""
+"""One row for all seeds of a cell: mean ± standard deviation and count."""
 
 import math
 import statistics
@@ -13,11 +13,11 @@ from runmanager.results.model.formatting import Spread, human
 from runmanager.results.tables.results_table import result_rows
 from runmanager.results.tables.seeds import collapse_seeds
 
-# By hand: their mean is 5, the squares of what they lie off it add up to 32, and 8 - 1 = 7 is the denominator.
+# By hand: the mean is 5, the squared deviations sum to 32, and the denominator is 8 - 1 = 7.
 VALUES = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]
 
 
-def test_mean_and_deviation_are_those_of_the_hand():
+def test_mean_and_deviation_match_the_hand_computed_values():
     spread = Spread.of(VALUES)
     assert (spread, spread.count) == (5.0, 8)
     assert spread.deviation == pytest.approx(math.sqrt(32 / 7))
@@ -26,7 +26,7 @@ def test_mean_and_deviation_are_those_of_the_hand():
 
 
 @pytest.mark.parametrize(
-    ("values", "column", "said"),
+    ("values", "column", "text"),
     [
         ([0.95, 0.96, 0.97], "val_accuracy", "0.9600 ± 0.0100"),
         ([1.0, 1.5], "epoch_seconds", "1.250 ± 0.354"),
@@ -40,13 +40,13 @@ def test_mean_and_deviation_are_those_of_the_hand():
         ([0.5, 1e300, 0.5], "val_loss", "3.333e+299 ± 5.774e+299"),
     ],
 )
-def test_both_are_said_to_the_same_digit(values, column, said):
-    assert human(Spread.of(values), column) == said
+def test_mean_and_deviation_are_rounded_to_the_same_digit(values, column, text):
+    assert human(Spread.of(values), column) == text
 
 
 @pytest.fixture
 def seeded(contents, timed):
-    """Two devices with three seeds each, of 1, 2 and 3 seconds an epoch on CPU; CUDA's third seed failed."""
+    """Two devices with three seeds each, at 1, 2 and 3 seconds per epoch on CPU; CUDA's third seed failed."""
     failed = {"status": Status.FAILED, "reason": Reason.DIVERGED}
     return contents(
         *(
@@ -61,35 +61,35 @@ def seeded(contents, timed):
     )
 
 
-def test_runs_that_differ_in_the_seed_alone_are_one_row(seeded):
+def test_runs_that_differ_only_in_the_seed_are_one_row(seeded):
     table = result_rows(seeded, None)
     collapsed = collapse_seeds(table)
     cuda, cpu = collapsed.rows
     assert (cpu["device"], cpu["seeds"], cpu["status"], cpu["epoch_seconds"]) == ("cpu", 3, "finished", 2.0)
     assert cpu["epoch_seconds"].deviation == 1.0
-    # What failed counts for nothing but its state.
+    # A failed run counts in the status and the reason only.
     assert (cuda["seeds"], cuda["status"], cuda["reason"]) == (2, "2 finished, 1 failed", "diverged")
     assert (cuda["epoch_seconds"], cuda["epoch_seconds"].count) == (0.75, 2)
     assert "seed" not in collapsed.columns
     assert len(table.rows) == 6
 
 
-def test_the_answers_speak_of_means_and_count_the_runs(seeded):
-    said = answers(result_rows(seeded, None), compare(seeded, None))
+def test_answers_are_about_means_and_count_the_runs(seeded):
+    sentences = answers(result_rows(seeded, None), compare(seeded, None))
     assert (
-        said[1]
+        sentences[1]
         == "The best val_accuracy is 0.8750 ± 0.0000 over 2 seeds with device=cuda, and 1 other cell reached the same."
     )
-    assert said[-1] == "6 runs: 5 finished, 1 failed."
+    assert sentences[-1] == "6 runs: 5 finished, 1 failed."
 
 
-def test_without_seeds_the_table_stays_as_it_is(contents, timed):
+def test_a_table_without_seeds_is_unchanged(contents, timed):
     alone = [({"lr": lr, "seed": lr}, timed([9.0, 1.0]), {}) for lr in (1, 2)]
     table = result_rows(contents(*alone), None)
     assert collapse_seeds(table) is table
 
 
-def test_a_cell_of_one_seed_among_others_has_no_deviation(contents, timed):
+def test_a_cell_with_one_seed_has_no_deviation(contents, timed):
     cells = [({"lr": lr, "seed": seed}, timed([9.0, 1.0]), {}) for lr, seed in ((1, 1), (1, 2), (2, 1))]
     rows = collapse_seeds(result_rows(contents(*cells), None)).rows
     assert sorted((row["lr"], row["seeds"], human(row["epoch_seconds"], "epoch_seconds")) for row in rows) == [
@@ -98,7 +98,7 @@ def test_a_cell_of_one_seed_among_others_has_no_deviation(contents, timed):
     ]
 
 
-def test_seeds_that_have_not_begun_are_no_figure(sweep, timed):
+def test_pending_seeds_do_not_count_in_means(sweep, timed):
     cells = [{"lr": lr, "seed": seed} for lr in (1, 2) for seed in (1, 2)]
     sweep.plan(*cells)
     sweep.run(cells[0], timed([9.0, 1.0]))

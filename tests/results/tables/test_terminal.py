@@ -1,4 +1,4 @@
-"""The tables as a terminal shows them."""
+"""Tables rendered for the terminal."""
 
 import io
 
@@ -9,10 +9,10 @@ from rich.console import Console
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.grid import expand_grid
 from runmanager.results.compare.comparison import CompareOptions, compare
-from runmanager.results.tables.query import View
+from runmanager.results.tables.query import TableQuery
 from runmanager.results.tables.results_table import result_rows
 from runmanager.results.tables.seeds import collapse_seeds
-from runmanager.results.tables.terminal import comparison_table, results_table
+from runmanager.results.tables.terminal import render_comparison, render_results
 
 CONFIGS = [
     {"lr": 0.01, "batch_size": size, "num_workers": workers, "device": device}
@@ -34,56 +34,57 @@ def grid(contents, timed):
     runs = []
     for config in CONFIGS:
         seconds = 0.123456 if config["device"] == "cuda" else 1.5
-        gone = config["num_workers"] == 1 and config["device"] == "cuda"
-        runs.append((config, [] if gone else timed([9.0] + [seconds] * 5, samples=60000), skipped if gone else {}))
+        is_skipped = config["num_workers"] == 1 and config["device"] == "cuda"
+        epochs = [] if is_skipped else timed([9.0] + [seconds] * 5, samples=60000)
+        runs.append((config, epochs, skipped if is_skipped else {}))
     return contents(*runs)
 
 
-def test_the_results_fit_80_columns_with_every_number_whole(grid):
-    text = printed(results_table(result_rows(grid, None)))
+def test_results_fit_80_columns_without_breaking_numbers(grid):
+    text = printed(render_results(result_rows(grid, None)))
     assert max(map(len, text.splitlines())) <= 80
     for whole in ("486,000", "40,000", "0.1235", "20000", "cuda", "finished", "skipped", "device_unavailable", "N/A"):
         assert whole in text
     assert "warm-up" in text
     assert "N/A is not measured" in text
-    assert "Left out for want of room: peak_memory_bytes" not in text  # nothing was recorded of it
-    assert "Left out for want of room: val_loss" in text
+    assert "Omitted for lack of space: peak_memory_bytes" not in text  # its values are all missing
+    assert "Omitted for lack of space: val_loss" in text
 
 
-def test_a_pivot_too_wide_for_the_terminal_loses_its_last_columns_and_says_so(contents, timed):
+def test_a_wide_pivot_omits_its_last_columns_and_names_them(contents, timed):
     runs = [({"lr": lr / 10, "batch_size": 2**20, "device": "cpu"}, timed([9.0, 2.0]), {}) for lr in range(1, 30)]
-    table = View.read(pivot="batch_size:lr").of(contents(*runs), None)
-    text = printed(results_table(table))
+    table = TableQuery.parse(pivot="batch_size:lr").of_sweep(contents(*runs), None)
+    text = printed(render_results(table))
     assert max(map(len, text.splitlines())) <= 80
     assert "2.000" in text and "lr=0.1" in text
-    assert "Left out for want of room: lr=2.9, lr=2.8, " in text
+    assert "Omitted for lack of space: lr=2.9, lr=2.8, " in text
 
 
-def test_a_number_of_many_digits_leaves_room_for_the_others(contents, timed):
+def test_large_numbers_use_scientific_notation(contents, timed):
     run = (
         {"lr": 1.0, "batch_size": 1, "device": "cpu"},
         [msgspec.structs.replace(epoch, loss=3.21e29) for epoch in timed([9.0, 2.0])],
         {},
     )
-    assert "3.21e+29" in printed(results_table(result_rows(contents(run), None)), 120)
+    assert "3.21e+29" in printed(render_results(result_rows(contents(run), None)), 120)
 
 
-def test_a_wide_terminal_shows_all(grid):
-    text = printed(results_table(result_rows(grid, None), width=200), width=200)
-    assert "Left out" not in text
+def test_a_wide_terminal_shows_all_columns(grid):
+    text = printed(render_results(result_rows(grid, None), width=200), width=200)
+    assert "Omitted" not in text
     assert "loss" in text
 
 
-def test_the_first_rows_are_shown_and_the_count_is_said(grid):
+def test_the_first_rows_are_shown_with_the_total_count(grid):
     table = result_rows(grid, None)
-    text = printed(results_table(table, limit=3))
-    assert "The first 3 of 8 runs; --all shows every one." in text
+    text = printed(render_results(table, limit=3))
+    assert "The first 3 of 8 runs; --all shows all." in text
     assert text.count("finished") == 3
-    assert "The first" not in printed(results_table(table, limit=None))
+    assert "The first" not in printed(render_results(table, limit=None))
 
 
-def test_the_comparison_fits_80_columns_and_says_each_reason_once(grid):
-    text = printed(comparison_table(compare(grid, None)))
+def test_the_comparison_fits_80_columns_and_has_each_reason_once(grid):
+    text = printed(render_comparison(compare(grid, None)))
     assert max(map(len, text.splitlines())) <= 80
     assert "12.15  8.005 to 18.44  faster" in text
     assert text.count("cuda: skipped (device_unavailable)") == 1
@@ -93,24 +94,22 @@ def test_the_comparison_fits_80_columns_and_says_each_reason_once(grid):
 
 @pytest.mark.parametrize("num_settings", [2, 4])
 @pytest.mark.parametrize("axis", ["device", "any"])
-def test_no_word_of_a_comparison_is_broken_in_80_columns_however_many_settings_match(
-    contents, timed, num_settings, axis
-):
+def test_words_of_a_comparison_are_not_broken_in_80_columns_with_many_settings(contents, timed, num_settings, axis):
     names = ("batch_size", "num_workers", "optimizer", "scheduler")[:num_settings]
     values = {"batch_size": (1000, 20000), "num_workers": (0, 1), "optimizer": ("adam", "sgd"), "scheduler": ("a", "b")}
     cells = expand_grid(**{name: values[name] for name in names}, device=["cpu", "cuda"])
     runs = [(cell, timed([9.0] + [1.0 + at / 100] * 5), {}) for at, cell in enumerate(cells)]
     table = compare(contents(*runs), None, CompareOptions(axis=axis, metric="epoch_seconds"))
-    text = printed(comparison_table(table, limit=None))
+    text = printed(render_comparison(table, limit=None))
     rows = text.split("[1] fewer than")[0]
     assert max(map(len, text.splitlines())) <= 80
     words = set(rows.replace("batch_size=", "").replace(",", "").split())
     assert {"[1]", "note", "20000", "difference", "cuda", "speedup"} <= words
-    assert "Left out for want of room: baseline, candidate." in text
+    assert "Omitted for lack of space: baseline, candidate." in text
     assert (num_settings == 4) is ("\nat  " in rows)
 
 
-def test_means_and_deviations_stay_whole_in_80_columns(contents, timed):
+def test_means_and_deviations_are_not_broken_in_80_columns(contents, timed):
     failed = {"status": Status.FAILED, "reason": Reason.OUT_OF_MEMORY}
     runs = [
         (config | {"seed": seed}, timed([9.0] + [1.0 + seed / 10] * 5, samples=60000), failed if seed == 2 else {})
@@ -118,26 +117,26 @@ def test_means_and_deviations_stay_whole_in_80_columns(contents, timed):
         for seed in range(3)
         if config["num_workers"] == 0
     ]
-    text = printed(results_table(collapse_seeds(result_rows(contents(*runs), None))))
+    text = printed(render_results(collapse_seeds(result_rows(contents(*runs), None))))
     assert max(map(len, text.splitlines())) <= 80
-    assert "\nrun " not in text  # the settings have room
+    assert "\nrun " not in text  # the settings fit
     for whole in ("1.050", "± 0.071", "57,270", "± 3,857", "0.8750", "± 0.0000", "out_of_memory"):
         assert whole in text
-    wide = printed(results_table(collapse_seeds(result_rows(contents(*runs), None)), width=200), width=200)
+    wide = printed(render_results(collapse_seeds(result_rows(contents(*runs), None)), width=200), width=200)
     assert "57,270 ± 3,857" in wide
 
 
-def test_markup_in_a_setting_is_text(contents, timed):
+def test_markup_in_a_setting_is_literal(contents, timed):
     sweep = contents(({"lr": "[red]x[/red]"}, timed([1.0]), {}), ({"lr": "y"}, timed([1.0]), {}))
-    assert "[red]x[/red]" in printed(results_table(result_rows(sweep, None)))
+    assert "[red]x[/red]" in printed(render_results(result_rows(sweep, None)))
 
 
 @pytest.mark.parametrize(("count", "name"), [(2, "optimizer"), (12, "run")])
-def test_many_settings_fold_and_lose_no_letter(contents, timed, count, name):
+def test_many_settings_are_folded_without_losing_characters(contents, timed, count, name):
     settings = {f"optimizer.long_option_{at}": "v" * 30 for at in range(count)}
     runs = [(settings, timed([1.0, 2.0]), {}), (dict.fromkeys(settings, "w"), timed([1.0, 2.0]), {})]
     table = result_rows(contents(*runs), None)
-    text = printed(results_table(table))
+    text = printed(render_results(table))
     assert max(map(len, text.splitlines())) <= 80
     assert f"\n{name}" in text
     assert text.count("v") >= (count * 30 if name != "run" else table.rows[0]["run"].count("v"))
@@ -145,36 +144,36 @@ def test_many_settings_fold_and_lose_no_letter(contents, timed, count, name):
         assert number in text
 
 
-def test_a_reason_is_not_broken_where_another_column_can_give_way(contents, timed):
+def test_a_reason_is_not_broken_if_another_column_can_be_omitted(contents, timed):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
     runs = ({"device": "cpu"}, timed([9.0] + [1.0] * 5), {}), ({"device": "cuda"}, [], skipped)
     table = result_rows(contents(*runs), None)
     for width in range(70, 110):
-        assert "device_unavailable" in printed(results_table(table, width=width), width)
+        assert "device_unavailable" in printed(render_results(table, width=width), width)
 
 
-def test_verdicts_and_intervals_are_broken_between_their_words_where_there_is_no_room(contents, timed):
+def test_verdicts_and_intervals_wrap_between_words_if_space_is_short(contents, timed):
     sides = [{"batch_size": size, "seed": seed} for size in (100, 200) for seed in (1, 2, 3)]
     sweep = contents(*((side, timed([9.0] + [1.0 + side["seed"] / 7] * 5), {}) for side in sides))
     table = compare(sweep, None, CompareOptions(axis="batch_size", metric="val_accuracy"))
     table.rows[0].values.update(difference=0.0, ci_low=-0.1813, ci_high=0.1813, verdict="no difference")
-    text = printed(comparison_table(table))
-    assert "-0.1813 to 0.1813  no  " in text and "verdict      note\n" in text  # the verdict gives way first
-    text = printed(comparison_table(table, width=76), width=76)
+    text = printed(render_comparison(table))
+    assert "-0.1813 to 0.1813  no  " in text and "verdict      note\n" in text  # the verdict wraps first
+    text = printed(render_comparison(table, width=76), width=76)
     assert "-0.1813 to" not in text and "to 0.1813" in text and "note\n" in text
 
 
-def test_nothing_to_compare_is_said(contents, timed):
+def test_a_comparison_without_pairs_explains_why(contents, timed):
     sweep = contents(({"device": "cpu"}, timed([1.0]), {}))
-    assert "Nothing to compare: every run has device=cpu." in printed(comparison_table(compare(sweep, None)))
+    assert "Nothing to compare: every run has device=cpu." in printed(render_comparison(compare(sweep, None)))
     sweep = contents(*(({"device": "cpu", "lr": lr}, timed([1.0]), {}) for lr in (1, 2)))
-    assert "`--axis lr`." in printed(comparison_table(compare(sweep, None)))  # of one epoch there is no answer yet
+    assert "`--axis lr`." in printed(render_comparison(compare(sweep, None)))  # one epoch gives no answer yet
 
 
-def test_the_results_fit_40_columns_with_every_number_whole(contents, timed):
+def test_results_fit_40_columns_without_breaking_numbers(contents, timed):
     runs = [({"lr": lr / 100, "device": "cpu"}, timed([9.0] + [0.0033955] * 5, samples=400)) for lr in range(1, 5)]
-    text = printed(results_table(result_rows(contents(*((*run, {}) for run in runs)), None), width=40), width=40)
+    text = printed(render_results(result_rows(contents(*((*run, {}) for run in runs)), None), width=40), width=40)
     assert max(map(len, text.splitlines())) <= 40
     for whole in ("0.01", "finished", "117,800"):
         assert whole in text
-    assert "epoch_seconds" in text.partition("Left out for want of room:")[2]
+    assert "epoch_seconds" in text.partition("Omitted for lack of space:")[2]

@@ -1,4 +1,4 @@
-"""Tables as text."""
+"""Tables as CSV, JSON and Markdown, and the formatting of values."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runmanager.results.model.columns import Row, Table
 from runmanager.results.model.formatting import human, human_columns
-from runmanager.results.tables.writers import in_markdown, to_csv, to_json, to_markdown
+from runmanager.results.tables.writers import escape_markdown, to_csv, to_json, to_markdown
 
 ROW = {"lr": 1e-05, "hidden": [8, 4], "status": "finished", "reason": None, "accuracy": 0.98765, "loss": None}
 TABLE = Table(
@@ -22,7 +22,7 @@ TABLE = Table(
 )
 
 
-def test_csv_has_every_column_exactly():
+def test_csv_has_all_columns_in_full_precision():
     assert to_csv(TABLE) == 'lr,hidden,status,reason,accuracy,loss\n1e-05,"[8, 4]",finished,,0.98765,\n'
 
 
@@ -38,14 +38,14 @@ def test_a_setting_with_commas_quotes_and_line_breaks_reads_back():
     assert next(csv.DictReader(io.StringIO(text, newline="")))["x"] == awkward
 
 
-def test_json_is_a_list_of_rows_with_null_for_what_is_no_number():
+def test_json_is_a_list_of_rows_with_null_for_nan_and_missing_values():
     text = to_json(Table(["b", "a"], [Row({"a": float("nan"), "b": True}), Row({"a": None, "b": [1]})]))
     assert json.loads(text) == [{"b": True, "a": None}, {"b": [1], "a": None}]
     assert text.index('"b"') < text.index('"a"')
 
 
 @pytest.mark.parametrize(
-    ("value", "column", "said"),
+    ("value", "column", "text"),
     [
         (None, "loss", "N/A"),
         (None, "reason", ""),
@@ -70,11 +70,11 @@ def test_json_is_a_list_of_rows_with_null_for_what_is_no_number():
         (10**300, "peak_memory_bytes", "9.537e+293 MiB"),
     ],
 )
-def test_values_for_people(value, column, said):
-    assert human(value, column) == said
+def test_values_are_formatted_for_people(value, column, text):
+    assert human(value, column) == text
 
 
-def test_people_see_no_column_that_is_empty_and_contention_only_where_there_is_some():
+def test_empty_columns_are_hidden_and_contention_is_shown_only_if_it_occurred():
     table = Table(
         ["a", "contended", "loss"], [Row({"a": 1, "contended": False, "loss": None})], shown=("a", "contended")
     )
@@ -84,8 +84,8 @@ def test_people_see_no_column_that_is_empty_and_contention_only_where_there_is_s
     assert human_columns(TABLE) == ["lr", "status", "accuracy"]
 
 
-def test_a_setting_whose_name_would_end_a_markdown_column_is_written_out():
-    assert to_markdown(Table(["a|b"], [Row({"a|b": 1})], shown=("a|b",))).startswith("| a\\|b |\n| ---: |\n| 1 |\n")
+def test_a_setting_name_with_a_pipe_is_escaped_in_markdown():
+    assert to_markdown(Table(["a|b"], [{"a|b": 1}], shown=("a|b",))).startswith("| a\\|b |\n| ---: |\n| 1 |\n")
 
 
 @pytest.mark.parametrize(
@@ -97,11 +97,11 @@ def test_a_setting_whose_name_would_end_a_markdown_column_is_written_out():
         ("say `x_ * _y`\nand _z_", r"say `x_ * _y` and \_z\_"),
     ],
 )
-def test_markdown_shows_a_line_as_it_is(text, escaped):
-    assert in_markdown(text) == escaped
+def test_text_is_escaped_for_markdown(text, escaped):
+    assert escape_markdown(text) == escaped
 
 
-def test_markdown_is_a_table_with_its_legend_and_notes():
+def test_markdown_has_the_table_its_legend_and_notes():
     table = Table(
         ["name", "loss"], [Row({"name": "a|b<i>", "loss": 2.0})], shown=("name", "loss"), legend="L.", notes=("N.",)
     )

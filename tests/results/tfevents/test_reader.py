@@ -1,4 +1,4 @@
-"""Event files of other programs: what is read is what TensorBoard reads, up to where the file is whole."""
+"""Event files of other programs are read as TensorBoard reads them, up to the first damaged record."""
 
 import math
 import os
@@ -52,7 +52,7 @@ def values(found: EventFolder) -> dict[str, list[tuple[float, int, float]]]:
     return {tag: list(zip(each.times, each.steps, each.values, strict=True)) for tag, each in found.scalars.items()}
 
 
-def test_what_pytorch_writes_is_read_as_tensorboard_reads_it(tmp_path: Path) -> None:
+def test_files_of_pytorch_are_read_as_by_tensorboard(tmp_path: Path) -> None:
     with SummaryWriter(str(tmp_path)) as writer:
         for step in [*range(5), 127, 128, 300, 70_000, 2**40]:
             writer.add_scalar("a", step / 7, step)
@@ -96,7 +96,7 @@ def test_hyperparameters_are_read(tmp_path: Path) -> None:
     ],
     ids=lambda number: f"{number.dtype}-{number}",
 )
-def test_a_tensor_of_one_number_is_a_scalar(tmp_path: Path, number: np.generic) -> None:
+def test_a_tensor_with_one_number_is_a_scalar(tmp_path: Path, number: np.generic) -> None:
     spelled = make_tensor_proto(number)
     packed = TensorProto(dtype=spelled.dtype, tensor_content=number.tobytes())
     events = [tensor("x", proto, step) for step, proto in enumerate([spelled, packed, spelled])]
@@ -105,11 +105,11 @@ def test_a_tensor_of_one_number_is_a_scalar(tmp_path: Path, number: np.generic) 
     assert found.scalars["x"].steps.tolist() == [0, 1, 2]
 
 
-def test_what_is_no_scalar_is_left_out(tmp_path: Path) -> None:
+def test_other_values_than_scalars_are_ignored(tmp_path: Path) -> None:
     events = [
         tensor("vector", make_tensor_proto(np.zeros(1, np.float32))),
         tensor("text", make_tensor_proto("words")),
-        tensor("nobody says what it is", make_tensor_proto(np.float32(1)), about=False),
+        tensor("without a plugin name", make_tensor_proto(np.float32(1)), about=False),
         tensor("half", TensorProto(dtype=DT_BFLOAT16, half_val=[0x3FC0])),
         tensor("later", make_tensor_proto(np.float32(1))),
         tensor("later", make_tensor_proto(np.float32(2)), 1, about=False),
@@ -119,7 +119,7 @@ def test_what_is_no_scalar_is_left_out(tmp_path: Path) -> None:
 
 
 def test_events_of_any_shape_are_read(tmp_path: Path) -> None:
-    """Those that look much like one that was read before are not taken for it."""
+    """Events that resemble an earlier one are not mistaken for it."""
     both = Summary(value=[Summary.Value(tag=tag, simple_value=3.0) for tag in "ab"])
     events = [
         simple("a", 1.0, 1),
@@ -156,7 +156,7 @@ def test_events_of_any_shape_are_read(tmp_path: Path) -> None:
     )
 )
 @settings(max_examples=60)
-def test_whatever_was_logged_is_read(
+def test_all_logged_values_are_read(
     tmp_path_factory: pytest.TempPathFactory, logged: list[tuple[str, float, int, str]]
 ) -> None:
     make: dict[str, Callable[[str, float, int], Event]] = {
@@ -176,15 +176,15 @@ def test_whatever_was_logged_is_read(
     assert repr(values(read_event_files([path]))) == repr(expected)
 
 
-def test_events_of_several_values_are_known_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read_whole: list[bytes] = []
-    plainly = event_files._Reader._event
+def test_events_of_several_values_are_decoded_once_per_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[bytes] = []
+    decode = event_files._Reader._decode
 
     def event(reader: event_files._Reader, message: bytes, rest: int) -> None:
-        read_whole.append(message)
-        plainly(reader, message, rest)
+        decoded.append(message)
+        decode(reader, message, rest)
 
-    monkeypatch.setattr(event_files._Reader, "_event", event)
+    monkeypatch.setattr(event_files._Reader, "_decode", event)
     kinds = [{"loss": 0.0, "accuracy": 0.0}, {"loss": 1.0, "accurate": 2.0}, {"other": 0.0, "z": 1.0, "y": 1.0}]
     events = [together(kinds[step % 3], step) for step in range(600)]
     found = read_event_files([write(tmp_path / "tfevents", *events)])
@@ -192,11 +192,11 @@ def test_events_of_several_values_are_known_again(tmp_path: Path, monkeypatch: p
         **{"loss": (400, {0.0, 1.0}), "accuracy": (200, {0.0}), "accurate": (200, {2.0})},
         **{"other": (200, {0.0}), "z": (200, {1.0}), "y": (200, {1.0})},
     }
-    assert len(read_whole) == 1 + len(kinds)  # the version of the file, and each kind once
-    read_whole.clear()
+    assert len(decoded) == 1 + len(kinds)  # the file version, and each kind once
+    decoded.clear()
     fresh = [together({"a": 1.0, f"{step:03}": 1.0}, step) for step in range(300)]
     assert len(read_event_files([write(tmp_path / "tfevents", *fresh)]).scalars) == 301
-    assert len(read_whole) == 301  # none is like another, and few of them are tried
+    assert len(decoded) == 301  # all differ, and only a few templates are tried
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def some(tmp_path: Path) -> Path:
     return write(tmp_path / "tfevents", *(simple("a", 0.5 + step, step) for step in range(4)))
 
 
-def test_a_file_cut_off_anywhere_is_read_up_to_there(some: Path) -> None:
+def test_a_truncated_file_is_read_up_to_its_end(some: Path) -> None:
     data = some.read_bytes()
     whole = read_event_files([some]).scalars["a"].values.tolist()
     assert whole == [0.5, 1.5, 2.5, 3.5]
@@ -219,30 +219,30 @@ def test_a_file_cut_off_anywhere_is_read_up_to_there(some: Path) -> None:
     assert seen == {0, 1, 2, 3}
 
 
-def test_nothing_is_read_past_a_damaged_record_and_it_is_said(some: Path) -> None:
+def test_reading_ends_at_a_damaged_record_which_is_reported(some: Path) -> None:
     data = some.read_bytes()
     whole = read_event_files([some]).scalars["a"].values.tolist()
     for at in range(len(data)):
         some.write_bytes(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
         found = read_event_files([some])
         kept = found.scalars["a"].values.tolist() if found.scalars else []
-        in_length_crc = kept == whole  # of a record that is whole, its message's checksum says enough
+        in_length_crc = kept == whole  # not verified for complete records, as the message has a checksum
         assert kept == whole[: len(kept)]
         assert in_length_crc or (len(found.damage) == 1 and str(some) in found.damage[0])
 
 
 @given(data=st.binary(max_size=80) | st.just(bytes(4096)))
 @settings(max_examples=60)
-def test_no_file_ends_the_reading(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_arbitrary_files_do_not_raise(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "tfevents.any"
     path.write_bytes(data)
     assert read_event_files([path]).scalars == {}
     with path.open("wb") as file:
-        RecordWriter(file).write(data)  # whole, whatever is in it
+        RecordWriter(file).write(data)  # a complete record with arbitrary content
     read_event_files([path])
 
 
-def test_fields_of_another_kind_are_passed_over(tmp_path: Path) -> None:
+def test_fields_with_an_unexpected_wire_type_are_skipped(tmp_path: Path) -> None:
     path = write(tmp_path / "tfevents", simple("a", 0.5, 1))
     odd = [
         bytes([5 << 3 | 2, 2, 1 << 3, 7]),  # a summary whose value is a number
@@ -257,35 +257,35 @@ def test_fields_of_another_kind_are_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
-    [(os.mkfifo, "is no file"), (lambda path: path.symlink_to("nowhere"), "cannot be read: No such file")],
-    ids=["a pipe", "a link to nothing"],
+    ("make", "message"),
+    [(os.mkfifo, "is not a regular file"), (lambda path: path.symlink_to("nowhere"), "cannot be read: No such file")],
+    ids=["pipe", "dangling link"],
 )
-def test_what_cannot_be_read_is_said_and_the_others_are(
-    tmp_path: Path, make: Callable[[Path], None], said: str
+def test_an_unreadable_file_is_reported_and_the_others_are_read(
+    tmp_path: Path, make: Callable[[Path], None], message: str
 ) -> None:
     paths = [write(tmp_path / "tfevents.1", simple("a", 0.5, 1)), tmp_path / "tfevents.2"]
     make(paths[1])
     found = read_event_files(paths)
     assert found.scalars["a"].values.tolist() == [0.5]
     assert len(found.damage) == 1
-    assert found.damage[0].startswith(str(paths[1])) and said in found.damage[0]
+    assert found.damage[0].startswith(str(paths[1])) and message in found.damage[0]
 
 
-def test_a_record_that_says_it_is_longer_than_any_is_not_awaited(tmp_path: Path) -> None:
+def test_a_record_of_impossible_length_is_damage(tmp_path: Path) -> None:
     length = struct.pack("<Q", 1 << 60)
     path = tmp_path / "tfevents"
     path.write_bytes(length + struct.pack("<I", masked_crc32c(length)) + b"more")
-    assert "does not fit" in read_event_files([path]).damage[0]
+    assert "does not match" in read_event_files([path]).damage[0]
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64])
-def test_it_does_not_matter_how_much_is_read_at_once(some: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_the_chunk_size_does_not_matter(some: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     whole = values(read_event_files([some]))
-    monkeypatch.setattr(event_files, "_CHUNK", chunk)
+    monkeypatch.setattr(event_files, "_CHUNK_BYTES", chunk)
     assert values(read_event_files([some])) == whole
 
 
-def test_files_of_one_folder_follow_each_other(tmp_path: Path) -> None:
+def test_files_of_a_folder_are_read_in_order(tmp_path: Path) -> None:
     paths = [write(tmp_path / f"tfevents.{at}", simple("a", float(at), at)) for at in range(3)]
     assert read_event_files(paths).scalars["a"].steps.tolist() == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""The table of other programs' event files: a row a folder, the last and the best of each tag."""
+"""The table of event files: one row per folder, with the last and the best value of each tag."""
 
 import json
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from torch.utils.tensorboard import SummaryWriter
 
 from runmanager.errors import UsageError
-from runmanager.results.tables.terminal import results_table
+from runmanager.results.tables.terminal import render_results
 from runmanager.results.tables.writers import to_csv, to_json, to_markdown
 from runmanager.results.tfevents.table import event_rows, read_event_folders
 
@@ -21,7 +21,7 @@ Log = Callable[..., Path]
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    """Writes one folder's events: for each tag its values at steps from 1, a second apart."""
+    """A function that writes an event file: for each tag the values at steps 1, 2, …, a second apart."""
 
     def written(name: str, began: float = 1000.0, **tags: list[float]) -> Path:
         path = tmp_path / name / "events.out.tfevents.1"
@@ -41,7 +41,7 @@ def rows(root: Path) -> list[dict[str, Any]]:
     return event_rows(read_event_folders(root)).rows
 
 
-def test_a_row_a_folder_with_the_last_and_the_best(log: Log, tmp_path: Path) -> None:
+def test_each_folder_has_a_row_with_the_last_and_the_best_value(log: Log, tmp_path: Path) -> None:
     log("b", loss=[1.0, 0.25, 0.5], accuracy=[0.5, 0.75, 0.625], lr=[0.5, 0.25, 0.125])
     log("a/deep", began=2000.0, loss=[3.0, float("nan")])
     table = event_rows(read_event_folders(tmp_path))
@@ -54,17 +54,17 @@ def test_a_row_a_folder_with_the_last_and_the_best(log: Log, tmp_path: Path) -> 
         **{"best accuracy": 0.75, "seconds": 2.0, "started_at": "1970-01-01T00:16:41+00:00"},
     }
     assert (first["run"], first["steps"], first["best loss"], first["accuracy"]) == ("a/deep", 2, 3.0, None)
-    assert first["loss"] != first["loss"], "the last one was no number, and that is said"
+    assert first["loss"] != first["loss"], "the last value is NaN"
 
 
-def test_the_last_is_that_of_the_highest_step(log: Log, tmp_path: Path) -> None:
+def test_the_last_value_is_the_one_at_the_highest_step(log: Log, tmp_path: Path) -> None:
     log("a", loss=[1.0, 2.0, 3.0])
-    path = tmp_path / "a" / "events.out.tfevents.2"  # of a process that went on from the first step
+    path = tmp_path / "a" / "events.out.tfevents.2"  # of a process that continued from the first step
     (tmp_path / "a" / "events.out.tfevents.1").rename(path)
     log("a", loss=[4.0, 5.0, 6.0, 7.0])
     assert rows(tmp_path)[0]["loss"] == 7.0
     log("a", loss=[4.0, 5.0, 6.0])
-    assert rows(tmp_path)[0]["loss"] == 3.0, "of two at one step the one that was written last"
+    assert rows(tmp_path)[0]["loss"] == 3.0, "of two values at one step, the one written last"
 
 
 def test_hyperparameters_are_settings(tmp_path: Path) -> None:
@@ -79,14 +79,14 @@ def test_hyperparameters_are_settings(tmp_path: Path) -> None:
     assert table.shown[:3] == ("run", "lr", "steps")
 
 
-def test_a_tag_may_have_any_name(log: Log, tmp_path: Path) -> None:
+def test_tags_may_have_the_names_of_other_columns(log: Log, tmp_path: Path) -> None:
     log("a", **{"run": [1.0], "steps": [2.0], "best loss": [3.0], "loss": [4.0]})
     (row,) = rows(tmp_path)
     assert (row["run"], row["steps"], row["value.run"], row["value.steps"]) == ("a", 1, 1.0, 2.0)
     assert (row["best loss"], row["loss"]) == (3.0, 4.0)
 
 
-def test_what_holds_nothing_and_what_is_damaged_is_said(log: Log, tmp_path: Path) -> None:
+def test_empty_folders_and_damaged_files_are_noted(log: Log, tmp_path: Path) -> None:
     log("empty")
     damaged = log("damaged", loss=[1.0, 2.0])
     data = bytearray(damaged.read_bytes())
@@ -98,7 +98,7 @@ def test_what_holds_nothing_and_what_is_damaged_is_said(log: Log, tmp_path: Path
     assert table.notes[1].startswith("Not read: ") and str(damaged) in table.notes[1]
 
 
-def test_every_form_has_it(log: Log, tmp_path: Path) -> None:
+def test_the_table_is_rendered_in_every_format(log: Log, tmp_path: Path) -> None:
     from rich.console import Console
 
     log("a", loss=[1 / 3], **{f"metric number {number}": [number / 7] for number in range(30)})
@@ -108,14 +108,14 @@ def test_every_form_has_it(log: Log, tmp_path: Path) -> None:
     assert "| a | 1 | 0.3333 |" in to_markdown(table)
     console = Console(width=80)
     with console.capture() as capture:
-        console.print(results_table(table, width=80))
-    said = capture.get()
-    assert max(map(len, said.splitlines())) <= 80
-    assert "0.3333" in said and "Left out for want of room: best loss, metric number 29, " in said
+        console.print(render_results(table, width=80))
+    text = capture.get()
+    assert max(map(len, text.splitlines())) <= 80
+    assert "0.3333" in text and "Omitted for lack of space: best loss, metric number 29, " in text
 
 
-def test_a_folder_without_event_files_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_event_files_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="got none in"):
         read_event_folders(tmp_path)
-    with pytest.raises(UsageError, match="which is none"):
+    with pytest.raises(UsageError, match="must be a folder"):
         read_event_folders(tmp_path / "nothing")

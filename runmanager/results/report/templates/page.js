@@ -1,70 +1,70 @@
 "use strict";
-// Tables that can be sorted, filtered and copied. Without this script every row is shown, and no control.
+// Sorting, filtering, copying and downloading of tables. Without this script all rows are shown, without controls.
 
-const FIRST_ROWS = 50; // of a long table; the filter looks at all of them
+const FIRST_ROWS = 50; // shown of a long table; filtering and sorting apply to all rows
 const COMPARISON = /^([^<>=!]+)(>=|<=|!=|==|=|>|<)(.*)$/;
 const HOLDS = {
   "=": (order) => order === 0, "==": (order) => order === 0, "!=": (order) => order !== 0,
   "<": (order) => order < 0, "<=": (order) => order <= 0, ">": (order) => order > 0, ">=": (order) => order >= 0,
 };
 
-for (const box of document.querySelectorAll(".table")) enliven(box);
+for (const box of document.querySelectorAll(".table")) addControls(box);
 
-function enliven(box) {
+function addControls(box) {
   const table = box.querySelector("table");
-  const find = (name) => box.querySelector(`[data-part="${name}"]`);
+  const part = (name) => box.querySelector(`[data-part="${name}"]`);
   const headings = [...table.tHead.rows[0].cells];
   const names = headings.map((heading) => heading.textContent.trim().toLowerCase());
   let entries = [...table.tBodies[0].rows].map(readRow);
   let limit = FIRST_ROWS;
 
   function matching() {
-    const holds = find("filter") ? readFilter(find("filter").value, names) : () => true;
-    return entries.filter(holds);
+    const matches = part("filter") ? parseFilter(part("filter").value, names) : () => true;
+    return entries.filter(matches);
   }
 
   function show() {
-    const kept = matching();
-    const shown = new Set(kept.slice(0, limit));
+    const found = matching();
+    const shown = new Set(found.slice(0, limit));
     for (const entry of entries) entry.row.hidden = !shown.has(entry);
-    find("all").hidden = shown.size === kept.length;
-    find("all").textContent = `Show all ${kept.length.toLocaleString("en")}`;
-    const causes = kept.length ? [] : causesOfNothing(find("filter")?.value ?? "", names);
-    find("count").textContent = [counted(entries.length, kept.length, shown.size), ...causes].join("; ");
+    part("all").hidden = shown.size === found.length;
+    part("all").textContent = `Show all ${found.length.toLocaleString("en")}`;
+    const hints = found.length ? [] : hintsForNoMatch(part("filter")?.value ?? "", names);
+    part("count").textContent = [countText(entries.length, found.length, shown.size), ...hints].join("; ");
   }
 
-  function sortBy(at) {
-    const descending = headings[at].getAttribute("aria-sort") === "ascending";
+  function sortBy(column) {
+    const descending = headings[column].getAttribute("aria-sort") === "ascending";
     for (const heading of headings) heading.removeAttribute("aria-sort");
-    headings[at].setAttribute("aria-sort", descending ? "descending" : "ascending");
-    entries = [...entries].sort((a, b) => inOrder(a.fields[at], b.fields[at], descending));
+    headings[column].setAttribute("aria-sort", descending ? "descending" : "ascending");
+    entries = [...entries].sort((a, b) => compareFields(a.fields[column], b.fields[column], descending));
     table.tBodies[0].append(...entries.map((entry) => entry.row));
     show();
   }
 
-  headings.forEach((heading, at) => {
+  headings.forEach((heading, column) => {
     const button = document.createElement("button");
     button.type = "button";
     button.append(...heading.childNodes);
-    button.addEventListener("click", () => sortBy(at));
+    button.addEventListener("click", () => sortBy(column));
     heading.append(button);
   });
-  find("filter")?.addEventListener("input", show);
-  find("all").addEventListener("click", () => { limit = Infinity; show(); });
-  find("copy").addEventListener("click", async (event) => {
+  part("filter")?.addEventListener("input", show);
+  part("all").addEventListener("click", () => { limit = Infinity; show(); });
+  part("copy").addEventListener("click", async (event) => {
     const done = await copyText(asCsv(box, matching()));
-    find("count").textContent = done ? "Copied as CSV." : "The browser does not let a page copy: download it instead.";
+    part("count").textContent = done ? "Copied as CSV." : "The browser does not allow copying here: download the CSV instead.";
     event.target.focus();
   });
-  find("save").addEventListener("click", () => saveText(asCsv(box, matching()), box.dataset.file));
-  find("tools").hidden = false;
+  part("save").addEventListener("click", () => saveText(asCsv(box, matching()), box.dataset.file));
+  part("tools").hidden = false;
   show();
 }
 
-// A field is missing, a number in full precision, or the text that stands there.
+// A field is missing, a number in full precision, or a text.
 function readField(cell) {
-  const text = cell.textContent.trim(), whole = cell.dataset.value ?? text;
-  return { text, missing: whole === "", number: whole === "" ? NaN : Number(whole) };
+  const text = cell.textContent.trim(), exact = cell.dataset.value ?? text;
+  return { text, missing: exact === "", number: exact === "" ? NaN : Number(exact) };
 }
 
 function readRow(row) {
@@ -72,41 +72,42 @@ function readRow(row) {
   return { row, fields, text: fields.map((field) => field.text).join("\n").toLowerCase() };
 }
 
-// Words of one side of `or` must all stand in a row; `batch_size>=1000` asks one column, as `--where` of the command does.
-function readFilter(text, names) {
-  const sides = text.split(/(?:^|\s)or(?=\s|$)/i).map((side) => wordsOf(side).map((word) => readWord(word, names)));
-  const asked = sides.filter((conditions) => conditions.length); // a side may still have to be typed
-  return (entry) => !asked.length || asked.some((conditions) => conditions.every((holds) => holds(entry)));
+// All words on one side of `or` must occur in a row; `batch_size>=1000` tests one column, as `--where` does.
+function parseFilter(text, names) {
+  const sides = text.split(/(?:^|\s)or(?=\s|$)/i).map((side) => splitWords(side).map((word) => parseWord(word, names)));
+  const alternatives = sides.filter((conditions) => conditions.length); // a side may still be empty while typing
+  return (entry) =>
+    !alternatives.length || alternatives.some((conditions) => conditions.every((matches) => matches(entry)));
 }
 
-function wordsOf(text) {
+function splitWords(text) {
   const words = text.toLowerCase().replace(/\s*([<>=!]=?)\s*/g, "$1").split(/\s+/);
   return words.filter((word) => word && word !== "and");
 }
 
-function causesOfNothing(text, names) {
-  const words = wordsOf(text), asked = new Set(words.map((word) => COMPARISON.exec(word)?.[1] ?? names[0]));
-  const unknown = [...asked].filter((name) => !names.includes(name)).map((name) => `there is no column ${name}`);
-  const foreign = words.some((word) => /^(not|in)$|^\(/.test(word));
-  return foreign ? [...unknown, "not, in and brackets are for runmanager table --where"] : unknown;
+function hintsForNoMatch(text, names) {
+  const words = splitWords(text), columns = new Set(words.map((word) => COMPARISON.exec(word)?.[1] ?? names[0]));
+  const unknown = [...columns].filter((name) => !names.includes(name)).map((name) => `column ${name} does not exist`);
+  const unsupported = words.some((word) => /^(not|in)$|^\(/.test(word));
+  return unsupported ? [...unknown, "only runmanager table --where supports not, in and parentheses"] : unknown;
 }
 
-function readWord(word, names) {
-  const [, name, sign, wanted] = COMPARISON.exec(word) ?? [];
-  const at = names.indexOf(name);
-  if (at < 0) return (entry) => entry.text.includes(word);
-  if (wanted === "") return () => true; // still being typed
-  return ({ fields }) => !fields[at].missing && HOLDS[sign](orderOf(fields[at], wanted));
+function parseWord(word, names) {
+  const [, name, sign, value] = COMPARISON.exec(word) ?? [];
+  const column = names.indexOf(name);
+  if (column < 0) return (entry) => entry.text.includes(word);
+  if (value === "") return () => true; // still being typed
+  return ({ fields }) => !fields[column].missing && HOLDS[sign](compareWithValue(fields[column], value));
 }
 
-function orderOf(field, wanted) {
-  const number = Number(wanted);
+function compareWithValue(field, value) {
+  const number = Number(value);
   if (!Number.isNaN(field.number) && !Number.isNaN(number)) return field.number - number;
-  return field.text.toLowerCase() === wanted ? 0 : field.text.toLowerCase() < wanted ? -1 : 1;
+  return field.text.toLowerCase() === value ? 0 : field.text.toLowerCase() < value ? -1 : 1;
 }
 
-// Missing values come last in either direction, numbers before words.
-function inOrder(a, b, descending) {
+// Numbers come before texts; missing values come last in both directions.
+function compareFields(a, b, descending) {
   if (a.missing || b.missing) return a.missing - b.missing;
   const areNumbers = [a, b].map((field) => !Number.isNaN(field.number));
   if (areNumbers[0] !== areNumbers[1]) return areNumbers[1] - areNumbers[0];
@@ -115,16 +116,16 @@ function inOrder(a, b, descending) {
 }
 
 function compareNumbers(a, b) {
-  return a < b ? -1 : a > b ? 1 : 0; // a difference of infinite ones is no number
+  return a < b ? -1 : a > b ? 1 : 0; // not a difference: Infinity - Infinity is NaN
 }
 
-function counted(all, kept, shown) {
-  const [total, some, first] = [all, kept, shown].map((count) => count.toLocaleString("en"));
-  const said = `${kept < all ? `${some} of ` : ""}${total} row${all === 1 ? "" : "s"}`;
-  return shown < kept ? `${said}; the first ${first} are shown` : said;
+function countText(all, found, shown) {
+  const [numAll, numFound, numShown] = [all, found, shown].map((count) => count.toLocaleString("en"));
+  const rows = `${found < all ? `${numFound} of ` : ""}${numAll} row${all === 1 ? "" : "s"}`;
+  return shown < found ? `${rows}; the first ${numShown} are shown` : rows;
 }
 
-// Full precision and every column, as in the file beside this page; a row of several runs is a line each.
+// All columns in full precision, as in the file next to this page; a row of several runs has a line for each.
 function asCsv(box, entries) {
   return [box.dataset.header, ...entries.map((entry) => entry.row.dataset.csv)].join("");
 }
@@ -133,7 +134,7 @@ async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
     return true;
-  } catch { // not allowed here: the way of older browsers
+  } catch { // not allowed on this page: the deprecated way may still work
     const area = document.createElement("textarea");
     area.value = text;
     document.body.append(area);

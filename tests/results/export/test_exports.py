@@ -1,4 +1,4 @@
-"""Tests of the exports: what is in them, that a second one adds nothing, and what a missing package comes to."""
+"""All exports: their content, repeated exports, and missing packages."""
 
 import importlib
 import importlib.util
@@ -14,7 +14,7 @@ from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.record import EpochRecord
 from runmanager.records.run.status import Reason, Status
-from runmanager.results.export.common import mark_of_run
+from runmanager.results.export.incremental import run_fingerprint
 from runmanager.results.export.mlflow import export_to_mlflow
 from runmanager.results.export.parquet import export_to_parquet
 from runmanager.results.export.wandb import export_to_wandb
@@ -28,10 +28,10 @@ def needs(*packages: str) -> pytest.MarkDecorator:
 
 @pytest.fixture
 def stored(sweep: Any, timed: Callable[..., list[EpochRecord]]) -> SweepPaths:
-    """One finished run, one that failed, and a setting of several types."""
-    otherwise = {"deviations": ("it went in halves",), "notes": ("a note", "n" * 9000)}
+    """A finished and a failed run, with a setting of several types."""
+    noted = {"deviations": ("batch split in halves",), "notes": ("a note", "n" * 9000)}
     settings = {"lr": 0.1, "hidden": [3, 4], "model": {"name": "cnn"}}
-    sweep.run(settings, timed([9.0, 2.0, 2.0]), num_parameters=7, **otherwise)
+    sweep.run(settings, timed([9.0, 2.0, 2.0]), num_parameters=7, **noted)
     failed = {"status": Status.FAILED, "reason": Reason.DIVERGED, "message": "the loss was nan"}
     sweep.run({"lr": "auto", "hidden": None, "model": {"name": "mlp"}}, timed([9.0]), **failed)
     return sweep.paths
@@ -40,7 +40,7 @@ def stored(sweep: Any, timed: Callable[..., list[EpochRecord]]) -> SweepPaths:
 @pytest.mark.parametrize(
     ("package", "extra"), [("pyarrow", "parquet"), ("mlflow", "mlflow"), ("wandb", "wandb")], ids=str
 )
-def test_missing_package_is_one_line_with_its_cure(
+def test_a_missing_package_is_an_error_with_its_install_command(
     stored: SweepPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
@@ -49,9 +49,9 @@ def test_missing_package_is_one_line_with_its_cure(
         "mlflow": lambda: export_to_mlflow(read_results(stored)[0]),
         "wandb": lambda: export_to_wandb(read_results(stored)[0], folder=tmp_path),
     }
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError) as rejected:
         exports[extra]()
-    assert str(refused.value) == (
+    assert str(rejected.value) == (
         f"`--to {extra}` must find the package {package}, got none; pip install 'torch-runmanager[{extra}]'."
     )
 
@@ -73,9 +73,9 @@ def test_parquet_has_the_three_tables(stored: SweepPaths, tmp_path: Path) -> Non
         assert comparison == []
 
 
-@pytest.mark.filterwarnings("ignore")  # MLflow's own, of what it rests on
+@pytest.mark.filterwarnings("ignore")  # raised by MLflow and its dependencies
 @needs("mlflow", "sqlalchemy", "alembic")
-def test_mlflow_has_a_run_for_each_run_once(stored: SweepPaths, tmp_path: Path) -> None:
+def test_mlflow_gets_each_run_once(stored: SweepPaths, tmp_path: Path) -> None:
     mlflow = importlib.import_module("mlflow")
     uri = f"sqlite:///{tmp_path}/store.db"
     first = export_to_mlflow(read_results(stored)[0], uri=uri)
@@ -87,16 +87,16 @@ def test_mlflow_has_a_run_for_each_run_once(stored: SweepPaths, tmp_path: Path) 
     assert (of_name["cnn"].info.status, of_name["mlp"].info.status) == ("FINISHED", "FAILED")
     assert of_name["mlp"].data.tags["runmanager.reason"] == "diverged"
     assert of_name["cnn"].data.metrics["num_parameters"] == 7
-    assert of_name["cnn"].data.tags["runmanager.deviations"] == "it went in halves"
-    assert of_name["cnn"].data.tags["mlflow.note.content"].startswith("it went in halves\n\na note\n\nnnn")
+    assert of_name["cnn"].data.tags["runmanager.deviations"] == "batch split in halves"
+    assert of_name["cnn"].data.tags["mlflow.note.content"].startswith("batch split in halves\n\na note\n\nnnn")
     assert "runmanager.deviations" not in of_name["mlp"].data.tags
     history = client.get_metric_history(of_name["cnn"].info.run_id, "epoch_seconds")
     assert [(each.step, each.value) for each in history] == [(1, 9.0), (2, 2.0), (3, 2.0)]
 
 
-@pytest.mark.filterwarnings("ignore")  # MLflow's own, of what it rests on
+@pytest.mark.filterwarnings("ignore")  # raised by MLflow and its dependencies
 @needs("mlflow", "sqlalchemy", "alembic")
-def test_mlflow_run_that_has_changed_since_is_replaced(stored: SweepPaths, tmp_path: Path) -> None:
+def test_a_changed_run_is_replaced_in_mlflow(stored: SweepPaths, tmp_path: Path) -> None:
     mlflow = importlib.import_module("mlflow")
     uri = f"sqlite:///{tmp_path}/store.db"
     export_to_mlflow(read_results(stored)[0], uri=uri)
@@ -111,37 +111,36 @@ def test_mlflow_run_that_has_changed_since_is_replaced(stored: SweepPaths, tmp_p
     assert {run.data.metrics["loss"] for run in runs} == {1 / 3, 0.25}
 
 
-def test_a_run_made_anew_has_another_mark(sweep: Any, timed: Callable[..., list[EpochRecord]]) -> None:
-    marks = set()
-    for _ in range(2):  # somebody deletes its folder and runs the same cell again: as many epochs, other numbers
+def test_a_repeated_run_has_another_fingerprint(sweep: Any, timed: Callable[..., list[EpochRecord]]) -> None:
+    fingerprints = set()
+    for _ in range(2):  # the user deletes the folder and runs the cell again: same number of epochs, other results
         name = sweep.run({"lr": 0.1}, timed([9.0, 2.0]))
         (run,) = read_results(sweep.paths)[0].runs
-        marks.add(mark_of_run(run))
+        fingerprints.add(run_fingerprint(run))
         shutil.rmtree(sweep.paths.run(name).root)
-    assert len(marks) == 2
+    assert len(fingerprints) == 2
 
 
-def test_an_export_that_lacks_what_was_done_otherwise_is_made_anew(sweep: Any) -> None:
-    plain, otherwise = ({"minute": 0, "deviations": said} for said in ((), ("it went in halves",)))
-    marks = set()
-    for fields in (plain, otherwise):
-        name = sweep.run({"lr": 0.1}, **fields)
+def test_deviations_change_the_fingerprint(sweep: Any) -> None:
+    fingerprints = set()
+    for deviations in ((), ("batch split in halves",)):
+        name = sweep.run({"lr": 0.1}, minute=0, deviations=deviations)
         (run,) = read_results(sweep.paths)[0].runs
-        marks.add(mark_of_run(run))
+        fingerprints.add(run_fingerprint(run))
         shutil.rmtree(sweep.paths.run(name).root)
-    assert len(marks) == 2
+    assert len(fingerprints) == 2
 
 
 @pytest.fixture
-def wandb_ends() -> Iterator[None]:
-    """Its service would live as long as this process."""
+def wandb_teardown() -> Iterator[None]:
+    """Stop wandb's service, which would otherwise live as long as the test process."""
     yield
     importlib.import_module("wandb").teardown()
 
 
-@pytest.mark.filterwarnings("ignore")  # wandb's own
+@pytest.mark.filterwarnings("ignore")  # raised by wandb
 @needs("wandb")
-def test_wandb_has_an_offline_run_for_each_run_once(stored: SweepPaths, tmp_path: Path, wandb_ends: None) -> None:
+def test_wandb_gets_an_offline_run_for_each_run_once(stored: SweepPaths, tmp_path: Path, wandb_teardown: None) -> None:
     def export() -> tuple[int, int]:
         done = export_to_wandb(read_results(stored)[0], folder=tmp_path)
         return done.num_written, done.num_kept

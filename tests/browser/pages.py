@@ -1,4 +1,4 @@
-"""A page that a test has open, and what became of it."""
+"""Open pages, with the errors and requests that the browser reports."""
 
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -8,7 +8,7 @@ from playwright.sync_api import ConsoleMessage, Error, Page, Request
 
 @dataclass
 class Visit:
-    """A page that is open, with what it complained of and what it asked for since it was opened."""
+    """An open page, its console errors and warnings, and the URLs that it requested."""
 
     page: Page
     errors: list[str] = field(default_factory=list)
@@ -25,8 +25,8 @@ class Visit:
         self.requests.append(request.url)
 
 
-class Visiting(Protocol):
-    """Opens an address in a window of its own."""
+class OpenPage(Protocol):
+    """A function that opens a URL in a new window."""
 
     def __call__(
         self, url: str, *, width: int = 1400, height: int = 900, scheme: Literal["light", "dark"] = "light"

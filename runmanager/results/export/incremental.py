@@ -1,0 +1,81 @@
+"""Parts shared by all exports: optional packages, fingerprints of runs, and the result of an incremental export."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from runmanager.errors import UsageError
+from runmanager.records.run.record import PHASES, EpochRecord
+from runmanager.records.storage.reader import StoredRun
+from runmanager.text import pluralize
+
+__all__ = ["EPOCH_METRICS", "ExportResult", "epoch_metrics", "import_optional", "run_fingerprint", "sync_runs"]
+
+EPOCH_METRICS = (
+    *("loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "wall_seconds", "run_seconds"),
+    *("samples_per_second", *(f"{phase}_seconds" for phase in PHASES)),
+)
+"""The metrics exported for each epoch, by the column names of epochs.csv."""
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """The number of runs that an export wrote, and of those that were already up to date."""
+
+    where: str
+    num_written: int
+    num_kept: int = 0
+
+    def describe(self) -> str:
+        kept = f", {pluralize(self.num_kept, 'was up to date', 'were up to date')}" if self.num_kept else ""
+        return f"{pluralize(self.num_written, 'run')} written to {self.where}{kept}."
+
+
+def import_optional(name: str, *, extra: str) -> ModuleType:
+    """Import the package that an export needs. Raises `UsageError` with an install command if it is missing."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise UsageError(
+            f"`--to {extra}` must find the package {name}, got none; pip install 'torch-runmanager[{extra}]'."
+        ) from None
+
+
+def run_fingerprint(run: StoredRun) -> str:
+    """A text that changes whenever the results of a run do, stored with each exported run."""
+    record = run.record
+    # The times distinguish a run from an earlier one of the same cell whose folder was deleted.
+    times = f"{record.started_at} {record.resumed_at} {record.ended_at}"
+    deviations = f" deviations={len(record.deviations)}" if record.deviations else ""
+    state = f"attempt={record.attempt} status={record.status.value} epochs={len(run.epochs)}"
+    return f"{record.signature} {state}{deviations} {times}"
+
+
+def epoch_metrics(epoch: EpochRecord) -> dict[str, float]:
+    """The metrics of an epoch that were measured."""
+    values: Mapping[str, Any] = {name: getattr(epoch, name) for name in EPOCH_METRICS}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def sync_runs(
+    runs: Mapping[str, StoredRun],
+    exported: Mapping[str, str],
+    *,
+    remove: Callable[[str], None],
+    write: Callable[[StoredRun], None],
+) -> tuple[int, int]:
+    """Bring another tool's store up to date; returns the numbers of runs written and kept.
+
+    `runs` and the fingerprints of `exported` runs have the same keys. A changed run is removed, then written again.
+    """
+    written = 0
+    for key, run in runs.items():
+        if exported.get(key) == run_fingerprint(run):
+            continue
+        if key in exported:
+            remove(key)
+        write(run)
+        written += 1
+    return written, len(runs) - written

@@ -1,0 +1,65 @@
+"""The figure of learning curves."""
+
+import math
+import re
+
+import msgspec
+import pytest
+
+from runmanager.records.run.status import Reason, Status
+from runmanager.results.figures.figure import inline_svg
+
+from .drawn_figures import as_fields, figures_in
+
+
+def test_a_curve_is_the_mean_of_finished_seeds_with_a_band_of_their_range(contents, timed):
+    first, second = timed([1.0] * 3), timed([1.0] * 3, samples=10)
+    second = [type(epoch)(**{**as_fields(epoch), "val_accuracy": epoch.val_accuracy / 2}) for epoch in second]
+    failed = {"status": Status.FAILED, "reason": Reason.DIVERGED}
+    runs = [({"lr": 1, "seed": seed}, epochs, {}) for seed, epochs in enumerate((first, second))]
+    sweep = contents(*runs, ({"lr": 1, "seed": 2}, timed([1.0]), failed), ({"lr": 2, "seed": 0}, first[:2], {}))
+    drawn = figures_in(sweep)["curves"]
+    (axes,) = drawn.draw().axes
+    by_label = {line.get_label(): line for line in axes.lines}
+    assert list(by_label["lr=1"].get_xdata()) == [1, 2, 3]
+    expected = [0.75 * epoch.val_accuracy for epoch in first]
+    assert list(by_label["lr=1"].get_ydata()) == pytest.approx(expected)
+    band = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert (band.min(), band.max()) == pytest.approx((0.125, 0.75))
+    assert "with a band from the lowest to the highest seed" in drawn.caption
+    best = max(axes.lines, key=lambda line: line.get_linewidth())
+    assert best.get_label() == "lr=2"
+    assert drawn.description.startswith("The best of 2 curves goes from 0.25 to 0.625")
+
+
+def test_the_best_curve_is_of_a_finished_cell_that_did_not_diverge(contents, timed):
+    killed = {"status": Status.KILLED, "reason": Reason.SIGNAL}
+    diverged = [msgspec.structs.replace(epoch, val_accuracy=math.nan) for epoch in timed([2.0] * 3)]
+    curves = figures_in(
+        contents(
+            ({"lr": 0.1}, diverged, {}),
+            ({"lr": 0.2}, timed([2.0] * 9), killed),
+            ({"lr": 0.3}, timed([2.0] * 3), {}),
+            ({"lr": 0.4}, timed([2.0] * 2), {}),
+        )
+    )["curves"]
+    assert re.search(r"best of 4 curves .* at epoch 3: lr=0\.3\.", curves.description)
+    assert curves.description.endswith("The worst ends at nan: lr=0.1.")
+
+
+def test_a_seed_that_stopped_early_does_not_change_the_ranking(contents, timed):
+    """Up to epoch 2, where its shortest seed ends, lr=0.1 is not better than lr=0.2; by its final values it is."""
+    counts = {(0.1, 1): 2, (0.1, 2): 20, (0.2, 1): 3, (0.2, 2): 3}
+    sweep = contents(*(({"lr": lr, "seed": seed}, timed([1.0] * count), {}) for (lr, seed), count in counts.items()))
+    curves = figures_in(sweep)["curves"]
+    assert re.search(r"The best of 2 curves .* at epoch 2: lr=0\.1\.", curves.description)
+    assert "It ends with the shortest seed" in curves.caption
+    whole = contents(*(({"lr": 0.1, "seed": seed}, timed([1.0] * 3), {}) for seed in (1, 2)))
+    assert "shortest" not in figures_in(whole)["curves"].caption
+
+
+def test_the_size_of_a_curve_is_limited_for_many_epochs(contents, timed):
+    long, very_long = (
+        inline_svg(figures_in(contents(({"lr": 0.1}, timed([1.0] * count), {})))["curves"]) for count in (500, 10_000)
+    )
+    assert len(very_long) < 1.1 * len(long)
