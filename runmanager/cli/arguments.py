@@ -1,12 +1,17 @@
 """How commands are told which sweep or run they are about."""
 
-from typing import Annotated
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from runmanager.cli.completion import runs_like, sweeps_like
+from runmanager.records.sweep.lookup import find_run
 
-__all__ = ["RunName", "SweepName"]
+if TYPE_CHECKING:
+    from runmanager.records.storage.reader import StoredRun
+
+__all__ = ["RunFormat", "RunFormatOption", "RunName", "SweepName", "TrustOption", "read_named_run"]
 
 SweepName = Annotated[
     str,
@@ -21,3 +26,27 @@ RunName = Annotated[
         autocompletion=runs_like,
     ),
 ]
+
+
+class RunFormat(StrEnum):
+    """The forms in which what is said of runs can be had."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+RunFormatOption = Annotated[RunFormat, typer.Option("--format", help="JSON has every value in full.")]
+
+TrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust", help="Give the command even where it imports and calls a `_target_` that the run's files name."
+    ),
+]
+
+
+def read_named_run(name: str) -> "StoredRun":
+    """The stored run that a command names."""
+    from runmanager.records.storage.reader import read_run
+
+    return read_run(find_run(name))

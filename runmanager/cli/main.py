@@ -9,15 +9,22 @@ from typing import Annotated
 import typer
 
 from runmanager import __version__
+from runmanager.cli.commands.best import best
+from runmanager.cli.commands.compare import compare
+from runmanager.cli.commands.demo import demo
+from runmanager.cli.commands.diff import diff
 from runmanager.cli.commands.doctor import doctor
 from runmanager.cli.commands.duel import duel
 from runmanager.cli.commands.export import export
-from runmanager.cli.commands.launch import PASS_THROUGH, demo, run, sweep
 from runmanager.cli.commands.report import report
-from runmanager.cli.commands.runs import best, diff, reproduce, show
-from runmanager.cli.commands.stored import compare, table
+from runmanager.cli.commands.reproduce import reproduce
+from runmanager.cli.commands.run import run
+from runmanager.cli.commands.show import show
+from runmanager.cli.commands.sweep import sweep
+from runmanager.cli.commands.table import table
 from runmanager.cli.commands.tensorboard import tensorboard
 from runmanager.cli.commands.watch import watch
+from runmanager.cli.hydra_application import PASS_THROUGH
 from runmanager.cli.printing import print_error
 from runmanager.cli.repeated_options import OnceEach
 from runmanager.errors import RunManagerError

@@ -1,11 +1,14 @@
-"""Sweeps on disk for the commands, a command in this process, and a command as a process of its own."""
+"""Sweeps on disk for the commands, a command in this process, and a command in its own process."""
 
+import csv
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -43,6 +46,31 @@ def command(capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
         return Done(status, captured.out, captured.err)
 
     return carry_out
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+class Application:
+    """Stands in for the Hydra application: takes its arguments down and returns `status`."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+        self.status = 0
+
+    def main(self, arguments: list[str]) -> int:
+        self.calls.append(arguments)
+        return self.status
+
+
+@pytest.fixture
+def application(monkeypatch: pytest.MonkeyPatch) -> Application:
+    application = Application()
+    module = ModuleType("runmanager.app.main")
+    module.main = application.main  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "runmanager.app.main", module)
+    return application
 
 
 def process_words(*arguments: str, before: str = "", after: str = "") -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runmanager.cli.commands.runs import RunFormat
+from runmanager.cli.arguments import RunFormat
 from runmanager.cli.printing import print_text
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
@@ -40,7 +40,7 @@ def doctor(
     if calibrate:
         if format_ is RunFormat.JSON:
             raise UsageError("`--format json` must go without --calibrate, got both; ask for the checks alone.")
-        from runmanager.cli.commands.calibrate import calibrate as measure_ceilings
+        from runmanager.cli.device_calibration import calibrate as measure_ceilings
 
         return measure_ceilings(threads=threads)
     if threads is not None:

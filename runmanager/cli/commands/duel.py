@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from runmanager.cli.commands.launch import launch
+from runmanager.cli.hydra_application import launch
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
 

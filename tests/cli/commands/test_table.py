@@ -1,25 +1,19 @@
-"""Tests of the commands on what is stored: they show what is on disk now, in every form, and lose nothing."""
+"""Tests of `runmanager table`."""
 
-import csv
-import io
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.record import RunRecord
 from runmanager.records.settings.signature import signature
 
-from ..conftest import process_environment, process_words, write_sweep
-
-
-def rows_of(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text)))
+from ..conftest import process_environment, process_words, rows_of, write_sweep
 
 
 def test_csv_is_the_results_table(command: Callable, sweep: SweepPaths) -> None:
@@ -42,16 +36,6 @@ def test_every_format_has_every_run(command: Callable, sweep: SweepPaths) -> Non
     text = command("table", "grid").out
     assert text.count("finished") == 2
     assert text.count("device_unavailable") == 2 or text.count("skipped") == 2
-
-
-def test_a_comparison_for_a_paper_has_its_reasons_as_notes(command: Callable, sweep: SweepPaths) -> None:
-    latex = command("compare", "grid", "--axis", "batch_size", "--format", "latex").out
-    assert latex.count("tabular") == 2
-    (number,) = {line.split("&")[-1].strip(" \\") for line in latex.splitlines() if "not measured &" in line}
-    assert f"\n% {number} cuda" in latex or f"\n% {number} " in latex
-    html = command("compare", "grid", "--axis", "batch_size", "--format", "html").out
-    assert "<title>Comparison of grid</title>" in html
-    assert number in html
 
 
 def test_a_condition_that_no_run_meets_says_what_there_is(command: Callable, sweep: SweepPaths) -> None:
@@ -122,86 +106,6 @@ def test_damaged_run_is_said_and_drops_no_other(command: Callable, sweep: SweepP
     assert "Not read" in command("table", "grid").out
 
 
-READERS = [
-    ("table", "grid", "--format", "csv"),
-    ("compare", "grid", "--axis", "batch_size", "--format", "csv"),
-    ("best", "grid"),
-    ("report", "grid"),
-    ("watch", "grid", "--once"),
-    ("export", "grid", "--to", "parquet"),
-]
-
-
-@pytest.mark.parametrize("arguments", READERS, ids=[arguments[0] for arguments in READERS])
-def test_one_byte_that_is_no_text_drops_no_other_run(
-    command: Callable, sweep: SweepPaths, arguments: Sequence[str]
-) -> None:
-    damaged = RunPaths(sorted(sweep.runs.iterdir())[0])
-    for path, text in ((damaged.record, b'"host": "here'), (sweep.record, b'"signature": "')):
-        whole = path.read_bytes()
-        assert text in whole
-        path.write_bytes(whole.replace(text, text + b"\xff", 1))
-        done = command(*arguments)
-        said = done.out + done.err + (sweep.report.read_text() if arguments[0] == "report" else "")
-        assert f"{path.relative_to(sweep.root.parents[1])} is damaged: its text must be UTF-8" in said
-        is_refused = arguments[0] == "watch" and path == sweep.record  # it cannot know what is still to come
-        assert done.status == (2 if is_refused else 1 if arguments[0] == "watch" else 0)
-        path.write_bytes(whole)
-
-
-def test_comparison_says_its_answer_and_its_reasons(command: Callable, sweep: SweepPaths) -> None:
-    text = command("compare", "grid").out
-    assert text.count("not measured") >= 2
-    assert "device_unavailable" in text
-    assert "4 runs: 2 finished, 2 skipped." in text
-
-
-def test_comparison_along_another_axis(command: Callable, sweep: SweepPaths) -> None:
-    rows = rows_of(command("compare", "grid", "--axis", "batch_size", "--format", "csv").out)
-    (row,) = [row for row in rows if row["device"] == "cpu"]
-    assert (row["baseline"], row["candidate"], row["speedup"], row["verdict"]) == ("1000", "100", "10.0", "faster")
-    turned = rows_of(command("compare", "grid", "--axis", "batch_size", "--baseline", "100", "--format", "csv").out)
-    assert [row["verdict"] for row in turned if row["device"] == "cpu"] == ["slower"]
-
-
-def test_drift_decides_what_is_a_difference_and_the_margin_what_is_none(command: Callable, tmp_path: Path) -> None:
-    write_sweep(tmp_path / "s", batch_sizes=(1000, 600))
-    words = ["compare", str(tmp_path / "s"), "--axis", "batch_size", "--baseline", "600", "--format", "json"]
-    verdicts = [
-        next(row["verdict"] for row in json.loads(command(*words, *more).out) if row["device"] == "cpu")
-        for more in (["--drift", "0"], ["--drift", "0.5"], ["--drift", "0.5", "--margin", "0.99"])
-    ]
-    assert verdicts == ["slower", "inconclusive", "no difference"]
-
-
-def test_comparison_by_another_metric_and_along_any_axis(command: Callable, sweep: SweepPaths) -> None:
-    words = ["compare", "grid", "--axis", "any", "--metric", "epoch_seconds", "--format", "csv"]
-    rows = rows_of(command(*words).out)
-    assert {row["axis"] for row in rows} == {"batch_size", "device"}
-    assert {row["metric"] for row in rows} == {"epoch_seconds"}
-    (row,) = [row for row in rows if row["device"] == "cpu"]
-    assert (row["baseline_value"], row["candidate_value"], row["speedup"]) == ("1.0", "0.1", "10.0")
-    text = command(*words[:-2]).out
-    assert "batch_size=100 is 10.0 times as fast as batch_size=1000 by epoch_seconds" in " ".join(text.split())
-
-
-def test_crossover_that_was_asked_for_is_answered(command: Callable, sweep: SweepPaths) -> None:
-    for format_ in ("text", "markdown"):
-        text = " ".join(command("compare", "grid", "--crossover", "batch_size", "--format", format_).out.split())
-        assert "No crossover along batch_size: no two sides were both measured at two of its values." in text
-
-
-def test_what_bounds_the_compared_runs_stands_below_the_table(command: Callable, sweep: SweepPaths) -> None:
-    for path in sweep.runs.glob("*/epochs.jsonl"):
-        epochs = [msgspec.json.decode(line, type=EpochRecord) for line in path.read_bytes().splitlines()]
-        slow = [msgspec.structs.replace(epoch, data_seconds=0.75 * (epoch.epoch_seconds or 0)) for epoch in epochs]
-        path.write_bytes(b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in slow))
-    found = " ".join(command("compare", "grid").out.split())
-    assert "cpu (input): 75% of the training epoch waits for data (" in found
-    assert "at most 4.00 times as fast in training, and so at most " in found
-    assert "waits for data (" in command("compare", "grid", "--format", "markdown").out
-
-
 def test_seeds_are_one_row_unless_each_is_asked_for(command: Callable, tmp_path: Path) -> None:
     paths = write_sweep(tmp_path / "s", batch_sizes=(1000,))
     (cpu,) = paths.runs.glob("*device=cpu*")
@@ -218,40 +122,6 @@ def test_seeds_are_one_row_unless_each_is_asked_for(command: Callable, tmp_path:
     assert "±" not in each
     assert each.count("finished") == 2
     assert len(rows_of(command("table", str(paths.root), "--format", "csv").out)) == 3
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--axis", "devise"], "`--axis` must be a setting of the runs, got 'devise'; did you mean 'device'?"),
-        (["--baseline", "mps"], "`--baseline` must be a value of 'device', got 'mps'; its values are cpu, cuda."),
-        (["--drift", "2"], "`--drift` must be at least 0 and below 1, got 2.0; 0.1 means 10%."),
-        (["--format", "excel"], "format"),
-        (["--metric", "epoch_secs"], "did you mean epoch_seconds"),
-        (["--axis", "any", "--baseline", "cpu"], "name the axis"),
-        (["--crossover", "lr", "--format", "csv"], "it is a sentence"),
-        (["--crossover", "device"], "that is not compared itself"),
-    ],
-)
-def test_comparison_that_cannot_be_is_refused(
-    command: Callable, sweep: SweepPaths, words: list[str], said: str
-) -> None:
-    done = command("compare", "grid", *words)
-    assert (done.status, done.out) == (2, "")
-    assert said in done.err
-
-
-def test_where_there_is_nothing_to_compare_only_that_is_said(command: Callable, sweep: SweepPaths) -> None:
-    said = command("compare", "grid", "--axis", "num_workers").out
-    assert "Nothing to compare" in said.splitlines()[0]
-    assert "speedup" not in said
-
-
-def test_comparison_formats(command: Callable, sweep: SweepPaths) -> None:
-    axes = [row["axis"] for row in json.loads(command("compare", "grid", "--format", "json").out)]
-    assert axes == ["device", "device"]
-    assert "compared as well" in " ".join(command("compare", "grid").out.split())
-    assert "| verdict |" in command("compare", "grid", "--format", "markdown").out
 
 
 def test_reader_that_leaves_early_is_no_error(sweep: SweepPaths, mortal: Callable) -> None:

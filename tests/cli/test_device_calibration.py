@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from runmanager.cli.commands import calibrate
-from runmanager.cli.commands.calibrate import rows_of
+from runmanager.cli import device_calibration
+from runmanager.cli.device_calibration import rows_of
 from runmanager.cli.machine_checks import ceilings_check
 from runmanager.records.host.device_peaks import DevicePeaks, read_device_peaks
 from runmanager.tracking.environment import calibration
@@ -25,7 +25,7 @@ GPU = DevicePeaks(
 @pytest.fixture(autouse=True)
 def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(calibrate, "SECONDS", 0.0)
+    monkeypatch.setattr(device_calibration, "SECONDS", 0.0)
     monkeypatch.setattr(calibration, "_LONG_ENOUGH", 0.0)
     monkeypatch.setattr(calibration, "_COPY_BYTES", 2**20)
 

@@ -1,0 +1,65 @@
+"""`runmanager best`: a sweep's best cell."""
+
+from pathlib import PurePath
+from typing import Annotated
+
+import typer
+
+from runmanager.cli.arguments import RunFormat, RunFormatOption, SweepName, TrustOption
+from runmanager.cli.completion import metrics_like
+from runmanager.cli.printing import print_text, print_warning, prose, warn_of_damage
+from runmanager.errors import UsageError
+from runmanager.records.sweep.lookup import find_sweep
+
+__all__ = ["best"]
+
+
+def best(
+    sweep: SweepName,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="What is best: time_to_accuracy=0.95, or what compare --metric takes. Default: val_accuracy; where no "
+            "cell has one, accuracy, val_loss or loss.",
+            autocompletion=metrics_like,
+        ),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="CONDITION", help="Among the runs for which it holds: 'device==cuda and lr<0.1'."),
+    ] = None,
+    trust: TrustOption = False,
+    format_: RunFormatOption = RunFormat.TEXT,
+) -> None:
+    """Show the best cell by its mean over seeds, how sure that is, its command, and where its weights are."""
+    from runmanager.app.reproducing import reproduce as command_for
+    from runmanager.results.findings.best import best_headline, best_sections, best_to_json, find_best
+    from runmanager.results.load.loader import read_results
+    from runmanager.results.model.sections import Section, as_text
+    from runmanager.results.tables.query import View
+    from runmanager.results.tables.sorting import in_order
+
+    view = View.read(where=where)
+    paths = find_sweep(sweep)
+    contents, plan = read_results(paths)
+    meant = view.of(contents, plan)
+    folders = {PurePath(row["run_dir"]).name for row in meant.rows if row["run_dir"] is not None}
+    if where is not None and not folders:
+        raise UsageError(f"`--where` must hold for a run of {paths.name}, got none: {meant.notes[0]}")
+    found = find_best(contents, plan, metric=metric, folders=folders)
+    runs = [run.record for run, _ in found.winner.runs]
+    seeds = in_order(run.config.get("seed") for run in runs)
+    words, lines = None, list[str]()
+    try:
+        command = command_for(runs[0], seeds=seeds, told=found.winner.settings, trust=trust)
+        words, lines = command.command, [command.line, *command.remarks]
+    except UsageError as refused:
+        lines = [str(refused)]
+    warn_of_damage([each.message for each in contents.damaged])
+    if format_ is RunFormat.JSON:
+        if words is None:
+            print_warning(*lines)
+        print_text(best_to_json(found, command=words))
+    else:
+        said = [*best_sections(found, trust=trust), Section("Command", lines=lines)]
+        print_text(as_text(prose(f"{paths.name}: {best_headline(found)}", "", *found.sentences()), said))

@@ -1,0 +1,116 @@
+"""`runmanager compare`: the runs of a sweep that differ in one setting only, compared."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runmanager.cli.arguments import SweepName
+from runmanager.cli.completion import axes_like, baselines_like, crossovers_like, metrics_like
+from runmanager.cli.printing import console, print_text, rendered, warn_of_damage
+from runmanager.cli.table_formats import DATA_FORMATS, MAX_TEXT_ROWS, TableFormat, format_table
+from runmanager.errors import UsageError
+from runmanager.records.sweep.lookup import find_sweep
+
+if TYPE_CHECKING:
+    from runmanager.results.model.columns import Table
+
+__all__ = ["compare"]
+
+
+def compare(
+    sweep: SweepName,
+    axis: Annotated[
+        str | None,
+        typer.Option(
+            help="The setting or group whose values are compared, several joined by +; any: each that varies. "
+            "Default: what the runs took turns for, else device, or what varies where no two devices can be compared.",
+            autocompletion=axes_like,
+        ),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help="The value to compare against. Default: cpu for device, else the first given.",
+            autocompletion=baselines_like,
+        ),
+    ] = None,
+    metric: Annotated[
+        str,
+        typer.Option(
+            help="What they are compared by: samples_per_second, overall_samples_per_second, epoch_seconds, "
+            "wall_seconds, run_seconds, time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, "
+            "peak_memory_bytes.",
+            autocompletion=metrics_like,
+        ),
+    ] = "samples_per_second",
+    crossover: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AXIS",
+            help="Say from which value of AXIS on (num_parameters, batch_size, …) which one is ahead.",
+            autocompletion=crossovers_like,
+        ),
+    ] = None,
+    drift: Annotated[
+        float, typer.Option(help="Where one side ran after the other, no difference up to this share is called one.")
+    ] = 0.1,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            help="The largest effect that counts as no difference: a share of ratios (0.03 where not given), "
+            "of accuracies and losses in their own unit.",
+            show_default=False,
+        ),
+    ] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Every row, not only the first 50; files have all.")] = False,
+    format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
+        TableFormat.TEXT
+    ),
+) -> None:
+    """Compare the runs of a sweep that differ in one setting only, with the noise stated."""
+    from runmanager.results.compare import comparison
+    from runmanager.results.compare.matching import match_sides
+    from runmanager.results.findings.bottleneck_notes import bottleneck_notes
+    from runmanager.results.findings.crossover import crossing_answers
+    from runmanager.results.findings.roofline import roofline_lines
+    from runmanager.results.load.loader import read_results
+
+    if crossover is not None and format_ in DATA_FORMATS:
+        raise UsageError(f"`--crossover` must go with a format for people, got --format {format_}; it is a sentence.")
+    paths = find_sweep(sweep)
+    contents, plan = read_results(paths)
+    options = comparison.CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift, margin=margin)
+    matches = match_sides(contents, plan, options)
+    if format_ is not TableFormat.TEXT:
+        matches = matches.without_stand_in()
+    pairs = comparison.compare_matches(contents, matches, options)
+    explained = [
+        *bottleneck_notes(matches),
+        *roofline_lines(matches),
+        *(crossing_answers(matches, pairs, crossover) if crossover is not None else []),
+    ]
+    if format_ is TableFormat.TEXT:
+        from runmanager.results.findings.answers import answers
+        from runmanager.results.tables.results_table import result_rows
+
+        _show_pairs(pairs, [*explained, *answers(result_rows(contents, plan), pairs)], show_all=show_all)
+        return
+    if format_ in DATA_FORMATS:
+        warn_of_damage([each.message for each in contents.damaged])
+    if format_ in (TableFormat.LATEX, TableFormat.HTML):
+        pairs = comparison.with_numbered_reasons(pairs)
+    told = dataclasses.replace(pairs, notes=(*pairs.notes, *explained))
+    print_text(format_table(told, format_, title=f"Comparison of {paths.name}"))
+
+
+def _show_pairs(pairs: "Table", said: Sequence[str], *, show_all: bool) -> None:
+    from runmanager.results.tables.terminal import comparison_table
+
+    where = console()
+    if pairs.rows:
+        limit = None if show_all else MAX_TEXT_ROWS
+        print_text(rendered(where, comparison_table(pairs, limit=limit, width=where.width), *said))
+    else:  # a legend would explain columns that are not there
+        print_text("\n".join([*pairs.notes, *said, ""]))

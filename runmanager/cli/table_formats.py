@@ -1,0 +1,47 @@
+"""The formats of tables that commands print: text for the terminal, and CSV, JSON, Markdown, LaTeX and HTML."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runmanager.results.model.columns import Table
+
+__all__ = ["DATA_FORMATS", "MAX_TEXT_ROWS", "TableFormat", "format_table"]
+
+MAX_TEXT_ROWS = 50
+"""Rows that a table in the terminal has without `--all`."""
+
+
+class TableFormat(StrEnum):
+    """The forms in which a table can be had."""
+
+    TEXT = "text"
+    CSV = "csv"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+    HTML = "html"
+
+
+DATA_FORMATS = (TableFormat.CSV, TableFormat.JSON)
+"""Formats that hold rows only: notes and warnings go to stderr."""
+
+
+def format_table(shown: "Table", format_: TableFormat, *, title: str) -> str:
+    """A table as a file of that format holds it."""
+    from runmanager.results.tables import writers
+
+    match format_:
+        case TableFormat.CSV:
+            return writers.to_csv(shown)
+        case TableFormat.JSON:
+            return writers.to_json(shown)
+        case TableFormat.LATEX:
+            from runmanager.results.tables.latex import to_latex
+
+            return to_latex(shown)
+        case TableFormat.HTML:
+            from runmanager.results.report.html import to_html
+
+            return to_html(shown, title=title)
+    return writers.to_markdown(shown)
