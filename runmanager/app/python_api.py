@@ -17,8 +17,9 @@ from runmanager.app.compose.overrides import word_of
 from runmanager.app.display.console import screen
 from runmanager.app.display.notebook_output import CellOutput, in_kernel
 from runmanager.app.display.progress import in_terminal
-from runmanager.app.follow.follower import LOOK_SECONDS, SweepReader, follow_runs, write_missing_report
+from runmanager.app.follow.follower import POLL_SECONDS, follow_runs, write_missing_report
 from runmanager.app.follow.slurm_state import slurm_here
+from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.errors import RecordError, SweepError, UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
@@ -169,7 +170,7 @@ class _Driver:
             self._place.wait(seconds)
 
         while not has_left() and not _is_at(sweep, process.pid):
-            wait(LOOK_SECONDS)
+            wait(POLL_SECONDS)
         if self.status is None or (self.status in _BEGAN_STATUSES and sweep.record.exists()):
             observer = HeartbeatObserver(wait=wait)
             reader = SweepReader(sweep, observer=observer, queue=slurm_here())

@@ -4,7 +4,8 @@ import signal
 from collections.abc import Callable, Collection, Sequence
 
 from runmanager.app.display.progress import RunDisplay
-from runmanager.app.display.run_line import epochs_of
+from runmanager.app.follow.follower import Follower
+from runmanager.app.follow.sweep_state import CellState, SweepState
 from runmanager.errors import RecordError
 from runmanager.launching.plan import Action, PlannedRun, is_left_undone
 from runmanager.records.run.heartbeat import HeartbeatObserver
@@ -16,7 +17,7 @@ from runmanager.text import pluralize
 
 __all__ = ["end_silent_runs", "follow_elsewhere", "stored_record"]
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 
 def stored_record(run: PlannedRun) -> RunRecord | None:
@@ -61,29 +62,35 @@ def follow_elsewhere(runs: Sequence[PlannedRun], display: RunDisplay, observer: 
 
     One that vanished with its host is ended here. Raises `KeyboardInterrupt` if the user asks to stop.
     """
-    running = list(runs)
-    shown: set[str] = set()
+    cells = _Cells(runs, observer)
+
+    def read() -> tuple[SweepState, bool]:
+        state = cells.read()
+        return state, all(cell.is_ended for cell in state.cells)
+
     with handle_signals([signal.SIGTERM], _interrupt):  # SIGTERM does what Ctrl-C does
-        while running:
-            for run in list(running):
-                record = _followed(run, observer)
-                if record is None or record.status.is_ended:
-                    running.remove(run)
-                    display.ended(run.paths)
-                elif run.paths.name not in shown:
-                    shown.add(run.paths.name)
-                    display.started(run.paths, epochs_of(record))
-            display.follow([run.paths for run in running])
-            if running:
-                observer.wait(_LOOK_SECONDS)
+        Follower(display).follow(read, wait=lambda: observer.wait(_POLL_SECONDS))
     return [run for run in runs if (record := stored_record(run)) is None or is_left_undone(record)]
 
 
-def _followed(run: PlannedRun, observer: HeartbeatObserver) -> RunRecord | None:
-    record = stored_record(run)
-    if record is not None and observer.observed(run.paths, record).status is not record.status:
-        return end_silent(run.paths, observer) or stored_record(run)
-    return record
+class _Cells:
+    """Reads the state of cells that other drivers run; a cell that has ended is not read again."""
+
+    def __init__(self, runs: Sequence[PlannedRun], observer: HeartbeatObserver) -> None:
+        self._runs = runs
+        self._observer = observer
+        self._ended: dict[int, CellState] = {}
+
+    def read(self) -> SweepState:
+        cells = [self._ended.get(index) or self._read(run) for index, run in enumerate(self._runs)]
+        self._ended = {index: cell for index, cell in enumerate(cells) if cell.is_ended}
+        return SweepState(cells, is_driven=None)
+
+    def _read(self, run: PlannedRun) -> CellState:
+        record = stored_record(run)
+        if record is not None and self._observer.observed(run.paths, record).status is not record.status:
+            record = end_silent(run.paths, self._observer) or stored_record(run)
+        return CellState(run.paths, record, is_damaged=record is None)
 
 
 def _interrupt() -> None:

@@ -13,8 +13,9 @@ import pytest
 from rich.console import Console
 
 from runmanager.app.driver.run_listener import write_tables_alone
-from runmanager.app.follow import follower as following
-from runmanager.app.follow.follower import SweepReader, follow_sweep, show_state
+from runmanager.app.follow import sweep_state
+from runmanager.app.follow.follower import follow_sweep, show_state
+from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.launching.slurm.job_registry import locked_book
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.records.files.paths import RunPaths, SweepPaths
@@ -284,7 +285,7 @@ def test_only_what_changed_is_read_again(disk: Callable[[int], Disk], monkeypatc
     reader = SweepReader(sweep.paths)
     reader.read()
     read: list[RunPaths] = []
-    monkeypatch.setattr(following, "read_record", lambda paths, **_: read.append(paths) or read_record(paths))
+    monkeypatch.setattr(sweep_state, "read_record", lambda paths, **_: read.append(paths) or read_record(paths))
     sweep.end(1)
     assert reader.read().in_words() == "2 cells: 1 running, 1 finished"
     assert len(read) == 1
