@@ -16,7 +16,7 @@ from rich.console import Console
 from runmanager.app.compose.overrides import word_of
 from runmanager.app.display.console import screen
 from runmanager.app.display.notebook_output import CellOutput, in_kernel
-from runmanager.app.display.progress import in_terminal
+from runmanager.app.display.progress import terminal_region
 from runmanager.app.follow.follower import POLL_SECONDS, follow_runs, write_missing_report
 from runmanager.app.follow.slurm_state import slurm_here
 from runmanager.app.follow.sweep_state import SweepReader
@@ -48,7 +48,7 @@ def watch_sweep(sweep: str | PathLike[str]) -> Sweep:
     observer = HeartbeatObserver(wait=place.wait)
     reader = SweepReader(paths, observer=observer, queue=slurm_here())
     try:
-        state = follow_runs(reader, place.console, observer=observer, moving_part=place.moving_part)
+        state = follow_runs(reader, place.console, observer=observer, live_region=place.live_region)
         write_missing_report(paths, state)
     except KeyboardInterrupt:
         place.say(f"No longer watched; the sweep goes on. Again: watch_sweep({str(paths.root)!r})")
@@ -103,7 +103,7 @@ class _Place:
     def __init__(self) -> None:
         self._cell = CellOutput() if in_kernel() else None
         self.console: Console = screen() if self._cell is None else self._cell.console
-        self.moving_part = in_terminal if self._cell is None else self._cell.moving_part
+        self.live_region = terminal_region if self._cell is None else self._cell.live_region
 
     def say(self, line: str) -> None:
         """Show a line and keep it; it stays one line, to be copied."""
@@ -175,7 +175,7 @@ class _Driver:
             observer = HeartbeatObserver(wait=wait)
             reader = SweepReader(sweep, observer=observer, queue=slurm_here())
             place = self._place
-            follow_runs(reader, place.console, observer=observer, moving_part=place.moving_part, has_left=has_left)
+            follow_runs(reader, place.console, observer=observer, live_region=place.live_region, has_left=has_left)
 
     def _pass_interrupts_on(self, process: "subprocess.Popen[bytes]") -> None:
         for number in range(self._num_heeded, self.num_interrupts):

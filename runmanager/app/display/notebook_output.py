@@ -29,7 +29,7 @@ class CellOutput:
     """Lines that stay, and below them a part that moves, as one output of the running cell.
 
     It is plain text with terminal colours, which a page shows in its own scheme, light or dark. What is printed on
-    `console` stays; `moving_part` is what `RunDisplay` takes for the part that moves. All is shown when `draw` is
+    `console` stays; `live_region` is what `RunDisplay` takes for the part that moves. All is shown when `draw` is
     called, by whoever waits for the next thing to happen: there is no thread.
     """
 
@@ -49,15 +49,15 @@ class CellOutput:
         self._update: Callable[[str], None] | None = None
         self._drawn = ""
 
-    def moving_part(self, console: Console, shown: Callable[[], RenderableType]) -> "_MovingPart":
+    def live_region(self, console: Console, shown: Callable[[], RenderableType]) -> "_CellRegion":
         """What stands below the lines while it is started."""
-        return _MovingPart(self, shown)
+        return _CellRegion(self, shown)
 
-    def begin_moving(self, shown: Callable[[], RenderableType]) -> None:
+    def start_region(self, shown: Callable[[], RenderableType]) -> None:
         """From now on show this below the lines, as it is at each `draw`."""
         self._moving = shown
 
-    def end_moving(self) -> None:
+    def stop_region(self) -> None:
         """Let the part that moved stand as it is now."""
         if self._moving is not None:
             self._kept.write(self._rendered(self._moving))
@@ -83,18 +83,18 @@ class CellOutput:
 
 
 @dataclass(frozen=True)
-class _MovingPart:
+class _CellRegion:
     cell: CellOutput
     shown: Callable[[], RenderableType]
 
     def start(self) -> None:
-        self.cell.begin_moving(self.shown)
+        self.cell.start_region(self.shown)
 
-    def at_rest(self) -> AbstractContextManager[object]:
+    def paused(self) -> AbstractContextManager[object]:
         return nullcontext()  # nothing is drawn but by whoever prints
 
     def stop(self) -> None:
-        self.cell.end_moving()
+        self.cell.stop_region()
 
 
 def _shortened(text: str) -> str:

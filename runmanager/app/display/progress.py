@@ -8,12 +8,12 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.padding import Padding
 from rich.text import Text
 
 from runmanager.app.display.eta import run_seconds_left, sweep_seconds_left
 from runmanager.app.display.live_table import Layout, LiveRow, footer
+from runmanager.app.display.rich_internals import PausableLive
 from runmanager.app.display.run_line import run_label, run_line, why
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
@@ -21,11 +21,11 @@ from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.records.storage.reader import read_epochs, read_record
 from runmanager.text import printable
 
-__all__ = ["MovingPart", "RunDisplay", "in_terminal"]
+__all__ = ["LiveRegion", "RunDisplay", "terminal_region"]
 
 _ERROR_LINES = 20
 _ERROR_WIDTH = 1000  # characters of such a line: an error may quote its data
-_LOOKS_PER_SECOND = 4  # each redraws the moving rows, which takes the driver a millisecond
+_REDRAWS_PER_SECOND = 4  # each redraws the moving rows, which takes the driver a millisecond
 _OTHER_LINES = 4  # of the moving part beside its rows, and room for the cursor
 
 
@@ -60,41 +60,34 @@ class _Running:
         )
 
 
-class MovingPart(Protocol):
-    """The part of a display that is drawn anew while it is started."""
+class LiveRegion(Protocol):
+    """The part of a display that is redrawn in place between `start` and `stop`."""
 
     def start(self) -> None:
-        """Show it from now on."""
+        """Show the region and begin to redraw it."""
         ...
 
     def stop(self) -> None:
-        """Show it no more, or not anew."""
+        """Stop redrawing the region."""
         ...
 
-    def at_rest(self) -> AbstractContextManager[object]:
-        """As long as it is entered, nothing but the caller draws."""
+    def paused(self) -> AbstractContextManager[object]:
+        """A context in which only the calling thread draws."""
         ...
 
 
-class _TerminalPart(Live):
-    """Redrawn by a thread, which rich lets print between another's look at what stands there and its own printing."""
-
-    def at_rest(self) -> AbstractContextManager[object]:
-        return self._lock
-
-
-def in_terminal(console: Console, shown: Callable[[], RenderableType]) -> MovingPart:
-    """At the foot of a terminal, redrawn by a thread, and gone when it is stopped."""
-    return _TerminalPart(console=console, transient=True, refresh_per_second=_LOOKS_PER_SECOND, get_renderable=shown)
+def terminal_region(console: Console, render: Callable[[], RenderableType]) -> LiveRegion:
+    """Return a region at the foot of the terminal. A thread redraws it, and `stop` removes it."""
+    return PausableLive(console=console, transient=True, refresh_per_second=_REDRAWS_PER_SECOND, get_renderable=render)
 
 
 class RunDisplay:
     """Shows runs as they start, advance and end.
 
-    In a terminal (`moves`) they are rows of one table: those that run move at its foot, with the time that they and the
-    sweep probably still take; the ended ones stay. Elsewhere there is a plain line for each start and end. With `quiet`
-    only runs that ended badly are shown. `longest_label` is the length of the longest cell's name; `moving_part` says
-    where those that run move.
+    In a terminal (`is_live`) they are rows of one table. Running rows are redrawn at its foot, with estimates of the
+    time left for each run and for the sweep; ended rows stay. Elsewhere each start and end is one plain line. With
+    `quiet`, only runs that ended badly are shown. `longest_label` is the length of the longest run label; `live_region`
+    creates the region for the running rows.
     """
 
     def __init__(
@@ -104,7 +97,7 @@ class RunDisplay:
         num_runs: int,
         quiet: bool = False,
         longest_label: int = 0,
-        moving_part: Callable[[Console, Callable[[], RenderableType]], MovingPart] = in_terminal,
+        live_region: Callable[[Console, Callable[[], RenderableType]], LiveRegion] = terminal_region,
     ) -> None:
         self._console = console
         self._quiet = quiet
@@ -115,15 +108,15 @@ class RunDisplay:
         self._most_at_once = 1
         self._seen: dict[str, tuple[int, int]] = {}
         self._began = time.monotonic()
-        self.moves = console.is_interactive and not quiet  # which a terminal that cannot move its cursor is not
+        self.is_live = console.is_interactive and not quiet  # which a terminal that cannot move its cursor is not
         self._longest_label = longest_label
         self._layout = Layout.fitting(self._width(), longest_label=longest_label)
         self._has_header = False
         self._said: set[str] = set()
-        self._live = moving_part(console, self._moving_part)
+        self._live = live_region(console, self._render_live_region)
 
     def __enter__(self) -> Self:
-        if self.moves:
+        if self.is_live:
             self._live.start()
         return self
 
@@ -138,7 +131,7 @@ class RunDisplay:
 
     def _print(self, line: RenderableType) -> None:
         # A terminal wraps at words; a log keeps a line a line.
-        with self._live.at_rest():
+        with self._live.paused():
             self._console.print(line, soft_wrap=not self._console.is_terminal)
 
     def _fit(self) -> Layout:
@@ -152,7 +145,7 @@ class RunDisplay:
         """The columns for a row; in ASCII the mark of a shortened label takes two more than are counted."""
         return self._console.width - (2 if self._console.options.ascii_only else 0)
 
-    def _moving_part(self) -> RenderableType:
+    def _render_live_region(self) -> RenderableType:
         """The running rows, as many as there is room for, and how the sweep stands."""
         now = time.monotonic()
         running = list(self._running.values())  # a copy: the table is redrawn in a thread of its own
@@ -191,13 +184,13 @@ class RunDisplay:
         self._ended.pop(paths.name, None)  # it may have ended badly before
         self._running[paths.name] = _Running(paths, planned, measure_seconds)
         self._most_at_once = max(self._most_at_once, len(self._running))
-        if not self._quiet and not self.moves:
+        if not self._quiet and not self.is_live:
             self.say(f"[{len(self._ended) + len(self._running)}/{self._num_runs}] {run_label(paths)} started")
 
     def follow(self, running: Sequence[RunPaths]) -> None:
         """Read what is new of the running runs."""
         for paths in running:
-            if not self.moves or not self._has_changed(paths):
+            if not self.is_live or not self._has_changed(paths):
                 continue
             try:
                 epochs = read_epochs(paths)
@@ -231,7 +224,7 @@ class RunDisplay:
             self._took.append(record.run_seconds)
         if self._quiet and record.status.is_success:
             return
-        if self.moves:
+        if self.is_live:
             self._keep_row(paths, record, epochs)
         else:
             self._print(run_line(paths, record, epochs, counted=f"{len(self._ended)}/{self._num_runs}"))

@@ -4,7 +4,7 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,6 @@ from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.cells import Grid, prepare_cells, split
 from runmanager.app.compose.grid_size import count_cells
 from runmanager.app.compose.overrides import quoted
-from runmanager.app.compose.schema import Config
 from runmanager.app.display.console import screen
 from runmanager.app.display.sweep_summary import show_duel, show_results
 from runmanager.app.driver.host_capacity import refuse_what_cannot_fit
@@ -29,22 +28,20 @@ from runmanager.app.driver.host_checks import check, foretold, get_ready, writin
 from runmanager.app.driver.other_drivers import end_silent_runs
 from runmanager.app.driver.paired_groups import axis_to_compare, pairing_of, turns_said
 from runmanager.app.driver.run_listener import SweepWatcher
+from runmanager.app.driver.sweep_plan import overrides_of, place_run, plan_sweep, write_plan
 from runmanager.app.options import GridSweeperOptions
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
 from runmanager.launching.local.turn_keeper import TurnKeeper
-from runmanager.launching.plan import Action, CellsOf, PlannedRun, Resume, plan_runs, wants_epochs
+from runmanager.launching.plan import Action, CellsOf, PlannedRun
 from runmanager.launching.slurm.launcher import SlurmLauncher
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import HeartbeatObserver, timeout_faults
-from runmanager.records.run.record import Environment
-from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import SweepContents, read_sweep
-from runmanager.records.sweep.record import fresh_sweep_folder, leave_sweep, read_sweep_record, with_cells, write_cells
+from runmanager.records.sweep.record import fresh_sweep_folder, leave_sweep, read_sweep_record, with_cells
 from runmanager.text import pluralize
-from runmanager.tracking.environment.code_hashes import CurrentCode
-from runmanager.tracking.environment.provenance import DRIVEN_VARIABLE, command_line, commit_of, library_versions
+from runmanager.tracking.environment.provenance import DRIVEN_VARIABLE, command_line
 
 __all__ = ["GridSweeper", "register_sweeper"]
 
@@ -134,7 +131,7 @@ class GridSweeper(Sweeper):
             self._console.print(line, markup=False, soft_wrap=not self._console.is_terminal)
 
     def _planned(self, grid: Grid, sweep: SweepPaths | None) -> list[PlannedRun]:
-        plan = _plan(grid, sweep, grid.configs[0])
+        plan = plan_sweep(grid, sweep)
         if self._pairing is not None:
             plan = self._pairing.with_partners(plan, partial(foretold, self._launcher, needs_all=False))
         if isinstance(self._launcher, SlurmLauncher) and sweep is not None:
@@ -149,7 +146,7 @@ class GridSweeper(Sweeper):
         A driver that waits hands its launcher the queued cells too, to wait for: it submits none twice.
         """
         if launcher.settle(plan, sweep):
-            plan = _plan(grid, sweep, grid.configs[0])
+            plan = plan_sweep(grid, sweep)
         self._queued = queued = launcher.queued(sweep)
         action = Action.GO_ON if launcher.options.wait and not self._dry_run else Action.LEAVE
         return [
@@ -219,20 +216,20 @@ class GridSweeper(Sweeper):
         ]
 
         def overrides_for(key: int, number: int) -> list[str]:
-            words = _words(batch[key - first], sweep)
+            words = overrides_of(batch[key - first], sweep)
             # What an earlier try of this command has done is gone on with, whatever was asked of earlier commands.
             return [*words, "resume=auto"] if is_begun or (number > 1 and watcher.has_claimed(key)) else words
 
         launcher.overrides_for = overrides_for
-        return launcher.launch([_words(each, sweep) for each in batch], initial_job_idx=first)
+        return launcher.launch([overrides_of(each, sweep) for each in batch], initial_job_idx=first)
 
     def _run(self, grid: Grid, plan: Sequence[PlannedRun], sweep: SweepPaths) -> Any:
         driver = ProcessIdentity.current()
         os.environ[DRIVEN_VARIABLE] = "1"
         with writing_to(sweep.root.parent):
-            names = _written(sweep, plan, grid, driver)
+            names = write_plan(sweep, plan, grid, driver)
         try:
-            plan = [_placed(each, sweep, names) for each in plan]
+            plan = [place_run(each, sweep, names) for each in plan]
             to_run = [run for batch in self._batches([each for each in plan if each.is_to_run]) for run in batch]
             watcher = SweepWatcher(
                 sweep,
@@ -307,48 +304,7 @@ class GridSweeper(Sweeper):
         if isinstance(self._launcher, SlurmLauncher):
             self._launcher.listener, self._launcher.runs = watcher, batch
             self._launcher.when_ended = "runmanager.app.driver.run_listener:write_tables_alone"
-        return self._launcher.launch([_words(each, sweep) for each in batch], initial_job_idx=first)
-
-
-def _plan(grid: Grid, sweep: SweepPaths | None, config: Config) -> list[PlannedRun]:
-    commit, clean = commit_of(Path.cwd())
-    now = Environment(commit=commit, commit_clean=clean, libraries=library_versions())
-    stored = read_sweep(sweep, epochs_of=wants_epochs) if sweep else None
-    if config.resume == Resume.MUST and not (stored and stored.runs):
-        where = sweep.root if sweep else "a fresh folder"
-        raise UsageError(f"`resume=must` must find runs in {where}, got none; leave it out to start.")
-    return plan_runs(
-        grid.cells,
-        stored.runs if stored else (),
-        sweep or SweepPaths(Path(config.output_root) / "<new>"),
-        resume=Resume(config.resume),
-        rerun_changed=config.rerun_changed,
-        now=now,
-        code_of=CurrentCode(Path.cwd()).of,
-        damaged=stored.damaged if stored else (),
-    )
-
-
-def _written(sweep: SweepPaths, plan: Sequence[PlannedRun], grid: Grid, driver: ProcessIdentity) -> dict[str, str]:
-    """Write sweep.json; returns the name of each cell's run by its signature."""
-    record = write_cells(sweep, CellsOf(plan), axes=grid.axes, command=command_line(), driver=driver)
-    return {cell.signature: cell.run for cell in record.planned}
-
-
-def _placed(run: PlannedRun, sweep: SweepPaths, names: Mapping[str, str]) -> PlannedRun:
-    """A run with its folder: where it lies, or for a new one the name that the first driver to plan it gave it."""
-    if run.stored is not None:
-        return run
-    return replace(run, paths=sweep.run(names.get(run.cell.signature, run.cell.name)))
-
-
-def _words(run: PlannedRun, sweep: SweepPaths) -> list[str]:
-    """The overrides with which the launcher is to compose the cell, its run's folder among them."""
-    words = [*run.cell.overrides, f"hydra.sweep.dir={quoted(str(sweep.root))}"]
-    words.append(f"hydra.sweep.subdir={quoted(f'runs/{run.paths.name}')}")
-    if run.action is Action.START_ANEW and run.stored is not None and run.stored.status is Status.FINISHED:
-        words.append("resume=never")  # others begin anew by themselves, unless another driver has finished them
-    return words
+        return self._launcher.launch([overrides_of(each, sweep) for each in batch], initial_job_idx=first)
 
 
 def register_sweeper() -> None:

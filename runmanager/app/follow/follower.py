@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rich.console import Console, RenderableType
 
-from runmanager.app.display.progress import MovingPart, RunDisplay, in_terminal
+from runmanager.app.display.progress import LiveRegion, RunDisplay, terminal_region
 from runmanager.app.display.run_line import epochs_of, measure_seconds_of, run_label, run_line
 from runmanager.app.display.sweep_summary import show_results
 from runmanager.app.follow.sweep_state import CellState, SweepReader, SweepState
@@ -80,19 +80,19 @@ def follow_runs(
     console: Console,
     *,
     observer: HeartbeatObserver,
-    moving_part: Callable[[Console, Callable[[], RenderableType]], MovingPart] = in_terminal,
+    live_region: Callable[[Console, Callable[[], RenderableType]], LiveRegion] = terminal_region,
     has_left: Callable[[], bool] | None = None,
 ) -> SweepState:
     """Show the runs that `reader` reads until every cell has ended; return the last state.
 
     Where the caller has a driver of its own, `has_left` says whether that is gone, and then nothing more is waited for.
-    `moving_part` says where the runs that run are shown.
+    `live_region` says where the runs that run are shown.
     """
     state = reader.read()
     longest = max((len(run_label(cell.paths)) for cell in state.cells), default=0)
-    display = RunDisplay(console, num_runs=len(state.cells), longest_label=longest, moving_part=moving_part)
+    display = RunDisplay(console, num_runs=len(state.cells), longest_label=longest, live_region=live_region)
     # What moves would soon belie what was counted at the beginning, and says how many cells are in which state itself.
-    counts_itself = display.moves and not state.is_ended
+    counts_itself = display.is_live and not state.is_ended
     display.say(f"{reader.root}: {state.size_in_words() if counts_itself else state.in_words()}")
     follower = Follower(display)
     follower.show_earlier_ends(state)

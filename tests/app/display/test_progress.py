@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 from screens import Screen
 
-from runmanager.app.display.progress import RunDisplay, in_terminal
+from runmanager.app.display.progress import RunDisplay, terminal_region
 from runmanager.records.files.paths import RunPaths
 
 from ...ending import discard
@@ -230,14 +230,14 @@ def test_the_table_is_not_redrawn_while_a_line_is_printed(tmp_path: Path, monkey
     console = Halting(file=io.StringIO(), width=80, height=24, force_terminal=True)
     parts: list[Any] = []
 
-    def moving_part(console: Console, shown: Callable[[], Any]) -> Any:
-        parts.append(in_terminal(console, shown))
+    def live_region(console: Console, shown: Callable[[], Any]) -> Any:
+        parts.append(terminal_region(console, shown))
         return parts[0]
 
-    display = RunDisplay(console, num_runs=2, moving_part=moving_part)
+    display = RunDisplay(console, num_runs=2, live_region=live_region)
 
     def redraw_if_nobody_prints() -> None:
-        lock = parts[0].at_rest()
+        lock = parts[0].paused()
         if lock.acquire(blocking=False):  # the thread that redraws it would wait for its turn
             parts[0].refresh()
             lock.release()

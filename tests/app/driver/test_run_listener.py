@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runmanager.app.driver.run_listener import outcome_of_ending
 from runmanager.launching.local.engine import Job, ProcessExit
+from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.worker import Raised
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Outcome, Reason, Status
@@ -236,4 +236,4 @@ def test_a_second_ctrl_c_stops_at_once(
     ],
 )
 def test_what_an_ending_means(ending: ProcessExit, outcome: Outcome) -> None:
-    assert outcome_of_ending(ending) == outcome
+    assert outcome_of_exit(ending) == outcome

@@ -1,0 +1,66 @@
+"""Planning a sweep: what to do with each cell, sweep.json, and the overrides that the launcher gets for a run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from runmanager.app.compose.cells import Grid
+from runmanager.app.compose.overrides import quoted
+from runmanager.errors import UsageError
+from runmanager.launching.plan import Action, CellsOf, PlannedRun, Resume, plan_runs, wants_epochs
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.record import Environment
+from runmanager.records.run.status import Status
+from runmanager.records.storage.reader import read_sweep
+from runmanager.records.sweep.record import write_cells
+from runmanager.tracking.environment.code_hashes import CurrentCode
+from runmanager.tracking.environment.provenance import command_line, commit_of, library_versions
+
+__all__ = ["overrides_of", "place_run", "plan_sweep", "write_plan"]
+
+
+def plan_sweep(grid: Grid, sweep: SweepPaths | None) -> list[PlannedRun]:
+    """Decide for each cell of `grid` whether to run it, given the runs stored in `sweep`; None is a new sweep.
+
+    Raises `UsageError` under `resume=must` without stored runs.
+    """
+    config = grid.configs[0]
+    commit, clean = commit_of(Path.cwd())
+    now = Environment(commit=commit, commit_clean=clean, libraries=library_versions())
+    stored = read_sweep(sweep, epochs_of=wants_epochs) if sweep else None
+    if config.resume == Resume.MUST and not (stored and stored.runs):
+        where = sweep.root if sweep else "a fresh folder"
+        raise UsageError(f"`resume=must` must find runs in {where}, got none; leave it out to start.")
+    return plan_runs(
+        grid.cells,
+        stored.runs if stored else (),
+        sweep or SweepPaths(Path(config.output_root) / "<new>"),
+        resume=Resume(config.resume),
+        rerun_changed=config.rerun_changed,
+        now=now,
+        code_of=CurrentCode(Path.cwd()).of,
+        damaged=stored.damaged if stored else (),
+    )
+
+
+def write_plan(sweep: SweepPaths, plan: Sequence[PlannedRun], grid: Grid, driver: ProcessIdentity) -> dict[str, str]:
+    """Write sweep.json; returns the name of each cell's run by its signature."""
+    record = write_cells(sweep, CellsOf(plan), axes=grid.axes, command=command_line(), driver=driver)
+    return {cell.signature: cell.run for cell in record.planned}
+
+
+def place_run(run: PlannedRun, sweep: SweepPaths, names: Mapping[str, str]) -> PlannedRun:
+    """A run with its folder: where it lies, or for a new one the name that the first driver to plan it gave it."""
+    if run.stored is not None:
+        return run
+    return replace(run, paths=sweep.run(names.get(run.cell.signature, run.cell.name)))
+
+
+def overrides_of(run: PlannedRun, sweep: SweepPaths) -> list[str]:
+    """The overrides with which the launcher is to compose the cell, its run's folder among them."""
+    words = [*run.cell.overrides, f"hydra.sweep.dir={quoted(str(sweep.root))}"]
+    words.append(f"hydra.sweep.subdir={quoted(f'runs/{run.paths.name}')}")
+    if run.action is Action.START_ANEW and run.stored is not None and run.stored.status is Status.FINISHED:
+        words.append("resume=never")  # others begin anew by themselves, unless another driver has finished them
+    return words
