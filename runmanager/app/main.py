@@ -19,7 +19,7 @@ _BROKEN_STATUS = 1
 _USAGE_STATUS = 2
 _INTERRUPTED = 130
 _FLAGS = ("--dry-run", "--debug", "--quiet", "--yes")
-_PRELOAD = ("torch", "runmanager.app.cell_preload")
+_PRELOAD = ("torch", "runmanager.app.forkserver_imports")
 _WITH_A_VALUE = (
     *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd"),
     *("--info", "-i"),
@@ -108,7 +108,7 @@ class _Command:
 
 def task(cfg: Any) -> float | None:
     """What Hydra runs for each cell; torch is loaded only here, where a cell is run."""
-    from runmanager.app.cell import run_cell
+    from runmanager.app.cell_task import run_cell
 
     return run_cell(cfg)
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from runmanager.app.compose.overrides import word_of
-from runmanager.app.display.console import screen
+from runmanager.app.compose.override_quoting import word_of
 from runmanager.app.display.notebook_output import CellOutput, in_kernel
+from runmanager.app.display.output_console import screen
 from runmanager.app.display.progress import terminal_region
 from runmanager.app.follow.follower import POLL_SECONDS, follow_runs, write_missing_report
 from runmanager.app.follow.slurm_state import slurm_here
@@ -141,7 +141,7 @@ class _Driver:
                 [
                     sys.executable,
                     "-m",
-                    "runmanager.app.supervised_main",
+                    "runmanager.app.subprocess_main",
                     str(os.getpid()),
                     *command,
                     "--quiet",

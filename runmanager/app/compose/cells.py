@@ -13,7 +13,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_size import axis_fault
-from runmanager.app.compose.overrides import quoted
+from runmanager.app.compose.override_quoting import quoted
 from runmanager.app.compose.schema import CellReader, Config, read_config, unknown_settings
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell, PlannedRun

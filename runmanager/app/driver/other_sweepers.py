@@ -14,12 +14,12 @@ from omegaconf import DictConfig, open_dict
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.cells import prepare_jobs, split
 from runmanager.app.compose.grid_size import count_cells
-from runmanager.app.display.console import screen
+from runmanager.app.display.output_console import screen
 from runmanager.app.display.progress import RunDisplay
 from runmanager.app.display.sweep_summary import show_results
+from runmanager.app.driver.driver_faults import Faults, refuse_if_gone, show_and_write
 from runmanager.app.driver.host_capacity import refuse_what_cannot_fit
-from runmanager.app.driver.host_checks import check_cells, writing_to
-from runmanager.app.driver.sweep_end import Faults, refuse_if_gone, show_and_write
+from runmanager.app.driver.preflight import check_cells, writing_to
 from runmanager.errors import ConfigurationError, RecordError, RunFailedError, SweepError, UsageError
 from runmanager.records.files.folder_identity import FolderIdentity
 from runmanager.records.files.paths import SweepPaths

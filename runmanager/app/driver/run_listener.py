@@ -13,8 +13,8 @@ from rich.console import Console
 from runmanager.app.display.progress import RunDisplay
 from runmanager.app.display.run_line import measure_seconds_of, run_label
 from runmanager.app.display.sweep_summary import command_name, show_results
+from runmanager.app.driver.driver_faults import Faults, refuse_if_gone, show_and_write
 from runmanager.app.driver.other_drivers import follow_elsewhere, stored_record
-from runmanager.app.driver.sweep_end import Faults, refuse_if_gone, show_and_write
 from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.errors import RecordError
 from runmanager.launching.local.engine import Job, Listener, ProcessExit

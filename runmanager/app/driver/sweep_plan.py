@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from runmanager.app.compose.cells import Grid
-from runmanager.app.compose.overrides import quoted
+from runmanager.app.compose.override_quoting import quoted
 from runmanager.errors import UsageError
 from runmanager.launching.plan import Action, CellsOf, PlannedRun, Resume, plan_runs, wants_epochs
 from runmanager.records.files.paths import SweepPaths

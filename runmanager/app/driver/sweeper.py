@@ -20,16 +20,16 @@ from omegaconf import DictConfig, OmegaConf
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.cells import Grid, prepare_cells, split
 from runmanager.app.compose.grid_size import count_cells
-from runmanager.app.compose.overrides import quoted
-from runmanager.app.display.console import screen
+from runmanager.app.compose.override_quoting import quoted
+from runmanager.app.display.output_console import screen
 from runmanager.app.display.sweep_summary import show_duel, show_results
 from runmanager.app.driver.host_capacity import refuse_what_cannot_fit
-from runmanager.app.driver.host_checks import check, foretold, get_ready, writing_to
 from runmanager.app.driver.other_drivers import end_silent_runs
-from runmanager.app.driver.paired_groups import axis_to_compare, pairing_of, turns_said
+from runmanager.app.driver.paired_grouping import axis_to_compare, pairing_of, turns_said
+from runmanager.app.driver.preflight import check, foretold, get_ready, writing_to
 from runmanager.app.driver.run_listener import SweepWatcher
 from runmanager.app.driver.sweep_plan import overrides_of, place_run, plan_sweep, write_plan
-from runmanager.app.options import GridSweeperOptions
+from runmanager.app.sweeper_options import GridSweeperOptions
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
 from runmanager.launching.local.turn_keeper import TurnKeeper

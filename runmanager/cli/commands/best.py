@@ -32,7 +32,7 @@ def best(
     format_: RunFormatOption = RunFormat.TEXT,
 ) -> None:
     """Show the best cell by its mean over seeds, how sure that is, its command, and where its weights are."""
-    from runmanager.app.reproducing import reproduce as command_for
+    from runmanager.app.reproduce_command import reproduce as command_for
     from runmanager.results.findings.best import best_headline, best_sections, best_to_json, find_best
     from runmanager.results.load.loader import read_results
     from runmanager.results.model.sections import Section, as_text

@@ -35,7 +35,7 @@ def duel(
     chosen = _OWN | {"name": f"duel-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"}
     given = [word for word in ctx.args if word.partition("=")[0] in chosen and "=" in word]
     chosen |= {word.partition("=")[0]: word.partition("=")[2] for word in given}
-    from runmanager.app.compose.overrides import quoted
+    from runmanager.app.compose.override_quoting import quoted
 
     words = [f"{name}={value}" for name, value in chosen.items()]
     sides = f"hydra.sweeper.sides=[{quoted(one)},{quoted(other)}]"

@@ -15,8 +15,8 @@ _SHORT_COMMIT = 10
 
 def reproduce(run: RunName, trust: TrustOption = False) -> None:
     """Show the command that makes a run again, and what of code, packages and hardware is another here today."""
-    from runmanager.app.reproducing import current_environment
-    from runmanager.app.reproducing import reproduce as command_for
+    from runmanager.app.reproduce_command import current_environment
+    from runmanager.app.reproduce_command import reproduce as command_for
     from runmanager.results.findings.run_diff import difference_sections, environment_difference
     from runmanager.results.model.sections import as_text
 

@@ -26,7 +26,7 @@ def watch(
 
     Status as the sweep's: 0 if every cell is finished or skipped, 1 if a run ended badly.
     """
-    from runmanager.app.display.console import screen
+    from runmanager.app.display.output_console import screen
     from runmanager.app.follow.follower import follow_sweep, show_state
     from runmanager.app.follow.slurm_state import slurm_here
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 RUN = """
 import sys
-import runmanager.app.cell_preload
+import runmanager.app.forkserver_imports
 before = set(sys.modules)
 import torch
 from runmanager.tracking.manager import RunManager

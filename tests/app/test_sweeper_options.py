@@ -5,7 +5,7 @@ import sys
 
 CODE = """
 import sys
-import runmanager.app.options
+import runmanager.app.sweeper_options
 print([name for name in ("hydra", "rich", "torch", "runmanager.app.driver.sweeper") if name in sys.modules])
 """
 

@@ -8,7 +8,7 @@ from typing import Any
 from hydra.core.utils import JobReturn
 
 from runmanager.app.compose.cells import Grid
-from runmanager.app.driver.paired_sessions import Sessions, Sides
+from runmanager.app.driver.paired_stopping import Sessions, Sides
 from runmanager.app.driver.run_listener import SweepWatcher
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher

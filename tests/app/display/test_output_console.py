@@ -2,7 +2,7 @@
 
 import pytest
 
-from runmanager.app.display.console import screen
+from runmanager.app.display.output_console import screen
 
 
 @pytest.mark.parametrize(

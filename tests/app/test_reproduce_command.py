@@ -11,9 +11,8 @@ import msgspec
 import pytest
 from hydra import compose, initialize_config_dir
 
-from runmanager.app import reproducing
 from runmanager.app.compose.schema import conf_folder, plain_config, register_schema
-from runmanager.app.reproducing import current_environment, reproduce
+from runmanager.app.reproduce_command import current_environment, reproduce
 from runmanager.cli.main import run_command
 from runmanager.errors import UsageError
 from runmanager.launching.local.gpu_discovery import gpu_names
@@ -132,8 +131,8 @@ def test_what_is_stored_says_settings_to_hydra_and_nothing_else(
 ) -> None:
     """Names of a stored configuration become parts of a command, which people copy and run."""
     asked: list[str] = []
-    own = reproducing._composed
-    monkeypatch.setattr(reproducing, "_composed", lambda words: asked.extend(words) or own(words))
+    own = reproduce_command._composed
+    monkeypatch.setattr(reproduce_command, "_composed", lambda words: asked.extend(words) or own(words))
     found = reproduce(stored({**composed(), **crafted}))
     assert found.command == ("python", "-m", "runmanager", "-m", "lr=1,2")  # the one that was given
     assert not found.is_proved and "Today's settings refuse it" in found.remarks[0]
@@ -213,7 +212,7 @@ def test_environment_today_keeps_what_only_a_run_finds_out(tmp_path: Path, monke
 def test_gpu_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     then = Environment(cpu_model="Zen", device_name="NVIDIA H200")
     for found, said in (([], "no NVIDIA GPU found"), (["NVIDIA H200"], "NVIDIA H200"), (["Tesla"] * 2, "Tesla")):
-        monkeypatch.setattr("runmanager.app.reproducing.gpu_names", lambda found=found: found)
+        monkeypatch.setattr("runmanager.app.reproduce_command.gpu_names", lambda found=found: found)
         assert current_environment(then).device_name == said
 
 

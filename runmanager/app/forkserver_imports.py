@@ -5,8 +5,8 @@ from importlib import import_module
 import PIL.Image
 
 for _name in (
-    "runmanager.app.cell",
-    "runmanager.app.options",
+    "runmanager.app.cell_task",
+    "runmanager.app.sweeper_options",
     "importlib.metadata._adapters",  # by the first package that is asked for its version, on Python 3.13
     "numpy.random",
     "torch._dynamo",  # by the first optimiser that is made, compiled or not: a second of each run

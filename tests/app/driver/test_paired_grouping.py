@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from runmanager.app.driver.paired_groups import Pairing
+from runmanager.app.driver.paired_grouping import Pairing
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.record import Environment, RunRecord

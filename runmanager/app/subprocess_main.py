@@ -1,4 +1,4 @@
-"""`python -m runmanager.app.supervised_main PID WORDS`: the application for a program that wants it to end with itself.
+"""`python -m runmanager.app.subprocess_main PID WORDS`: the application for a program that wants it to end with itself.
 
 A notebook's kernel that is restarted, or dies, would else leave a driver behind that nobody can reach. Its runs end at
 once, as by Ctrl-C twice; the tables are written, and the same command goes on from the checkpoints.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from runmanager.app.compose.overrides import word_of
+from runmanager.app.compose.override_quoting import word_of
 from runmanager.errors import ConfigurationError
 from runmanager.launching.local.gpu_discovery import gpu_names
 from runmanager.records.host.process import usable_cores
