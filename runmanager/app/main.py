@@ -160,7 +160,7 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
         refuse_several_ranks()
     import hydra
 
-    from runmanager.app.compose.config_groups import groups_without_copies
+    from runmanager.app.compose.config_groups import uncopied_config_groups
     from runmanager.app.compose.schema import conf_folder
     from runmanager.app.driver.other_sweepers import OtherSweeper
     from runmanager.tracking.environment.provenance import said_to_children
@@ -172,7 +172,7 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
     with (
         said_to_children(called),
         _arguments(command.for_hydra()),
-        groups_without_copies(),
+        uncopied_config_groups(),
         OtherSweeper(is_single=not command.is_multirun, quiet="--quiet" in command.flags).watched(),
         warnings.catch_warnings(),
     ):

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from runmanager.app.compose.override_quoting import word_of
+from runmanager.app.compose.override_quoting import format_override
 from runmanager.app.display.notebook_output import CellOutput, in_kernel
-from runmanager.app.display.output_console import screen
+from runmanager.app.display.output_console import make_console
 from runmanager.app.display.progress import terminal_region
 from runmanager.app.follow.follower import POLL_SECONDS, follow_runs, write_missing_report
 from runmanager.app.follow.slurm_state import slurm_here
@@ -67,7 +67,7 @@ def run_sweep(*overrides: str, name: str, output_root: str | PathLike[str] = "ou
     """
     refuse_several_ranks()
     _refuse_other_words(overrides)
-    command = ["-m", *overrides, word_of("name", name), word_of("output_root", os.fspath(output_root))]
+    command = ["-m", *overrides, format_override("name", name), format_override("output_root", os.fspath(output_root))]
     place = _Place()
     place.say(f"$ {shlex.join(['python', '-m', 'runmanager', *command])}")
     driver = _Driver(place)
@@ -102,7 +102,7 @@ class _Place:
 
     def __init__(self) -> None:
         self._cell = CellOutput() if in_kernel() else None
-        self.console: Console = screen() if self._cell is None else self._cell.console
+        self.console: Console = make_console() if self._cell is None else self._cell.console
         self.live_region = terminal_region if self._cell is None else self._cell.live_region
 
     def say(self, line: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from runmanager.app.compose.override_quoting import word_of
+from runmanager.app.compose.override_quoting import format_override
 from runmanager.errors import ConfigurationError
 from runmanager.launching.local.gpu_discovery import gpu_names
 from runmanager.records.host.process import usable_cores
@@ -124,10 +124,10 @@ def _overrides(config: Mapping[str, Any], told: Collection[str]) -> list[str]:
     choices = [
         f"{group}={wanted[kind]}" for group, kind in kinds.items() if wanted[kind] != usual[kind] or kind in told
     ]
-    choices += [word_of(name, value) for name, value in wanted.items() if name.endswith("._target_")]
+    choices += [format_override(name, value) for name, value in wanted.items() if name.endswith("._target_")]
     base = _flat(choices)
     words = [
-        word_of(name if name in base else f"+{name}", value)
+        format_override(name if name in base else f"+{name}", value)
         for name, value in wanted.items()
         if name not in base or base[name] != value or (name in told and not name.endswith((".name", "._target_")))
     ]
@@ -139,7 +139,7 @@ def _refuse_other_words(wanted: Mapping[str, Any], usual: Mapping[str, Any], kin
 
     A name may lead Hydra to its own settings, whose callbacks and search path run code, or to a file anywhere.
     """
-    from runmanager.app.compose.schema import choices_of
+    from runmanager.app.compose.schema import group_choices
 
     tops = {name.partition(".")[0] for name in usual}
     faults = [
@@ -148,9 +148,9 @@ def _refuse_other_words(wanted: Mapping[str, Any], usual: Mapping[str, Any], kin
         if name.partition(".")[0] not in tops or not _NAME.fullmatch(name)
     ]
     faults += [
-        fault(group, f"be one of {', '.join(choices_of(group))}", repr(wanted.get(kind)))
+        fault(group, f"be one of {', '.join(group_choices(group))}", repr(wanted.get(kind)))
         for group, kind in kinds.items()
-        if wanted.get(kind) not in choices_of(group)
+        if wanted.get(kind) not in group_choices(group)
     ]
     if faults:
         raise ConfigurationError(faults)

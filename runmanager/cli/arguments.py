@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runmanager.cli.completion import runs_like, sweeps_like
+from runmanager.cli.completion import complete_runs, complete_sweeps
 from runmanager.records.sweep.lookup import find_run
 
 if TYPE_CHECKING:
@@ -15,7 +15,9 @@ __all__ = ["RunFormat", "RunFormatOption", "RunName", "SweepName", "TrustOption"
 
 SweepName = Annotated[
     str,
-    typer.Argument(metavar="SWEEP", help="The sweep's folder, or its name under outputs/.", autocompletion=sweeps_like),
+    typer.Argument(
+        metavar="SWEEP", help="The sweep's folder, or its name under outputs/.", autocompletion=complete_sweeps
+    ),
 ]
 
 RunName = Annotated[
@@ -23,7 +25,7 @@ RunName = Annotated[
     typer.Argument(
         metavar="RUN",
         help="The run's folder, SWEEP/RUN, or the beginning of its name or of its eight digits.",
-        autocompletion=runs_like,
+        autocompletion=complete_runs,
     ),
 ]
 

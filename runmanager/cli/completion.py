@@ -13,12 +13,20 @@ from runmanager.records.sweep.lookup import find_sweep, known_runs, known_sweeps
 from runmanager.records.sweep.record import SweepRecord, read_sweep_record
 from runmanager.text import format_value
 
-__all__ = ["axes_like", "baselines_like", "columns_like", "crossovers_like", "metrics_like", "runs_like", "sweeps_like"]
+__all__ = [
+    "complete_axes",
+    "complete_baselines",
+    "complete_columns",
+    "complete_crossovers",
+    "complete_metrics",
+    "complete_runs",
+    "complete_sweeps",
+]
 
 _MORE_THAN_A_WORD = re.compile(r"""[\s\x00-\x1f\x7f;&|<>$`\\"'()!]""")
 
 
-def sweeps_like(incomplete: str) -> list[str]:
+def complete_sweeps(incomplete: str) -> list[str]:
     """Sweeps by their name, and where a path was begun, the folders on its way."""
     return [*_beginning(incomplete, known_sweeps()), *_beginning(incomplete, _folders_beside(incomplete))]
 
@@ -30,14 +38,14 @@ def _folders_beside(path: str) -> list[str]:
     return sorted(before + entry.name for entry in os.scandir(before) if entry.is_dir())
 
 
-def runs_like(incomplete: str) -> list[str]:
+def complete_runs(incomplete: str) -> list[str]:
     """SWEEP/RUN, or the eight digits of a run where digits were begun."""
     runs = known_runs()
     digits = [name.rpartition("-")[2] for name in runs] if incomplete else []
     return _beginning(incomplete, [*runs, *digits])
 
 
-def axes_like(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_axes(ctx: typer.Context, incomplete: str) -> list[str]:
     """The settings of the command's sweep, those that vary first, then `any`; after `+` one more."""
     before = incomplete[: incomplete.rfind("+") + 1]
     plan = _plan_of(ctx)
@@ -45,26 +53,26 @@ def axes_like(ctx: typer.Context, incomplete: str) -> list[str]:
     return _beginning(incomplete, [before + name for name in names])
 
 
-def crossovers_like(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_crossovers(ctx: typer.Context, incomplete: str) -> list[str]:
     """The settings of the command's sweep, and the model's size."""
     return _beginning(incomplete, ["num_parameters", *_settings(_plan_of(ctx))])
 
 
-def baselines_like(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_baselines(ctx: typer.Context, incomplete: str) -> list[str]:
     """The values that the compared axis has."""
     plan = _plan_of(ctx)
     values: list[Any] = [] if plan is None else plan.axes.get(ctx.params.get("axis") or "device", [])
     return _beginning(incomplete, map(format_value, values))
 
 
-def metrics_like(incomplete: str) -> list[str]:
+def complete_metrics(incomplete: str) -> list[str]:
     """What runs can be compared by."""
     from runmanager.results.compare.metrics import PLAIN_METRICS
 
     return _beginning(incomplete, [*PLAIN_METRICS, "time_to_accuracy="])
 
 
-def columns_like(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
     """The columns of the command's sweep; after a comma one more."""
     from runmanager.results.model.columns import RESULT_COLUMNS, RUN_COLUMNS
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import typer
 
-__all__ = ["PASS_THROUGH", "launch"]
+__all__ = ["PASS_THROUGH", "run_application"]
 
 PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 """Typer's settings for a command whose arguments are Hydra's business: they come in `ctx.args` as they were given."""
 
 
-def launch(ctx: typer.Context, arguments: Sequence[str]) -> int:
+def run_application(ctx: typer.Context, arguments: Sequence[str]) -> int:
     """Hand `arguments` to the Hydra application and return its status; `--help` shows the command's own."""
     if "--help" in ctx.args:
         typer.echo(ctx.get_help())

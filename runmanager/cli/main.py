@@ -26,7 +26,7 @@ from runmanager.cli.commands.tensorboard import tensorboard
 from runmanager.cli.commands.watch import watch
 from runmanager.cli.hydra_application import PASS_THROUGH
 from runmanager.cli.printing import print_error
-from runmanager.cli.repeated_options import OnceEach
+from runmanager.cli.repeated_options import UniqueOptionsCommand
 from runmanager.errors import RunManagerError
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 
@@ -65,7 +65,7 @@ for _command, _words in _LAUNCHING:
         _command
     )
 for _command, _words in _OTHERS:
-    app.command(cls=OnceEach, epilog=_example(_command, _words))(_command)
+    app.command(cls=UniqueOptionsCommand, epilog=_example(_command, _words))(_command)
 
 
 def _show_version(wanted: bool) -> None:

@@ -12,7 +12,7 @@ from runmanager.text import printable
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = ["console", "print_error", "print_text", "print_warning", "prose", "rendered", "warn_of_damage"]
+__all__ = ["console", "print_error", "print_text", "print_warning", "render", "warn_damaged", "wrap_lines"]
 
 
 def console() -> "Console":
@@ -22,7 +22,7 @@ def console() -> "Console":
     return Console(highlight=False)
 
 
-def rendered(where: "Console", shown: "RenderableType", *lines: str) -> str:
+def render(where: "Console", shown: "RenderableType", *lines: str) -> str:
     """`shown` as text for that console, and `lines` below it."""
     with where.capture() as capture:
         where.print(shown)
@@ -33,7 +33,7 @@ def rendered(where: "Console", shown: "RenderableType", *lines: str) -> str:
     return capture.get()
 
 
-def prose(*lines: str) -> str:
+def wrap_lines(*lines: str) -> str:
     """Sentences, each broken between words where it is too long for the terminal; a pipe gets a line a line."""
     if not sys.stdout.isatty():
         return "\n".join(lines)
@@ -48,7 +48,7 @@ def print_text(text: str) -> None:
     sys.stdout.flush()
 
 
-def warn_of_damage(damaged: Iterable[str]) -> None:
+def warn_damaged(damaged: Iterable[str]) -> None:
     """Say on stderr what the tables for people say in a note: rows that are missing from the output."""
     for message in damaged:
         print_warning(f"not read: {message}")

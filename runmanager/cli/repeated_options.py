@@ -7,10 +7,10 @@ from typer.core import TyperCommand
 
 from runmanager.errors import UsageError
 
-__all__ = ["OnceEach"]
+__all__ = ["UniqueOptionsCommand"]
 
 
-class OnceEach(TyperCommand):
+class UniqueOptionsCommand(TyperCommand):
     """Raises `UsageError` for an option with a value that is there more than once."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

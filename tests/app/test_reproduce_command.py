@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hydra import compose, initialize_config_dir
 
+from runmanager.app import reproduce_command
 from runmanager.app.compose.schema import conf_folder, plain_config, register_schema
 from runmanager.app.reproduce_command import current_environment, reproduce
 from runmanager.cli.main import run_command

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from runmanager.app.driver.other_drivers import end_silent_runs
-from runmanager.app.driver.run_listener import SweepWatcher
+from runmanager.app.driver.run_listener import SweepListener
 from runmanager.launching.local.engine import Job, ProcessExit
 from runmanager.launching.local.worker import Returned
 from runmanager.launching.plan import Action, Cell, PlannedRun
@@ -93,7 +93,7 @@ def run(tmp_path: Path) -> PlannedRun:
     return PlannedRun(Cell("a" * 64, "lr=1-aaaaaaaa", {"lr": 1}, ()), Action.START, "new", paths.run("lr=1-aaaaaaaa"))
 
 
-def watcher(run: PlannedRun, wait: Callable[[float], object] = lambda seconds: None) -> SweepWatcher:
+def watcher(run: PlannedRun, wait: Callable[[float], object] = lambda seconds: None) -> SweepListener:
     """A driver's watcher whose clock stands still but for a minute in each wait."""
     sweep = SweepPaths(run.paths.root.parents[1])
     now = [0.0]
@@ -103,7 +103,7 @@ def watcher(run: PlannedRun, wait: Callable[[float], object] = lambda seconds: N
         now[0] += 60.0
 
     observer = HeartbeatObserver(clock=lambda: now[0], wait=pass_a_minute)
-    return SweepWatcher(sweep, [run], [run], epochs=1, console=Console(quiet=True), quiet=True, observer=observer)
+    return SweepListener(sweep, [run], [run], epochs=1, console=Console(quiet=True), quiet=True, observer=observer)
 
 
 def taken(run: PlannedRun, owner: ProcessIdentity) -> RunFolder:

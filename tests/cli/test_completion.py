@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runmanager.cli.completion import sweeps_like
+from runmanager.cli.completion import complete_sweeps
 from runmanager.records.files.paths import SweepPaths
 
 
@@ -55,5 +55,5 @@ def test_a_shell_is_not_offered_a_name_that_it_would_take_for_more_than_a_word(
     monkeypatch.chdir(sweep.root.parents[1])
     for name in ("two words", "a;$(touch b)", "new\nline", "größe=[1,2]"):
         shutil.copytree(sweep.root, sweep.root.with_name(name))
-    assert sorted(sweeps_like("")) == ["grid", "größe=[1,2]"]
-    assert sorted(sweeps_like("outputs/")) == ["outputs/grid", "outputs/größe=[1,2]"]
+    assert sorted(complete_sweeps("")) == ["grid", "größe=[1,2]"]
+    assert sorted(complete_sweeps("outputs/")) == ["outputs/grid", "outputs/größe=[1,2]"]

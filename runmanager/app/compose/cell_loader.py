@@ -15,7 +15,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
-from runmanager.app.compose.schema import choices_with
+from runmanager.app.compose.schema import choices_with_setting
 from runmanager.records.settings.grid import flatten
 from runmanager.validation import did_you_mean, fault, suggestion
 
@@ -190,7 +190,7 @@ def _unknown_key(override: Override, known: Sequence[str]) -> str:
     key = override.key_or_group
     if key.startswith("hydra."):
         return f"`{key}` is no setting of Hydra's; see --hydra-help."
-    if choices := choices_with(key):
+    if choices := choices_with_setting(key):
         return fault(key, f"be given with {' or '.join(f'`{each}`' for each in choices)}", "another choice")
     way_out = suggestion(key, known)
     if "custom" in key or key.split(".")[0] in ("model", "dataset"):

@@ -13,7 +13,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_size import axis_fault
-from runmanager.app.compose.override_quoting import quoted
+from runmanager.app.compose.override_quoting import quote_text
 from runmanager.app.compose.schema import CellReader, Config, read_config, unknown_settings
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell, PlannedRun
@@ -21,7 +21,7 @@ from runmanager.records.settings.grid import flatten, readable_name
 from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
 from runmanager.training.options.unused import unused_settings
 
-__all__ = ["Grid", "expand", "prepare_cells", "prepare_jobs", "split"]
+__all__ = ["Grid", "expand_overrides", "parse_overrides", "prepare_cells", "prepare_job_cells"]
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ def _way_out(word: str) -> str:
     is_text = (
         given and value and name.replace(".", "").isidentifier() and not any(mark in value for mark in "\"'[]{}(),$")
     )
-    return f"; a text with such characters is written {shlex.quote(f'{name}={quoted(value)}')}" if is_text else ""
+    return f"; a text with such characters is written {shlex.quote(f'{name}={quote_text(value)}')}" if is_text else ""
 
 
-def split(loader: CellLoader, words: Sequence[str]) -> list[Override]:
+def parse_overrides(loader: CellLoader, words: Sequence[str]) -> list[Override]:
     """The overrides in `words`, the last one for a key counting.
 
     Raises `ConfigurationError` for every unreadable one.
@@ -77,7 +77,7 @@ def split(loader: CellLoader, words: Sequence[str]) -> list[Override]:
     return list(parsed.values())
 
 
-def expand(overrides: Sequence[Override]) -> list[list[str]]:
+def expand_overrides(overrides: Sequence[Override]) -> list[list[str]]:
     """Every combination of the overrides' values, the last axis varying fastest, each as words for Hydra."""
     cells: list[list[str]] = [[]]
     for override in overrides:
@@ -97,8 +97,8 @@ def prepare_cells(
 
     Raises `ConfigurationError` with every fault of every cell.
     """
-    overrides = split(loader, words)
-    of_sides = [split(loader, side) for side in sides]
+    overrides = parse_overrides(loader, words)
+    of_sides = [parse_overrides(loader, side) for side in sides]
     between = list(dict.fromkeys(each.get_key_element() for side in of_sides for each in side))
     varying = [each.get_key_element() for each in overrides if each.is_sweep_override()] + between
     if bad_sides := _side_faults(overrides, of_sides):
@@ -109,7 +109,7 @@ def prepare_cells(
             faults[f"`{key}` must have one value in a sweep, got several; it does not tell one run from another."] = (
                 None
             )
-    combinations = _against_each_other(expand(overrides), of_sides)
+    combinations = _against_each_other(expand_overrides(overrides), of_sides)
     given = _given([*overrides, *(each for side in of_sides for each in side)])
     cells, configs = _read_cells(loader, master, combinations, varying=varying, given=given, faults=faults)
     if sides and len({cell.signature for cell in cells}) < len(cells):
@@ -118,12 +118,12 @@ def prepare_cells(
     return Grid(cells, configs, _axes(varying, cells), frozenset(given), [name for name in names if name != "seed"])
 
 
-def prepare_jobs(loader: CellLoader, master: DictConfig, jobs: Sequence[Sequence[str]]) -> Grid:
+def prepare_job_cells(loader: CellLoader, master: DictConfig, jobs: Sequence[Sequence[str]]) -> Grid:
     """The cells of another sweeper's jobs, each given by its words; none has an axis.
 
     Raises `ConfigurationError` with every fault of every cell.
     """
-    given = _given([each for words in jobs for each in split(loader, words)])
+    given = _given([each for words in jobs for each in parse_overrides(loader, words)])
     cells, configs = _read_cells(loader, master, [list(words) for words in jobs], varying=(), given=given, faults={})
     return Grid(cells, configs, {}, frozenset(given))
 

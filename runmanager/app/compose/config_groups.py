@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["groups_without_copies"]
+__all__ = ["uncopied_config_groups"]
 
 
 @contextmanager
-def groups_without_copies() -> Iterator[None]:
+def uncopied_config_groups() -> Iterator[None]:
     """Have Hydra look its groups up where they lie: it copies all that it has read of them each time, 80 times a help.
 
     The copy is for those who look with overrides, which may add a search path; they still get it. Where a later Hydra

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from runmanager.app.compose.cell_loader import CellLoader
-from runmanager.app.compose.cells import prepare_cells, split
+from runmanager.app.compose.cells import parse_overrides, prepare_cells
 from runmanager.app.compose.schema import conf_folder
 from runmanager.errors import ConfigurationError
 
@@ -36,7 +36,7 @@ def _faults(overrides: Sequence[str]) -> tuple[str, ...]:
     loader = CellLoader(GlobalHydra.instance().config_loader())  # type: ignore[arg-type]  # there is no other
     bare = loader.load_configuration("config", [], RunMode.RUN)
     faults: dict[str, None] = {}
-    parsed = split(loader, overrides)
+    parsed = parse_overrides(loader, overrides)
     hydras = [each.input_line or "" for each in parsed if each.is_hydra_override()]
     faults.update(dict.fromkeys(loader.diagnose(bare, hydras)[0]))
     tasks = [each.input_line or "" for each in parsed if not each.is_hydra_override()]

@@ -20,9 +20,9 @@ from runmanager.validation import did_you_mean, fault, suggestion
 __all__ = [
     "CellReader",
     "Config",
-    "choices_of",
-    "choices_with",
+    "choices_with_setting",
     "conf_folder",
+    "group_choices",
     "plain_config",
     "read_config",
     "register_schema",
@@ -73,12 +73,12 @@ def register_schema() -> None:
             store.store(group=group, name=f"schema_{name}", node=_writable(options))
 
 
-def choices_of(group: str) -> list[str]:
+def group_choices(group: str) -> list[str]:
     """The choices of a group that there is a configuration file of."""
     return sorted(each.stem for each in (conf_folder() / group).glob("*.yaml"))
 
 
-def choices_with(key: str) -> list[str]:
+def choices_with_setting(key: str) -> list[str]:
     """The choices of a key's group that have it: `measure=paired` for `measure.max_seconds`."""
     group, _, name = key.partition(".")
     return [f"{group}={choice}" for choice, options in _OPTIONS.get(group, {}).items() if name in _names(options)]
@@ -86,7 +86,7 @@ def choices_with(key: str) -> list[str]:
 
 def _choices() -> str:
     """Every group with its choices, for the help: as Hydra lists them, without the schemas."""
-    choices = {path.name: choices_of(path.name) for path in sorted(conf_folder().iterdir()) if path.is_dir()}
+    choices = {path.name: group_choices(path.name) for path in sorted(conf_folder().iterdir()) if path.is_dir()}
     return "\n".join(f"{group}: {', '.join(names)}" for group, names in choices.items())
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
-__all__ = ["screen"]
+__all__ = ["make_console"]
 
 
-def screen(environment: Mapping[str, str] = os.environ) -> Console:
+def make_console(environment: Mapping[str, str] = os.environ) -> Console:
     """The console of this process, plain where its output stands in a notebook.
 
     A kernel gives a `!command` a pseudo-terminal, and asks everybody for colours; but what moves the cursor there

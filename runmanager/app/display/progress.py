@@ -14,7 +14,7 @@ from rich.text import Text
 from runmanager.app.display.eta import run_seconds_left, sweep_seconds_left
 from runmanager.app.display.live_table import Layout, LiveRow, footer
 from runmanager.app.display.rich_internals import PausableLive
-from runmanager.app.display.run_line import run_label, run_line, why
+from runmanager.app.display.run_line import end_reason, run_label, run_line
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.record import EpochRecord, RunRecord
@@ -252,7 +252,9 @@ class RunDisplay:
         style = "dim" if record.status.is_success else "red"
         in_row = epoch is None  # there the reason stands, for want of figures
         reason = "" if in_row else str(record.reason or "")
-        self._explain(reason if record.message in self._said else why(record, says_reason=not in_row), style=style)
+        self._explain(
+            reason if record.message in self._said else end_reason(record, says_reason=not in_row), style=style
+        )
         self._said.add(record.message)
         if record.config.get("device") == "auto" and record.environment.device_name:
             said = f"device=auto is {record.environment.device_name} here"
@@ -264,10 +266,10 @@ class RunDisplay:
         if said:
             self._print(Padding(Text(printable(said), style=style), (0, 0, 0, 2)))
 
-    def retrying(self, paths: RunPaths, why: str) -> None:
+    def retrying(self, paths: RunPaths, end_reason: str) -> None:
         """A run ended badly and is begun again: one line that stays, and the error."""
         self.dropped(paths)
-        self._print(Text.assemble(("↻", "yellow"), f" {run_label(paths)}  {why}"))
+        self._print(Text.assemble(("↻", "yellow"), f" {run_label(paths)}  {end_reason}"))
         if paths.error.exists():
             self._show_error(paths)
 

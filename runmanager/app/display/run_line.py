@@ -10,7 +10,7 @@ from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.records.run.status import Reason
 from runmanager.text import printable
 
-__all__ = ["epochs_of", "measure_seconds_of", "run_label", "run_line", "why"]
+__all__ = ["end_reason", "paired_measure_seconds", "planned_epochs", "run_label", "run_line"]
 
 _SYMBOLS = {"finished": ("✓", "green"), "skipped": ("-", "yellow"), "running": (">", "cyan")}
 
@@ -47,13 +47,13 @@ def _summary(record: RunRecord, epochs: Sequence[EpochRecord]) -> str:
     return "  ".join(parts)
 
 
-def why(record: RunRecord, *, says_reason: bool = True) -> str:
+def end_reason(record: RunRecord, *, says_reason: bool = True) -> str:
     """Why a run did not simply finish; empty where it did, and without the reason where that has been said."""
     parts = (str(record.reason) if record.reason is not None and says_reason else None, record.message)
     return printable(": ".join(part for part in parts if part))
 
 
-def epochs_of(record: RunRecord) -> int:
+def planned_epochs(record: RunRecord) -> int:
     """How many epochs the run is to have, 0 where it does not say."""
     if record.epochs_planned is not None:
         return record.epochs_planned
@@ -61,7 +61,7 @@ def epochs_of(record: RunRecord) -> int:
     return asked if isinstance(asked, int) else 0
 
 
-def measure_seconds_of(config: Mapping[str, Any]) -> float:
+def paired_measure_seconds(config: Mapping[str, Any]) -> float:
     """How long a run of these settings may be measured side by side with others after its epochs; 0 where it is not."""
     measure = config.get("measure")
     seconds = measure.get("max_seconds") if isinstance(measure, Mapping) else None

@@ -9,10 +9,10 @@ from runmanager.errors import RunManagerError, SweepError
 from runmanager.records.files.folder_identity import FolderIdentity
 from runmanager.records.files.paths import SweepPaths
 
-__all__ = ["Faults", "refuse_if_gone", "show_and_write"]
+__all__ = ["DriverFaults", "require_sweep_folder", "write_and_show_results"]
 
 
-def refuse_if_gone(sweep: SweepPaths, folder: FolderIdentity) -> None:
+def require_sweep_folder(sweep: SweepPaths, folder: FolderIdentity) -> None:
     """Raises `SweepError` where a sweep's folder is not there any more: what its runs do is lost."""
     if fate := folder.fate:
         raise SweepError(
@@ -21,7 +21,7 @@ def refuse_if_gone(sweep: SweepPaths, folder: FolderIdentity) -> None:
         )
 
 
-class Faults:
+class DriverFaults:
     """What went wrong apart from the runs, once they had begun: readable `lines`, and the first such `error`."""
 
     def __init__(self) -> None:
@@ -46,10 +46,10 @@ class Faults:
             self.add(what, error)
 
 
-def show_and_write(
+def write_and_show_results(
     sweep: SweepPaths,
     console: Console,
-    faults: Faults,
+    faults: DriverFaults,
     *,
     quiet: bool,
     show: Callable[[SweepPaths, Console, bool], None],

@@ -18,7 +18,7 @@ from runmanager.records.host.process import usable_cores
 from runmanager.training.options.dataset import DatasetOptions
 from runmanager.validation import fault
 
-__all__ = ["refuse_what_cannot_fit"]
+__all__ = ["check_host_capacity"]
 
 _RUN_BYTES = 40 * 2**20
 """Private memory of a run's process, forked from the server: 40 to 90 MB with the built-in models and datasets."""
@@ -40,9 +40,7 @@ class _Host:
     free_bytes: int | None
 
 
-def refuse_what_cannot_fit(
-    launcher: Launcher, batches: Iterable[Sequence[Config]], *, take_turns: bool = False
-) -> None:
+def check_host_capacity(launcher: Launcher, batches: Iterable[Sequence[Config]], *, take_turns: bool = False) -> None:
     """Raise `ConfigurationError` where the loader's workers or the memory of the runs at once are too many.
 
     `batches` are the cells that each call of the launcher is to run; where these `take_turns`, a whole batch lives at

@@ -12,14 +12,14 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
 from runmanager.app.compose.cell_loader import CellLoader
-from runmanager.app.compose.cells import prepare_jobs, split
+from runmanager.app.compose.cells import parse_overrides, prepare_job_cells
 from runmanager.app.compose.grid_size import count_cells
-from runmanager.app.display.output_console import screen
+from runmanager.app.display.output_console import make_console
 from runmanager.app.display.progress import RunDisplay
 from runmanager.app.display.sweep_summary import show_results
-from runmanager.app.driver.driver_faults import Faults, refuse_if_gone, show_and_write
-from runmanager.app.driver.host_capacity import refuse_what_cannot_fit
-from runmanager.app.driver.preflight import check_cells, writing_to
+from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
+from runmanager.app.driver.host_capacity import check_host_capacity
+from runmanager.app.driver.preflight import check_cells, require_output_root
 from runmanager.errors import ConfigurationError, RecordError, RunFailedError, SweepError, UsageError
 from runmanager.records.files.folder_identity import FolderIdentity
 from runmanager.records.files.paths import SweepPaths
@@ -87,7 +87,7 @@ class OtherSweeper:
             if name == _HYDRAS:  # which makes a list of all cells; to others an axis may be a space to search
                 params = config.hydra.sweeper.params or {}
                 words = [*(f"{key}={value}" for key, value in params.items()), *config.hydra.overrides.task]
-                count_cells(split(loader, words))
+                count_cells(parse_overrides(loader, words))
             return _Checked(launcher, self, loader, config)
 
         plugins.instantiate_launcher = instantiate
@@ -103,7 +103,7 @@ class OtherSweeper:
 
         Raises `ConfigurationError` with every fault of the cells.
         """
-        grid = prepare_jobs(loader, master, jobs)
+        grid = prepare_job_cells(loader, master, jobs)
         if names := {config.name for config in grid.configs} - {None}:
             raise ConfigurationError(
                 f"`name` must be left out under `{self._name}`, got {name}; without it the runs lie in a dated folder "
@@ -113,18 +113,18 @@ class OtherSweeper:
         self._num_jobs += len(jobs)
         if self._is_single and self._num_jobs > 1:
             raise UsageError(f"A single run must be one cell, got {self._num_jobs} from `{self._name}`; add -m.")
-        refuse_what_cannot_fit(launcher, [grid.configs])
+        check_host_capacity(launcher, [grid.configs])
         check_cells(launcher, grid.configs, given=grid.given, needs_all=self._is_single)
         folder = Path(str(master.hydra.sweep.dir))  # looked up before a job is composed: all get the same date
         runs = [_run_name(loader, master, words, first + place) for place, words in enumerate(jobs)]
         if self._sweep is None:
             self._sweep = SweepPaths(folder)
             self._before = {name: self._attempt(name) for name in run_names(self._sweep)}
-            self._display = RunDisplay(screen(), num_runs=0, quiet=self._quiet)
+            self._display = RunDisplay(make_console(), num_runs=0, quiet=self._quiet)
         self._cells += [plan_cell(cell.signature, run, cell.config) for cell, run in zip(grid.cells, runs, strict=True)]
         settings = [cell.settings for cell in self._cells]
         axes = {name: [each[name] for each in settings if name in each] for name in differing(settings)}
-        with writing_to(folder.parent):
+        with require_output_root(folder.parent):
             write_cells(self._sweep, self._cells, axes=axes, command=command_line())
         self._folder = self._folder or FolderIdentity(folder)
 
@@ -165,7 +165,7 @@ class OtherSweeper:
 
     def _finish(self, error: BaseException | None) -> None:
         if self._folder is not None:
-            refuse_if_gone(self._paths, self._folder)
+            require_sweep_folder(self._paths, self._folder)
         begun = self._begun()
         if not begun:
             if self._job_faults:  # which the sweeper has not raised
@@ -174,8 +174,8 @@ class OtherSweeper:
         self._show_ended()
         for line in self._job_faults:
             self._display.say(line)
-        faults = Faults()
-        show_and_write(self._paths, screen(), faults, quiet=self._quiet, show=show_results)
+        faults = DriverFaults()
+        write_and_show_results(self._paths, make_console(), faults, quiet=self._quiet, show=show_results)
         if isinstance(error, KeyboardInterrupt):
             self._display.say("Interrupted.")
             raise SystemExit(_INTERRUPTED) from error

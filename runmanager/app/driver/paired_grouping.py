@@ -8,8 +8,8 @@ from typing import Any
 from hydra.core.utils import JobReturn
 
 from runmanager.app.compose.cells import Grid
-from runmanager.app.driver.paired_stopping import Sessions, Sides
-from runmanager.app.driver.run_listener import SweepWatcher
+from runmanager.app.driver.paired_stopping import PairedSessions, Sides
+from runmanager.app.driver.run_listener import SweepListener
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.local.turn_keeper import WARMUP_TURNS
@@ -22,7 +22,7 @@ from runmanager.results.stats.paired_speedup import LEAST_ROUNDS
 from runmanager.training.options.measure import PairedOptions
 from runmanager.validation import fault
 
-__all__ = ["Pairing", "axis_to_compare", "pairing_of", "turns_said"]
+__all__ = ["Pairing", "infer_compared_axis", "make_pairing", "pairing_notices"]
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,18 @@ class Pairing:
         return [batch for batch in found if batch]
 
     def run(
-        self, batch: Sequence[PlannedRun], first: int, watcher: SweepWatcher, launch: Callable[..., Sequence[JobReturn]]
+        self,
+        batch: Sequence[PlannedRun],
+        first: int,
+        watcher: SweepListener,
+        launch: Callable[..., Sequence[JobReturn]],
     ) -> Sequence[JobReturn]:
         """Launch a batch whose keys count from `first`, again for each further session; return what the first did.
 
         `launch` takes the runs, the first key, who hands out their turns, and whether they have run before.
         """
         group = next(group for group in self.groups if any(batch[0].cell.signature in side for side in group))
-        sessions = Sessions(self.options, group)
+        sessions = PairedSessions(self.options, group)
         with watcher.sessions(lambda: sessions.goes_on):
             returns = launch(batch, first, sessions.keeper(batch, first))
             while not watcher.is_halted and (again := sessions.following()):
@@ -96,7 +100,7 @@ def _obstacle(run: PlannedRun) -> str:
     return "" if there in ("", socket.gethostname()) else f"it was made on {there}"
 
 
-def axis_to_compare(grid: Grid) -> str | None:
+def infer_compared_axis(grid: Grid) -> str | None:
     """What a paired sweep compares, where that is not said: None where it is, or where nothing is paired.
 
     In a duel it is all that its sides say. Raises `ConfigurationError` where it cannot be told.
@@ -118,7 +122,7 @@ def axis_to_compare(grid: Grid) -> str | None:
     raise ConfigurationError([fault("measure.axis", rule, "null", f"it may be {' or '.join(names)}")])
 
 
-def pairing_of(grid: Grid, launcher: Any) -> Pairing | None:
+def make_pairing(grid: Grid, launcher: Any) -> Pairing | None:
     """The groups that the cells of a sweep make; None where none is paired. Raises `ConfigurationError`."""
     options = grid.configs[0].measure
     if all(config.measure == options for config in grid.configs):
@@ -141,7 +145,7 @@ def pairing_of(grid: Grid, launcher: Any) -> Pairing | None:
     return Pairing(options, groups)
 
 
-def turns_said(grid: Grid, pairing: Pairing | None) -> list[str]:
+def pairing_notices(grid: Grid, pairing: Pairing | None) -> list[str]:
     """What somebody should know before it begins: how long whole epochs as turns may take."""
     if pairing is None:
         return []

@@ -12,7 +12,7 @@ from runmanager.records.run.status import Status
 from runmanager.results.stats.paired_speedup import LEAST_ROUNDS, is_narrow, log_ratios
 from runmanager.training.options.measure import PairedOptions
 
-__all__ = ["Sessions", "Sides"]
+__all__ = ["PairedSessions", "Sides"]
 
 Sides = tuple[frozenset[str], ...]
 """The signatures of each side of a group, the baseline's first."""
@@ -21,7 +21,7 @@ _NOISE_TO_SPREAD = 2.0  # of rounds to that of processes, for how many rounds a 
 _MOST_SESSIONS = 20  # more would say little more, and each leaves an attempt in the run's record
 
 
-class Sessions:
+class PairedSessions:
     """Measures one group in sessions: in each, all of its runs take turns in fresh processes.
 
     ```

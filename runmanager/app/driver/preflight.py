@@ -10,7 +10,7 @@ from hydra.plugins.launcher import Launcher
 
 from runmanager.app.compose.cells import Grid
 from runmanager.app.compose.schema import Config
-from runmanager.app.driver.preflight_process import Questions, missing_devices, preflight
+from runmanager.app.driver.preflight_process import PreflightRequest, missing_devices, run_preflight
 from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.local.engine import LocalEngine, call
@@ -20,15 +20,15 @@ from runmanager.launching.slurm.launcher import SlurmLauncher
 from runmanager.records.files.unwritable_folder import require_writable
 from runmanager.training.options.step import Precision
 
-__all__ = ["check", "check_cells", "foretold", "get_ready", "writing_to"]
+__all__ = ["check_cells", "check_planned_runs", "predict_skipped", "require_output_root", "warm_up"]
 
 _EVERYWHERE = ("auto", "cpu")
 _WAY_OUT = "make room there, or give another one with output_root=…"
-writing_to = partial(require_writable, "`output_root`", way_out=_WAY_OUT)
+require_output_root = partial(require_writable, "`output_root`", way_out=_WAY_OUT)
 """Raises `UsageError` where a folder under `output_root` cannot be written."""
 
 
-def check(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
+def check_planned_runs(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
     """Check the cells `to_run` of a grid, as `check_cells` does."""
     signatures = {each.cell.signature for each in to_run}
     configs = [config for cell, config in zip(grid.cells, grid.configs, strict=True) if cell.signature in signatures]
@@ -47,7 +47,7 @@ def check_cells(launcher: Launcher, configs: Sequence[Config], *, given: Contain
     _refuse_gpus(launcher, devices)
     here = configs if _runs_here(launcher) else []
     precisions = [(config.device, config.precision) for config in here if config.precision != Precision.FP32]
-    questions = Questions(
+    questions = PreflightRequest(
         parts=_distinct([(config.dataset, config.model) for config in configs]),
         devices=devices if _runs_here(launcher) and needs_all else [],
         for_accelerators=_for_accelerators(given, here),
@@ -56,7 +56,7 @@ def check_cells(launcher: Launcher, configs: Sequence[Config], *, given: Contain
         pieces=_distinct([(config.model, config.micro_batch, config.on_oom) for config in configs]),
         data_root=Path(configs[0].data_root),
     )
-    if faults := _ask(launcher, preflight, questions):
+    if faults := _ask(launcher, run_preflight, questions):
         raise ConfigurationError(faults)
 
 
@@ -71,7 +71,7 @@ def _for_accelerators(given: Container[str], configs: Sequence[Config]) -> dict[
     return {name: found for name, found in devices.items() if name in given}
 
 
-def foretold(launcher: Launcher, plan: Sequence[PlannedRun], *, needs_all: bool) -> Sequence[PlannedRun]:
+def predict_skipped(launcher: Launcher, plan: Sequence[PlannedRun], *, needs_all: bool) -> Sequence[PlannedRun]:
     """The plan with the cells that this host will skip for want of their device.
 
     Raises `ConfigurationError` where the command `needs_all` cells, as running it would.
@@ -102,7 +102,7 @@ def _refuse_gpus(launcher: Launcher, devices: Sequence[str]) -> None:
             launcher.wish_for(device)
 
 
-def get_ready(launcher: Launcher, *, num_jobs: int) -> None:
+def warm_up(launcher: Launcher, *, num_jobs: int) -> None:
     """Let what the checks and the runs need begin to be imported now."""
     _engine_of(launcher).get_ready(num_jobs=num_jobs)
 

@@ -11,13 +11,13 @@ from runmanager.training.options.groups import TorchvisionModelOptions
 from runmanager.training.options.step import Precision
 from runmanager.validation import fault
 
-__all__ = ["Questions", "missing_devices", "preflight"]
+__all__ = ["PreflightRequest", "missing_devices", "run_preflight"]
 
 _HOST = ("auto", "cpu")
 
 
 @dataclass(frozen=True)
-class Questions:
+class PreflightRequest:
     """Of what is to be run: the distinct pairs of dataset and model, and the devices that must be here.
 
     `for_accelerators` are settings that only these heed (`loader.pin_memory`), each with the devices of the cells that
@@ -36,7 +36,7 @@ class Questions:
 
 
 def missing_devices(names: Sequence[str]) -> dict[str, str]:
-    """The devices that this host lacks, each with the error to say. For a process of its own, like `preflight`.
+    """The devices that this host lacks, each with the error to say. For a process of its own, like `run_preflight`.
 
     Raises `UsageError` for a name that is no device's.
     """
@@ -51,7 +51,7 @@ def missing_devices(names: Sequence[str]) -> dict[str, str]:
     return missing
 
 
-def preflight(questions: Questions) -> list[str]:
+def run_preflight(questions: PreflightRequest) -> list[str]:
     """Fetch or build the data that is missing, and return every fault found, as readable lines.
 
     Runs in a process of its own, so that the driver never loads torch.
@@ -112,7 +112,7 @@ def _precision_faults(asked: Sequence[tuple[str, str]]) -> list[str]:
     return [line for device, precision in here for line in precision_faults(Precision(precision), device)]
 
 
-def _fitting_faults(dataset: Any, models: Sequence[Any], questions: Questions) -> list[str]:
+def _fitting_faults(dataset: Any, models: Sequence[Any], questions: PreflightRequest) -> list[str]:
     """What is wrong between the data as they are and the built-in models that are to learn from them, as is wanted."""
     import torch
 

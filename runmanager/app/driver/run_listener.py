@@ -11,9 +11,9 @@ from typing import Self
 from rich.console import Console
 
 from runmanager.app.display.progress import RunDisplay
-from runmanager.app.display.run_line import measure_seconds_of, run_label
+from runmanager.app.display.run_line import paired_measure_seconds, run_label
 from runmanager.app.display.sweep_summary import command_name, show_results
-from runmanager.app.driver.driver_faults import Faults, refuse_if_gone, show_and_write
+from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
 from runmanager.app.driver.other_drivers import follow_elsewhere, stored_record
 from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.errors import RecordError
@@ -33,12 +33,12 @@ from runmanager.results.write_throttle import WriteThrottle
 from runmanager.text import pluralize
 from runmanager.tracking.environment.provenance import command_line
 
-__all__ = ["SweepWatcher", "command_name", "outcome_of_exit", "write_tables_alone"]
+__all__ = ["SweepListener", "command_name", "outcome_of_exit", "write_tables_alone"]
 
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
 
 
-class SweepWatcher(Listener):
+class SweepListener(Listener):
     """Is told by the engine what happens to the runs, in the order in which they were handed to the launcher.
 
     Another driver may be at the same sweep. A cell that it has taken is left to it, and followed to its end; `observer`
@@ -74,7 +74,7 @@ class SweepWatcher(Listener):
         self._goes_on: Callable[[], bool] = lambda: False
         self._between: dict[str, PlannedRun] = {}
         self._pace = WriteThrottle()
-        self.faults = Faults()
+        self.faults = DriverFaults()
         self._folder = FolderIdentity(sweep.root)
         self._unwritten: dict[str, tuple[PlannedRun, RunRecord]] = {}
         shown = [*to_run, *self._elsewhere]
@@ -98,7 +98,7 @@ class SweepWatcher(Listener):
         self._display.__exit__(kind, error, traceback)
 
     def wants(self, key: int) -> bool:
-        refuse_if_gone(self._sweep, self._folder)
+        require_sweep_folder(self._sweep, self._folder)
         run = self._to_run[key]
         record = stored_record(run)
         if still_to_run(run, record):
@@ -114,18 +114,18 @@ class SweepWatcher(Listener):
         self._running[job.key] = run
         self._pids[job.key] = pid
         config = run.cell.config
-        seconds = measure_seconds_of(config)
+        seconds = paired_measure_seconds(config)
         self._display.started(run.paths, int(config.get("epochs", self._epochs)), measure_seconds=seconds)
 
     def tick(self) -> None:
-        refuse_if_gone(self._sweep, self._folder)
+        require_sweep_folder(self._sweep, self._folder)
         self._display.follow([run.paths for run in self._running.values()])
 
     def stopping(self, *, at_once: bool) -> None:
         self._display.say("Stopping at once." if at_once else "Stopping after this epoch; Ctrl-C again stops at once.")
 
     def settled(self, ending: ProcessExit) -> Outcome:
-        refuse_if_gone(self._sweep, self._folder)  # or its end would be written into a folder made for it
+        require_sweep_folder(self._sweep, self._folder)  # or its end would be written into a folder made for it
         key = ending.job.key
         if _is_anothers(self._running[key], ending, self._pids[key]):
             return Outcome(Status.FINISHED)  # ours came too late, which is no bad end
@@ -238,13 +238,13 @@ class SweepWatcher(Listener):
     def finish(self, *, interrupted: bool) -> int:
         """Show the tables, write them with the report, and return the command's exit status."""
         with self.faults.kept("The sweep"):
-            refuse_if_gone(self._sweep, self._folder)
+            require_sweep_folder(self._sweep, self._folder)
         if self._folder.fate:
             return 1
         for run, record in self._unwritten.values():
             with self.faults.kept(f"The end of {run.paths.name} could not be written"):
                 _write_end(run, record)
-        show_and_write(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
+        write_and_show_results(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
         if interrupted:
             self._display.say(f"Interrupted. To go on:  {self._resuming_command()}")
             return _INTERRUPTED

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from runmanager.app.compose.cells import Grid
-from runmanager.app.compose.override_quoting import quoted
+from runmanager.app.compose.override_quoting import quote_text
 from runmanager.errors import UsageError
 from runmanager.launching.plan import Action, CellsOf, PlannedRun, Resume, plan_runs, wants_epochs
 from runmanager.records.files.paths import SweepPaths
@@ -17,7 +17,7 @@ from runmanager.records.sweep.record import write_cells
 from runmanager.tracking.environment.code_hashes import CurrentCode
 from runmanager.tracking.environment.provenance import command_line, commit_of, library_versions
 
-__all__ = ["overrides_of", "place_run", "plan_sweep", "write_plan"]
+__all__ = ["assign_folder", "overrides_of", "plan_sweep", "write_plan"]
 
 
 def plan_sweep(grid: Grid, sweep: SweepPaths | None) -> list[PlannedRun]:
@@ -50,7 +50,7 @@ def write_plan(sweep: SweepPaths, plan: Sequence[PlannedRun], grid: Grid, driver
     return {cell.signature: cell.run for cell in record.planned}
 
 
-def place_run(run: PlannedRun, sweep: SweepPaths, names: Mapping[str, str]) -> PlannedRun:
+def assign_folder(run: PlannedRun, sweep: SweepPaths, names: Mapping[str, str]) -> PlannedRun:
     """A run with its folder: where it lies, or for a new one the name that the first driver to plan it gave it."""
     if run.stored is not None:
         return run
@@ -59,8 +59,8 @@ def place_run(run: PlannedRun, sweep: SweepPaths, names: Mapping[str, str]) -> P
 
 def overrides_of(run: PlannedRun, sweep: SweepPaths) -> list[str]:
     """The overrides with which the launcher is to compose the cell, its run's folder among them."""
-    words = [*run.cell.overrides, f"hydra.sweep.dir={quoted(str(sweep.root))}"]
-    words.append(f"hydra.sweep.subdir={quoted(f'runs/{run.paths.name}')}")
+    words = [*run.cell.overrides, f"hydra.sweep.dir={quote_text(str(sweep.root))}"]
+    words.append(f"hydra.sweep.subdir={quote_text(f'runs/{run.paths.name}')}")
     if run.action is Action.START_ANEW and run.stored is not None and run.stored.status is Status.FINISHED:
         words.append("resume=never")  # others begin anew by themselves, unless another driver has finished them
     return words

@@ -18,17 +18,17 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from runmanager.app.compose.cell_loader import CellLoader
-from runmanager.app.compose.cells import Grid, prepare_cells, split
+from runmanager.app.compose.cells import Grid, parse_overrides, prepare_cells
 from runmanager.app.compose.grid_size import count_cells
-from runmanager.app.compose.override_quoting import quoted
-from runmanager.app.display.output_console import screen
+from runmanager.app.compose.override_quoting import quote_text
+from runmanager.app.display.output_console import make_console
 from runmanager.app.display.sweep_summary import show_duel, show_results
-from runmanager.app.driver.host_capacity import refuse_what_cannot_fit
+from runmanager.app.driver.host_capacity import check_host_capacity
 from runmanager.app.driver.other_drivers import end_silent_runs
-from runmanager.app.driver.paired_grouping import axis_to_compare, pairing_of, turns_said
-from runmanager.app.driver.preflight import check, foretold, get_ready, writing_to
-from runmanager.app.driver.run_listener import SweepWatcher
-from runmanager.app.driver.sweep_plan import overrides_of, place_run, plan_sweep, write_plan
+from runmanager.app.driver.paired_grouping import infer_compared_axis, make_pairing, pairing_notices
+from runmanager.app.driver.preflight import check_planned_runs, predict_skipped, require_output_root, warm_up
+from runmanager.app.driver.run_listener import SweepListener
+from runmanager.app.driver.sweep_plan import assign_folder, overrides_of, plan_sweep, write_plan
 from runmanager.app.sweeper_options import GridSweeperOptions
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher, register_plugin
@@ -77,7 +77,7 @@ class GridSweeper(Sweeper):
         self._yes = yes
         self._observer = HeartbeatObserver(limit_seconds=heartbeat_timeout)
         self._queued: dict[str, str] = {}
-        self._console = screen()
+        self._console = make_console()
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra."""
@@ -94,37 +94,41 @@ class GridSweeper(Sweeper):
         words = [f"{key}={value}" for key, value in self._params.items()] + arguments
         self._refuse_folders()
         self._refuse_hidden_grid(words)
-        self._confirm(num_cells := count_cells(split(self._loader, words), num_sides=max(1, len(self._sides))))
+        self._confirm(
+            num_cells := count_cells(parse_overrides(self._loader, words), num_sides=max(1, len(self._sides)))
+        )
         if not self._dry_run and num_cells >= _PREPARED_FROM:
-            get_ready(self._launcher, num_jobs=num_cells)  # while the cells are composed and checked
+            warm_up(self._launcher, num_jobs=num_cells)  # while the cells are composed and checked
         grid = self._grid(words)
-        self._pairing = pairing_of(grid, self._launcher)
-        for line in turns_said(grid, self._pairing):
+        self._pairing = make_pairing(grid, self._launcher)
+        for line in pairing_notices(grid, self._pairing):
             self._say(line)
         first = grid.configs[0]
         sweep = None if first.name is None else SweepPaths(Path(first.output_root) / first.name)
         plan = self._planned(grid, sweep)
         to_run = [each for each in plan if each.is_to_run]
         batches = grid.configs_of(self._batches(to_run))
-        refuse_what_cannot_fit(self._launcher, batches, take_turns=self._pairing is not None)
+        check_host_capacity(self._launcher, batches, take_turns=self._pairing is not None)
         if self._dry_run:
-            self._show(foretold(self._launcher, plan, needs_all=self._needs_all(grid)), sweep, grid)
+            self._show(predict_skipped(self._launcher, plan, needs_all=self._needs_all(grid)), sweep, grid)
             return []
         if end_silent_runs(plan, self._observer, apart_from=self._queued, say=self._say):
             plan = self._planned(grid, sweep)
             to_run = [each for each in plan if each.is_to_run]
-        check(self._launcher, grid, to_run, needs_all=self._needs_all(grid))
-        with writing_to(Path(first.output_root)):
+        check_planned_runs(self._launcher, grid, to_run, needs_all=self._needs_all(grid))
+        with require_output_root(Path(first.output_root)):
             sweep = sweep or fresh_sweep_folder(Path(first.output_root))
         return self._run(grid, plan, sweep)
 
     def _grid(self, words: Sequence[str]) -> Grid:
         """The cells; a paired sweep's with what it compares, so that every reader of a run knows."""
         grid = prepare_cells(self._loader, self._master, words, sides=self._sides)
-        axis = axis_to_compare(grid)
+        axis = infer_compared_axis(grid)
         if axis is None:
             return grid
-        return prepare_cells(self._loader, self._master, [*words, f"measure.axis={quoted(axis)}"], sides=self._sides)
+        return prepare_cells(
+            self._loader, self._master, [*words, f"measure.axis={quote_text(axis)}"], sides=self._sides
+        )
 
     def _say(self, line: str) -> None:
         if not self._quiet:
@@ -133,7 +137,7 @@ class GridSweeper(Sweeper):
     def _planned(self, grid: Grid, sweep: SweepPaths | None) -> list[PlannedRun]:
         plan = plan_sweep(grid, sweep)
         if self._pairing is not None:
-            plan = self._pairing.with_partners(plan, partial(foretold, self._launcher, needs_all=False))
+            plan = self._pairing.with_partners(plan, partial(predict_skipped, self._launcher, needs_all=False))
         if isinstance(self._launcher, SlurmLauncher) and sweep is not None:
             plan = self._with_queue(self._launcher, grid, plan, sweep)
         return plan
@@ -184,7 +188,7 @@ class GridSweeper(Sweeper):
     def _refuse_hidden_grid(self, words: Sequence[str]) -> None:
         if self._multirun or self._params:
             return
-        grids = [each.input_line for each in split(self._loader, words) if each.is_sweep_override()]
+        grids = [each.input_line for each in parse_overrides(self._loader, words) if each.is_sweep_override()]
         if grids:
             raise ConfigurationError(
                 f"`{line}` must be one value in a single run, got a grid; add -m, or use `runmanager sweep`."
@@ -202,7 +206,7 @@ class GridSweeper(Sweeper):
     def _launch_here(
         self,
         launcher: LocalLauncher,
-        watcher: SweepWatcher,
+        watcher: SweepListener,
         sweep: SweepPaths,
         batch: Sequence[PlannedRun],
         first: int,
@@ -226,12 +230,12 @@ class GridSweeper(Sweeper):
     def _run(self, grid: Grid, plan: Sequence[PlannedRun], sweep: SweepPaths) -> Any:
         driver = ProcessIdentity.current()
         os.environ[DRIVEN_VARIABLE] = "1"
-        with writing_to(sweep.root.parent):
+        with require_output_root(sweep.root.parent):
             names = write_plan(sweep, plan, grid, driver)
         try:
-            plan = [place_run(each, sweep, names) for each in plan]
+            plan = [assign_folder(each, sweep, names) for each in plan]
             to_run = [run for batch in self._batches([each for each in plan if each.is_to_run]) for run in batch]
-            watcher = SweepWatcher(
+            watcher = SweepListener(
                 sweep,
                 plan,
                 to_run,
@@ -260,7 +264,7 @@ class GridSweeper(Sweeper):
         return isinstance(self._launcher, SlurmLauncher) and not self._launcher.options.wait
 
     def _launch(
-        self, watcher: SweepWatcher, to_run: Sequence[PlannedRun], sweep: SweepPaths
+        self, watcher: SweepListener, to_run: Sequence[PlannedRun], sweep: SweepPaths
     ) -> tuple[Sequence[JobReturn], bool]:
         """Run the cells and wait for those that another driver runs; what it leaves undone is run too.
 
@@ -296,7 +300,7 @@ class GridSweeper(Sweeper):
         return [list(runs)] if runs else []
 
     def _launch_at_once(
-        self, watcher: SweepWatcher, batch: Sequence[PlannedRun], sweep: SweepPaths, first: int
+        self, watcher: SweepListener, batch: Sequence[PlannedRun], sweep: SweepPaths, first: int
     ) -> Sequence[JobReturn]:
         if isinstance(self._launcher, LocalLauncher):
             launch = partial(self._launch_here, self._launcher, watcher, sweep)

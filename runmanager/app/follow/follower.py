@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rich.console import Console, RenderableType
 
 from runmanager.app.display.progress import LiveRegion, RunDisplay, terminal_region
-from runmanager.app.display.run_line import epochs_of, measure_seconds_of, run_label, run_line
+from runmanager.app.display.run_line import paired_measure_seconds, planned_epochs, run_label, run_line
 from runmanager.app.display.sweep_summary import show_results
 from runmanager.app.follow.sweep_state import CellState, SweepReader, SweepState
 from runmanager.errors import RecordError
@@ -40,7 +40,7 @@ def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None 
             epochs = []
         line = run_line(cell.paths, cell.record, epochs, counted=f"{number}/{len(state.cells)}")
         if cell.is_running:
-            line.append(f"  epoch {epochs[-1].epoch if epochs else 0}/{epochs_of(cell.record)}")
+            line.append(f"  epoch {epochs[-1].epoch if epochs else 0}/{planned_epochs(cell.record)}")
         if cell.record.is_out_of_sight:
             line.append(f"  on another host, {last_heartbeat(read_beat(cell.paths.heartbeat))}")
         console.print(line, soft_wrap=not console.is_terminal)
@@ -164,8 +164,8 @@ class Follower:
                 self._over |= {each.paths.name for each in state.cells if each.is_ended}
                 self._running[name] = cell.paths
                 self._ended.pop(name, None)
-                seconds = measure_seconds_of(cell.record.config)
-                self._display.started(cell.paths, epochs_of(cell.record), measure_seconds=seconds)
+                seconds = paired_measure_seconds(cell.record.config)
+                self._display.started(cell.paths, planned_epochs(cell.record), measure_seconds=seconds)
             elif (
                 cell.is_ended
                 and self._ended.get(name, _NOT_ENDED) != cell.record
@@ -207,7 +207,7 @@ _WAITS_FOR = {
 
 def _is_measured_in_turns(cell: CellState) -> bool:
     record = cell.record
-    return record is not None and record.status is Status.FINISHED and measure_seconds_of(record.config) > 0
+    return record is not None and record.status is Status.FINISHED and paired_measure_seconds(record.config) > 0
 
 
 def _has_just_gone(cell: CellState, state: SweepState) -> bool:

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from runmanager.cli.arguments import RunFormat, RunFormatOption, SweepName, TrustOption
-from runmanager.cli.completion import metrics_like
-from runmanager.cli.printing import print_text, print_warning, prose, warn_of_damage
+from runmanager.cli.completion import complete_metrics
+from runmanager.cli.printing import print_text, print_warning, warn_damaged, wrap_lines
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_sweep
 
@@ -21,7 +21,7 @@ def best(
         typer.Option(
             help="What is best: time_to_accuracy=0.95, or what compare --metric takes. Default: val_accuracy; where no "
             "cell has one, accuracy, val_loss or loss.",
-            autocompletion=metrics_like,
+            autocompletion=complete_metrics,
         ),
     ] = None,
     where: Annotated[
@@ -55,11 +55,11 @@ def best(
         words, lines = command.command, [command.line, *command.remarks]
     except UsageError as refused:
         lines = [str(refused)]
-    warn_of_damage([each.message for each in contents.damaged])
+    warn_damaged([each.message for each in contents.damaged])
     if format_ is RunFormat.JSON:
         if words is None:
             print_warning(*lines)
         print_text(best_to_json(found, command=words))
     else:
         said = [*best_sections(found, trust=trust), Section("Command", lines=lines)]
-        print_text(as_text(prose(f"{paths.name}: {best_headline(found)}", "", *found.sentences()), said))
+        print_text(as_text(wrap_lines(f"{paths.name}: {best_headline(found)}", "", *found.sentences()), said))

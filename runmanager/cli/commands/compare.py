@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runmanager.cli.arguments import SweepName
-from runmanager.cli.completion import axes_like, baselines_like, crossovers_like, metrics_like
-from runmanager.cli.printing import console, print_text, rendered, warn_of_damage
+from runmanager.cli.completion import complete_axes, complete_baselines, complete_crossovers, complete_metrics
+from runmanager.cli.printing import console, print_text, render, warn_damaged
 from runmanager.cli.table_formats import DATA_FORMATS, MAX_TEXT_ROWS, TableFormat, format_table
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_sweep
@@ -26,14 +26,14 @@ def compare(
         typer.Option(
             help="The setting or group whose values are compared, several joined by +; any: each that varies. "
             "Default: what the runs took turns for, else device, or what varies where no two devices can be compared.",
-            autocompletion=axes_like,
+            autocompletion=complete_axes,
         ),
     ] = None,
     baseline: Annotated[
         str | None,
         typer.Option(
             help="The value to compare against. Default: cpu for device, else the first given.",
-            autocompletion=baselines_like,
+            autocompletion=complete_baselines,
         ),
     ] = None,
     metric: Annotated[
@@ -42,7 +42,7 @@ def compare(
             help="What they are compared by: samples_per_second, overall_samples_per_second, epoch_seconds, "
             "wall_seconds, run_seconds, time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, "
             "peak_memory_bytes.",
-            autocompletion=metrics_like,
+            autocompletion=complete_metrics,
         ),
     ] = "samples_per_second",
     crossover: Annotated[
@@ -50,7 +50,7 @@ def compare(
         typer.Option(
             metavar="AXIS",
             help="Say from which value of AXIS on (num_parameters, batch_size, …) which one is ahead.",
-            autocompletion=crossovers_like,
+            autocompletion=complete_crossovers,
         ),
     ] = None,
     drift: Annotated[
@@ -98,7 +98,7 @@ def compare(
         _show_pairs(pairs, [*explained, *answers(result_rows(contents, plan), pairs)], show_all=show_all)
         return
     if format_ in DATA_FORMATS:
-        warn_of_damage([each.message for each in contents.damaged])
+        warn_damaged([each.message for each in contents.damaged])
     if format_ in (TableFormat.LATEX, TableFormat.HTML):
         pairs = comparison.with_numbered_reasons(pairs)
     told = dataclasses.replace(pairs, notes=(*pairs.notes, *explained))
@@ -111,6 +111,6 @@ def _show_pairs(pairs: "Table", said: Sequence[str], *, show_all: bool) -> None:
     where = console()
     if pairs.rows:
         limit = None if show_all else MAX_TEXT_ROWS
-        print_text(rendered(where, comparison_table(pairs, limit=limit, width=where.width), *said))
+        print_text(render(where, comparison_table(pairs, limit=limit, width=where.width), *said))
     else:  # a legend would explain columns that are not there
         print_text("\n".join([*pairs.notes, *said, ""]))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from runmanager.cli.hydra_application import launch
+from runmanager.cli.hydra_application import run_application
 from runmanager.records.files.paths import SweepPaths
 
 __all__ = ["demo"]
@@ -23,7 +23,7 @@ def demo(ctx: typer.Context) -> int:
             overrides[name] = value
     defaults = [f"{name}={value}" for name, value in overrides.items()]
     others = [argument for argument in ctx.args if argument.partition("=")[0] not in overrides]
-    status = launch(ctx, ["experiment=digits_quick", *defaults, "--yes", *others])
+    status = run_application(ctx, ["experiment=digits_quick", *defaults, "--yes", *others])
     folder = SweepPaths(Path(overrides["output_root"]) / overrides["name"])
     if folder.record.exists():
         # The application has just said where the report is, and the TensorBoard command.

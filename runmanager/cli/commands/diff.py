@@ -1,7 +1,7 @@
 """`runmanager diff`: what differs between two runs."""
 
 from runmanager.cli.arguments import RunFormat, RunFormatOption, RunName, read_named_run
-from runmanager.cli.printing import print_text, prose
+from runmanager.cli.printing import print_text, wrap_lines
 
 __all__ = ["diff"]
 
@@ -23,4 +23,4 @@ def diff(one: RunName, other: RunName, format_: RunFormatOption = RunFormat.TEXT
     print_text(as_text(first, difference_sections(found, names=("one", "other"))))
     if any(each.kind == "metrics" for each in found):
         said = "Of one run each, so a difference may be noise; `runmanager compare` says which is more."
-        print_text(f"\n{prose(said)}\n")
+        print_text(f"\n{wrap_lines(said)}\n")

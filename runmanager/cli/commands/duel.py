@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from runmanager.cli.hydra_application import launch
+from runmanager.cli.hydra_application import run_application
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
 
@@ -35,12 +35,12 @@ def duel(
     chosen = _OWN | {"name": f"duel-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"}
     given = [word for word in ctx.args if word.partition("=")[0] in chosen and "=" in word]
     chosen |= {word.partition("=")[0]: word.partition("=")[2] for word in given}
-    from runmanager.app.compose.override_quoting import quoted
+    from runmanager.app.compose.override_quoting import quote_text
 
     words = [f"{name}={value}" for name, value in chosen.items()]
-    sides = f"hydra.sweeper.sides=[{quoted(one)},{quoted(other)}]"
+    sides = f"hydra.sweeper.sides=[{quote_text(one)},{quote_text(other)}]"
     others = [word for word in ctx.args if word not in given]
-    status = launch(ctx, ["-m", "measure=paired", *words, sides, *others])
+    status = run_application(ctx, ["-m", "measure=paired", *words, sides, *others])
     folder = SweepPaths(Path(chosen["output_root"]) / chosen["name"])
     if folder.record.exists() and "--dry-run" not in ctx.args:
         typer.echo(_answer(folder))

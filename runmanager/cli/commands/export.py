@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from runmanager.cli.arguments import SweepName
-from runmanager.cli.printing import print_text, warn_of_damage
+from runmanager.cli.printing import print_text, warn_damaged
 from runmanager.errors import UsageError
 from runmanager.records.files.unwritable_folder import require_writable
 from runmanager.records.sweep.lookup import find_sweep
@@ -46,7 +46,7 @@ def export(
         raise UsageError("`--folder` must go with --to wandb or parquet, got --to mlflow; --uri names its store.")
     paths = find_sweep(sweep)
     contents, _ = read_results(paths)
-    warn_of_damage([each.message for each in contents.damaged])
+    warn_damaged([each.message for each in contents.damaged])
     if to is Target.PARQUET:
         from runmanager.results.export.parquet import export_to_parquet
 

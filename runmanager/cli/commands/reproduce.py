@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from runmanager.cli.arguments import RunName, TrustOption, read_named_run
-from runmanager.cli.printing import print_text, prose
+from runmanager.cli.printing import print_text, wrap_lines
 
 if TYPE_CHECKING:
     from runmanager.records.run.record import Environment
@@ -35,7 +35,7 @@ def reproduce(run: RunName, trust: TrustOption = False) -> None:
     if not differences:
         said.append("Packages and hardware are as they were.")
     sections = difference_sections(differences, names=("then", "today"))
-    print_text(as_text(f"{reproduction.line}\n\n{prose(*said)}", sections))
+    print_text(as_text(f"{reproduction.line}\n\n{wrap_lines(*said)}", sections))
 
 
 def _said_of_code(then: "Environment", today: "Environment") -> str:

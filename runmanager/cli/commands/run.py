@@ -2,7 +2,7 @@
 
 import typer
 
-from runmanager.cli.hydra_application import launch
+from runmanager.cli.hydra_application import run_application
 
 __all__ = ["run"]
 
@@ -13,4 +13,4 @@ def run(ctx: typer.Context) -> int:
     The same as `python -m runmanager OVERRIDES`. `--cfg job` prints the settings, `--hydra-help` explains Hydra's own
     flags, `--dry-run` runs nothing. A preset that holds a grid is a sweep here too.
     """
-    return launch(ctx, ctx.args)
+    return run_application(ctx, ctx.args)

@@ -2,7 +2,7 @@
 
 import typer
 
-from runmanager.cli.hydra_application import launch
+from runmanager.cli.hydra_application import run_application
 
 __all__ = ["sweep"]
 
@@ -13,4 +13,4 @@ def sweep(ctx: typer.Context) -> int:
     The same as `python -m runmanager -m OVERRIDES`. `--cfg job` prints the settings, `--hydra-help` explains Hydra's
     own flags, `--dry-run` runs nothing.
     """
-    return launch(ctx, ["-m", *ctx.args])
+    return run_application(ctx, ["-m", *ctx.args])

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runmanager.cli.arguments import SweepName
-from runmanager.cli.completion import columns_like
-from runmanager.cli.printing import console, print_text, print_warning, rendered, warn_of_damage
+from runmanager.cli.completion import complete_columns
+from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
 from runmanager.cli.table_formats import DATA_FORMATS, MAX_TEXT_ROWS, TableFormat, format_table
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_sweep
@@ -31,13 +31,13 @@ def table(
         typer.Option(
             metavar="COLUMN",
             help="Best first for accuracies and throughput, else the smallest first.",
-            autocompletion=columns_like,
+            autocompletion=complete_columns,
         ),
     ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B,C", help="These columns or settings alone, in every format.", autocompletion=columns_like
+            metavar="A,B,C", help="These columns or settings alone, in every format.", autocompletion=complete_columns
         ),
     ] = None,
     pivot: Annotated[
@@ -80,7 +80,7 @@ def table(
     else:
         results, name, damaged = _of_sweep(sweep, view, collapses=format_ is TableFormat.TEXT)
     if format_ in DATA_FORMATS:
-        warn_of_damage(damaged)
+        warn_damaged(damaged)
         if view.where is not None and not results.rows:
             print_warning(results.notes[0])
     if format_ is TableFormat.TEXT:
@@ -93,7 +93,7 @@ def _show_results(results: "Table", *, limit: int | None) -> None:
     from runmanager.results.tables.terminal import results_table
 
     where = console()
-    print_text(rendered(where, results_table(results, limit=limit, width=where.width)))
+    print_text(render(where, results_table(results, limit=limit, width=where.width)))
 
 
 def _of_sweep(given: str, view: "View", *, collapses: bool) -> "tuple[Table, str, Sequence[str]]":

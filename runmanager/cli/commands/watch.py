@@ -26,14 +26,14 @@ def watch(
 
     Status as the sweep's: 0 if every cell is finished or skipped, 1 if a run ended badly.
     """
-    from runmanager.app.display.output_console import screen
+    from runmanager.app.display.output_console import make_console
     from runmanager.app.follow.follower import follow_sweep, show_state
     from runmanager.app.follow.slurm_state import slurm_here
 
     if faults := timeout_faults("--heartbeat-timeout", heartbeat_timeout):
         raise UsageError(faults[0])
     paths = find_sweep(sweep)
-    console = screen()
+    console = make_console()
     if once:
         return show_state(paths, console, queue=slurm_here())
     try:

@@ -7,7 +7,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runmanager.app.compose.override_quoting import word_of
+from runmanager.app.compose.override_quoting import format_override
 
 VALUES = [None, True, 0, -3, 1e-8, "adam", "a/b.c", [1, 2.5, "x"], {"a": 1, "b": [True, None]}]
 TEXTS = ["a b", "a,b", 'say "hi"', "c:\\x\\", '\\"', "(1)", "x=y", "", "[1]", "{", "#", "\u03c0", "choice(1,2)"]
@@ -23,15 +23,15 @@ def read_back(word: str) -> Any:
 
 @pytest.mark.parametrize("value", VALUES)
 def test_plain_values_come_back(value: Any) -> None:
-    assert read_back(word_of("key", value)) == value
+    assert read_back(format_override("key", value)) == value
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_texts_that_mean_something_to_hydra_stand_in_quotes(text: str) -> None:
-    assert read_back(word_of("key", text)) == text
+    assert read_back(format_override("key", text)) == text
 
 
 @settings(max_examples=25)  # Hydra's parser takes its time
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])))
 def test_every_text_comes_back(text: str) -> None:
-    assert read_back(word_of("key", text)) == text
+    assert read_back(format_override("key", text)) == text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runmanager.app.display.output_console import screen
+from runmanager.app.display.output_console import make_console
 
 
 @pytest.mark.parametrize(
@@ -16,8 +16,8 @@ def test_below_a_kernel_lines_are_plain_though_it_forces_colours(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert screen({}).is_terminal, "elsewhere it is heeded"
-    console = screen(environment)
+    assert make_console({}).is_terminal, "elsewhere it is heeded"
+    console = make_console(environment)
     with console.capture() as capture:
         console.print("[red]word[/red]")
     assert not console.is_terminal and capture.get() == "word\n"
