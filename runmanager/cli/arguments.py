@@ -1,4 +1,4 @@
-"""How commands are told which sweep or run they are about."""
+"""Arguments and options that several commands share: a sweep, a run, the output format, trust."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -24,14 +24,14 @@ RunName = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
-        help="The run's folder, SWEEP/RUN, or the beginning of its name or of its eight digits.",
+        help="The run's folder, SWEEP/RUN, or the first characters of its name or of its eight-digit signature.",
         autocompletion=complete_runs,
     ),
 ]
 
 
 class RunFormat(StrEnum):
-    """The forms in which what is said of runs can be had."""
+    """Output formats of commands on single runs."""
 
     TEXT = "text"
     JSON = "json"
@@ -42,13 +42,13 @@ RunFormatOption = Annotated[RunFormat, typer.Option("--format", help="JSON has e
 TrustOption = Annotated[
     bool,
     typer.Option(
-        "--trust", help="Give the command even where it imports and calls a `_target_` that the run's files name."
+        "--trust", help="Print the command even if it imports and calls a `_target_` that the run's files name."
     ),
 ]
 
 
 def read_named_run(name: str) -> "StoredRun":
-    """The stored run that a command names."""
+    """Read the stored run that a command names. Raises `UsageError` if no run or several match."""
     from runmanager.records.storage.reader import read_run
 
     return read_run(find_run(name))

@@ -1,4 +1,4 @@
-"""`runmanager doctor --calibrate`: measures what the devices of this machine can do at most, and keeps it."""
+"""`runmanager doctor --calibrate`: measures and stores the peak rates of this machine's devices."""
 
 import os
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from runmanager.records.files.paths import device_peaks_file
 from runmanager.records.host.device_peaks import DevicePeaks, save_device_peaks
 from runmanager.records.host.process import usable_cores
 
-__all__ = ["calibrate", "rows_of"]
+__all__ = ["calibrate", "peak_rows"]
 
 SECONDS = 2.0
-"""How long each device, and on CPU each thread count, is measured."""
+"""Measuring time of each device, and on CPU of each thread count."""
 
 
 def calibrate(*, threads: int | None = None) -> int:
-    """Measure the CPU, with `threads` or with each count that runs are likely to have, and every accelerator.
+    """Measure every accelerator, and the CPU with `threads` or with each thread count that runs are likely to use.
 
-    Raises `UsageError` for fewer threads than one, or where there is nowhere to keep what was measured.
+    Raises `UsageError` for fewer threads than one, or without a folder for the result.
     """
     path = device_peaks_file()
     if path is None:
@@ -29,11 +29,11 @@ def calibrate(*, threads: int | None = None) -> int:
         raise UsageError(f"`--threads` must be at least 1, got {threads}.")
     load = load_check(os.getloadavg()[0], usable_cores())
     if load.level is not Level.OK:
-        typer.echo(f"warning: {load.finding}: what is measured now may be too low; calibrate on a quiet machine")
+        typer.echo(f"warning: {load.finding}: measured rates may be too low; calibrate on an idle machine")
     measured = _measure(threads)
     save_device_peaks(path, measured)
     _show(measured)
-    typer.echo(f"\nBest of many rounds. Kept in {path}; runs that begin from now on are held against it.")
+    typer.echo(f"\nBest of many rounds. Stored in {path}; new runs are compared with it.")
     return 0
 
 
@@ -52,17 +52,15 @@ def _measure(threads: int | None) -> list[DevicePeaks]:
     return found
 
 
-def rows_of(ceilings: DevicePeaks) -> list[tuple[str, str]]:
-    """What was measured and how much it is, with its unit."""
-    rows = [
-        (f"matrix product, {name}", f"{rate / 1e9:,.1f} GFLOP/s") for name, rate in ceilings.flops_per_second.items()
-    ]
-    if ceilings.copy_bytes_per_second is not None:
-        rows.append(("copy, read and written", f"{ceilings.copy_bytes_per_second / 1e9:,.1f} GB/s"))
-    if ceilings.transfer_bytes_per_second is not None:
-        rows.append(("transfer from the host", f"{ceilings.transfer_bytes_per_second / 1e9:,.1f} GB/s"))
-    if ceilings.dispatch_seconds is not None:
-        rows.append(("one operation dispatched", f"{ceilings.dispatch_seconds * 1e6:,.2f} µs"))
+def peak_rows(peaks: DevicePeaks) -> list[tuple[str, str]]:
+    """Return the name of each measured rate and its value with the unit."""
+    rows = [(f"matrix product, {name}", f"{rate / 1e9:,.1f} GFLOP/s") for name, rate in peaks.flops_per_second.items()]
+    if peaks.copy_bytes_per_second is not None:
+        rows.append(("copy, read and written", f"{peaks.copy_bytes_per_second / 1e9:,.1f} GB/s"))
+    if peaks.transfer_bytes_per_second is not None:
+        rows.append(("transfer from the host", f"{peaks.transfer_bytes_per_second / 1e9:,.1f} GB/s"))
+    if peaks.dispatch_seconds is not None:
+        rows.append(("one operation dispatched", f"{peaks.dispatch_seconds * 1e6:,.2f} µs"))
     return rows
 
 
@@ -72,8 +70,8 @@ def _show(measured: Sequence[DevicePeaks]) -> None:
 
     table = Table("device", "threads", "what", "at most", box=None, pad_edge=False)
     table.columns[3].justify = "right"
-    for ceilings in measured:
-        threads = "" if ceilings.threads is None else str(ceilings.threads)
-        for at, row in enumerate(rows_of(ceilings)):
-            table.add_row(*((ceilings.device_name, threads) if at == 0 else ("", "")), *row)
+    for peaks in measured:
+        threads = "" if peaks.threads is None else str(peaks.threads)
+        for index, row in enumerate(peak_rows(peaks)):
+            table.add_row(*((peaks.device_name, threads) if index == 0 else ("", "")), *row)
     Console(highlight=False).print(table)

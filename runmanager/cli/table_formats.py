@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 __all__ = ["DATA_FORMATS", "MAX_TEXT_ROWS", "TableFormat", "format_table"]
 
 MAX_TEXT_ROWS = 50
-"""Rows that a table in the terminal has without `--all`."""
+"""Rows of a table in the terminal without `--all`."""
 
 
 class TableFormat(StrEnum):
-    """The forms in which a table can be had."""
+    """Output formats of tables."""
 
     TEXT = "text"
     CSV = "csv"
@@ -27,21 +27,21 @@ DATA_FORMATS = (TableFormat.CSV, TableFormat.JSON)
 """Formats that hold rows only: notes and warnings go to stderr."""
 
 
-def format_table(shown: "Table", format_: TableFormat, *, title: str) -> str:
-    """A table as a file of that format holds it."""
+def format_table(table: "Table", format_: TableFormat, *, title: str) -> str:
+    """Return `table` as a file of the given format contains it."""
     from runmanager.results.tables import writers
 
     match format_:
         case TableFormat.CSV:
-            return writers.to_csv(shown)
+            return writers.to_csv(table)
         case TableFormat.JSON:
-            return writers.to_json(shown)
+            return writers.to_json(table)
         case TableFormat.LATEX:
             from runmanager.results.tables.latex import to_latex
 
-            return to_latex(shown)
+            return to_latex(table)
         case TableFormat.HTML:
             from runmanager.results.report.html import to_html
 
-            return to_html(shown, title=title)
-    return writers.to_markdown(shown)
+            return to_html(table, title=title)
+    return writers.to_markdown(table)

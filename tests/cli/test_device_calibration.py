@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from runmanager.cli import device_calibration
-from runmanager.cli.device_calibration import rows_of
-from runmanager.cli.machine_checks import ceilings_check
+from runmanager.cli.device_calibration import peak_rows
+from runmanager.cli.machine_checks import device_peaks_check
 from runmanager.records.host.device_peaks import DevicePeaks, read_device_peaks
 from runmanager.tracking.environment import calibration
 
@@ -32,7 +32,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_was_measured_is_shown_and_kept(command: Callable, tmp_path: Path) -> None:
     path = tmp_path / "runmanager" / "ceilings.json"
-    assert "none measured" in ceilings_check(path).finding
+    assert "none measured" in device_peaks_check(path).finding
     done = command("doctor", "--calibrate", "--threads", "1")
     assert done.status == 0 and done.err == ""
     for words in ("matrix product, fp32", "GFLOP/s", "copy, read and written", "GB/s", "one operation", "µs"):
@@ -41,18 +41,18 @@ def test_what_was_measured_is_shown_and_kept(command: Callable, tmp_path: Path) 
     kept = read_device_peaks(path)
     assert [each.threads for each in kept if each.threads is not None] == [1]
     assert all(each.torch == str(torch.__version__) for each in kept)
-    assert ceilings_check(path).finding.startswith(f"{len(kept)} measured, ")
+    assert device_peaks_check(path).finding.startswith(f"{len(kept)} measured, ")
 
 
 def test_rows_have_units() -> None:
-    assert rows_of(GPU) == [
+    assert peak_rows(GPU) == [
         ("matrix product, fp32", "51,234.0 GFLOP/s"),
         ("matrix product, tf32", "400,000.0 GFLOP/s"),
         ("copy, read and written", "4,100.0 GB/s"),
         ("transfer from the host", "55.0 GB/s"),
         ("one operation dispatched", "2.50 µs"),
     ]
-    assert rows_of(DevicePeaks(device_name="none")) == []
+    assert peak_rows(DevicePeaks(device_name="none")) == []
 
 
 @pytest.mark.parametrize(

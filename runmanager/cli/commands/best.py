@@ -19,19 +19,19 @@ def best(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="What is best: time_to_accuracy=0.95, or what compare --metric takes. Default: val_accuracy; where no "
-            "cell has one, accuracy, val_loss or loss.",
+            help="The metric: time_to_accuracy=0.95, or any that compare --metric takes. Default: val_accuracy; if no "
+            "cell has it, accuracy, val_loss or loss.",
             autocompletion=complete_metrics,
         ),
     ] = None,
     where: Annotated[
         str | None,
-        typer.Option(metavar="CONDITION", help="Among the runs for which it holds: 'device==cuda and lr<0.1'."),
+        typer.Option(metavar="CONDITION", help="Only among runs that meet it: 'device==cuda and lr<0.1'."),
     ] = None,
     trust: TrustOption = False,
     format_: RunFormatOption = RunFormat.TEXT,
 ) -> None:
-    """Show the best cell by its mean over seeds, how sure that is, its command, and where its weights are."""
+    """Show the best cell by its mean over seeds, how certain that is, its command, and where its weights are."""
     from runmanager.app.reproduce_command import reproduce as command_for
     from runmanager.results.findings.best import best_headline, best_sections, best_to_json, find_best
     from runmanager.results.load.loader import read_results
@@ -42,10 +42,10 @@ def best(
     view = View.read(where=where)
     paths = find_sweep(sweep)
     contents, plan = read_results(paths)
-    meant = view.of(contents, plan)
-    folders = {PurePath(row["run_dir"]).name for row in meant.rows if row["run_dir"] is not None}
+    selected = view.of(contents, plan)
+    folders = {PurePath(row["run_dir"]).name for row in selected.rows if row["run_dir"] is not None}
     if where is not None and not folders:
-        raise UsageError(f"`--where` must hold for a run of {paths.name}, got none: {meant.notes[0]}")
+        raise UsageError(f"`--where` must hold for a run of {paths.name}, got none: {selected.notes[0]}")
     found = find_best(contents, plan, metric=metric, folders=folders)
     runs = [run.record for run, _ in found.winner.runs]
     seeds = in_order(run.config.get("seed") for run in runs)
@@ -61,5 +61,5 @@ def best(
             print_warning(*lines)
         print_text(best_to_json(found, command=words))
     else:
-        said = [*best_sections(found, trust=trust), Section("Command", lines=lines)]
-        print_text(as_text(wrap_lines(f"{paths.name}: {best_headline(found)}", "", *found.sentences()), said))
+        sections = [*best_sections(found, trust=trust), Section("Command", lines=lines)]
+        print_text(as_text(wrap_lines(f"{paths.name}: {best_headline(found)}", "", *found.sentences()), sections))

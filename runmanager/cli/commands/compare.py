@@ -25,21 +25,21 @@ def compare(
         str | None,
         typer.Option(
             help="The setting or group whose values are compared, several joined by +; any: each that varies. "
-            "Default: what the runs took turns for, else device, or what varies where no two devices can be compared.",
+            "Default: the axis of a paired sweep, else device, or what varies if no two devices can be compared.",
             autocompletion=complete_axes,
         ),
     ] = None,
     baseline: Annotated[
         str | None,
         typer.Option(
-            help="The value to compare against. Default: cpu for device, else the first given.",
+            help="The value to compare against. Default: cpu for device, else the first value.",
             autocompletion=complete_baselines,
         ),
     ] = None,
     metric: Annotated[
         str,
         typer.Option(
-            help="What they are compared by: samples_per_second, overall_samples_per_second, epoch_seconds, "
+            help="The metric to compare: samples_per_second, overall_samples_per_second, epoch_seconds, "
             "wall_seconds, run_seconds, time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, "
             "peak_memory_bytes.",
             autocompletion=complete_metrics,
@@ -49,22 +49,24 @@ def compare(
         str | None,
         typer.Option(
             metavar="AXIS",
-            help="Say from which value of AXIS on (num_parameters, batch_size, …) which one is ahead.",
+            help="Find the value of AXIS (num_parameters, batch_size, …) from which one side is ahead.",
             autocompletion=complete_crossovers,
         ),
     ] = None,
     drift: Annotated[
-        float, typer.Option(help="Where one side ran after the other, no difference up to this share is called one.")
+        float, typer.Option(help="Differences up to this share do not count if one side ran after the other.")
     ] = 0.1,
     margin: Annotated[
         float | None,
         typer.Option(
-            help="The largest effect that counts as no difference: a share of ratios (0.03 where not given), "
-            "of accuracies and losses in their own unit.",
+            help="The largest effect that counts as no difference: a share for ratios (default 0.03), "
+            "in their own unit for accuracies and losses.",
             show_default=False,
         ),
     ] = None,
-    show_all: Annotated[bool, typer.Option("--all", help="Every row, not only the first 50; files have all.")] = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show every row, not only the first 50; files have all.")
+    ] = False,
     format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
         TableFormat.TEXT
     ),
@@ -78,7 +80,9 @@ def compare(
     from runmanager.results.load.loader import read_results
 
     if crossover is not None and format_ in DATA_FORMATS:
-        raise UsageError(f"`--crossover` must go with a format for people, got --format {format_}; it is a sentence.")
+        raise UsageError(
+            f"`--crossover` must go with a format that has sentences, got --format {format_}; use markdown."
+        )
     paths = find_sweep(sweep)
     contents, plan = read_results(paths)
     options = comparison.CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift, margin=margin)
@@ -86,7 +90,7 @@ def compare(
     if format_ is not TableFormat.TEXT:
         matches = matches.without_stand_in()
     pairs = comparison.compare_matches(contents, matches, options)
-    explained = [
+    sentences = [
         *bottleneck_notes(matches),
         *roofline_lines(matches),
         *(crossing_answers(matches, pairs, crossover) if crossover is not None else []),
@@ -95,22 +99,22 @@ def compare(
         from runmanager.results.findings.answers import answers
         from runmanager.results.tables.results_table import result_rows
 
-        _show_pairs(pairs, [*explained, *answers(result_rows(contents, plan), pairs)], show_all=show_all)
+        _show_pairs(pairs, [*sentences, *answers(result_rows(contents, plan), pairs)], show_all=show_all)
         return
     if format_ in DATA_FORMATS:
         warn_damaged([each.message for each in contents.damaged])
     if format_ in (TableFormat.LATEX, TableFormat.HTML):
         pairs = comparison.with_numbered_reasons(pairs)
-    told = dataclasses.replace(pairs, notes=(*pairs.notes, *explained))
-    print_text(format_table(told, format_, title=f"Comparison of {paths.name}"))
+    pairs = dataclasses.replace(pairs, notes=(*pairs.notes, *sentences))
+    print_text(format_table(pairs, format_, title=f"Comparison of {paths.name}"))
 
 
-def _show_pairs(pairs: "Table", said: Sequence[str], *, show_all: bool) -> None:
+def _show_pairs(pairs: "Table", sentences: Sequence[str], *, show_all: bool) -> None:
     from runmanager.results.tables.terminal import comparison_table
 
-    where = console()
+    target = console()
     if pairs.rows:
         limit = None if show_all else MAX_TEXT_ROWS
-        print_text(render(where, comparison_table(pairs, limit=limit, width=where.width), *said))
+        print_text(render(target, comparison_table(pairs, limit=limit, width=target.width), *sentences))
     else:  # a legend would explain columns that are not there
-        print_text("\n".join([*pairs.notes, *said, ""]))
+        print_text("\n".join([*pairs.notes, *sentences, ""]))

@@ -12,7 +12,7 @@ __all__ = ["demo"]
 
 
 def demo(ctx: typer.Context) -> int:
-    """Run a small grid over CPU and CUDA on the built-in digits, and show what came out.
+    """Run a small grid over CPU and CUDA on the built-in digits, and show the results.
 
     Takes overrides too.
     """
@@ -26,11 +26,11 @@ def demo(ctx: typer.Context) -> int:
     status = run_application(ctx, ["experiment=digits_quick", *defaults, "--yes", *others])
     folder = SweepPaths(Path(overrides["output_root"]) / overrides["name"])
     if folder.record.exists():
-        # The application has just said where the report is, and the TensorBoard command.
+        # The application has already printed the report's path and the TensorBoard command.
         from runmanager.app.driver.run_listener import command_name
 
-        again = f"{command_name()} table {folder.root}"
-        typer.echo(f"\nAll files lie in {folder.root}. The table again, at any time: {again}")
+        table = f"{command_name()} table {folder.root}"
+        typer.echo(f"\nAll files are in {folder.root}. To show the table again: {table}")
     return status
 
 

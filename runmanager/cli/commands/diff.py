@@ -7,7 +7,7 @@ __all__ = ["diff"]
 
 
 def diff(one: RunName, other: RunName, format_: RunFormatOption = RunFormat.TEXT) -> None:
-    """Show what differs between two runs: settings, code, packages, hardware, metrics. What is the same is left out."""
+    """Show what differs between two runs: settings, code, packages, hardware, metrics. Equal values are left out."""
     from runmanager.results.findings.run_diff import difference_of, difference_sections, difference_to_json
     from runmanager.results.model.sections import as_text
 
@@ -22,5 +22,5 @@ def diff(one: RunName, other: RunName, format_: RunFormatOption = RunFormat.TEXT
         return
     print_text(as_text(first, difference_sections(found, names=("one", "other"))))
     if any(each.kind == "metrics" for each in found):
-        said = "Of one run each, so a difference may be noise; `runmanager compare` says which is more."
-        print_text(f"\n{wrap_lines(said)}\n")
+        caution = "One run each, so a difference may be noise; `runmanager compare` shows which differences are not."
+        print_text(f"\n{wrap_lines(caution)}\n")

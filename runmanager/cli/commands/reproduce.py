@@ -14,7 +14,7 @@ _SHORT_COMMIT = 10
 
 
 def reproduce(run: RunName, trust: TrustOption = False) -> None:
-    """Show the command that makes a run again, and what of code, packages and hardware is another here today."""
+    """Show the command that makes a run again, and how today's code, packages and hardware differ from the run's."""
     from runmanager.app.reproduce_command import current_environment
     from runmanager.app.reproduce_command import reproduce as command_for
     from runmanager.results.findings.run_diff import difference_sections, environment_difference
@@ -22,24 +22,24 @@ def reproduce(run: RunName, trust: TrustOption = False) -> None:
 
     record = read_named_run(run).record
     reproduction = command_for(record, trust=trust)
-    proved = [f"It gives the run's own signature, {record.signature[:8]}, with today's code."]
-    said = [*(proved if reproduction.is_proved else ()), *reproduction.remarks]
+    proof = [f"It gives the run's signature, {record.signature[:8]}, with today's code."]
+    lines = [*(proof if reproduction.is_proved else ()), *reproduction.remarks]
     then = record.environment
     today = current_environment(then)
     if then.commit_clean is False:
-        said.append("It was made with uncommitted changes, which nobody kept: its commit alone is not its code.")
+        lines.append("It was made with uncommitted changes, which were not kept: its commit alone is not its code.")
     differences = environment_difference(then, today)
     if any(each.name == "Commit" for each in differences) and then.commit:
-        said.append(f"Its code: git checkout {then.commit[:_SHORT_COMMIT]}")
-    said.append(_said_of_code(then, today))
+        lines.append(f"Its code: git checkout {then.commit[:_SHORT_COMMIT]}")
+    lines.append(_code_state(then, today))
     if not differences:
-        said.append("Packages and hardware are as they were.")
+        lines.append("Packages and hardware are unchanged.")
     sections = difference_sections(differences, names=("then", "today"))
-    print_text(as_text(f"{reproduction.line}\n\n{wrap_lines(*said)}", sections))
+    print_text(as_text(f"{reproduction.line}\n\n{wrap_lines(*lines)}", sections))
 
 
-def _said_of_code(then: "Environment", today: "Environment") -> str:
-    """Whether the run's code is still the same: changed, the same, or not known."""
+def _code_state(then: "Environment", today: "Environment") -> str:
+    """A sentence on whether the run's code is the same today, has changed, or is not known."""
     from runmanager.records.run.code_identity import changed_files, describe_files, is_same_code
 
     if then.code == {}:
@@ -48,5 +48,5 @@ def _said_of_code(then: "Environment", today: "Environment") -> str:
         return f"Its code has changed since: {describe_files(files)}."
     if is_same_code(then, today):
         return "Its code is the same."
-    why = "the run did not record it" if then.code is None else "its files are not found from this folder"
+    why = "the run did not record it" if then.code is None else "its files cannot be found from this folder"
     return f"Whether its code is the same is not known: {why}."

@@ -8,7 +8,7 @@ __all__ = ["sweep"]
 
 
 def sweep(ctx: typer.Context) -> int:
-    """Run every combination of the settings, a comma between the values of each.
+    """Run every combination of the settings; commas separate the values of each.
 
     The same as `python -m runmanager -m OVERRIDES`. `--cfg job` prints the settings, `--hydra-help` explains Hydra's
     own flags, `--dry-run` runs nothing.

@@ -24,20 +24,20 @@ def table(
     sweep: SweepName,
     where: Annotated[
         str | None,
-        typer.Option(metavar="CONDITION", help="The runs for which it holds: 'device==cuda and lr<0.1'."),
+        typer.Option(metavar="CONDITION", help="Only runs that meet it: 'device==cuda and lr<0.1'."),
     ] = None,
     sort: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Best first for accuracies and throughput, else the smallest first.",
+            help="Best first for accuracies and throughput, else smallest first.",
             autocompletion=complete_columns,
         ),
     ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B,C", help="These columns or settings alone, in every format.", autocompletion=complete_columns
+            metavar="A,B,C", help="Only these columns or settings, in every format.", autocompletion=complete_columns
         ),
     ] = None,
     pivot: Annotated[
@@ -47,38 +47,40 @@ def table(
             help="Medians over runs, one setting down, one across; METRIC is epoch_seconds or another column.",
         ),
     ] = None,
-    show_all: Annotated[bool, typer.Option("--all", help="Every row, not only the first 50; files have all.")] = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show every row, not only the first 50; files have all.")
+    ] = False,
     each: Annotated[
-        bool, typer.Option("--each", help="A row a run; without it those that differ in the seed alone are one row.")
+        bool, typer.Option("--each", help="One row a run; by default runs that differ only in the seed share a row.")
     ] = False,
     events: Annotated[
         bool,
         typer.Option(
-            "--events", help="SWEEP is any folder of TensorBoard's event files: a row for each folder that holds some."
+            "--events", help="SWEEP is any folder; one row for each folder in it with TensorBoard event files."
         ),
     ] = False,
     work: Annotated[
-        bool, typer.Option("--work", help="The work done in a second, and its share of what the device can do at best.")
+        bool, typer.Option("--work", help="The work done in a second, and its share of the device's measured peak.")
     ] = False,
     format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
         TableFormat.TEXT
     ),
 ) -> None:
-    """Show a sweep's results: one row a run (in text one for all seeds of a cell), the fastest epoch first."""
+    """Show a sweep's results: one row a run (in text one for all seeds of a cell), fastest epoch first."""
     from runmanager.results.tables.query import View
 
     for name, given in (("--events", events), ("--work", work)):
         if given and each:
-            raise UsageError(f"`--each` must go without {name}, got both; there is a row for each as it is.")
+            raise UsageError(f"`--each` must go without {name}, got both; each already has its row.")
     if events and work:
-        raise UsageError("`--work` must go without --events, got both; other programs' event files hold none.")
+        raise UsageError("`--work` must go without --events, got both; event files of other programs contain none.")
     view = View.read(where=where, sort=sort, columns=columns, pivot=pivot, each=each)
     if events:
-        results, name, damaged = _of_events(Path(sweep), view)
+        results, name, damaged = _event_file_results(Path(sweep), view)
     elif work:
-        results, name, damaged = _of_work(sweep, view)
+        results, name, damaged = _work_results(sweep, view)
     else:
-        results, name, damaged = _of_sweep(sweep, view, collapses=format_ is TableFormat.TEXT)
+        results, name, damaged = _sweep_results(sweep, view, collapses=format_ is TableFormat.TEXT)
     if format_ in DATA_FORMATS:
         warn_damaged(damaged)
         if view.where is not None and not results.rows:
@@ -92,12 +94,12 @@ def table(
 def _show_results(results: "Table", *, limit: int | None) -> None:
     from runmanager.results.tables.terminal import results_table
 
-    where = console()
-    print_text(render(where, results_table(results, limit=limit, width=where.width)))
+    target = console()
+    print_text(render(target, results_table(results, limit=limit, width=target.width)))
 
 
-def _of_sweep(given: str, view: "View", *, collapses: bool) -> "tuple[Table, str, Sequence[str]]":
-    """What is asked for of a sweep's results, its name, and what could not be read."""
+def _sweep_results(given: str, view: "View", *, collapses: bool) -> "tuple[Table, str, Sequence[str]]":
+    """A sweep's results as `view` selects them, the sweep's name, and messages about unreadable files."""
     from runmanager.results.load.loader import read_summary
 
     paths = find_sweep(given)
@@ -106,8 +108,8 @@ def _of_sweep(given: str, view: "View", *, collapses: bool) -> "tuple[Table, str
     return results, paths.name, [each.message for each in summary.damaged]
 
 
-def _of_work(given: str, view: "View") -> "tuple[Table, str, Sequence[str]]":
-    """The same of the work that its runs have done."""
+def _work_results(given: str, view: "View") -> "tuple[Table, str, Sequence[str]]":
+    """The work done by a sweep's runs, the sweep's name, and messages about unreadable files."""
     from runmanager.results.findings.roofline import roofline_rows
     from runmanager.results.load.loader import read_results
 
@@ -116,8 +118,8 @@ def _of_work(given: str, view: "View") -> "tuple[Table, str, Sequence[str]]":
     return view.of_table(roofline_rows(contents, plan)), paths.name, [each.message for each in contents.damaged]
 
 
-def _of_events(folder: Path, view: "View") -> "tuple[Table, str, Sequence[str]]":
-    """The same of a folder of event files."""
+def _event_file_results(folder: Path, view: "View") -> "tuple[Table, str, Sequence[str]]":
+    """The results in a folder of event files, the folder's name, and messages about unreadable files."""
     from runmanager.results.tfevents.table import event_rows, read_event_folders
 
     found = read_event_folders(folder)

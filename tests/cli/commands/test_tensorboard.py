@@ -17,7 +17,7 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from runmanager.cli.commands.tensorboard import _keep_up, _launch, free_port
+from runmanager.cli.commands.tensorboard import _launch, _refresh, free_port
 from runmanager.errors import UsageError
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import SweepPaths
@@ -177,6 +177,6 @@ def test_a_figure_that_fails_is_said_once_and_ends_nothing(
     monkeypatch.setattr("runmanager.results.figures.catalog.speedups_figure", lambda comparison: 1 // 0)
     shown, faults = ServedSweep(sweep, runs, clock=iter(range(0, 10**6, 1000)).__next__), set[str]()
     for _ in range(2):
-        _keep_up(runs, shown, faults)
+        _refresh(runs, shown, faults)
     assert capsys.readouterr().err.count("could not be drawn (ZeroDivisionError: ") == 1
     assert len(list(runs.root.iterdir())) == 1
