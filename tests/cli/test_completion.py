@@ -29,7 +29,7 @@ from runmanager.records.files.paths import SweepPaths
         ("runmanager compare nosuch --axis ", ["any"]),
     ],
 )
-def test_shell_completes_commands_sweeps_and_runs(
+def test_commands_sweeps_and_runs_are_completed(
     command: Callable, sweep: SweepPaths, monkeypatch: pytest.MonkeyPatch, typed: str, offered: list[str]
 ) -> None:
     digits = sorted(sweep.runs.iterdir())[0].name.rpartition("-")[2]
@@ -42,16 +42,14 @@ def test_shell_completes_commands_sweeps_and_runs(
     assert all(one.startswith(start) for one, start in zip(sorted(found), sorted(offered), strict=True))
 
 
-def test_shell_script_for_completion_is_shown(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_completion_script_is_printed(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     done = command("--show-completion", "zsh")
     assert done.status == 0
     assert "#compdef runmanager" in done.out
 
 
-def test_a_shell_is_not_offered_a_name_that_it_would_take_for_more_than_a_word(
-    sweep: SweepPaths, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_with_shell_syntax_are_not_completed(sweep: SweepPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(sweep.root.parents[1])
     for name in ("two words", "a;$(touch b)", "new\nline", "größe=[1,2]"):
         shutil.copytree(sweep.root, sweep.root.with_name(name))

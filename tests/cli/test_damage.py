@@ -17,7 +17,7 @@ READERS = [
 
 
 @pytest.mark.parametrize("arguments", READERS, ids=[arguments[0] for arguments in READERS])
-def test_one_byte_that_is_no_text_drops_no_other_run(
+def test_a_file_that_is_not_utf8_drops_only_its_own_run(
     command: Callable, sweep: SweepPaths, arguments: Sequence[str]
 ) -> None:
     damaged = RunPaths(sorted(sweep.runs.iterdir())[0])
@@ -26,8 +26,8 @@ def test_one_byte_that_is_no_text_drops_no_other_run(
         assert text in whole
         path.write_bytes(whole.replace(text, text + b"\xff", 1))
         done = command(*arguments)
-        said = done.out + done.err + (sweep.report.read_text() if arguments[0] == "report" else "")
-        assert f"{path.relative_to(sweep.root.parents[1])} is damaged: its text must be UTF-8" in said
-        is_refused = arguments[0] == "watch" and path == sweep.record  # it cannot know what is still to come
+        text = done.out + done.err + (sweep.report.read_text() if arguments[0] == "report" else "")
+        assert f"{path.relative_to(sweep.root.parents[1])} is damaged: its text must be UTF-8" in text
+        is_refused = arguments[0] == "watch" and path == sweep.record  # it cannot know which cells remain
         assert done.status == (2 if is_refused else 1 if arguments[0] == "watch" else 0)
         path.write_bytes(whole)

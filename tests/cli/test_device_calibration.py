@@ -1,4 +1,4 @@
-"""`runmanager doctor --calibrate`: what it measures is shown with units, and kept for the runs."""
+"""Tests of `runmanager doctor --calibrate`: rates are printed with units and stored for the runs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +30,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "_COPY_BYTES", 2**20)
 
 
-def test_what_was_measured_is_shown_and_kept(command: Callable, tmp_path: Path) -> None:
+def test_measured_rates_are_printed_and_stored(command: Callable, tmp_path: Path) -> None:
     path = tmp_path / "runmanager" / "ceilings.json"
     assert "none measured" in device_peaks_check(path).finding
     done = command("doctor", "--calibrate", "--threads", "1")
@@ -62,6 +62,6 @@ def test_rows_have_units() -> None:
         (("--threads", "2"), "`--threads` must come with --calibrate, got 2 without it"),
     ],
 )
-def test_wrong_threads_are_refused(command: Callable, words: tuple[str, ...], message: str) -> None:
+def test_invalid_thread_counts_are_rejected(command: Callable, words: tuple[str, ...], message: str) -> None:
     done = command("doctor", *words)
     assert done.status == 2 and done.err.startswith(f"error: {message}")

@@ -18,7 +18,7 @@ UNTOUCHED = [
 
 
 @pytest.mark.parametrize("words", UNTOUCHED, ids=" ".join)
-def test_arguments_reach_the_application_untouched(
+def test_arguments_reach_the_application_unchanged(
     command: Callable, application: Application, words: list[str]
 ) -> None:
     assert command("run", *words).status == 0
@@ -27,7 +27,7 @@ def test_arguments_reach_the_application_untouched(
 
 
 @pytest.mark.parametrize("words", [["--debug", "run", "lr=1"], ["run", "--debug", "lr=1"], ["run", "lr=1", "--debug"]])
-def test_debug_reaches_the_application_from_anywhere(
+def test_debug_at_any_position_reaches_the_application(
     command: Callable, application: Application, words: list[str]
 ) -> None:
     command(*words)
@@ -36,19 +36,21 @@ def test_debug_reaches_the_application_from_anywhere(
 
 @pytest.mark.parametrize("status", [0, 1, 2, 130])
 @pytest.mark.parametrize("name", ["run", "sweep", "demo"])
-def test_status_is_the_application_s(command: Callable, application: Application, name: str, status: int) -> None:
+def test_the_exit_status_is_that_of_the_application(
+    command: Callable, application: Application, name: str, status: int
+) -> None:
     application.status = status
     assert command(name).status == status
 
 
-def test_help_among_overrides_is_ours(command: Callable, application: Application) -> None:
+def test_help_among_overrides_prints_the_command_help(command: Callable, application: Application) -> None:
     done = command("sweep", "lr=0.1", "--help")
     assert done.status == 0
     assert "--hydra-help" in done.out
     assert application.calls == []
 
 
-def test_run_is_the_same_as_the_module(process: Callable) -> None:
+def test_run_equals_the_module_call(process: Callable) -> None:
     done = process("run", "--cfg", "job", "lr=0.125")
     assert done.status == 0
     assert "\nlr: 0.125\n" in f"\n{done.out}"

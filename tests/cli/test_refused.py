@@ -8,7 +8,7 @@ from runmanager.records.files.paths import SweepPaths
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["best", "grid", "--metric", "acuracy"], "did you mean accuracy?"),
         (["best", "grid", "--where", "devise==cpu"], "did you mean device?"),
@@ -26,10 +26,10 @@ from runmanager.records.files.paths import SweepPaths
         (["report", "grid", "--figures", "pdf"], "'pdf' is not one of 'svg', 'png', 'both'"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_status_2(
-    command: Callable, sweep: SweepPaths, words: list[str], said: str
+def test_invalid_arguments_are_one_line_with_status_2(
+    command: Callable, sweep: SweepPaths, words: list[str], expected: str
 ) -> None:
     done = command(*words)
     assert (done.status, done.out) == (2, "")
-    assert said in done.err
+    assert expected in done.err
     assert done.err.count("\n") == 1

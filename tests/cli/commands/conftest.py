@@ -1,4 +1,4 @@
-"""The commands' tests do not ask Git for the commit."""
+"""The commands' tests do not call Git."""
 
 import pytest
 

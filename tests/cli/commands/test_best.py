@@ -6,7 +6,7 @@ from collections.abc import Callable
 from runmanager.records.files.paths import SweepPaths
 
 
-def test_best_is_shown_with_doubt_command_and_weights(command: Callable, sweep: SweepPaths) -> None:
+def test_best_is_printed_with_uncertainty_command_and_weights(command: Callable, sweep: SweepPaths) -> None:
     text = command("best", "grid").out
     assert text.startswith("grid: the best val_accuracy is 0.8800 (n=1) with batch_size=100, device=cpu.")
     assert "not known: too few runs" in text

@@ -13,7 +13,7 @@ from runmanager.records.run.record import EpochRecord
 from ..conftest import rows_of, write_sweep
 
 
-def test_a_comparison_for_a_paper_has_its_reasons_as_notes(command: Callable, sweep: SweepPaths) -> None:
+def test_latex_and_html_comparisons_have_numbered_reasons(command: Callable, sweep: SweepPaths) -> None:
     latex = command("compare", "grid", "--axis", "batch_size", "--format", "latex").out
     assert latex.count("tabular") == 2
     (number,) = {line.split("&")[-1].strip(" \\") for line in latex.splitlines() if "not measured &" in line}
@@ -23,7 +23,7 @@ def test_a_comparison_for_a_paper_has_its_reasons_as_notes(command: Callable, sw
     assert number in html
 
 
-def test_comparison_says_its_answer_and_its_reasons(command: Callable, sweep: SweepPaths) -> None:
+def test_a_comparison_prints_its_answer_and_reasons(command: Callable, sweep: SweepPaths) -> None:
     text = command("compare", "grid").out
     assert text.count("not measured") >= 2
     assert "device_unavailable" in text
@@ -38,7 +38,7 @@ def test_comparison_along_another_axis(command: Callable, sweep: SweepPaths) -> 
     assert [row["verdict"] for row in turned if row["device"] == "cpu"] == ["slower"]
 
 
-def test_drift_decides_what_is_a_difference_and_the_margin_what_is_none(command: Callable, tmp_path: Path) -> None:
+def test_drift_and_margin_set_the_verdict(command: Callable, tmp_path: Path) -> None:
     write_sweep(tmp_path / "s", batch_sizes=(1000, 600))
     words = ["compare", str(tmp_path / "s"), "--axis", "batch_size", "--baseline", "600", "--format", "json"]
     verdicts = [
@@ -59,13 +59,13 @@ def test_comparison_by_another_metric_and_along_any_axis(command: Callable, swee
     assert "batch_size=100 is 10.0 times as fast as batch_size=1000 by epoch_seconds" in " ".join(text.split())
 
 
-def test_crossover_that_was_asked_for_is_answered(command: Callable, sweep: SweepPaths) -> None:
+def test_a_requested_crossover_is_answered(command: Callable, sweep: SweepPaths) -> None:
     for format_ in ("text", "markdown"):
         text = " ".join(command("compare", "grid", "--crossover", "batch_size", "--format", format_).out.split())
         assert "No crossover along batch_size: no two sides were both measured at two of its values." in text
 
 
-def test_what_bounds_the_compared_runs_stands_below_the_table(command: Callable, sweep: SweepPaths) -> None:
+def test_bottlenecks_are_printed_below_the_comparison(command: Callable, sweep: SweepPaths) -> None:
     for path in sweep.runs.glob("*/epochs.jsonl"):
         epochs = [msgspec.json.decode(line, type=EpochRecord) for line in path.read_bytes().splitlines()]
         slow = [msgspec.structs.replace(epoch, data_seconds=0.75 * (epoch.epoch_seconds or 0)) for epoch in epochs]
@@ -77,7 +77,7 @@ def test_what_bounds_the_compared_runs_stands_below_the_table(command: Callable,
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["--axis", "devise"], "`--axis` must be a setting of the runs, got 'devise'; did you mean 'device'?"),
         (["--baseline", "mps"], "`--baseline` must be a value of 'device', got 'mps'; its values are cpu, cuda."),
@@ -85,22 +85,22 @@ def test_what_bounds_the_compared_runs_stands_below_the_table(command: Callable,
         (["--format", "excel"], "format"),
         (["--metric", "epoch_secs"], "did you mean epoch_seconds"),
         (["--axis", "any", "--baseline", "cpu"], "name the axis"),
-        (["--crossover", "lr", "--format", "csv"], "it is a sentence"),
+        (["--crossover", "lr", "--format", "csv"], "a format that has sentences"),
         (["--crossover", "device"], "that is not compared itself"),
     ],
 )
-def test_comparison_that_cannot_be_is_refused(
-    command: Callable, sweep: SweepPaths, words: list[str], said: str
+def test_an_invalid_comparison_is_rejected(
+    command: Callable, sweep: SweepPaths, words: list[str], expected: str
 ) -> None:
     done = command("compare", "grid", *words)
     assert (done.status, done.out) == (2, "")
-    assert said in done.err
+    assert expected in done.err
 
 
-def test_where_there_is_nothing_to_compare_only_that_is_said(command: Callable, sweep: SweepPaths) -> None:
-    said = command("compare", "grid", "--axis", "num_workers").out
-    assert "Nothing to compare" in said.splitlines()[0]
-    assert "speedup" not in said
+def test_without_anything_to_compare_no_table_is_printed(command: Callable, sweep: SweepPaths) -> None:
+    text = command("compare", "grid", "--axis", "num_workers").out
+    assert "Nothing to compare" in text.splitlines()[0]
+    assert "speedup" not in text
 
 
 def test_comparison_formats(command: Callable, sweep: SweepPaths) -> None:

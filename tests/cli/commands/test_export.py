@@ -7,7 +7,7 @@ from pathlib import Path
 from runmanager.records.files.paths import SweepPaths
 
 
-def test_export_says_what_it_wrote_or_what_it_needs(command: Callable, sweep: SweepPaths, tmp_path: Path) -> None:
+def test_export_prints_what_it_wrote_or_the_missing_extra(command: Callable, sweep: SweepPaths, tmp_path: Path) -> None:
     done = command("export", "grid", "--to", "parquet", "--folder", str(tmp_path / "out"))
     if importlib.util.find_spec("pyarrow") is None:
         assert done.status == 2

@@ -10,7 +10,7 @@ from runmanager.records.files.paths import SweepPaths
 from ..conftest import write_sweep
 
 
-def test_report_is_made_anew(command: Callable, sweep: SweepPaths) -> None:
+def test_report_is_rebuilt(command: Callable, sweep: SweepPaths) -> None:
     done = command("report", "grid")
     assert done.out.startswith("outputs/grid/report.html\n")
     assert "<html" in sweep.report.read_text()
@@ -18,7 +18,7 @@ def test_report_is_made_anew(command: Callable, sweep: SweepPaths) -> None:
 
 
 @pytest.mark.parametrize(("given", "kinds"), [("svg", ["svg"]), ("both", ["png", "svg"])])
-def test_report_writes_its_figures_as_files(command: Callable, sweep: SweepPaths, given: str, kinds: list[str]) -> None:
+def test_report_writes_figure_files(command: Callable, sweep: SweepPaths, given: str, kinds: list[str]) -> None:
     done = command("report", "grid", "--figures", given)
     files = sorted(path.name for path in sweep.figures.iterdir())
     assert {f"{name}.{kind}" for name in ("throughput", "curves") for kind in kinds} <= set(files)
@@ -27,7 +27,7 @@ def test_report_writes_its_figures_as_files(command: Callable, sweep: SweepPaths
     assert sorted(line.removesuffix(".").partition(": ")[2].split(", ")) == files
 
 
-def test_report_without_a_figure_says_so(command: Callable, tmp_path: Path) -> None:
+def test_report_without_figures_says_so(command: Callable, tmp_path: Path) -> None:
     empty = write_sweep(tmp_path / "empty", num_epochs=0)
     done = command("report", str(empty.root), "--figures", "png")
     assert done.status == 0

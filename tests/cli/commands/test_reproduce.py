@@ -6,7 +6,7 @@ from collections.abc import Callable
 from runmanager.records.files.paths import SweepPaths
 
 
-def test_reproduce_of_an_own_loop_shows_what_was_given_and_what_is_another_today(
+def test_reproduce_of_a_custom_loop_shows_its_command_and_the_changed_hardware(
     command: Callable, sweep: SweepPaths
 ) -> None:
     done = command("reproduce", "batch_size=100,device=cpu")
@@ -18,7 +18,7 @@ def test_reproduce_of_an_own_loop_shows_what_was_given_and_what_is_another_today
     assert "  Host " in hardware
 
 
-def test_a_stored_target_is_in_no_command_unless_it_is_trusted(command: Callable, example: SweepPaths) -> None:
+def test_a_stored_target_is_printed_only_with_trust(command: Callable, example: SweepPaths) -> None:
     for path in example.runs.glob("*/run.json"):
         record = json.loads(path.read_bytes())
         record["config"]["model"] = {"name": "custom", "_target_": "own.Net"}
@@ -46,7 +46,7 @@ def test_a_stored_target_is_in_no_command_unless_it_is_trusted(command: Callable
     )
 
 
-def test_reproduce_of_a_built_in_model_speaks_of_no_code_of_its_own(command: Callable, example: SweepPaths) -> None:
+def test_reproduce_of_a_built_in_model_reports_no_user_code(command: Callable, example: SweepPaths) -> None:
     run = "digits/batch_size=100,lr=0.01,seed=1"
     assert "It ran no code of your own.\n" in command("reproduce", run).out
     assert "  Own code                    none\n" in command("show", run).out

@@ -9,9 +9,11 @@ from runmanager.records.run.record import RunRecord
 from runmanager.records.run.status import Status
 
 
-def test_show_tells_of_a_run_named_by_any_part(command: Callable, sweep: SweepPaths) -> None:
+def test_show_finds_a_run_by_any_part_of_its_name(command: Callable, sweep: SweepPaths) -> None:
     name = next(path.name for path in sweep.runs.iterdir() if "batch_size=100,device=cpu" in path.name)
-    texts = {command("show", asked).out for asked in ("batch_size=100,device=cpu", name.rpartition("-")[2], name)}
+    texts = {
+        command("show", name_part).out for name_part in ("batch_size=100,device=cpu", name.rpartition("-")[2], name)
+    }
     assert len(texts) == 1
     (text,) = texts
     assert text.startswith(f"{name}: finished\n")
@@ -22,7 +24,7 @@ def test_show_tells_of_a_run_named_by_any_part(command: Callable, sweep: SweepPa
     assert several.err.count("grid/batch_size=100,device=") == 2
 
 
-def test_what_a_run_says_does_not_steer_the_terminal(command: Callable, sweep: SweepPaths) -> None:
+def test_control_characters_of_a_run_are_escaped(command: Callable, sweep: SweepPaths) -> None:
     run = next(path for path in sweep.runs.iterdir() if "batch_size=100,device=cpu" in path.name)
     (run / "error.txt").write_text("Error: \x1b]0;a title\x07\x1b[2J\n")
     record = msgspec.json.decode((run / "run.json").read_bytes(), type=RunRecord)

@@ -38,16 +38,18 @@ def test_every_format_has_every_run(command: Callable, sweep: SweepPaths) -> Non
     assert text.count("device_unavailable") == 2 or text.count("skipped") == 2
 
 
-def test_a_condition_that_no_run_meets_says_what_there_is(command: Callable, sweep: SweepPaths) -> None:
-    asked = ("table", "grid", "--where", "device==gpu and batch_size<0")
-    said = "0 of 4 runs are where device==gpu and batch_size<0. Here device is cpu or cuda; batch_size is 100 or 1000."
-    assert " ".join(command(*asked).out.split()) == said
-    done = command(*asked, "--format", "csv")
-    assert (done.status, len(done.out.splitlines()), done.err) == (0, 1, f"warning: {said}\n")
-    assert said in command("best", *asked[1:]).err
+def test_a_condition_that_no_run_meets_lists_the_values(command: Callable, sweep: SweepPaths) -> None:
+    arguments = ("table", "grid", "--where", "device==gpu and batch_size<0")
+    expected = (
+        "0 of 4 runs are where device==gpu and batch_size<0. Here device is cpu or cuda; batch_size is 100 or 1000."
+    )
+    assert " ".join(command(*arguments).out.split()) == expected
+    done = command(*arguments, "--format", "csv")
+    assert (done.status, len(done.out.splitlines()), done.err) == (0, 1, f"warning: {expected}\n")
+    assert expected in command("best", *arguments[1:]).err
 
 
-def test_shows_what_the_runs_say_now_never_an_older_file(command: Callable, sweep: SweepPaths) -> None:
+def test_results_are_computed_from_the_runs_not_from_old_files(command: Callable, sweep: SweepPaths) -> None:
     sweep.results("csv").write_text("stale\n")
     record = next(path for path in sweep.runs.glob("*/run.json") if '"finished"' in path.read_text())
     record.write_text(record.read_text().replace('"finished"', '"failed"'))
@@ -79,7 +81,7 @@ def test_sorts_the_largest_last_where_less_is_better(command: Callable, tmp_path
     assert [row["batch_size"] for row in rows if row["status"] == "finished"] == ["10", "100", "1000"]
 
 
-def test_unknown_column_is_refused_with_the_nearest(command: Callable, sweep: SweepPaths) -> None:
+def test_an_unknown_column_is_rejected_with_the_nearest_name(command: Callable, sweep: SweepPaths) -> None:
     done = command("table", "grid", "--sort", "val_acuracy")
     assert done.status == 2
     assert done.err == (
@@ -96,7 +98,7 @@ def test_text_shows_fifty_rows_and_all_on_request(command: Callable, tmp_path: P
     assert len(rows_of(command("table", str(tmp_path / "many"), "--format", "csv").out)) == 60
 
 
-def test_damaged_run_is_said_and_drops_no_other(command: Callable, sweep: SweepPaths) -> None:
+def test_a_damaged_run_is_reported_and_the_others_are_shown(command: Callable, sweep: SweepPaths) -> None:
     damaged = RunPaths(sorted(sweep.runs.iterdir())[0])
     damaged.record.write_text("{")
     done = command("table", "grid", "--format", "csv")
@@ -106,7 +108,7 @@ def test_damaged_run_is_said_and_drops_no_other(command: Callable, sweep: SweepP
     assert "Not read" in command("table", "grid").out
 
 
-def test_seeds_are_one_row_unless_each_is_asked_for(command: Callable, tmp_path: Path) -> None:
+def test_seeds_share_a_row_without_each(command: Callable, tmp_path: Path) -> None:
     paths = write_sweep(tmp_path / "s", batch_sizes=(1000,))
     (cpu,) = paths.runs.glob("*device=cpu*")
     record = msgspec.json.decode((cpu / "run.json").read_bytes(), type=RunRecord)
@@ -124,7 +126,7 @@ def test_seeds_are_one_row_unless_each_is_asked_for(command: Callable, tmp_path:
     assert len(rows_of(command("table", str(paths.root), "--format", "csv").out)) == 3
 
 
-def test_reader_that_leaves_early_is_no_error(sweep: SweepPaths, mortal: Callable) -> None:
+def test_a_closed_pipe_is_not_an_error(sweep: SweepPaths, mortal: Callable) -> None:
     with mortal(
         subprocess.Popen(
             process_words("table", "grid", "--format", "csv"),
@@ -141,7 +143,7 @@ def test_reader_that_leaves_early_is_no_error(sweep: SweepPaths, mortal: Callabl
 
 @pytest.fixture
 def logged(tmp_path: Path) -> Path:
-    """Event files as tracking writes them, of two runs."""
+    """Event files of two runs, written by tracking."""
     from runmanager.tracking.tensorboard.event_writer import EventWriter
 
     for name, accuracies in (("first", [0.5, 0.75]), ("second", [0.75, 0.625])):
@@ -154,7 +156,7 @@ def logged(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def test_event_files_of_other_programs_have_a_table(command: Callable, logged: Path) -> None:
+def test_event_files_of_other_programs_are_tabulated(command: Callable, logged: Path) -> None:
     found = rows_of(command("table", str(logged), "--events", "--format", "csv").out)
     assert [(row["run"], row["val/accuracy"]) for row in found] == [("first", "0.75"), ("second", "0.625")]
     by_last = command("table", "--events", str(logged), "--format", "csv", "--sort", "best val/accuracy").out
@@ -164,23 +166,23 @@ def test_event_files_of_other_programs_have_a_table(command: Callable, logged: P
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["nothing", "--events"], "SWEEP must be a folder with `--events`, got 'nothing'"),
         (["logs", "--events", "--each"], "`--each` must go without --events"),
         (["logs", "--events", "--sort", "val/acc"], "did you mean val/accuracy?"),
     ],
 )
-def test_a_table_of_event_files_that_cannot_be_is_refused(
-    command: Callable, logged: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+def test_an_invalid_table_of_event_files_is_rejected(
+    command: Callable, logged: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], expected: str
 ) -> None:
     monkeypatch.chdir(logged.parent)
     done = command("table", *words)
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
-    assert said in done.err
+    assert expected in done.err
 
 
-def test_a_damaged_event_file_is_said_beside_the_file(command: Callable, logged: Path) -> None:
+def test_a_damaged_event_file_is_reported(command: Callable, logged: Path) -> None:
     path = next((logged / "first").iterdir())
     path.write_bytes(path.read_bytes()[:-3] + b"abc")
     done = command("table", str(logged), "--events", "--format", "csv")
@@ -188,7 +190,7 @@ def test_a_damaged_event_file_is_said_beside_the_file(command: Callable, logged:
     assert rows_of(done.out)[0]["val/accuracy"] == "0.5"
 
 
-def test_the_work_of_runs_that_counted_none_is_an_empty_table(command: Callable, sweep: SweepPaths) -> None:
+def test_without_counted_work_the_table_is_empty(command: Callable, sweep: SweepPaths) -> None:
     done = command("table", "grid", "--work", "--format", "csv")
     assert (done.status, len(done.out.splitlines())) == (0, 1)
     assert done.out.startswith("run,lr,batch_size,num_workers,device,flop_per_step,flop_per_second,flop_share,")
