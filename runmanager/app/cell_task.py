@@ -1,4 +1,4 @@
-"""The task that Hydra runs for each cell, in whatever process its launcher gives it."""
+"""The task that Hydra runs for each cell, in the process that the launcher provides."""
 
 import io
 import logging
@@ -37,77 +37,77 @@ _log = logging.getLogger(__name__)
 
 
 def run_cell(cfg: DictConfig) -> float | None:
-    """Train one cell, leave its record in its run folder, and return what it reached, for a sweeper that optimises it.
+    """Train one cell, write its record to its run folder, and return its metric for sweepers that optimise one.
 
-    Our own sweeper reads the record: to it a failed run returns too, and a cell that another process has come to run
-    meanwhile is left to that. To another sweeper both are errors: `RunFailedError` and `RunBusyError`.
+    The grid sweeper reads the record: under it, a failed run and a cell that another process is running return None.
+    Under another sweeper they raise `RunFailedError` and `RunBusyError`.
     """
-    tie_workers()  # other launchers than ours have not done so
+    tie_workers()  # needed under other launchers; the local launcher has already done it
     folder = RunPaths(Path(HydraConfig.get().runtime.output_dir))
     is_driven = DRIVEN_VARIABLE in os.environ
     options, params = read_config(cfg), plain_config(cfg)
     if not is_driven:
-        _refuse_another(folder, params)
+        _refuse_other_cell(folder, params)
     manager = RunManager(
         folder.root.parent.parent,
         overwrite=options.resume == Resume.NEVER and RESUMES_VARIABLE not in os.environ,
         tensorboard=options.tensorboard,
         console=False,
-        owns_sweep=False,  # the driver writes its record, and the last tables
+        owns_sweep=False,  # the driver writes sweep.json and the final tables
         heartbeat_timeout=OmegaConf.select(
             HydraConfig.get().sweeper, "heartbeat_timeout", default=SILENT_AFTER_SECONDS
         ),
     )
     try:
-        _run_to_its_end(manager, options, params, folder)
+        _train_cell(manager, options, params, folder)
     except RunBusyError:
         if not is_driven or not folder.record.exists():
-            raise  # without a record it is not a run that is in the way
+            raise  # no record: something other than a run is in the way
         _log.debug("left to another process", exc_info=True)
         return None
     if is_driven:
         return None
     _write_tables(SweepPaths(folder.root.parent.parent))
-    return _reached(folder)
+    return _final_metric(folder)
 
 
 def _write_tables(sweep: SweepPaths) -> None:
-    """Write the tables as they stand: our own sweeper's driver does it whenever a run ends, another one's cannot."""
+    """Update the tables. The grid sweeper's driver does this whenever a run ends; another sweeper cannot."""
     from runmanager.results.writer import write_tables
 
     try:
         write_tables(sweep, report=False)
-    except Exception:  # the run is in its record, and the driver tries again
+    except Exception:  # the run is recorded, and the driver tries again
         _log.warning("the tables could not be written", exc_info=True)
 
 
-_REACHED = ("val_accuracy", "accuracy", "val_loss", "loss")
+_METRICS = ("val_accuracy", "accuracy", "val_loss", "loss")
 
 
-def _reached(folder: RunPaths) -> float | None:
-    """The first of these metrics that the last epoch has; None for a skipped run, and where there is none of them.
+def _final_metric(folder: RunPaths) -> float | None:
+    """The first of `_METRICS` that the last epoch has; None if it has none, and for a skipped run.
 
-    Raises `RunFailedError` for a run that ended badly.
+    Raises `RunFailedError` if the run ended badly.
     """
     record, epochs = read_record(folder), read_epochs(folder)
     if not record.status.is_success:
         raise RunFailedError(f"run {folder.name} {end_line(record)}")
     if not epochs:
         return None
-    return next((value for name in _REACHED if (value := getattr(epochs[-1], name)) is not None), None)
+    return next((value for name in _METRICS if (value := getattr(epochs[-1], name)) is not None), None)
 
 
-def _refuse_another(folder: RunPaths, params: Mapping[str, Any]) -> None:
-    """Another sweeper's folders may be counted: one that holds another cell's run is no place for this one."""
+def _refuse_other_cell(folder: RunPaths, params: Mapping[str, Any]) -> None:
+    """Raise `UsageError` if the folder holds another cell's run; other sweepers may number their folders."""
     if folder.record.exists() and read_record(folder).signature != signature(plain_settings(params)):
         raise UsageError(
-            f"Folder {folder.root} must be new or hold a run of the same settings, got the run of others; leave out "
+            f"Folder {folder.root} must be new or hold a run of the same settings, got another run; leave out "
             "`hydra.sweep.dir`, or give another one."
         )
 
 
-def _run_to_its_end(manager: RunManager, options: Config, params: Mapping[str, Any], folder: RunPaths) -> None:
-    """Train the cell; raises nothing where the run's record tells what went wrong, and `RunBusyError`."""
+def _train_cell(manager: RunManager, options: Config, params: Mapping[str, Any], folder: RunPaths) -> None:
+    """Train the cell. Raises `RunBusyError`, and other errors only if the run's record does not tell them."""
     runs: list[ActiveRun] = []
 
     def claimed(run: ActiveRun) -> None:
@@ -119,15 +119,15 @@ def _run_to_its_end(manager: RunManager, options: Config, params: Mapping[str, A
         try:
             train_run(manager, options, params=params, folder=folder, when_claimed=claimed, turns=own_seat())
         except RunBusyError:
-            raise  # whose run it is now, its record says
+            raise  # the record names the owner
         except (Exception, SystemExit):
-            if not runs or not _is_told(folder):
+            if not runs or not _has_ended(folder):
                 raise
             _log.debug("the run failed", exc_info=True)
 
 
-def _is_told(folder: RunPaths) -> bool:
-    """Whether the run's record tells how it ended."""
+def _has_ended(folder: RunPaths) -> bool:
+    """Whether the run's record says how it ended."""
     try:
         return read_record(folder).status.is_ended
     except RecordError:
@@ -135,7 +135,7 @@ def _is_told(folder: RunPaths) -> bool:
 
 
 def _send_output_to(path: Path) -> None:
-    """Let everything that this process and its children print end up in the run's log."""
+    """Redirect the output of this process and its children to the run's log."""
     sys.stdout.flush()
     sys.stderr.flush()
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -144,16 +144,16 @@ def _send_output_to(path: Path) -> None:
     os.close(handle)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # whatever the terminal's is
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # in place of the terminal's encoding
 
 
 def _interruptible(runs: list[ActiveRun]) -> AbstractContextManager[None]:
-    """Let SIGTERM end the run after its epoch, where the process is the run's own."""
+    """Make SIGTERM end the run after its epoch, if the process runs nothing else."""
 
     def stop() -> None:
         if not runs:
             raise KeyboardInterrupt
         runs[0].interrupt("stopped after this epoch")
 
-    # In the driver's own process its signals are the driver's business.
+    # In the driver's process, the driver handles the signals.
     return handle_signals([signal.SIGTERM], stop) if os.environ.get(OWN_PROCESS_VARIABLE) else nullcontext()

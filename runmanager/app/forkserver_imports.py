@@ -1,4 +1,4 @@
-"""What a run would import when it first needs it: optimisers, graphs, images. Imported in the forkserver, for that."""
+"""Imports that a run would otherwise make on first use, made once in the forkserver."""
 
 from importlib import import_module
 
@@ -7,11 +7,11 @@ import PIL.Image
 for _name in (
     "runmanager.app.cell_task",
     "runmanager.app.sweeper_options",
-    "importlib.metadata._adapters",  # by the first package that is asked for its version, on Python 3.13
+    "importlib.metadata._adapters",  # at the first look-up of a package version, on Python 3.13
     "numpy.random",
-    "torch._dynamo",  # by the first optimiser that is made, compiled or not: a second of each run
+    "torch._dynamo",  # by the first optimiser, compiled or not: a second for each run
     "torch.utils.serialization.config",
 ):
     import_module(_name)
 
-PIL.Image.preinit()  # the formats that everybody has; else the first image that is written does it
+PIL.Image.preinit()  # the common formats; otherwise the first written image loads them

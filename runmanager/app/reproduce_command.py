@@ -1,4 +1,4 @@
-"""The command that makes a stored run again, proved by its signature, and what of the machine is another today."""
+"""The command that reproduces a stored run, verified by its signature, and the environment of today."""
 
 import platform
 import re
@@ -32,24 +32,24 @@ __all__ = ["Reproduction", "current_environment", "reproduce"]
 
 _PROGRAM = ("python", "-m", "runmanager")
 _GROUPS = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
-_OF_THE_FOLDER = frozenset({"name", "output_root", "resume", "rerun_changed", "hydra"})
-"""Settings that say where the old run lies, and how it was launched: the new one gets a folder of its own."""
+_LOCATION_SETTINGS = frozenset({"name", "output_root", "resume", "rerun_changed", "hydra"})
+"""Settings that say where the old run is and how it was launched; the new run gets a new folder."""
 
 _NAME = re.compile(r"\w+(\.\w+)*", re.ASCII)
 
-_TRUST = "if you trust whoever made the run, add --trust"
+_TRUST = "if you trust the author of the run, add --trust"
 
-_ANOTHER_CELL = "With today's code these settings are another cell: there are settings that the run did not know."
+_OTHER_CELL = "With today's code these settings are another cell: the run did not know some of them."
 
-# The settings of a cell do not depend on these, and without our own launcher they are read sooner.
+# A cell's settings do not depend on launcher and sweeper, and Hydra's own load faster.
 _PLAIN_HYDRA = ("hydra/launcher=basic", "hydra/sweeper=basic")
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """How to make a run again: the words of the command, and lines about what stands in its way.
+    """How to reproduce a run: the command's arguments, and remarks on its limits.
 
-    `is_proved` says that the command gives the run's signature with today's code.
+    `is_proved`: whether the command gives the run's signature with today's code.
     """
 
     command: tuple[str, ...]
@@ -63,42 +63,40 @@ class Reproduction:
 
 
 def reproduce(
-    record: RunRecord, *, seeds: Sequence[Any] = (), told: Collection[str] = (), trust: bool = False
+    record: RunRecord, *, seeds: Sequence[Any] = (), shown: Collection[str] = (), trust: bool = False
 ) -> Reproduction:
-    """The command for one run; with several `seeds` for it and its repetitions.
+    """Return the command for one run, or with several `seeds` for the run and its repetitions.
 
-    Every setting in which the run differs from today's defaults is in it, and each of those that the reader is `told`
-    of, by its dotted name; where the command cannot have them, a remark does. Raises `UsageError` where it would call a
-    stored `_target_` that is not a network of a known package, unless the run is to be trusted.
+    It has every setting in which the run differs from today's defaults, and the settings in `shown`, by their dotted
+    names; a remark lists those that the command cannot have. Raises `UsageError` if the command would call a stored
+    `_target_` that is not a network of a known package, unless `trust` is set.
     """
-    if not _is_ours(record.config):
-        said = (
-            "It was made by a loop of its own, so the command is the one that was given; its settings are the loop's."
-        )
-        return _as_given(record, said, told)
+    if not _is_of_application(record.config):
+        reason = "It was made by a custom loop, so the command is the original one; its settings are the loop's."
+        return _original_command(record, reason, shown)
     if not trust:
         refuse_foreign_targets(record.config, way_out=_TRUST)
     if record.session is not None:
-        said = "It took turns with other runs (measure=paired), so the command is that of all of them."
-        return _as_given(record, said, told)
+        reason = "It took turns with other runs (measure=paired), so the command is that of all of them."
+        return _original_command(record, reason, shown)
     try:
-        words = _overrides(record.config, told)
+        words = _overrides(record.config, shown)
         settings = _checked(words)
     except ConfigurationError as error:
-        said = f"Today's settings refuse it, so the command is the one that was given: {error}"
-        return _as_given(record, said, told)
+        reason = f"Today's settings reject it, so the command is the original one: {error}"
+        return _original_command(record, reason, shown)
     if not trust:
-        refuse_foreign_targets(settings, way_out=_TRUST)  # what Hydra reads in the words may be more than was stored
+        refuse_foreign_targets(settings, way_out=_TRUST)  # Hydra may resolve the words to more than was stored
     is_proved = signature(settings) == record.signature
     grid = list(dict.fromkeys(seeds))
     if len(grid) > 1:
         words = ["-m", *(word for word in words if not word.startswith("seed=")), f"seed={','.join(map(str, grid))}"]
-    return Reproduction((*_PROGRAM, *words), is_proved, () if is_proved else (_ANOTHER_CELL,))
+    return Reproduction((*_PROGRAM, *words), is_proved, () if is_proved else (_OTHER_CELL,))
 
 
-def _as_given(record: RunRecord, why: str, told: Collection[str]) -> Reproduction:
-    """The command that made the run, and what of the run it may not say."""
-    known = {name.removesuffix(".name"): value for name, value in record.settings.items() if name in told}
+def _original_command(record: RunRecord, why: str, shown: Collection[str]) -> Reproduction:
+    """The command that made the run, with remarks: `why`, and the run's `shown` settings."""
+    known = {name.removesuffix(".name"): value for name, value in record.settings.items() if name in shown}
     cell = (
         [f"This cell has {', '.join(f'{name}={format_value(value)}' for name, value in known.items())}."]
         if known
@@ -107,41 +105,41 @@ def _as_given(record: RunRecord, why: str, told: Collection[str]) -> Reproductio
     return Reproduction(full_command(record.environment.command), False, (why, *cell))
 
 
-def _is_ours(config: Mapping[str, Any]) -> bool:
-    """Whether the application made it: each group has the name of its choice."""
+def _is_of_application(config: Mapping[str, Any]) -> bool:
+    """Whether the application made the run: each group then has the name of its choice."""
     return all(isinstance(config.get(group), Mapping) and "name" in config[group] for group in _GROUPS)
 
 
-def _overrides(config: Mapping[str, Any], told: Collection[str]) -> list[str]:
-    """The words that turn today's defaults into `config`, and those of `told` settings that are the defaults.
+def _overrides(config: Mapping[str, Any], shown: Collection[str]) -> list[str]:
+    """The overrides that turn today's defaults into `config`, and `shown` settings even at their defaults.
 
-    Raises `ConfigurationError` for what today refuses.
+    Raises `ConfigurationError` for settings that are rejected today.
     """
-    wanted = flatten({key: value for key, value in config.items() if key not in _OF_THE_FOLDER})
-    usual = _flat([])
+    wanted = flatten({key: value for key, value in config.items() if key not in _LOCATION_SETTINGS})
+    defaults = _flat([])
     kinds = {group: f"{group}.name" for group in _GROUPS}
-    _refuse_other_words(wanted, usual, kinds)
+    _refuse_unsafe_names(wanted, defaults, kinds)
     choices = [
-        f"{group}={wanted[kind]}" for group, kind in kinds.items() if wanted[kind] != usual[kind] or kind in told
+        f"{group}={wanted[kind]}" for group, kind in kinds.items() if wanted[kind] != defaults[kind] or kind in shown
     ]
     choices += [format_override(name, value) for name, value in wanted.items() if name.endswith("._target_")]
     base = _flat(choices)
     words = [
         format_override(name if name in base else f"+{name}", value)
         for name, value in wanted.items()
-        if name not in base or base[name] != value or (name in told and not name.endswith((".name", "._target_")))
+        if name not in base or base[name] != value or (name in shown and not name.endswith((".name", "._target_")))
     ]
     return [*choices, *words]
 
 
-def _refuse_other_words(wanted: Mapping[str, Any], usual: Mapping[str, Any], kinds: Mapping[str, str]) -> None:
-    """Raise `ConfigurationError` where a stored name, as part of a word, could say more to Hydra than a setting.
+def _refuse_unsafe_names(wanted: Mapping[str, Any], defaults: Mapping[str, Any], kinds: Mapping[str, str]) -> None:
+    """Raise `ConfigurationError` if a stored name, as part of an override, could be more to Hydra than a setting.
 
-    A name may lead Hydra to its own settings, whose callbacks and search path run code, or to a file anywhere.
+    Names may reach Hydra's own settings, whose callbacks and search path run code, or arbitrary files.
     """
     from runmanager.app.compose.schema import group_choices
 
-    tops = {name.partition(".")[0] for name in usual}
+    tops = {name.partition(".")[0] for name in defaults}
     faults = [
         fault(repr(name), "be a setting of today", "an unknown name")
         for name in wanted
@@ -157,7 +155,7 @@ def _refuse_other_words(wanted: Mapping[str, Any], usual: Mapping[str, Any], kin
 
 
 def _checked(words: Sequence[str]) -> dict[str, Any]:
-    """The settings of the cell that the words give. Raises `ConfigurationError` for whatever a run of it would."""
+    """The settings of the cell that the overrides give. Raises `ConfigurationError` as a run of it would."""
     from runmanager.app.compose.schema import read_config, unknown_settings
 
     cfg, plain = _composed(words)
@@ -167,14 +165,14 @@ def _checked(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _flat(words: Sequence[str]) -> dict[str, Any]:
-    """What the words compose to today, under dotted names."""
+    """The settings that the overrides give today, by dotted names."""
     return flatten(_composed(words)[1])
 
 
 def _composed(words: Sequence[str]) -> "tuple[DictConfig, dict[str, Any]]":
-    """What the words compose to today, and the same as a run would store it.
+    """The configuration that the overrides give today, and the same as a run would store it.
 
-    Raises `ConfigurationError` where Hydra objects.
+    Raises `ConfigurationError` for Hydra's errors.
     """
     from hydra import compose, initialize_config_dir
     from hydra.errors import HydraException
@@ -192,7 +190,7 @@ def _composed(words: Sequence[str]) -> "tuple[DictConfig, dict[str, Any]]":
 
 
 def current_environment(then: Environment) -> Environment:
-    """The environment of a run as it would be here and now; what only a run finds out is as it was `then`."""
+    """Return the environment that the run would have here and now; what only a run can find out is as `then`."""
     commit, clean = commit_of(Path.cwd())
     on_cpu = then.device_name in (then.cpu_model, "cpu")
     return msgspec.structs.replace(
@@ -210,6 +208,6 @@ def current_environment(then: Environment) -> Environment:
 
 
 def _accelerator(wanted: str | None) -> str | None:
-    """That accelerator if this machine has one of the name, else those that it has."""
+    """`wanted` if this machine has such an accelerator, else the names of those it has."""
     found = gpu_names()
     return wanted if wanted is None or wanted in found else ", ".join(dict.fromkeys(found)) or "no NVIDIA GPU found"

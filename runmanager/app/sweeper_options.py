@@ -1,4 +1,4 @@
-"""What Hydra is told of the sweeper, `hydra.sweeper.*`. Light: each run's process reads it with its configuration."""
+"""The sweeper's options, `hydra.sweeper.*`. Few imports: each run's process loads this module."""
 
 from dataclasses import dataclass, field
 
@@ -9,10 +9,11 @@ __all__ = ["GridSweeperOptions"]
 
 @dataclass
 class GridSweeperOptions:
-    """`params`: the axes of a preset. `sides`: what stands against each other in a duel, each a line of overrides.
+    """Options of the grid sweeper.
 
-    `heartbeat_timeout`: seconds without a heartbeat after which a run on another host is taken for gone. The others are
-    this application's flags, and `multirun` whether -m was given.
+    `params`: the axes of a preset. `sides`: the sides of a duel, each a line of overrides. `heartbeat_timeout`: seconds
+    without a heartbeat after which a run on another host counts as gone. `multirun`: whether -m was given. The others
+    are this application's flags.
     """
 
     _target_: str = "hydra_plugins.runmanager.GridSweeper"

@@ -67,10 +67,10 @@ def test_seeds_of_a_cell_are_one_command() -> None:
 
 def test_settings_that_are_praised_are_in_the_command_though_they_are_the_usual_ones() -> None:
     praised = ["lr", "model.name", "seed", "model.hidden"]  # of another cell, which has a `model.hidden`
-    found = reproduce(stored(composed("batch_size=20")), told=praised)
+    found = reproduce(stored(composed("batch_size=20")), shown=praised)
     assert found.command == ("python", "-m", "runmanager", "model=cnn", "lr=0.01", "batch_size=20", "seed=0")
     assert found.is_proved
-    several = reproduce(stored(composed("lr=0.01")), seeds=[0, 1], told=["lr", "seed"])
+    several = reproduce(stored(composed("lr=0.01")), seeds=[0, 1], shown=["lr", "seed"])
     assert several.command == ("python", "-m", "runmanager", "-m", "lr=0.01", "seed=0,1")
 
 
@@ -97,9 +97,9 @@ def test_the_command_of_the_best_gives_its_cell_with_every_setting_that_is_prais
 
 def test_where_the_command_cannot_have_the_settings_they_are_said_beside_it() -> None:
     loop = stored({"lr": 0.5, "seed": 1, "depth": 3}, environment=Environment(command=("train.py", "--fast")))
-    assert reproduce(loop, told=["lr", "depth"]).remarks[-1] == "This cell has lr=0.5, depth=3."
+    assert reproduce(loop, shown=["lr", "depth"]).remarks[-1] == "This cell has lr=0.5, depth=3."
     gone = stored({**composed("lr=0.5"), "model": {"name": "cnn", "wings": 2}})
-    assert reproduce(gone, told=["lr", "model.name"]).remarks[-1] == "This cell has lr=0.5, model=cnn."
+    assert reproduce(gone, shown=["lr", "model.name"]).remarks[-1] == "This cell has lr=0.5, model=cnn."
     assert len(reproduce(gone).remarks) == 1
 
 

@@ -1,4 +1,4 @@
-"""The screen of a command, and whether lines may move on it: in a terminal they may, below a notebook's cell not."""
+"""The console of a command's output; lines can be redrawn in a terminal, but not in a notebook or a log."""
 
 import os
 import sys
@@ -10,17 +10,16 @@ __all__ = ["make_console"]
 
 
 def make_console(environment: Mapping[str, str] = os.environ) -> Console:
-    """The console of this process, plain where its output stands in a notebook.
+    """Return the console of this process, plain if the output is shown in a notebook.
 
-    A kernel gives a `!command` a pseudo-terminal, and asks everybody for colours; but what moves the cursor there
-    piles up in the cell.
+    A kernel gives a `!command` a pseudo-terminal and forces colours, but redrawn lines pile up in the cell.
     """
-    if is_below_a_kernel(environment):
+    if is_in_notebook(environment):
         return Console(highlight=False, force_terminal=False, no_color=True)
-    # FORCE_COLOR asks for colours where there is no terminal, as in a log: nothing can move there all the same.
+    # FORCE_COLOR forces colours without a terminal, as in a log, where lines still cannot be redrawn.
     return Console(highlight=False, force_interactive=None if sys.stdout.isatty() else False)
 
 
-def is_below_a_kernel(environment: Mapping[str, str]) -> bool:
-    """Whether a notebook's kernel started this process: it tells its children of its own parent, and how to plot."""
+def is_in_notebook(environment: Mapping[str, str]) -> bool:
+    """Whether a notebook kernel started this process, judged by the environment variables that it sets."""
     return "JPY_PARENT_PID" in environment or "matplotlib_inline" in environment.get("MPLBACKEND", "")

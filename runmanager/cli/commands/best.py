@@ -51,7 +51,7 @@ def best(
     seeds = in_order(run.config.get("seed") for run in runs)
     words, lines = None, list[str]()
     try:
-        command = command_for(runs[0], seeds=seeds, told=found.winner.settings, trust=trust)
+        command = command_for(runs[0], seeds=seeds, shown=found.winner.settings, trust=trust)
         words, lines = command.command, [command.line, *command.remarks]
     except UsageError as refused:
         lines = [str(refused)]
