@@ -30,16 +30,8 @@ _HYDRA_FLAGS = (
     *("--shell-completion", "-sc"),
 )
 _INFO_OPTIONS = (
-    "--help",
-    "-h",
-    "--hydra-help",
-    "--version",
-    "--cfg",
-    "-c",
-    "--info",
-    "-i",
-    "--shell-completion",
-    "-sc",
+    *("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i"),
+    *("--shell-completion", "-sc"),
 )
 
 

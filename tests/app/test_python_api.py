@@ -35,10 +35,13 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ([["lr=1"]], "`run_sweep` must get settings as texts, got ['lr=1']; write run_sweep(*settings)."),
+        ([["lr=1"]], "`run_sweep` must get settings as strings, got ['lr=1']; write run_sweep(*settings)."),
         (["--dry-run"], "`run_sweep` must get settings, got '--dry-run'; give flags to `runmanager sweep` in a shell."),
-        (["lr=1", "name=other"], "`name` must be given by its own argument, got 'name=other'; write name=… apart."),
-        (["output_root=x"], "`output_root` must be given by its own argument"),
+        (
+            ["lr=1", "name=other"],
+            "`name` must be given as a keyword argument, got 'name=other'; write name=… outside the quotes.",
+        ),
+        (["output_root=x"], "`output_root` must be given as a keyword argument"),
     ],
 )
 def test_words_that_are_no_settings_are_refused(overrides: list[Any], said: str, tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_script_of_a_loop_of_its_own_is_a_command() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "said"),
-    [({"config": {"lr": 1}}, "a loop of its own"), ({"session": "abc"}, "took turns with other runs")],
+    [({"config": {"lr": 1}}, "a custom loop"), ({"session": "abc"}, "took turns with other runs")],
 )
 def test_runs_that_no_command_makes_alone_say_so(fields: dict[str, Any], said: str) -> None:
     record = msgspec.structs.replace(stored(composed()), **fields)

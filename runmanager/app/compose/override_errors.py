@@ -1,4 +1,4 @@
-"""Why Hydra could not compose a command: it stops at the first fault, so every override is looked at by itself."""
+"""Every fault of a command that Hydra could not compose; Hydra itself stops at the first one."""
 
 from collections.abc import Sequence
 
@@ -18,10 +18,10 @@ __all__ = ["command_faults"]
 
 
 def command_faults(words: Sequence[str]) -> tuple[str, ...]:
-    """Every fault of a command's overrides, as readable lines; none where the fault lies elsewhere."""
+    """Return every fault of a command's overrides; empty if the cause is elsewhere."""
     overrides = [word for word in words if not word.startswith("-")]
     if any(word.startswith(("--config", "-cn", "-cp", "-cd")) for word in words):
-        return ()  # another configuration than ours: Hydra's own word must do
+        return ()  # another configuration than ours: Hydra's message is used
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(conf_folder()), version_base="1.3"):

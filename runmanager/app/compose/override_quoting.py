@@ -1,4 +1,4 @@
-"""Settings as words of a command: overrides that Hydra reads back as the same values."""
+"""Settings formatted as overrides that Hydra parses to the same values."""
 
 import re
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 __all__ = ["format_override", "quote_text"]
 
 _PLAIN = re.compile(r"[\w./:@-]+", re.ASCII)
-_OF_ANOTHER_TYPE = re.compile(r"null|true|false|[+-]?(inf|nan|[\d_.]+(e[+-]?[\d_]+)?)", re.IGNORECASE | re.ASCII)
+_OTHER_TYPES = re.compile(r"null|true|false|[+-]?(inf|nan|[\d_.]+(e[+-]?[\d_]+)?)", re.IGNORECASE | re.ASCII)
 
 
 def format_override(name: str, value: Any) -> str:
-    """`NAME=VALUE` for a plain value: None, a truth value, a number, a text, or lists and mappings of these."""
-    return f"{name}={_text(value)}"
+    """Format `NAME=VALUE` for None, a bool, a number, a string, or lists and mappings of these."""
+    return f"{name}={_format_value(value)}"
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -22,15 +22,15 @@ def _text(value: Any) -> str:
     if isinstance(value, int | float):
         return str(value)
     if isinstance(value, list):
-        return f"[{','.join(map(_text, value))}]"
+        return f"[{','.join(map(_format_value, value))}]"
     if isinstance(value, dict):
-        return f"{{{','.join(f'{key}:{_text(item)}' for key, item in value.items())}}}"
-    is_plain = _PLAIN.fullmatch(value) and not _OF_ANOTHER_TYPE.fullmatch(value)
+        return f"{{{','.join(f'{key}:{_format_value(item)}' for key, item in value.items())}}}"
+    is_plain = _PLAIN.fullmatch(value) and not _OTHER_TYPES.fullmatch(value)
     return value if is_plain else quote_text(str(value))
 
 
 def quote_text(text: str) -> str:
-    """`text` as a value that Hydra takes as it is."""
-    # Hydra takes a backslash as it is, but where it stands before a quote.
+    """Quote `text` as a value for Hydra."""
+    # To Hydra a backslash is literal except before a quote.
     escaped = re.sub(r"(\\+)\Z", r"\1\1", re.sub(r'(\\*)"', r'\1\1\\"', text))
-    return f'"{escaped}"'  # not in single quotes: in a command to copy the shell's are around them
+    return f'"{escaped}"'  # double quotes: a shell's single quotes go around them

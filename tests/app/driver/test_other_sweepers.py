@@ -194,7 +194,7 @@ def test_a_folder_of_another_cell_s_run_is_left_alone(
     assert command("-m", *there, "lr=0.1").status == 0  # the same cell is kept
     done = command("-m", *there, "lr=0.2")
     assert done.status == 2
-    assert "must be new or hold a run of the same settings, got the run of others" in done.err
+    assert "must be new or hold a run of the same settings, got another run" in done.err
     assert [row["lr"] for row in only_sweep(tmp_path).rows()] == ["0.1"]
 
 

@@ -45,7 +45,7 @@ REFUSED = {
     "paired and single": (["lr=0.1,0.2", "measure=single,paired"], "must be the same for all cells of a sweep"),
     "a setting of sides and both": (
         ["lr=0.3", "hydra.sweeper.sides=['lr=0.1','lr=0.2']"],
-        "`lr` must be given for the sides or for both in common, got both.",
+        "`lr` must be given either for the sides or for both, got both.",
     ),
     "a grid on a side": (
         ["hydra.sweeper.sides=['lr=0.1,0.2','lr=0.3']"],

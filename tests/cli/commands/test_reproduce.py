@@ -11,7 +11,7 @@ def test_reproduce_of_a_custom_loop_shows_its_command_and_the_changed_hardware(
 ) -> None:
     done = command("reproduce", "batch_size=100,device=cpu")
     assert done.status == 0
-    assert "a loop of its own" in done.out
+    assert "a custom loop" in done.out
     hardware = done.out.partition("Hardware\n")[2]
     assert "then" in hardware
     assert "today" in hardware
