@@ -165,7 +165,7 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
         refuse_several_ranks()
     import hydra
 
-    from runmanager.app.compose.config_groups import uncopied_config_groups
+    from runmanager.app.compose.config_groups import groups_without_copies
     from runmanager.app.compose.schema import conf_folder
     from runmanager.app.driver.other_sweepers import OtherSweeper
     from runmanager.tracking.environment.provenance import said_to_children
@@ -177,7 +177,7 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
     with (
         said_to_children(called),
         _hydra_arguments(command.for_hydra()),
-        uncopied_config_groups(),
+        groups_without_copies(),
         OtherSweeper(is_single=not command.is_multirun, quiet="--quiet" in command.flags).watched(),
         warnings.catch_warnings(),
     ):

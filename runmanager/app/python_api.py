@@ -18,7 +18,7 @@ from runmanager.app.display.notebook_output import CellOutput, in_kernel
 from runmanager.app.display.output_console import make_console
 from runmanager.app.display.progress import terminal_region
 from runmanager.app.follow.follower import POLL_SECONDS, follow_runs, write_missing_report
-from runmanager.app.follow.slurm_state import slurm_here
+from runmanager.app.follow.slurm_state import local_slurm_queue
 from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.errors import RecordError, SweepError, UsageError
 from runmanager.records.files.paths import SweepPaths
@@ -46,7 +46,7 @@ def watch_sweep(sweep: str | PathLike[str]) -> Sweep:
     paths = find_sweep(os.fspath(sweep))
     output = _Output()
     observer = HeartbeatObserver(wait=output.wait)
-    reader = SweepReader(paths, observer=observer, queue=slurm_here())
+    reader = SweepReader(paths, observer=observer, queue=local_slurm_queue())
     try:
         state = follow_runs(reader, output.console, observer=observer, live_region=output.live_region)
         write_missing_report(paths, state)
@@ -177,7 +177,7 @@ class _Driver:
             wait(POLL_SECONDS)
         if self.status is None or (self.status in _STATUSES_WITH_RUNS and sweep.record.exists()):
             observer = HeartbeatObserver(wait=wait)
-            reader = SweepReader(sweep, observer=observer, queue=slurm_here())
+            reader = SweepReader(sweep, observer=observer, queue=local_slurm_queue())
             output = self._output
             follow_runs(reader, output.console, observer=observer, live_region=output.live_region, has_left=has_left)
 

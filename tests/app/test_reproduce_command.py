@@ -109,7 +109,7 @@ def test_run_that_today_refuses_has_the_command_that_was_given() -> None:
     found = reproduce(stored(gone))
     assert not found.is_proved
     assert found.command == ("python", "-m", "runmanager", "-m", "lr=1,2")
-    assert "Today's settings refuse it" in found.remarks[0]
+    assert "Today's settings reject it" in found.remarks[0]
     assert "wings" in found.remarks[0]
 
 
@@ -136,7 +136,7 @@ def test_what_is_stored_says_settings_to_hydra_and_nothing_else(
     monkeypatch.setattr(reproduce_command, "_composed", lambda words: asked.extend(words) or own(words))
     found = reproduce(stored({**composed(), **crafted}))
     assert found.command == ("python", "-m", "runmanager", "-m", "lr=1,2")  # the one that was given
-    assert not found.is_proved and "Today's settings refuse it" in found.remarks[0]
+    assert not found.is_proved and "Today's settings reject it" in found.remarks[0]
     assert asked == []  # not even read with them, as Hydra opens what a choice names
 
 

@@ -26,12 +26,12 @@ _NOT_ENDED = object()
 
 
 def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None = None) -> int:
-    """Print the sweep's state, with a line for each run that is running or has ended badly; return its status."""
+    """Print the sweep's state, with a line for each run that is running or ended badly; return its exit status."""
     state = SweepReader(sweep, queue=queue).read()
     console.print(f"{sweep.root}: {state.in_words()}", markup=False, highlight=False)
     for number, cell in enumerate(state.cells, start=1):
         if cell.is_damaged:
-            console.print(_damage_of(cell.paths), markup=False, soft_wrap=not console.is_terminal)
+            console.print(_damage_message(cell.paths), markup=False, soft_wrap=not console.is_terminal)
         if cell.record is None or cell.record.status.is_success:
             continue
         try:
@@ -47,12 +47,12 @@ def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None 
     return state.status
 
 
-def _damage_of(paths: RunPaths) -> str:
+def _damage_message(paths: RunPaths) -> str:
     try:
         read_record(paths)
     except RecordError as error:
         return str(error)
-    return f"{paths.record} could not be read a moment ago"
+    return f"{paths.record} could not be read at first"
 
 
 def follow_sweep(
@@ -64,9 +64,9 @@ def follow_sweep(
 ) -> int:
     """Show the sweep's runs until every cell has ended, then its tables; return its exit status.
 
-    Only files are read, so it serves beside the driver, after it, and without one; of cells that were handed to Slurm
-    its `queue` is asked too, where there is one. Where nobody else has written their report, it is written at the end.
-    `observer` tells of runs of other hosts whether they are gone, and how to wait between two looks.
+    Only files are read, so this works with a driver, after it, and without one. `queue` is queried for cells that were
+    submitted to Slurm. The report of such a sweep is written at the end if it is missing. `observer` judges runs on
+    other hosts, and waits between two polls.
     """
     observer = observer or HeartbeatObserver()
     state = follow_runs(SweepReader(sweep, observer=observer, queue=queue), console, observer=observer)
@@ -85,20 +85,20 @@ def follow_runs(
 ) -> SweepState:
     """Show the runs that `reader` reads until every cell has ended; return the last state.
 
-    Where the caller has a driver of its own, `has_left` says whether that is gone, and then nothing more is waited for.
-    `live_region` says where the runs that run are shown.
+    With `has_left`, following ends instead when it returns True: the caller's driver has exited. `live_region` creates
+    the region for the running rows.
     """
     state = reader.read()
     longest = max((len(run_label(cell.paths)) for cell in state.cells), default=0)
     display = RunDisplay(console, num_runs=len(state.cells), longest_label=longest, live_region=live_region)
-    # What moves would soon belie what was counted at the beginning, and says how many cells are in which state itself.
-    counts_itself = display.is_live and not state.is_ended
-    display.say(f"{reader.root}: {state.size_in_words() if counts_itself else state.in_words()}")
+    # A live display counts the cells by state itself; a count printed now would soon be wrong.
+    shows_counts = display.is_live and not state.is_ended
+    display.say(f"{reader.root}: {state.size_in_words() if shows_counts else state.in_words()}")
     follower = Follower(display)
     follower.show_earlier_ends(state)
 
     def read() -> tuple[SweepState, bool]:
-        is_last = has_left is not None and has_left()  # before reading, so that what it did last is seen
+        is_last = has_left is not None and has_left()  # before reading, so that its last changes are seen
         state = reader.read()
         display.count_to(len(state.cells))
         return state, is_last or (has_left is None and state.is_ended)
@@ -108,29 +108,29 @@ def follow_runs(
 
 
 def write_missing_report(sweep: SweepPaths, state: SweepState) -> None:
-    """Do what the last of Slurm's jobs would have done, had it not been killed as a whole."""
+    """Write the report of a detached Slurm sweep if its last job was killed before it could."""
     if not sweep.slurm_jobs.exists():
-        return  # its driver has done so, or will
+        return  # its driver writes the report
     written = sweep.report.stat().st_mtime_ns if sweep.report.exists() else 0
     ends = [cell.paths.record.stat().st_mtime_ns for cell in state.cells if cell.record is not None]
     if max(ends, default=0) <= written:
         return
     from runmanager.results.writer import write_tables
 
-    with contextlib.suppress(OSError):  # somebody who may only read here
+    with contextlib.suppress(OSError):  # the folder may be read-only for this user
         write_tables(sweep)
 
 
 class Follower:
-    """Tells a display what is new in one state after another."""
+    """Shows on a display the changes between successive states of a sweep."""
 
     def __init__(self, display: RunDisplay) -> None:
         self._display = display
         self._running: dict[str, RunPaths] = {}
         self._ended: dict[str, RunRecord | None] = {}
-        self._gone: set[str] = set()
-        self._over: set[str] = set()
-        self._said_whom: set[tuple[str, str]] = set()
+        self._vanished: set[str] = set()
+        self._superseded: set[str] = set()
+        self._printed_reasons: set[tuple[str, str]] = set()
 
     def follow(self, read: Callable[[], tuple[SweepState, bool]], *, wait: Callable[[], object]) -> SweepState:
         """Show one state after another, with a `wait` between two; return the last.
@@ -146,8 +146,8 @@ class Follower:
             wait()
 
     def show_earlier_ends(self, state: SweepState) -> None:
-        """Show of what has ended already only what ended badly."""
-        ended = [cell for cell in state.cells if cell.is_ended and not _has_just_gone(cell, state)]
+        """Show runs that have already ended, but only those that ended badly."""
+        ended = [cell for cell in state.cells if cell.is_ended and not _has_just_vanished(cell, state)]
         for cell in ended:
             self._ended[cell.paths.name] = cell.record
             self._display.counted(cell.paths)
@@ -156,12 +156,12 @@ class Follower:
                 self._display.ended(cell.paths, cell.record)
 
     def _show(self, state: SweepState) -> None:
-        """Show what is new."""
+        """Show what has changed."""
         for cell in state.cells:
             name = cell.paths.name
             if cell.is_running and name not in self._running:
                 assert cell.record is not None
-                self._over |= {each.paths.name for each in state.cells if each.is_ended}
+                self._superseded |= {each.paths.name for each in state.cells if each.is_ended}
                 self._running[name] = cell.paths
                 self._ended.pop(name, None)
                 seconds = paired_measure_seconds(cell.record.config)
@@ -177,39 +177,39 @@ class Follower:
         self._display.follow(list(self._running.values()))
 
     def _is_in_doubt(self, cell: CellState, state: SweepState) -> bool:
-        """Whether its driver may be about to write how its process went, or, of runs in turns, to start it again."""
-        if state.is_driven and _is_measured_in_turns(cell) and cell.paths.name not in self._over:
+        """Whether the driver may still record how the process ended, or start another process of a paired run."""
+        if state.is_driven and _is_finished_paired_run(cell) and cell.paths.name not in self._superseded:
             return True
-        if not _has_just_gone(cell, state) or cell.paths.name in self._gone:
+        if not _has_just_vanished(cell, state) or cell.paths.name in self._vanished:
             return False
-        self._gone.add(cell.paths.name)
+        self._vanished.add(cell.paths.name)
         return True
 
     def _show_waiting_cells(self, state: SweepState) -> None:
-        """Say for whom the cells wait while none runs and no driver is at work; once, until that changes."""
-        is_nobody_at_it = state.is_driven is False and not self._running
-        waiting = [cell for cell in state.cells if cell.is_waiting] if is_nobody_at_it else []
-        whom = Counter(_WAITS_FOR[cell.is_queued] for cell in waiting)
-        if whom and whom.keys() != self._said_whom:
+        """While no run and no driver is at work, print what the waiting cells wait for, once for each change."""
+        is_idle = state.is_driven is False and not self._running
+        waiting = [cell for cell in state.cells if cell.is_waiting] if is_idle else []
+        reasons = Counter(_WAITS_FOR[cell.is_queued] for cell in waiting)
+        if reasons and reasons.keys() != self._printed_reasons:
             self._display.say(
-                "; ".join(pluralize(number, *words) for words, number in whom.items()) + "; Ctrl-C leaves."
+                "; ".join(pluralize(number, *words) for words, number in reasons.items()) + "; Ctrl-C leaves."
             )
-        self._said_whom = set(whom)
+        self._printed_reasons = set(reasons)
 
 
-_HANDED_OVER = "handed to Slurm, which cannot be asked from here"
+_SUBMITTED = "handed to Slurm, which cannot be queried from here"
 _WAITS_FOR = {
     True: ("cell waits in Slurm's queue", "cells wait in Slurm's queue"),
     False: ("cell waits for a driver", "cells wait for a driver"),
-    None: (f"cell was {_HANDED_OVER}", f"cells were {_HANDED_OVER}"),
+    None: (f"cell was {_SUBMITTED}", f"cells were {_SUBMITTED}"),
 }
 
 
-def _is_measured_in_turns(cell: CellState) -> bool:
+def _is_finished_paired_run(cell: CellState) -> bool:
     record = cell.record
     return record is not None and record.status is Status.FINISHED and paired_measure_seconds(record.config) > 0
 
 
-def _has_just_gone(cell: CellState, state: SweepState) -> bool:
-    is_attended = state.is_driven is True or cell.is_queued is True
-    return cell.record is not None and cell.record.status is Status.CRASHED and is_attended
+def _has_just_vanished(cell: CellState, state: SweepState) -> bool:
+    has_driver_or_job = state.is_driven is True or cell.is_queued is True
+    return cell.record is not None and cell.record.status is Status.CRASHED and has_driver_or_job

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from runmanager.app.follow.slurm_state import QueuedCells
+from runmanager.app.follow.slurm_state import SlurmCells
 from runmanager.errors import RecordError
 from runmanager.launching.slurm.queue import WAITING_STATES, SlurmQueue
 from runmanager.records.files.atomic_files import FileStamp, file_stamp
@@ -23,17 +23,18 @@ __all__ = ["CellState", "SweepReader", "SweepState"]
 
 @dataclass(frozen=True)
 class CellState:
-    """A cell's run: its record, states made true; None before it has begun, and where its file is damaged.
+    """The state of a cell's run.
 
-    `is_queued` is whether Slurm has a job for it; None where it was given one and cannot be asked. `is_put_back` is
-    whether Slurm has put the job of a run that it had stopped back into its queue.
+    `record` has the observed state; None before the run has begun, and if its file is damaged. `is_queued`: whether
+    Slurm has a job for it; None if it was submitted and Slurm does not answer. `is_requeued`: whether Slurm has put the
+    job of a stopped run back into its queue.
     """
 
     paths: RunPaths
     record: RunRecord | None
     is_damaged: bool = False
     is_queued: bool | None = False
-    is_put_back: bool = False
+    is_requeued: bool = False
 
     @property
     def is_ended(self) -> bool:
@@ -45,53 +46,53 @@ class CellState:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is still to begin, or to go on."""
-        return self.is_put_back or not (self.is_ended or self.is_running)
+        """Whether the run is still to be started or resumed."""
+        return self.is_requeued or not (self.is_ended or self.is_running)
 
     @property
-    def word(self) -> str:
+    def label(self) -> str:
+        """The state as printed."""
         if self.is_waiting:
-            return _WAITING_WORDS[self.is_queued]
+            return _WAITING_LABELS[self.is_queued]
         return "damaged" if self.record is None else str(self.record.status)
 
 
-_WAITING_WORDS = {True: "queued", False: str(Status.PENDING), None: "handed to Slurm"}
+_WAITING_LABELS = {True: "queued", False: str(Status.PENDING), None: "handed to Slurm"}
 
 
 @dataclass(frozen=True)
 class SweepState:
-    """The cells in order, and whether a driver is at them: None where only its own host could tell."""
+    """The cells in order, and whether a driver is at work; None if only another host could tell."""
 
     cells: Sequence[CellState]
     is_driven: bool | None
 
     @property
     def is_ended(self) -> bool:
-        """Whether every cell has ended and nobody is about to begin one again."""
+        """Whether every cell has ended and none is about to be started again."""
         return self.is_driven is False and all(cell.is_ended and not cell.is_queued for cell in self.cells)
 
     @property
     def status(self) -> int:
-        """The sweep's exit status as far as it is known: 1 as soon as a run has ended badly."""
-        ended = [cell for cell in self.cells if cell.is_ended and not cell.is_put_back]
+        """The sweep's exit status so far: 1 as soon as a run has ended badly."""
+        ended = [cell for cell in self.cells if cell.is_ended and not cell.is_requeued]
         return int(any(cell.record is None or not cell.record.status.is_success for cell in ended))
 
     def in_words(self) -> str:
-        """How many cells are in which state."""
-        counts = Counter(cell.word for cell in self.cells)
-        return f"{self.size_in_words()}: " + ", ".join(f"{number} {word}" for word, number in counts.items())
+        """Return the number of cells in each state."""
+        counts = Counter(cell.label for cell in self.cells)
+        return f"{self.size_in_words()}: " + ", ".join(f"{number} {label}" for label, number in counts.items())
 
     def size_in_words(self) -> str:
-        """How many cells there are."""
+        """Return the number of cells."""
         return pluralize(len(self.cells), "cell")
 
 
 class SweepReader:
-    """Reads a sweep's state again and again; files that did not change are not read again.
+    """Reads a sweep's state repeatedly; unchanged files are not read again.
 
-    What is on another host is judged by `observer`: a run by its heartbeat, and a driver is taken to be gone when it
-    has let no record change for the same time. `queue` is asked for the cells that were handed to Slurm; None asks
-    nobody.
+    `observer` judges runs on other hosts by their heartbeats. A driver on another host counts as gone when no record
+    has changed for the same time. `queue` is queried for cells that were submitted to Slurm, if it is given.
     """
 
     def __init__(
@@ -100,35 +101,35 @@ class SweepReader:
         self.root = paths.root
         self._paths = paths
         self._observer = observer or HeartbeatObserver()
-        self._queued = QueuedCells(paths, queue, clock=self._observer.clock)
+        self._slurm = SlurmCells(paths, queue, clock=self._observer.clock)
         self._plan: tuple[FileStamp | None, SweepRecord | None] = (None, None)
         self._known: dict[str, tuple[FileStamp, CellState]] = {}
-        self._last: dict[str, FileStamp] | None = None
+        self._last_stamps: dict[str, FileStamp] | None = None
         self._shared = SharedParts()
         self._changed_at = self._observer.clock()
 
     @gc_paused()
     def read(self) -> SweepState:
-        """The state now. Raises `RecordError` where sweep.json is damaged."""
+        """Read the current state. Raises `RecordError` if sweep.json is damaged."""
         plan = self._read_plan()
-        jobs = self._queued.look()  # first: a job that is over by now has left its run's end behind
+        jobs = self._slurm.read()  # before the runs, so that the run of a job that has ended is read with its end
         cells = _in_order(plan.planned if plan else (), self._runs(), self._paths)
-        stored = {name: mark for name, (mark, _) in self._known.items()}
-        if self._last is not None and stored != self._last:
+        stamps = {name: stamp for name, (stamp, _) in self._known.items()}
+        if self._last_stamps is not None and stamps != self._last_stamps:
             self._changed_at = self._observer.clock()
-        self._last = stored
+        self._last_stamps = stamps
         return SweepState([self._with_job(cell, jobs) for cell in cells], self._is_driven(plan))
 
     def _with_job(self, cell: CellState, jobs: Mapping[str, str | None]) -> CellState:
         job = jobs.get(cell.paths.name, "")
-        # A job that waited before its run ended says nothing of the time after it.
-        is_put_back = cell.is_ended and job in WAITING_STATES and self._queued.asked_at >= self._changed_at
-        return replace(cell, is_queued=None if job is None else bool(job), is_put_back=is_put_back)
+        # A job that was queued before its run ended does not count as requeued.
+        is_requeued = cell.is_ended and job in WAITING_STATES and self._slurm.queried_at >= self._changed_at
+        return replace(cell, is_queued=None if job is None else bool(job), is_requeued=is_requeued)
 
     def _read_plan(self) -> SweepRecord | None:
-        mark = file_stamp(self._paths.record)
-        if mark != self._plan[0]:
-            self._plan = (mark, read_sweep_record(self._paths))
+        stamp = file_stamp(self._paths.record)
+        if stamp != self._plan[0]:
+            self._plan = (stamp, read_sweep_record(self._paths))
         return self._plan[1]
 
     def _runs(self) -> list[CellState]:
@@ -137,12 +138,12 @@ class SweepReader:
     def _run(self, name: str) -> CellState:
         known = self._known.get(name)
         try:
-            mark = file_stamp(f"{self._paths.runs}/{name}/{RECORD}")
-            if mark is None:
-                return CellState(self._paths.run(name), None)  # Hydra makes the folder before the run claims it
-            if known is None or known[0] != mark:
+            stamp = file_stamp(f"{self._paths.runs}/{name}/{RECORD}")
+            if stamp is None:
+                return CellState(self._paths.run(name), None)  # Hydra creates the folder before the run claims it
+            if known is None or known[0] != stamp:
                 paths = self._paths.run(name)
-                known = self._known[name] = (mark, CellState(paths, read_record(paths, shared=self._shared)))
+                known = self._known[name] = (stamp, CellState(paths, read_record(paths, shared=self._shared)))
         except (OSError, RecordError):
             return CellState(self._paths.run(name), None, is_damaged=True)
         state = known[1]
@@ -151,15 +152,15 @@ class SweepReader:
         return CellState(state.paths, self._observer.observed(state.paths, state.record))
 
     def _is_driven(self, plan: SweepRecord | None) -> bool | None:
-        lives = [driver.is_alive() for driver in (plan.drivers if plan else ())]
-        if True in lives:
+        are_alive = [driver.is_alive() for driver in (plan.drivers if plan else ())]
+        if True in are_alive:
             return True
         is_silent = self._observer.clock() - self._changed_at >= self._observer.limit_seconds
-        return None if None in lives and not is_silent else False
+        return None if None in are_alive and not is_silent else False
 
 
 def _in_order(planned: Sequence[PlannedCell], runs: Sequence[CellState], sweep: SweepPaths) -> list[CellState]:
-    """The planned cells, each with its run wherever that lies, then runs that nobody planned."""
+    """The planned cells, each with its run, then the runs that are not planned."""
     by_signature = {run.record.signature: run for run in runs if run.record is not None}
     by_name = {run.paths.name: run for run in runs}
     cells = []

@@ -30,17 +30,17 @@ def watch(
     """
     from runmanager.app.display.output_console import make_console
     from runmanager.app.follow.follower import follow_sweep, show_state
-    from runmanager.app.follow.slurm_state import slurm_here
+    from runmanager.app.follow.slurm_state import local_slurm_queue
 
     if faults := timeout_faults("--heartbeat-timeout", heartbeat_timeout):
         raise UsageError(faults[0])
     paths = find_sweep(sweep)
     console = make_console()
     if once:
-        return show_state(paths, console, queue=slurm_here())
+        return show_state(paths, console, queue=local_slurm_queue())
     try:
         return follow_sweep(
-            paths, console, queue=slurm_here(), observer=HeartbeatObserver(limit_seconds=heartbeat_timeout)
+            paths, console, queue=local_slurm_queue(), observer=HeartbeatObserver(limit_seconds=heartbeat_timeout)
         )
     except KeyboardInterrupt:
         return _INTERRUPTED

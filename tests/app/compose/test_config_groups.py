@@ -6,7 +6,7 @@ from hydra._internal.config_repository import CachingConfigRepository
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 
-from runmanager.app.compose.config_groups import uncopied_config_groups
+from runmanager.app.compose.config_groups import groups_without_copies
 from runmanager.app.compose.schema import conf_folder
 from runmanager.app.main import _register
 
@@ -27,9 +27,9 @@ def test_they_are_those_that_hydra_finds(monkeypatch: pytest.MonkeyPatch) -> Non
     with initialize_config_dir(config_dir=str(conf_folder()), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
         own = found()
-        with uncopied_config_groups(), monkeypatch.context() as patch:
+        with groups_without_copies(), monkeypatch.context() as patch:
             patch.setattr(CachingConfigRepository, "__init__", copied)
             assert found() == own
-        with uncopied_config_groups():
+        with groups_without_copies():
             assert loader.get_group_options("model", config_name="config", overrides=["lr=1"]) == own[4]
         assert found() == own

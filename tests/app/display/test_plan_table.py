@@ -88,7 +88,7 @@ def test_code_that_no_commit_tells_of_is_seen_by_every_command(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RUNMANAGER_COMMIT", "")
     (run,) = sweep("own").paths.runs.iterdir()
-    assert "Its code is the same. Packages and hardware are as they were." in said("reproduce", str(run), "--trust")
+    assert "Its code is the same. Packages and hardware are unchanged." in said("reproduce", str(run), "--trust")
     (tmp_path / "part.py").write_text("changed = True")
     assert "finished, with other versions: code changed (part.py)" in at_commit("", *words, "lr=0.1", "--dry-run").out
     asked = at_commit("", *words, "lr=0.1", "rerun_changed=true", "--dry-run").out

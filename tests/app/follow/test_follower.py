@@ -419,7 +419,7 @@ def test_whom_the_cells_wait_for_is_said(disk: Callable[[int], Disk]) -> None:
     assert said({"7_0": "PENDING", "7_1": "PENDING"}) == "2 cells wait in Slurm's queue; Ctrl-C leaves."
     assert said({"7_0": "PENDING"}) == "1 cell waits in Slurm's queue; 1 cell waits for a driver; Ctrl-C leaves."
     assert said({}) == "2 cells wait for a driver; Ctrl-C leaves."
-    assert said(None) == "2 cells were handed to Slurm, which cannot be asked from here; Ctrl-C leaves."
+    assert said(None) == "2 cells were handed to Slurm, which cannot be queried from here; Ctrl-C leaves."
 
 
 def test_the_report_of_a_detached_sweep_is_written_if_no_job_could(disk: Callable[[int], Disk]) -> None:
