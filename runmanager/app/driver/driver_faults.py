@@ -1,4 +1,4 @@
-"""The end of a command: what its runs came to is shown and written, and what goes wrong then is kept as a fault."""
+"""Errors of a driver outside its runs, collected until its end; and the writing and showing of its results."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -13,33 +13,35 @@ __all__ = ["DriverFaults", "require_sweep_folder", "write_and_show_results"]
 
 
 def require_sweep_folder(sweep: SweepPaths, folder: FolderIdentity) -> None:
-    """Raises `SweepError` where a sweep's folder is not there any more: what its runs do is lost."""
+    """Raise `SweepError` if a sweep's folder was moved or deleted, so that results of its runs are lost."""
     if fate := folder.fate:
         raise SweepError(
-            f"The folder {sweep.root} must stay in its place while its runs run, got {fate}; no run goes on. Give the "
-            "command again to run what is lost."
+            f"The folder {sweep.root} must stay in its place while its runs run, got {fate}; all runs are stopped. Repeat "
+            "the command to run what is lost."
         )
 
 
 class DriverFaults:
-    """What went wrong apart from the runs, once they had begun: readable `lines`, and the first such `error`."""
+    """Errors outside the runs, after these have begun: messages in `lines`, and the first `error`."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.error: BaseException | None = None
 
     def add(self, what: str, error: BaseException) -> None:
-        """Keep an error; the runs have begun, and what they did is not to be lost. A `SweepError` says itself what."""
+        """Add an error with `what` failed; the message of a `SweepError` is complete without it."""
         first = next((line for line in str(error).splitlines() if line.strip()), "")
-        said = first if isinstance(error, RunManagerError) else f"{type(error).__name__}: {first} (--debug shows where)"
-        line = said if isinstance(error, SweepError) else f"{what}: {said}"
+        message = (
+            first if isinstance(error, RunManagerError) else f"{type(error).__name__}: {first} (--debug shows where)"
+        )
+        line = message if isinstance(error, SweepError) else f"{what}: {message}"
         if line not in self.lines:
             self.lines.append(line)
         self.error = self.error or error
 
     @contextlib.contextmanager
     def kept(self, what: str) -> Iterator[None]:
-        """Keep an exception raised meanwhile."""
+        """Collect an exception raised in the context."""
         try:
             yield
         except Exception as error:
@@ -54,9 +56,9 @@ def write_and_show_results(
     quiet: bool,
     show: Callable[[SweepPaths, Console, bool], None],
 ) -> None:
-    """Write a sweep's tables with the report, and `show` what it came to, unless `quiet`; no fault of it is raised.
+    """Write a sweep's tables and report, and `show` its results unless `quiet`; errors are added to `faults`.
 
-    `show` is told whether the tables are written: what is not there is not to be announced.
+    `show` gets whether the tables were written, so that it does not announce missing files.
     """
     from runmanager.results.writer import write_tables
 

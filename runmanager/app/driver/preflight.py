@@ -1,4 +1,4 @@
-"""The driver's side of the checks before the first run: what to ask of which cells. A process with torch answers."""
+"""Checks before the first run, as the driver sees them: what to check, answered by a process with torch."""
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
@@ -22,24 +22,24 @@ from runmanager.training.options.step import Precision
 
 __all__ = ["check_cells", "check_planned_runs", "predict_skipped", "require_output_root", "warm_up"]
 
-_EVERYWHERE = ("auto", "cpu")
+_ALWAYS_AVAILABLE = ("auto", "cpu")
 _WAY_OUT = "make room there, or give another one with output_root=…"
 require_output_root = partial(require_writable, "`output_root`", way_out=_WAY_OUT)
-"""Raises `UsageError` where a folder under `output_root` cannot be written."""
+"""A context that raises `UsageError` if a folder under `output_root` cannot be written."""
 
 
 def check_planned_runs(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
-    """Check the cells `to_run` of a grid, as `check_cells` does."""
+    """Check the planned runs `to_run` of a grid, as `check_cells` does."""
     signatures = {each.cell.signature for each in to_run}
     configs = [config for cell, config in zip(grid.cells, grid.configs, strict=True) if cell.signature in signatures]
     check_cells(launcher, configs, given=grid.given, needs_all=needs_all)
 
 
 def check_cells(launcher: Launcher, configs: Sequence[Config], *, given: Container[str], needs_all: bool) -> None:
-    """Ask all that can be known of cells before one of them begins; fetch the data that are missing.
+    """Check everything that can be known of cells before the first one starts, and fetch missing datasets.
 
-    `given` are the settings that the command gave. Raises `ConfigurationError` with every fault, a missing device among
-    them where the command `needs_all` of its cells: a single run, or a duel, which has no answer with one side.
+    `given`: the settings that the command sets. Raises `ConfigurationError` with every fault. A missing device is one
+    only if the command `needs_all` of its cells, as a single run or a duel does.
     """
     if not configs:
         return
@@ -47,39 +47,41 @@ def check_cells(launcher: Launcher, configs: Sequence[Config], *, given: Contain
     _refuse_gpus(launcher, devices)
     here = configs if _runs_here(launcher) else []
     precisions = [(config.device, config.precision) for config in here if config.precision != Precision.FP32]
-    questions = PreflightRequest(
+    request = PreflightRequest(
         parts=_distinct([(config.dataset, config.model) for config in configs]),
         devices=devices if _runs_here(launcher) and needs_all else [],
-        for_accelerators=_for_accelerators(given, here),
+        accelerator_settings=_accelerator_settings(given, here),
         precisions=_distinct(precisions),
         compiled=_distinct([config.device for config in here if config.compile]),
         pieces=_distinct([(config.model, config.micro_batch, config.on_oom) for config in configs]),
         data_root=Path(configs[0].data_root),
     )
-    if faults := _ask(launcher, run_preflight, questions):
+    if faults := _call_in_process(launcher, run_preflight, request):
         raise ConfigurationError(faults)
 
 
-def _for_accelerators(given: Container[str], configs: Sequence[Config]) -> dict[str, Sequence[str]]:
-    """The settings that the command gave and only accelerators heed, each with the devices of the cells that ask."""
-    asking = {
+def _accelerator_settings(given: Container[str], configs: Sequence[Config]) -> dict[str, Sequence[str]]:
+    """The settings given by the command that only accelerators use, each with the devices of the cells that set it."""
+    cells_with = {
         "loader.pin_memory": [each for each in configs if getattr(each.loader, "pin_memory", None)],
         "loader.prefetch_to_device": [each for each in configs if getattr(each.loader, "prefetch_to_device", None)],
         "graphs": [each for each in configs if each.graphs is True],
     }
-    devices = {name: _distinct([cell.device for cell in cells]) for name, cells in asking.items() if cells}
-    return {name: found for name, found in devices.items() if name in given}
+    devices = {name: _distinct([cell.device for cell in cells]) for name, cells in cells_with.items() if cells}
+    return {name: names for name, names in devices.items() if name in given}
 
 
 def predict_skipped(launcher: Launcher, plan: Sequence[PlannedRun], *, needs_all: bool) -> Sequence[PlannedRun]:
-    """The plan with the cells that this host will skip for want of their device.
+    """Return the plan with those cells marked as skipped whose device this host lacks.
 
-    Raises `ConfigurationError` where the command `needs_all` cells, as running it would.
+    Raises `ConfigurationError` instead if the command `needs_all` cells.
     """
     devices = _distinct([str(each.cell.config["device"]) for each in plan if each.is_to_run])
     _refuse_gpus(launcher, devices)
-    asked = [name for name in devices if name not in _EVERYWHERE]
-    missing: dict[str, str] = _ask(launcher, missing_devices, asked) if asked and _runs_here(launcher) else {}
+    to_check = [name for name in devices if name not in _ALWAYS_AVAILABLE]
+    missing: dict[str, str] = (
+        _call_in_process(launcher, missing_devices, to_check) if to_check and _runs_here(launcher) else {}
+    )
     if missing and needs_all:
         raise ConfigurationError(missing.values())
     return [
@@ -91,19 +93,19 @@ def predict_skipped(launcher: Launcher, plan: Sequence[PlannedRun], *, needs_all
 
 
 def _runs_here(launcher: Launcher) -> bool:
-    """Slurm's nodes have other devices than the host that hands the cells over."""
+    """Whether runs use this host's devices; Slurm's nodes have others."""
     return not isinstance(launcher, SlurmLauncher)
 
 
 def _refuse_gpus(launcher: Launcher, devices: Sequence[str]) -> None:
-    """Raises `ConfigurationError` for a device that the launcher's own settings rule out."""
+    """Raise `ConfigurationError` for a device that the launcher's settings exclude."""
     if isinstance(launcher, LocalLauncher):
         for device in devices:
             launcher.wish_for(device)
 
 
 def warm_up(launcher: Launcher, *, num_jobs: int) -> None:
-    """Let what the checks and the runs need begin to be imported now."""
+    """Start the imports that the checks and the runs need."""
     _engine_of(launcher).get_ready(num_jobs=num_jobs)
 
 
@@ -111,13 +113,13 @@ def _engine_of(launcher: Launcher) -> LocalEngine:
     return launcher.engine if isinstance(launcher, LocalLauncher) else LocalEngine(preload=["torch"])
 
 
-def _ask(launcher: Launcher, question: Callable[..., Any], *arguments: Any) -> Any:
-    """The answer of a process of its own, so that the driver never loads torch."""
-    ending = call(_engine_of(launcher), question, *arguments)
+def _call_in_process(launcher: Launcher, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call `function` in another process, so that the driver never imports torch."""
+    ending = call(_engine_of(launcher), function, *arguments)
     if isinstance(ending.answer, Returned):
         return ending.answer.value
-    said = ending.answer.message if ending.answer else f"the process ended with exit code {ending.exit_code}"
-    raise RunManagerError(f"The checks before the first run could not be made: {said}")
+    reason = ending.answer.message if ending.answer else f"the process ended with exit code {ending.exit_code}"
+    raise RunManagerError(f"The checks before the first run failed: {reason}")
 
 
 def _distinct(values: Sequence[Any]) -> list[Any]:
