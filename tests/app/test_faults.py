@@ -40,7 +40,7 @@ def test_a_launcher_that_breaks_off_leaves_a_finished_sweep(
     broken_launcher(1, RuntimeError("the cluster is gone\nin two lines"))
     done = command("-m", *tiny, "lr=0.1,0.2", "name=broken")
     assert done.status == 1
-    assert done.faults == ["error: The launcher broke off: RuntimeError: the cluster is gone (--debug shows where)"]
+    assert done.faults == ["error: The launcher failed: RuntimeError: the cluster is gone (--debug shows where)"]
     assert [(row["lr"], row["status"]) for row in sweep("broken").rows()] == [("0.1", "finished"), ("0.2", "pending")]
     assert sweep("broken").paths.report.exists()
     assert "2 runs: 1 finished, 1 pending." in done.out

@@ -70,7 +70,7 @@ def test_a_killed_run_is_tried_again_and_goes_on(
     (record,) = sweep("again").records
     assert (record.status, record.attempt) == ("finished", 3)
     assert (hurt / "tries").read_text().splitlines() == ["tried"] * 2  # the third goes on past the first epoch
-    assert "killed (signal): SIGKILL; tried again (2 of 3)" in done.out
+    assert "killed (signal): SIGKILL; retried (2 of 3)" in done.out
     assert [row["status"] for row in sweep("again").rows()] == ["finished"]
     epochs = sweep("again").numbers()[record.name]
     assert [each["epoch"] for each in epochs] == [1, 2, 3]
@@ -101,7 +101,7 @@ def test_after_the_first_bad_end_the_rest_stays_pending(
     assert done.status == 1
     rows = {row["run"].partition("way=")[2].rpartition("-")[0]: row["status"] for row in sweep("stop").rows()}
     assert rows == {"fine": "finished", "fails": "failed", "looks": "pending"}
-    assert "on_error=stop: no further run is begun." in done.out
+    assert "on_error=stop: no further run is started." in done.out
 
 
 def test_the_error_is_on_screen_when_it_happens(

@@ -128,7 +128,7 @@ def test_a_process_that_lost_its_cell_changes_nothing_of_the_winner_s(run: Plann
     before = run.paths.record.read_bytes()
     watching.ended(ProcessExit(Job(0, print), 0, Returned(None)))
     assert run.paths.record.read_bytes() == before
-    assert watching.follow_elsewhere() == []
+    assert watching.follow_other_drivers() == []
     assert watching.finish(interrupted=False) == 0
     assert (run.paths.root.parents[1] / "results.csv").read_text().count("finished") == 1
 
@@ -141,7 +141,7 @@ def test_what_another_driver_left_undone_comes_back(
     watching = watcher(run, lambda seconds: next(ends)())
     folder = taken(run, LIVING)
     assert not watching.wants(0)
-    assert watching.follow_elsewhere() == ([run] if left else [])
+    assert watching.follow_other_drivers() == ([run] if left else [])
     assert watching.take([run]) == 1
 
 
@@ -157,7 +157,7 @@ def test_what_vanished_with_another_host_comes_back_when_it_has_been_silent_for_
     folder.write(started_at="2026-11-21T12:00:00+00:00")
     write_beat(run.paths.heartbeat, Beat(1, 1, 1795262400))
     assert not watching.wants(0)
-    assert watching.follow_elsewhere() == [run]
+    assert watching.follow_other_drivers() == [run]
     record = read_record(run.paths)
     assert (record.outcome.status, record.outcome.reason) == (Status.CRASHED, Reason.VANISHED)
     assert record.ended_at == "2026-11-21T12:00:03+00:00", "its last beat"

@@ -16,7 +16,7 @@ def require_sweep_folder(sweep: SweepPaths, folder: FolderIdentity) -> None:
     """Raise `SweepError` if a sweep's folder was moved or deleted, so that results of its runs are lost."""
     if fate := folder.fate:
         raise SweepError(
-            f"The folder {sweep.root} must stay in its place while its runs run, got {fate}; all runs are stopped. Repeat "
+            f"The folder {sweep.root} must stay in its place while its runs run, got {fate}; all runs end. Repeat "
             "the command to run what is lost."
         )
 

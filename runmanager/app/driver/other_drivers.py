@@ -1,4 +1,4 @@
-"""The cells that another driver of the sweep has, or had: seen to live, followed to their ends, or taken over."""
+"""Cells that another driver of the sweep runs: followed until they end, or taken over if it is gone."""
 
 import signal
 from collections.abc import Callable, Collection, Sequence
@@ -15,13 +15,13 @@ from runmanager.records.storage.reader import read_record
 from runmanager.signals import handle_signals
 from runmanager.text import pluralize
 
-__all__ = ["end_silent_runs", "follow_elsewhere", "stored_record"]
+__all__ = ["end_silent_runs", "follow_other_drivers", "stored_record"]
 
 _POLL_SECONDS = 0.2
 
 
 def stored_record(run: PlannedRun) -> RunRecord | None:
-    """What is stored of a cell now; None where there is nothing, or nothing that can be read."""
+    """Return the stored record of a run; None if it is missing or unreadable."""
     try:
         return read_record(run.paths).observed()
     except RecordError:
@@ -35,32 +35,34 @@ def end_silent_runs(
     apart_from: Collection[str] = (),
     say: Callable[[str], None],
 ) -> bool:
-    """Write the ends of the runs of other hosts that show no sign of life; whether there were any.
+    """Record the end of runs on other hosts that have no heartbeat; return whether there were any.
 
-    A run that says `running` there is watched for as long as `observer` wants it, all of them together; one that
-    lives is known within seconds. Those with a name in `apart_from` are somebody else's to judge.
+    All runs with the state `running` there are observed together, for as long as `observer` needs; a living one is
+    recognised within seconds. Runs with a name in `apart_from` are left out.
     """
-    unseen = {
+    host_of = {
         each.paths: each.stored.owner.host
         for each in plan
         if each.action is Action.LEAVE and each.stored is not None and each.stored.owner is not None
         if each.stored.is_out_of_sight and each.paths.name not in apart_from
     }
-    if not unseen:
+    if not host_of:
         return False
-    runs = pluralize(len(unseen), "run says", "runs say")
-    hosts = ", ".join(dict.fromkeys(unseen.values()))
+    runs = pluralize(len(host_of), "run says", "runs say")
+    hosts = ", ".join(dict.fromkeys(host_of.values()))
     say(f"{runs} `running` on {hosts}: watched for a sign of life for up to {observer.limit_seconds:g} s.")
-    ended = [end_silent(paths, observer) for paths in silent_runs(list(unseen), observer)]
+    ended = [end_silent(paths, observer) for paths in silent_runs(list(host_of), observer)]
     for record in filter(None, ended):
         say(f"{record.name}: {record.message}; taken over.")
     return any(ended)
 
 
-def follow_elsewhere(runs: Sequence[PlannedRun], display: RunDisplay, observer: HeartbeatObserver) -> list[PlannedRun]:
-    """Follow cells that another driver runs to their ends; return those that it left undone.
+def follow_other_drivers(
+    runs: Sequence[PlannedRun], display: RunDisplay, observer: HeartbeatObserver
+) -> list[PlannedRun]:
+    """Follow cells that another driver runs until they end; return those that it left undone.
 
-    One that vanished with its host is ended here. Raises `KeyboardInterrupt` if the user asks to stop.
+    The end of a run that vanished with its host is recorded here. Raises `KeyboardInterrupt` on Ctrl-C or SIGTERM.
     """
     cells = _Cells(runs, observer)
 

@@ -1,4 +1,4 @@
-"""A command under another sweeper than ours: cells checked before they run, ends shown, and the exit status."""
+"""Commands under other sweepers: cells are checked before they run, ends are shown, and the exit status is set."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,16 +31,16 @@ from runmanager.tracking.environment.provenance import command_line
 
 __all__ = ["OtherSweeper"]
 
-_OURS = "grid"
-_HYDRAS = "basic"
-_INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
+_GRID = "grid"
+_BASIC = "basic"
+_INTERRUPTED = 130  # 128 + SIGINT, the shell's convention
 
 
 class OtherSweeper:
-    """Stands between another sweeper and its launcher, whichever they are.
+    """Stands between another sweeper and its launcher.
 
-    Each batch of cells is checked before it is launched. What the runs came to is read from their folders. `is_single`
-    is whether the command asks for one run.
+    Each batch of cells is checked before it is launched. Results are read from the run folders. `is_single`: whether the
+    command is a single run.
     """
 
     def __init__(self, *, is_single: bool, quiet: bool) -> None:
@@ -57,13 +57,13 @@ class OtherSweeper:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch a sweep, if it is another sweeper's, that is carried out meanwhile.
+        """A context that observes a sweep if another sweeper runs it.
 
-        Once a run has begun, raises `SystemExit` with the command's status where it is not 0, and `SweepError` where
-        the sweep broke off or its tables could not be written.
+        Once a run has begun, raises `SystemExit` with the command's status if it is not 0, and `SweepError` if the
+        sweep failed or its tables could not be written.
         """
         try:
-            with self._in_between():
+            with self._wrap_launcher():
                 yield
         except BaseException as error:
             if self._folder is None or not (self._folder.fate or self._begun()):
@@ -73,40 +73,40 @@ class OtherSweeper:
             self._finish(None)
 
     @contextmanager
-    def _in_between(self) -> Iterator[None]:
+    def _wrap_launcher(self) -> Iterator[None]:
         plugins: Any = Plugins.instance()
         own = plugins.instantiate_launcher
 
         def instantiate(*, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> Launcher:
             launcher: Launcher = own(hydra_context=hydra_context, task_function=task_function, config=config)
             name = str(config.hydra.runtime.choices["hydra/sweeper"])
-            if name == _OURS:
+            if name == _GRID:
                 return launcher
             self._name = f"hydra/sweeper={name}"
-            loader = CellLoader(hydra_context.config_loader)  # type: ignore[arg-type]  # there is no other
-            if name == _HYDRAS:  # which makes a list of all cells; to others an axis may be a space to search
+            loader = CellLoader(hydra_context.config_loader)  # type: ignore[arg-type]  # its only class
+            if name == _BASIC:  # it lists all cells; for other sweepers an axis may be a search space
                 params = config.hydra.sweeper.params or {}
                 words = [*(f"{key}={value}" for key, value in params.items()), *config.hydra.overrides.task]
                 count_cells(parse_overrides(loader, words))
-            return _Checked(launcher, self, loader, config)
+            return _CheckingLauncher(launcher, self, loader, config)
 
         plugins.instantiate_launcher = instantiate
         try:
             yield
         finally:
-            del plugins.instantiate_launcher  # the class's own is there again
+            del plugins.instantiate_launcher  # restores the class's method
 
     def prepare(
         self, launcher: Launcher, loader: CellLoader, master: DictConfig, jobs: Sequence[Sequence[str]], *, first: int
     ) -> None:
-        """Check the cells of jobs, which count from `first`, and write them into sweep.json.
+        """Check the cells of jobs, which count from `first`, and add them to sweep.json.
 
         Raises `ConfigurationError` with every fault of the cells.
         """
         grid = prepare_job_cells(loader, master, jobs)
         if names := {config.name for config in grid.configs} - {None}:
             raise ConfigurationError(
-                f"`name` must be left out under `{self._name}`, got {name}; without it the runs lie in a dated folder "
+                f"`name` must be left out under `{self._name}`, got {name}; without it the runs are in a dated folder "
                 "under `output_root`. Only `hydra/sweeper=grid` resumes sweeps by name."
                 for name in names
             )
@@ -115,8 +115,8 @@ class OtherSweeper:
             raise UsageError(f"A single run must be one cell, got {self._num_jobs} from `{self._name}`; add -m.")
         check_host_capacity(launcher, [grid.configs])
         check_cells(launcher, grid.configs, given=grid.given, needs_all=self._is_single)
-        folder = Path(str(master.hydra.sweep.dir))  # looked up before a job is composed: all get the same date
-        runs = [_run_name(loader, master, words, first + place) for place, words in enumerate(jobs)]
+        folder = Path(str(master.hydra.sweep.dir))  # resolved once, so that all jobs get the same date
+        runs = [_run_name(loader, master, words, first + index) for index, words in enumerate(jobs)]
         if self._sweep is None:
             self._sweep = SweepPaths(folder)
             self._before = {name: self._attempt(name) for name in run_names(self._sweep)}
@@ -129,9 +129,9 @@ class OtherSweeper:
         self._folder = self._folder or FolderIdentity(folder)
 
     def launched(self, returns: Sequence[JobReturn], first: int) -> None:
-        """Show how the runs of a launch ended, and keep what is wrong with jobs that began no run."""
+        """Show how the runs of a launch ended, and collect the errors of jobs that began no run."""
         for number, result in enumerate(returns, first):
-            if result.status is JobStatus.FAILED and not _is_told_by_run(result._return_value):
+            if result.status is JobStatus.FAILED and not _is_in_record(result._return_value):
                 self._job_faults.append(f"Job {number}: {result._return_value}".partition("\n")[0])
         self._show_ended()
 
@@ -168,7 +168,7 @@ class OtherSweeper:
             require_sweep_folder(self._paths, self._folder)
         begun = self._begun()
         if not begun:
-            if self._job_faults:  # which the sweeper has not raised
+            if self._job_faults:  # not raised by the sweeper
                 raise UsageError("\n".join(dict.fromkeys(self._job_faults)))
             return
         self._show_ended()
@@ -189,7 +189,7 @@ class OtherSweeper:
 
 
 def _run_name(loader: CellLoader, master: DictConfig, words: Sequence[str], number: int) -> str:
-    """The name of the run folder that a job gets."""
+    """The name of a job's run folder."""
     config = loader.load_sweep_config(master, list(words))
     with open_dict(config):
         config.hydra.job.id, config.hydra.job.num = str(number), number
@@ -200,12 +200,12 @@ def _run_name(loader: CellLoader, master: DictConfig, words: Sequence[str], numb
     return name
 
 
-def _is_told_by_run(error: object) -> bool:
-    """Whether a job's error is how its run ended, which its record tells; our launcher sends an error as text."""
+def _is_in_record(error: object) -> bool:
+    """Whether a job's error is the end of its run, which is in its record; the local launcher sends errors as text."""
     return isinstance(error, RunFailedError) or str(error).startswith(RunFailedError.__name__)
 
 
-class _Checked(Launcher):
+class _CheckingLauncher(Launcher):
     """Another sweeper's launcher, with the checks before each launch."""
 
     def __init__(self, launcher: Launcher, watched: OtherSweeper, loader: CellLoader, master: DictConfig) -> None:
@@ -215,10 +215,10 @@ class _Checked(Launcher):
         self._master = master
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Nothing: the launcher within has been set up."""
+        """Do nothing: the wrapped launcher has been set up."""
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Check the jobs' cells, and hand them on."""
+        """Check the jobs' cells, and launch them."""
         self._watched.prepare(self._launcher, self._loader, self._master, job_overrides, first=initial_job_idx)
         returns = self._launcher.launch(job_overrides, initial_job_idx=initial_job_idx)
         self._watched.launched(returns, initial_job_idx)

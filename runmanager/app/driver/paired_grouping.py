@@ -1,4 +1,4 @@
-"""`measure=paired` for a sweep: which cells take turns with each other, and when what they measured is enough."""
+"""The groups of cells that take turns under `measure=paired`, and the launching of their sessions."""
 
 import socket
 from collections.abc import Callable, Sequence
@@ -27,13 +27,13 @@ __all__ = ["Pairing", "infer_compared_axis", "make_pairing", "pairing_notices"]
 
 @dataclass(frozen=True)
 class Pairing:
-    """The groups of a sweep's cells: each the signatures of its sides, the baseline's first."""
+    """The groups of a sweep's cells, each as the signatures of its sides, the baseline's first."""
 
     options: PairedOptions
     groups: Sequence[Sides]
 
     def batches(self, runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
-        """The runs that are to live at the same time, one group after the other."""
+        """Return the runs of each group; a group runs at the same time."""
         found = [[run for run in runs if any(run.cell.signature in side for side in group)] for group in self.groups]
         return [batch for batch in found if batch]
 
@@ -41,29 +41,29 @@ class Pairing:
         self,
         batch: Sequence[PlannedRun],
         first: int,
-        watcher: SweepListener,
+        listener: SweepListener,
         launch: Callable[..., Sequence[JobReturn]],
     ) -> Sequence[JobReturn]:
-        """Launch a batch whose keys count from `first`, again for each further session; return what the first did.
+        """Launch a batch whose keys count from `first`, once for each session; return the first session's results.
 
-        `launch` takes the runs, the first key, who hands out their turns, and whether they have run before.
+        `launch` takes the runs, the first key, the keeper of their turns, and whether they have run before.
         """
         group = next(group for group in self.groups if any(batch[0].cell.signature in side for side in group))
         sessions = PairedSessions(self.options, group)
-        with watcher.sessions(lambda: sessions.goes_on):
-            returns = launch(batch, first, sessions.keeper(batch, first))
-            while not watcher.is_halted and (again := sessions.following()):
-                first = watcher.take(again)
-                launch(again, first, sessions.keeper(again, first), is_begun=True)
+        with listener.sessions(lambda: sessions.has_next):
+            returns = launch(batch, first, sessions.start(batch, first))
+            while not listener.is_halted and (again := sessions.next_runs()):
+                first = listener.take(again)
+                launch(again, first, sessions.start(again, first), is_begun=True)
         return returns
 
     def with_partners(
-        self, plan: Sequence[PlannedRun], foretold: Callable[[Sequence[PlannedRun]], Sequence[PlannedRun]]
+        self, plan: Sequence[PlannedRun], predict_skipped: Callable[[Sequence[PlannedRun]], Sequence[PlannedRun]]
     ) -> list[PlannedRun]:
-        """The plan in which a finished run takes its turns again, where it would else have nobody to be held against.
+        """Return the plan in which finished runs are measured again if they would have no partner otherwise.
 
-        That is where another of its group is to be run, or the finished ones of a group were not measured together.
-        `foretold` says which of those to be run will be skipped for want of their device: with these nobody can pair.
+        That is so if another run of the group is to be run, or if the finished runs were not measured together.
+        `predict_skipped` marks planned runs that will be skipped because their device is missing: they are no partners.
         """
         changed: dict[str, PlannedRun] = {}
         for group in self.groups:
@@ -73,7 +73,7 @@ class Pairing:
                 continue
             if len(kept) < len(members):
                 to_come = [run for run in members if run not in kept]
-                is_alone = any(run.is_to_run for run in foretold(to_come))
+                is_alone = any(run.is_to_run for run in predict_skipped(to_come))
             else:
                 sessions = {run.stored.session for run in kept if run.stored is not None}
                 is_alone = (len(sessions) > 1 or None in sessions) and not any(map(_obstacle, kept))
@@ -83,27 +83,27 @@ class Pairing:
 
 
 def _measured_again(run: PlannedRun) -> PlannedRun:
-    """A finished run that goes on from its checkpoint to be measured; begun anew where it has none."""
+    """Plan to measure a finished run again: from its checkpoint, or from the start without one."""
     if against := _obstacle(run):
         return replace(run, why=f"{run.why}; takes no turns with what is run now: {against}")
     if run.paths.checkpoint.exists():
         return replace(run, action=Action.MEASURE, why=f"{run.why}; takes turns with what is run now")
-    why = f"{run.why}; takes turns with what is run now, and left no checkpoint to go on from"
+    why = f"{run.why}; takes turns with what is run now, and left no checkpoint to start from"
     return replace(run, action=Action.START_ANEW, why=why)
 
 
 def _obstacle(run: PlannedRun) -> str:
-    """Why a finished run cannot go on without its epochs and its turns being of two kinds; empty where it can."""
+    """Why a new measurement would not match a finished run's epochs; empty if it would."""
     if run.changes:
-        return "`rerun_changed=true` runs it anew"
-    there = "" if run.stored is None else run.stored.environment.host
-    return "" if there in ("", socket.gethostname()) else f"it was made on {there}"
+        return "`rerun_changed=true` runs it again"
+    host = "" if run.stored is None else run.stored.environment.host
+    return "" if host in ("", socket.gethostname()) else f"it was made on {host}"
 
 
 def infer_compared_axis(grid: Grid) -> str | None:
-    """What a paired sweep compares, where that is not said: None where it is, or where nothing is paired.
+    """Return the axis that a paired sweep compares; None if `measure.axis` is given or nothing is paired.
 
-    In a duel it is all that its sides say. Raises `ConfigurationError` where it cannot be told.
+    For a duel it is every setting of its sides. Raises `ConfigurationError` if it cannot be inferred.
     """
     options = grid.configs[0].measure
     if not isinstance(options, PairedOptions) or options.axis is not None:
@@ -123,7 +123,7 @@ def infer_compared_axis(grid: Grid) -> str | None:
 
 
 def make_pairing(grid: Grid, launcher: Any) -> Pairing | None:
-    """The groups that the cells of a sweep make; None where none is paired. Raises `ConfigurationError`."""
+    """Group the cells of a sweep; None without `measure=paired`. Raises `ConfigurationError` if that is impossible."""
     options = grid.configs[0].measure
     if all(config.measure == options for config in grid.configs):
         if not isinstance(options, PairedOptions):
@@ -134,7 +134,7 @@ def make_pairing(grid: Grid, launcher: Any) -> Pairing | None:
         way_out = "the runs take turns on one machine: use `hydra/launcher=local`"
         raise ConfigurationError([fault("measure", "be single with this launcher", "paired", way_out)])
     if launcher.options.workers != 1:
-        way_out = "all runs of a comparison live at once, and one works at a time"
+        way_out = "all runs of a comparison exist at once, and one works at a time"
         raise ConfigurationError(
             [fault("hydra.launcher.workers", "be 1 with `measure=paired`", launcher.options.workers, way_out)]
         )
@@ -146,24 +146,24 @@ def make_pairing(grid: Grid, launcher: Any) -> Pairing | None:
 
 
 def pairing_notices(grid: Grid, pairing: Pairing | None) -> list[str]:
-    """What somebody should know before it begins: how long whole epochs as turns may take."""
+    """Return notices to print before the start: the epochs needed if whole epochs are turns."""
     if pairing is None:
         return []
     in_epochs = {cell.signature for cell, config in zip(grid.cells, grid.configs, strict=True) if config.num_workers}
-    most = max(len(frozenset().union(*group) & in_epochs) for group in pairing.groups)
-    if not most:
+    max_members = max(len(frozenset().union(*group) & in_epochs) for group in pairing.groups)
+    if not max_members:
         return []
-    num_epochs, seconds = most * (LEAST_ROUNDS + WARMUP_TURNS), pairing.options.max_seconds
+    num_epochs, seconds = max_members * (LEAST_ROUNDS + WARMUP_TURNS), pairing.options.max_seconds
     return [
         f"With `num_workers` above 0 a turn is a whole epoch. Each pair of processes needs {LEAST_ROUNDS} rounds after "
-        f"{WARMUP_TURNS} of warm-up, so {num_epochs} such epochs; `measure.max_seconds`={seconds:g} has them where one "
-        f"takes up to {seconds / num_epochs:.2g} s, and several pairs where it takes less. Else give it more, or take "
-        "num_workers=0, whose turns are short."
+        f"{WARMUP_TURNS} of warm-up, so {num_epochs} such epochs; `measure.max_seconds`={seconds:g} is enough if "
+        f"one takes up to {seconds / num_epochs:.2g} s, and allows several pairs if it takes less. Otherwise raise it, "
+        "or use num_workers=0, whose turns are short."
     ]
 
 
 def _groups(grid: Grid, name: str) -> list[Sides]:
-    """The cells in the groups and with the baseline that the comparison will have."""
+    """The groups of cells that the comparison will have, the baseline's side first."""
     planned = [plan_cell(cell.signature, cell.name, cell.config) for cell in grid.cells]
     cells = Cells(
         [Cell(each.run, each.signature, each.settings, None) for each in planned],

@@ -1,4 +1,4 @@
-"""The sessions of a paired group: pairs of processes, restarted until their spread is known or the time is spent."""
+"""The sessions of a paired group: its processes are restarted until the speedup is precise or the time is up."""
 
 import math
 import time
@@ -17,12 +17,12 @@ __all__ = ["PairedSessions", "Sides"]
 Sides = tuple[frozenset[str], ...]
 """The signatures of each side of a group, the baseline's first."""
 
-_NOISE_TO_SPREAD = 2.0  # of rounds to that of processes, for how many rounds a session has
-_MOST_SESSIONS = 20  # more would say little more, and each leaves an attempt in the run's record
+_NOISE_TO_SPREAD = 2.0  # noise of rounds to spread of processes, for the number of rounds of a session
+_MAX_SESSIONS = 20  # more add little precision, and each leaves an attempt in the run's record
 
 
 class PairedSessions:
-    """Measures one group in sessions: in each, all of its runs take turns in fresh processes.
+    """Measures one group in sessions; in each, all runs of the group take turns in new processes.
 
     ```
     first session          train, warm up, rounds
@@ -31,45 +31,45 @@ class PairedSessions:
                            or no further session fits into `measure.max_seconds`
     ```
 
-    The seconds count from the first measured turn on; what later processes take to start, to warm up and to end is
-    part of them. Between two processes lies what no number of rounds can tell, so rounds are as many as a restart is
-    worth and no more (Kalibera and Jones 2013): the square root of its cost in rounds, times the ratio of the two
-    kinds of noise. The last session takes all the time that is left.
+    The seconds count from the first measured turn and include the start, warm-up and end of later processes. No number
+    of rounds reveals the spread between processes. So a session has as many rounds as a restart is worth (Kalibera and
+    Jones 2013): the square root of the restart's cost in rounds, times the ratio of the two kinds of noise. The last
+    session takes the remaining time.
     """
 
     def __init__(self, options: PairedOptions, sides: Sides, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
         self._sides = sides
         self._clock = clock
-        self._least = max(options.min_rounds, LEAST_ROUNDS)
-        self._known: list[list[list[float]]] = [[] for _ in sides[1:]]  # log ratios by candidate, session and round
+        self._min_rounds = max(options.min_rounds, LEAST_ROUNDS)
+        self._log_ratios: list[list[list[float]]] = [[] for _ in sides[1:]]  # by candidate, session and round
         self._keeper: TurnKeeper | None = None
         self._keys: list[frozenset[int]] = []
         self._batch: Sequence[PlannedRun] = ()
-        self._ended_at: float | None = None  # the session before this one
-        self.goes_on = False
+        self._ended_at: float | None = None  # the previous session
+        self.has_next = False
 
-    def keeper(self, batch: Sequence[PlannedRun], first: int) -> TurnKeeper:
-        """Who hands out the turns of the next session, to runs whose keys count from `first`."""
-        self._batch, self.goes_on = batch, False
+    def start(self, batch: Sequence[PlannedRun], first: int) -> TurnKeeper:
+        """Begin a session of `batch`, whose keys count from `first`; return the keeper of its turns."""
+        self._batch, self.has_next = batch, False
         self._keys = [
-            frozenset(first + place for place, run in enumerate(batch) if run.cell.signature in side)
+            frozenset(first + index for index, run in enumerate(batch) if run.cell.signature in side)
             for side in self._sides
         ]
         self._keeper = TurnKeeper(
-            enough=self._is_over,
-            min_rounds=self._least,
+            enough=self._session_is_over,
+            min_rounds=self._min_rounds,
             max_seconds=self._options.max_seconds,
             measuring_since=None if self._keeper is None else self._keeper.measuring_since,
-            seed=int(batch[0].cell.signature[:8], 16) + sum(map(len, self._known)),
-            again=[first + place for place, run in enumerate(batch) if run.action is Action.MEASURE],
+            seed=int(batch[0].cell.signature[:8], 16) + sum(map(len, self._log_ratios)),
+            again=[first + index for index, run in enumerate(batch) if run.action is Action.MEASURE],
             clock=self._clock,
         )
         return self._keeper
 
-    def following(self) -> list[PlannedRun]:
-        """The runs that are to start again for a further session; none where there is to be none."""
-        if not self.goes_on or self._keeper is None:
+    def next_runs(self) -> list[PlannedRun]:
+        """Return the runs to start again for a further session; empty without one."""
+        if not self.has_next or self._keeper is None:
             return []
         records = [(run, stored_record(run)) for run in self._batch]
         again = [
@@ -80,22 +80,22 @@ class PairedSessions:
         there = [any(run.cell.signature in side for run in again) for side in self._sides]
         return again if there[0] and any(there[1:]) else []
 
-    def _is_over(self, rounds: Sequence[Round]) -> bool:
-        """Whether this session is; `goes_on` says whether there is to be another."""
+    def _session_is_over(self, rounds: Sequence[Round]) -> bool:
+        """Whether this session is over; sets `has_next` if another one follows."""
         ratios = self._ratios(rounds)
-        sessions = [[*known, now] for known, now in zip(self._known, ratios, strict=True) if now]
+        sessions = [[*known, now] for known, now in zip(self._log_ratios, ratios, strict=True) if now]
         if all(is_narrow(each, self._options.half_width) for each in sessions):
-            return True  # also where nobody is left to be held against another
+            return True  # also if no side has a partner left
         if not self._is_worth_a_restart(len(rounds)):
             return False
-        for known, now in zip(self._known, ratios, strict=True):
+        for known, now in zip(self._log_ratios, ratios, strict=True):
             known += [now] if len(now) >= LEAST_ROUNDS else []
         self._ended_at = self._clock()
-        self.goes_on = True
+        self.has_next = True
         return True
 
     def _ratios(self, rounds: Sequence[Round]) -> list[list[float]]:
-        """The log ratios of each candidate; nothing for one of which nobody is left."""
+        """The log ratios of each candidate; empty for one without running processes."""
         last = rounds[-1].keys()
         baseline, *candidates = (keys & last for keys in self._keys)
         return [log_ratios(rounds, baseline, side) if baseline and side else [] for side in candidates]
@@ -111,7 +111,7 @@ class PairedSessions:
         left = keeper.measuring_since + self._options.max_seconds - now
         return (
             num_rounds >= _NOISE_TO_SPREAD * math.sqrt(restart / round_seconds)
-            and now - began >= self._options.max_seconds / _MOST_SESSIONS
-            and left >= restart + self._least * round_seconds
+            and now - began >= self._options.max_seconds / _MAX_SESSIONS
+            and left >= restart + self._min_rounds * round_seconds
             and all(run.paths.checkpoint.exists() for run in self._batch)
         )

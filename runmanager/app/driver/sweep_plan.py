@@ -26,8 +26,8 @@ def plan_sweep(grid: Grid, sweep: SweepPaths | None) -> list[PlannedRun]:
     Raises `UsageError` under `resume=must` without stored runs.
     """
     config = grid.configs[0]
-    commit, clean = commit_of(Path.cwd())
-    now = Environment(commit=commit, commit_clean=clean, libraries=library_versions())
+    commit, is_clean = commit_of(Path.cwd())
+    now = Environment(commit=commit, commit_clean=is_clean, libraries=library_versions())
     stored = read_sweep(sweep, epochs_of=wants_epochs) if sweep else None
     if config.resume == Resume.MUST and not (stored and stored.runs):
         where = sweep.root if sweep else "a fresh folder"
@@ -45,22 +45,22 @@ def plan_sweep(grid: Grid, sweep: SweepPaths | None) -> list[PlannedRun]:
 
 
 def write_plan(sweep: SweepPaths, plan: Sequence[PlannedRun], grid: Grid, driver: ProcessIdentity) -> dict[str, str]:
-    """Write sweep.json; returns the name of each cell's run by its signature."""
+    """Write sweep.json; return the name of each cell's run by the cell's signature."""
     record = write_cells(sweep, CellsOf(plan), axes=grid.axes, command=command_line(), driver=driver)
     return {cell.signature: cell.run for cell in record.planned}
 
 
 def assign_folder(run: PlannedRun, sweep: SweepPaths, names: Mapping[str, str]) -> PlannedRun:
-    """A run with its folder: where it lies, or for a new one the name that the first driver to plan it gave it."""
+    """Return the run with its folder: the stored one, or for a new run that of the first driver to plan it."""
     if run.stored is not None:
         return run
     return replace(run, paths=sweep.run(names.get(run.cell.signature, run.cell.name)))
 
 
 def overrides_of(run: PlannedRun, sweep: SweepPaths) -> list[str]:
-    """The overrides with which the launcher is to compose the cell, its run's folder among them."""
+    """Return the overrides with which the launcher composes the cell, including its run folder."""
     words = [*run.cell.overrides, f"hydra.sweep.dir={quote_text(str(sweep.root))}"]
     words.append(f"hydra.sweep.subdir={quote_text(f'runs/{run.paths.name}')}")
     if run.action is Action.START_ANEW and run.stored is not None and run.stored.status is Status.FINISHED:
-        words.append("resume=never")  # others begin anew by themselves, unless another driver has finished them
+        words.append("resume=never")  # unfinished runs start again without it, unless another driver has finished them
     return words

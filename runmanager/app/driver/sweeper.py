@@ -1,4 +1,4 @@
-"""Hydra's side of a command: `hydra/sweeper=grid` checks every cell, plans, and runs what is missing."""
+"""The sweeper `hydra/sweeper=grid`: checks every cell, plans the sweep, and runs what is missing."""
 
 import contextlib
 import os
@@ -45,16 +45,16 @@ from runmanager.tracking.environment.provenance import DRIVEN_VARIABLE, command_
 
 __all__ = ["GridSweeper", "register_sweeper"]
 
-_ASKED_FROM = 200  # cells; fewer are begun without a question
-_PREPARED_FROM = 20  # cells; fewer are composed in no time, and there may be nothing to run
+_CONFIRM_FROM = 200  # cells; smaller sweeps start without confirmation
+_WARM_UP_FROM = 20  # cells; fewer are composed quickly, and there may be nothing to run
 _FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
 
 
 class GridSweeper(Sweeper):
-    """Expands a grid and has its launcher run the cells that are missing.
+    """Expands a grid and lets the launcher run the missing cells.
 
-    Raises `ConfigurationError` with every fault before anything runs, and `SystemExit` with the command's status where
-    it is not 0.
+    Raises `ConfigurationError` with every fault before anything runs, and `SystemExit` with the command's status if it
+    is not 0.
     """
 
     def __init__(
@@ -80,29 +80,29 @@ class GridSweeper(Sweeper):
         self._console = make_console()
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Called by Hydra."""
-        self._loader = CellLoader(hydra_context.config_loader)  # type: ignore[arg-type]  # there is no other
+        """Set up the config loader and the launcher; called by Hydra."""
+        self._loader = CellLoader(hydra_context.config_loader)  # type: ignore[arg-type]  # its only class
         self._master = config
         context = HydraContext(config_loader=self._loader, callbacks=hydra_context.callbacks)
-        # Instantiated here, so that a wrong launcher setting is refused before anything else happens.
+        # Instantiated here, so that a wrong launcher setting is rejected first.
         self._launcher = Plugins.instance().instantiate_launcher(
             hydra_context=context, task_function=task_function, config=config
         )
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Called by Hydra with the overrides that are not its own."""
+        """Run the grid; called by Hydra with the overrides that are not Hydra's."""
         words = [f"{key}={value}" for key, value in self._params.items()] + arguments
         self._refuse_folders()
         self._refuse_hidden_grid(words)
         self._confirm(
             num_cells := count_cells(parse_overrides(self._loader, words), num_sides=max(1, len(self._sides)))
         )
-        if not self._dry_run and num_cells >= _PREPARED_FROM:
+        if not self._dry_run and num_cells >= _WARM_UP_FROM:
             warm_up(self._launcher, num_jobs=num_cells)  # while the cells are composed and checked
         grid = self._grid(words)
         self._pairing = make_pairing(grid, self._launcher)
         for line in pairing_notices(grid, self._pairing):
-            self._say(line)
+            self._print_line(line)
         first = grid.configs[0]
         sweep = None if first.name is None else SweepPaths(Path(first.output_root) / first.name)
         plan = self._planned(grid, sweep)
@@ -112,7 +112,7 @@ class GridSweeper(Sweeper):
         if self._dry_run:
             self._show(predict_skipped(self._launcher, plan, needs_all=self._needs_all(grid)), sweep, grid)
             return []
-        if end_silent_runs(plan, self._observer, apart_from=self._queued, say=self._say):
+        if end_silent_runs(plan, self._observer, apart_from=self._queued, say=self._print_line):
             plan = self._planned(grid, sweep)
             to_run = [each for each in plan if each.is_to_run]
         check_planned_runs(self._launcher, grid, to_run, needs_all=self._needs_all(grid))
@@ -121,7 +121,7 @@ class GridSweeper(Sweeper):
         return self._run(grid, plan, sweep)
 
     def _grid(self, words: Sequence[str]) -> Grid:
-        """The cells; a paired sweep's with what it compares, so that every reader of a run knows."""
+        """The cells; those of a paired sweep with `measure.axis` set, so that it is in every run's record."""
         grid = prepare_cells(self._loader, self._master, words, sides=self._sides)
         axis = infer_compared_axis(grid)
         if axis is None:
@@ -130,7 +130,7 @@ class GridSweeper(Sweeper):
             self._loader, self._master, [*words, f"measure.axis={quote_text(axis)}"], sides=self._sides
         )
 
-    def _say(self, line: str) -> None:
+    def _print_line(self, line: str) -> None:
         if not self._quiet:
             self._console.print(line, markup=False, soft_wrap=not self._console.is_terminal)
 
@@ -145,9 +145,9 @@ class GridSweeper(Sweeper):
     def _with_queue(
         self, launcher: SlurmLauncher, grid: Grid, plan: list[PlannedRun], sweep: SweepPaths
     ) -> list[PlannedRun]:
-        """The plan with what Slurm knows: a run whose job is gone is over, and a queued cell is left to its job.
+        """The plan with Slurm's states: a run without its job has ended, and a queued cell is left to its job.
 
-        A driver that waits hands its launcher the queued cells too, to wait for: it submits none twice.
+        A driver that waits also passes the queued cells to its launcher, which waits for them and submits none twice.
         """
         if launcher.settle(plan, sweep):
             plan = plan_sweep(grid, sweep)
@@ -165,23 +165,23 @@ class GridSweeper(Sweeper):
         from runmanager.results.findings.sample_size import detectable_before_running
 
         workers = OmegaConf.select(self._master, "hydra.launcher.workers", default=1)
-        there = [each for each in plan if each.action is not Action.SKIP]
+        existing = [each for each in plan if each.action is not Action.SKIP]
         earlier = read_sweep_record(sweep) if sweep else None
-        cells = with_cells(earlier, CellsOf(there), axes=grid.axes, command=command_line())
+        cells = with_cells(earlier, CellsOf(existing), axes=grid.axes, command=command_line())
         stored = read_sweep(sweep) if sweep else SweepContents(SweepPaths(Path()), [])
         to_find = detectable_before_running(stored, cells)
         self._console.print(plan_table(plan, sweep, workers=workers, to_find=to_find))
 
     def _needs_all(self, grid: Grid) -> bool:
-        """Whether a cell whose device is missing leaves nothing to run the others for."""
+        """Whether a missing device makes the other cells useless: for a duel and for a single run."""
         return bool(grid.sides) or (len(grid.cells) == 1 and not self._multirun)
 
     def _refuse_folders(self) -> None:
-        """Hydra's folders follow from `output_root` and `name`, and from the cells."""
+        """Raise `ConfigurationError` for Hydra's folder settings, which follow from `output_root`, `name` and the cells."""
         given = [each.partition("=")[0].lstrip("+") for each in self._master.hydra.overrides.hydra]
         if folders := [name for name in given if name in _FOLDERS]:
             raise ConfigurationError(
-                f"`{name}` must be left to this application, got a value; `output_root` and `name` say where runs lie."
+                f"`{name}` must be left to this application, got a value; `output_root` and `name` set the folder."
                 for name in folders
             )
 
@@ -197,32 +197,32 @@ class GridSweeper(Sweeper):
 
     def _confirm(self, num_cells: int) -> None:
         can_ask = sys.stdin.isatty() and self._console.is_terminal
-        if self._dry_run or self._yes or num_cells < _ASKED_FROM or not can_ask:
+        if self._dry_run or self._yes or num_cells < _CONFIRM_FROM or not can_ask:
             return
         answer = self._console.input(f"Run up to {pluralize(num_cells, 'cell')}? [y/N] ", markup=False)
         if answer.strip().lower() not in ("y", "yes"):
             raise UsageError("Nothing was run.")
 
-    def _launch_here(
+    def _launch_locally(
         self,
         launcher: LocalLauncher,
-        watcher: SweepListener,
+        listener: SweepListener,
         sweep: SweepPaths,
         batch: Sequence[PlannedRun],
         first: int,
         turns: TurnKeeper | None = None,
         is_begun: bool = False,
     ) -> Sequence[JobReturn]:
-        """Run `batch`, whose keys count from `first`; `is_begun`: this command has done so before."""
-        launcher.listener, launcher.turns = watcher, turns
+        """Run `batch`, whose keys count from `first`; `is_begun`: this command has already run it once."""
+        launcher.listener, launcher.turns = listener, turns
         launcher.facts = [
             JobFacts(launcher.wish_for(str(each.cell.config["device"])), each.paths.heartbeat) for each in batch
         ]
 
         def overrides_for(key: int, number: int) -> list[str]:
             words = overrides_of(batch[key - first], sweep)
-            # What an earlier try of this command has done is gone on with, whatever was asked of earlier commands.
-            return [*words, "resume=auto"] if is_begun or (number > 1 and watcher.has_claimed(key)) else words
+            # A retry within this command resumes, even under resume=never.
+            return [*words, "resume=auto"] if is_begun or (number > 1 and listener.has_claimed(key)) else words
 
         launcher.overrides_for = overrides_for
         return launcher.launch([overrides_of(each, sweep) for each in batch], initial_job_idx=first)
@@ -235,7 +235,7 @@ class GridSweeper(Sweeper):
         try:
             plan = [assign_folder(each, sweep, names) for each in plan]
             to_run = [run for batch in self._batches([each for each in plan if each.is_to_run]) for run in batch]
-            watcher = SweepListener(
+            listener = SweepListener(
                 sweep,
                 plan,
                 to_run,
@@ -245,73 +245,73 @@ class GridSweeper(Sweeper):
                 observer=self._observer,
                 show=show_duel if self._sides else show_results,
             )
-            returns, interrupted = self._launch(watcher, to_run, sweep)
+            returns, interrupted = self._launch(listener, to_run, sweep)
             if self._is_detached:
-                watcher.leave()
-            status = 0 if self._is_detached else watcher.finish(interrupted=interrupted)
+                listener.leave()
+            status = 0 if self._is_detached else listener.finish(interrupted=interrupted)
         finally:
-            with contextlib.suppress(OSError):  # a full disk: who looks next sees that this driver is gone
+            with contextlib.suppress(OSError):  # a full disk: readers see that this driver's process is gone
                 leave_sweep(sweep, driver)
-        if watcher.faults.lines:
-            raise SweepError("\n".join(watcher.faults.lines)) from watcher.faults.error
+        if listener.faults.lines:
+            raise SweepError("\n".join(listener.faults.lines)) from listener.faults.error
         if status:
             raise SystemExit(status)
         return returns
 
     @property
     def _is_detached(self) -> bool:
-        """Whether the runs are to go on without this driver."""
+        """Whether the runs continue without this driver."""
         return isinstance(self._launcher, SlurmLauncher) and not self._launcher.options.wait
 
     def _launch(
-        self, watcher: SweepListener, to_run: Sequence[PlannedRun], sweep: SweepPaths
+        self, listener: SweepListener, to_run: Sequence[PlannedRun], sweep: SweepPaths
     ) -> tuple[Sequence[JobReturn], bool]:
-        """Run the cells and wait for those that another driver runs; what it leaves undone is run too.
+        """Run the cells, follow those of other drivers, and run what these leave undone.
 
-        Returns what the launcher returned, and whether the user asked to stop. An error of the launcher's is the
-        watcher's to keep once a run has begun.
+        Returns the launcher's results, and whether the user interrupted. Once a run has begun, an error of the
+        launcher is added to the listener's faults.
         """
         returns: list[JobReturn] = []
         first = 0
-        with watcher:
+        with listener:
             try:
                 while True:
                     for batch in self._batches(to_run):
-                        if not watcher.is_halted:
-                            returns += self._launch_at_once(watcher, batch, sweep, first)
+                        if not listener.is_halted:
+                            returns += self._launch_batch(listener, batch, sweep, first)
                         first += len(batch)
-                    to_run = [] if self._is_detached else watcher.follow_elsewhere()
+                    to_run = [] if self._is_detached else listener.follow_other_drivers()
                     if not to_run:
                         return returns, False
                     to_run = [run for batch in self._batches(to_run) for run in batch]
-                    first = watcher.take(to_run)
+                    first = listener.take(to_run)
             except KeyboardInterrupt:
                 return returns, True
             except (Exception, SystemExit) as error:
-                if not watcher.has_begun:
+                if not listener.has_begun:
                     raise
-                watcher.faults.add("The launcher broke off", error)
+                listener.faults.add("The launcher failed", error)
                 return returns, False
 
     def _batches(self, runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
-        """What is handed to the launcher in one call: everything, or one group after another of those in turns."""
+        """The runs of each call of the launcher: all together, or the groups of a paired sweep one by one."""
         if self._pairing is not None:
             return self._pairing.batches(runs)
         return [list(runs)] if runs else []
 
-    def _launch_at_once(
-        self, watcher: SweepListener, batch: Sequence[PlannedRun], sweep: SweepPaths, first: int
+    def _launch_batch(
+        self, listener: SweepListener, batch: Sequence[PlannedRun], sweep: SweepPaths, first: int
     ) -> Sequence[JobReturn]:
         if isinstance(self._launcher, LocalLauncher):
-            launch = partial(self._launch_here, self._launcher, watcher, sweep)
-            return launch(batch, first) if self._pairing is None else self._pairing.run(batch, first, watcher, launch)
+            launch = partial(self._launch_locally, self._launcher, listener, sweep)
+            return launch(batch, first) if self._pairing is None else self._pairing.run(batch, first, listener, launch)
         if isinstance(self._launcher, SlurmLauncher):
-            self._launcher.listener, self._launcher.runs = watcher, batch
+            self._launcher.listener, self._launcher.runs = listener, batch
             self._launcher.when_ended = "runmanager.app.driver.run_listener:write_tables_alone"
         return self._launcher.launch([overrides_of(each, sweep) for each in batch], initial_job_idx=first)
 
 
 def register_sweeper() -> None:
-    """Make `hydra/sweeper=grid` known to Hydra."""
+    """Register `hydra/sweeper=grid` with Hydra."""
     register_plugin(GridSweeper)
     ConfigStore.instance().store(group="hydra/sweeper", name="grid", node=GridSweeperOptions, provider="runmanager")

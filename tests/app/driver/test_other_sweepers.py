@@ -153,7 +153,7 @@ def test_a_killed_run_is_no_good_end(command: Callable[..., Done], own_module: P
         (
             ("-m", "name=first"),
             [
-                f"error: `name` must be left out under `{BASIC}`, got first; without it the runs lie in a dated folder "
+                f"error: `name` must be left out under `{BASIC}`, got first; without it the runs are in a dated folder "
                 "under `output_root`. Only `hydra/sweeper=grid` resumes sweeps by name."
             ],
         ),

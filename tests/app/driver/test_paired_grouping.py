@@ -288,7 +288,7 @@ def test_a_run_of_other_versions_or_another_host_stays_as_it_is_and_says_why(gro
     lost = (Action.START_ANEW, {"status": Status.FAILED})
     changed = group((Action.KEEP, {}), lost, changes="torch 2.9.0, now 2.15.0")[0]
     assert changed.action is Action.KEEP
-    assert changed.why == "so it is; takes no turns with what is run now: `rerun_changed=true` runs it anew"
+    assert changed.why == "so it is; takes no turns with what is run now: `rerun_changed=true` runs it again"
     elsewhere = {"environment": Environment(host="bellows")}
     assert group((Action.KEEP, elsewhere), lost)[0].why.endswith(
         "takes no turns with what is run now: it was made on bellows"
