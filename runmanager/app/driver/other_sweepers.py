@@ -39,8 +39,8 @@ _INTERRUPTED = 130  # 128 + SIGINT, the shell's convention
 class OtherSweeper:
     """Stands between another sweeper and its launcher.
 
-    Each batch of cells is checked before it is launched. Results are read from the run folders. `is_single`: whether the
-    command is a single run.
+    Each batch of cells is checked before it is launched. Results are read from the run folders. `is_single`: whether
+    the command is a single run.
     """
 
     def __init__(self, *, is_single: bool, quiet: bool) -> None:

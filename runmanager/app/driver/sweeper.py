@@ -177,7 +177,7 @@ class GridSweeper(Sweeper):
         return bool(grid.sides) or (len(grid.cells) == 1 and not self._multirun)
 
     def _refuse_folders(self) -> None:
-        """Raise `ConfigurationError` for Hydra's folder settings, which follow from `output_root`, `name` and the cells."""
+        """Raise `ConfigurationError` for Hydra's folder settings, which other settings determine."""
         given = [each.partition("=")[0].lstrip("+") for each in self._master.hydra.overrides.hydra]
         if folders := [name for name in given if name in _FOLDERS]:
             raise ConfigurationError(

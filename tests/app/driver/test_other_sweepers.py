@@ -161,7 +161,10 @@ def test_a_killed_run_is_no_good_end(command: Callable[..., Done], own_module: P
             ("-m", "batch_size=0,32", "epochs=0"),
             ["error: `batch_size` must be at least 1, got 0.", "error: `epochs` must be at least 1, got 0."],
         ),
-        (("-m", "--dry-run"), [f"error: `--dry-run` must be left out under `{BASIC}`, got it; that shows no plan."]),
+        (
+            ("-m", "--dry-run"),
+            [f"error: `--dry-run` must be left out under `{BASIC}`, got it; that sweeper has no plan to show."],
+        ),
         (("num_workers=1000",), ["error: `num_workers` of the runs at once must sum to at most"]),
         (
             ("-m", "seed=range(0,10000)", "batch_size=range(1,10001)"),

@@ -35,7 +35,7 @@ REFUSED = {
     "several workers": (
         ["lr=0.1,0.2", "hydra.launcher.workers=2"],
         "`hydra.launcher.workers` must be 1 with `measure=paired`, got 2; "
-        "all runs of a comparison live at once, and one works at a time.",
+        "all runs of a comparison exist at once, and one works at a time.",
     ),
     "another launcher": (
         ["lr=0.1,0.2", "hydra/launcher=basic"],
@@ -91,9 +91,9 @@ def test_values_that_cannot_be_are_said_all_at_once(command, tiny):
     [
         (
             ["num_workers=1"],
-            "so 18 such epochs; `measure.max_seconds`=90 has them where one takes up to 5 s, and",
+            "so 18 such epochs; `measure.max_seconds`=90 is enough if one takes up to 5 s, and",
         ),
-        (["num_workers=0,1", "measure.axis=num_workers"], "so 9 such epochs; `measure.max_seconds`=90 has them"),
+        (["num_workers=0,1", "measure.axis=num_workers"], "so 9 such epochs; `measure.max_seconds`=90 is enough"),
         (["num_workers=0"], None),
     ],
 )
