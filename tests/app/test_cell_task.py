@@ -40,7 +40,7 @@ def run_of(ends: Any, way: str) -> tuple[Any, RunPaths]:
 
 
 @pytest.mark.parametrize("way", ENDS)
-def test_each_end_is_told_truthfully(ends: Any, way: str) -> None:
+def test_each_end_is_recorded_truthfully(ends: Any, way: str) -> None:
     record, _ = run_of(ends, way)
     status, reason, message = ENDS[way]
     assert (record.status, record.reason) == (status, reason)
@@ -49,7 +49,7 @@ def test_each_end_is_told_truthfully(ends: Any, way: str) -> None:
     assert record.ended_at is not None
 
 
-def test_a_bad_run_takes_no_other_with_it(ends: Any) -> None:
+def test_a_bad_run_does_not_affect_the_others(ends: Any) -> None:
     assert ends.done.status == 1
     assert len(ends.sweep.records) == len(ENDS)
     assert "7 runs: 1 finished, 5 failed, 1 killed." in ends.done.out
@@ -61,7 +61,7 @@ def test_a_bad_run_takes_no_other_with_it(ends: Any) -> None:
 
 
 @pytest.mark.parametrize("way", [way for way in ENDS if way != "fine"])
-def test_the_message_is_in_the_output(ends: Any, way: str) -> None:
+def test_the_error_message_is_in_the_output(ends: Any, way: str) -> None:
     record, _ = run_of(ends, way)
     (line,) = (each for each in ends.done.out.splitlines() if "/7  " in each and f"model.way={way} " in each)
     assert line.startswith("✗ ")
@@ -81,12 +81,12 @@ def test_the_whole_error_is_in_a_file(ends: Any) -> None:
     assert not run_of(ends, "fine")[1].error.exists()
 
 
-def test_what_a_run_prints_is_in_its_log(ends: Any) -> None:
+def test_the_output_of_a_run_is_in_its_log(ends: Any) -> None:
     assert "a word of mine" in run_of(ends, "fine")[1].log.read_text().splitlines()
     assert "a word of mine" not in ends.done.out
 
 
-def test_a_failed_run_starts_anew(ends: Any, rerun: Callable[..., Any]) -> None:
+def test_a_failed_run_starts_again(ends: Any, rerun: Callable[..., Any]) -> None:
     before, paths = run_of(ends, "raises")
     kept = run_of(ends, "fine")[1].record.read_bytes()
     done = rerun(ends, "+model.way=fine,raises")
@@ -99,7 +99,7 @@ def test_a_failed_run_starts_anew(ends: Any, rerun: Callable[..., Any]) -> None:
     assert run_of(ends, "fine")[1].record.read_bytes() == kept
 
 
-def test_own_parts_come_from_the_current_folder(
+def test_custom_models_and_datasets_are_imported_from_the_current_folder(
     command: Callable[..., Any], sweep: Callable[[str], Any], own_module: Path, tiny: tuple[str, ...]
 ) -> None:
     data = (
@@ -139,7 +139,7 @@ class Stuck(torch.utils.data.Dataset):
 
 
 @pytest.mark.parametrize("launcher", ["local", "basic"])
-def test_no_worker_outlives_a_driver_that_dies_while_they_are_started(
+def test_workers_end_with_a_driver_that_dies_during_their_start(
     start: Callable[..., Any], tmp_path: Path, tiny: tuple[str, ...], launcher: str
 ) -> None:
     (tmp_path / "stuck.py").write_text(STUCK)

@@ -31,7 +31,7 @@ def broken_launcher(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, BaseExcep
     return set_up
 
 
-def test_a_launcher_that_breaks_off_leaves_a_finished_sweep(
+def test_a_failing_launcher_leaves_finished_runs_and_tables(
     broken_launcher: Callable[..., None],
     command: Callable[..., Any],
     sweep: Callable[[str], Any],
@@ -46,7 +46,7 @@ def test_a_launcher_that_breaks_off_leaves_a_finished_sweep(
     assert "2 runs: 1 finished, 1 pending." in done.out
 
 
-def test_a_launcher_that_never_begins_a_run_is_a_usage_error(
+def test_a_launcher_that_starts_no_run_is_a_usage_error(
     broken_launcher: Callable[..., None],
     command: Callable[..., Any],
     sweep: Callable[[str], Any],
@@ -60,7 +60,7 @@ def test_a_launcher_that_never_begins_a_run_is_a_usage_error(
 
 
 @pytest.mark.parametrize("times", [1, 99])
-def test_tables_that_cannot_be_written_end_no_run(
+def test_unwritable_tables_do_not_end_runs(
     times: int,
     command: Callable[..., Any],
     sweep: Callable[[str], Any],
@@ -87,7 +87,7 @@ def test_tables_that_cannot_be_written_end_no_run(
         assert (done.status, done.faults) == (1, [f"{fault} (--debug shows where)"])
 
 
-def test_an_end_that_finds_no_room_ends_no_sweep_and_is_written_later(
+def test_an_end_that_a_full_disk_prevents_is_written_later(
     command: Callable[..., Any],
     sweep: Callable[[str], Any],
     own_module: Path,
@@ -109,7 +109,7 @@ def test_an_end_that_finds_no_room_ends_no_sweep_and_is_written_later(
     assert sorted(sweep("full").states().values()) == [("failed", "exit"), ("finished", None)]
 
 
-def test_a_checkpoint_that_finds_no_room_is_named(
+def test_a_checkpoint_on_a_full_disk_is_named(
     environment: Callable[..., dict[str, str]], sweep: Callable[[str], Any], tmp_path: Path, tiny: tuple[str, ...]
 ) -> None:
     words = (*tiny, "model=mlp", "epochs=3", "checkpoint.every=2", "name=full")
@@ -128,7 +128,7 @@ def test_a_checkpoint_that_finds_no_room_is_named(
     assert not [each.name for each in paths.root.iterdir() if each.name.startswith(".")]
 
 
-def test_too_little_address_space_is_named(
+def test_a_lack_of_address_space_is_named(
     environment: Callable[..., dict[str, str]], tmp_path: Path, tiny: tuple[str, ...]
 ) -> None:
     done = limited(tmp_path, environment(), "-v 400000", *tiny, "name=small")
@@ -148,7 +148,7 @@ def limited(folder: Path, environment: dict[str, str], limit: str, *words: str) 
     )
 
 
-def test_a_heartbeat_timeout_that_a_living_run_could_miss_is_refused(
+def test_a_too_short_heartbeat_timeout_is_rejected(
     command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
     done = command(*tiny, "name=hasty", "hydra.sweeper.heartbeat_timeout=1")
@@ -160,7 +160,7 @@ def test_a_heartbeat_timeout_that_a_living_run_could_miss_is_refused(
     assert not sweep("hasty").paths.root.exists()
 
 
-def test_a_value_of_another_type_is_told_all_that_the_setting_may_be(command: Callable[..., Any]) -> None:
+def test_a_value_of_another_type_is_rejected_with_every_allowed_type(command: Callable[..., Any]) -> None:
     done = command("micro_batch=1.5", "optimizer.fused=maybe", "compile=maybe", "eval_batch_size=x")
     assert (done.status, done.out) == (2, "")
     assert done.faults == [
@@ -172,7 +172,7 @@ def test_a_value_of_another_type_is_told_all_that_the_setting_may_be(command: Ca
 
 
 @pytest.mark.parametrize("name", [[], ["name=x"]], ids=["unnamed", "named"])
-def test_a_folder_that_cannot_be_written_is_said_before_anything_runs(
+def test_an_unwritable_folder_is_reported_before_anything_runs(
     command: Callable[..., Any], tmp_path: Path, tiny: tuple[str, ...], name: list[str]
 ) -> None:
     (tmp_path / "taken").write_text("a file")
@@ -183,7 +183,7 @@ def test_a_folder_that_cannot_be_written_is_said_before_anything_runs(
     assert fault.endswith("; make room there, or give another one with output_root=….")
 
 
-def test_a_limit_of_a_files_size_is_no_fault_of_the_folder(command: Callable[..., Any], tiny: tuple[str, ...]) -> None:
+def test_a_file_size_limit_is_not_blamed_on_the_folder(command: Callable[..., Any], tiny: tuple[str, ...]) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
     try:

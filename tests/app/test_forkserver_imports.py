@@ -28,7 +28,7 @@ print(sorted(name for name in set(sys.modules) - before if name.partition(".")[0
 """
 
 
-def test_a_run_imports_no_library_of_its_own(tmp_path: Path) -> None:
+def test_a_run_imports_no_further_library(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", RUN], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )

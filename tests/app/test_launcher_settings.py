@@ -60,7 +60,7 @@ def hurt(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_killed_run_is_tried_again_and_goes_on(
+def test_a_killed_run_is_retried_and_resumed(
     hurt: Path, command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
     words = ("-m", *tiny, *OWN, "lr=0.1", "+model.way=dies", "+model.times=2")
@@ -79,7 +79,7 @@ def test_a_killed_run_is_tried_again_and_goes_on(
     assert list(sweep("undisturbed").numbers().values()) == [epochs]
 
 
-def test_a_run_that_is_begun_anew_goes_on_within_the_same_command(
+def test_under_resume_never_a_retry_resumes_within_the_command(
     hurt: Path, command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
     words = ("-m", *tiny, *OWN, "lr=0.1", "+model.way=dies", "+model.times=3", "name=anew")
@@ -93,7 +93,7 @@ def test_a_run_that_is_begun_anew_goes_on_within_the_same_command(
     assert [each.name for each in sweep("anew").paths.run(record.name).attempts.iterdir()] == ["1"]
 
 
-def test_after_the_first_bad_end_the_rest_stays_pending(
+def test_on_error_stop_leaves_the_rest_pending(
     hurt: Path, command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
     words = ("-m", *tiny, *OWN, "lr=0.1", "+model.way=fine,fails,looks", "name=stop")
@@ -104,7 +104,7 @@ def test_after_the_first_bad_end_the_rest_stays_pending(
     assert "on_error=stop: no further run is started." in done.out
 
 
-def test_the_error_is_on_screen_when_it_happens(
+def test_the_error_is_printed_when_it_happens(
     hurt: Path, command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
     done = command("-m", *tiny, *OWN, "lr=0.1", "+model.way=fails,fine", "name=shown", "--quiet")
@@ -172,7 +172,7 @@ def test_a_run_sees_its_own_gpus(
         ),
     ],
 )
-def test_settings_that_cannot_be_are_refused_before_anything_runs(
+def test_invalid_settings_are_rejected_before_anything_runs(
     command: Callable[..., Any], tmp_path: Path, tiny: tuple[str, ...], words: tuple[str, ...], faults: list[str]
 ) -> None:
     done = command("-m", *tiny, "device=cpu,cuda", "name=no", *(f"hydra.launcher.{word}" for word in words))

@@ -44,19 +44,19 @@ def until(condition: Callable[[], Any], what: str) -> Any:
         (["output_root=x"], "`output_root` must be given as a keyword argument"),
     ],
 )
-def test_words_that_are_no_settings_are_refused(overrides: list[Any], said: str, tmp_path: Path) -> None:
+def test_invalid_overrides_are_rejected(overrides: list[Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         run_sweep(*overrides, name="mine", output_root=tmp_path)
     assert str(refused.value).startswith(said)
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_no_sweep_cannot_be_watched(tmp_path: Path) -> None:
+def test_watching_a_missing_sweep_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="must be a sweep's folder"):
         watch_sweep(tmp_path)
 
 
-def test_a_program_says_lines_and_its_sweep_ends_at_once_with_it(
+def test_a_sweep_of_a_program_prints_lines_and_ends_with_the_program(
     tmp_path: Path,
     own_module: Path,
     tiny: tuple[str, ...],

@@ -46,7 +46,7 @@ def stored(config: dict[str, Any], **fields: Any) -> RunRecord:
         "model=custom model._target_=a.B +model.width=3 +model.names=[x,'y z'] dataset=fake",
     ],
 )
-def test_command_gives_the_run_s_own_cell(words: str) -> None:
+def test_the_command_gives_the_cell_of_the_run(words: str) -> None:
     config = composed(*shlex.split(words))
     found = reproduce(stored(config), trust="_target_" in words)
     assert found.is_proved
@@ -59,13 +59,13 @@ def test_command_gives_the_run_s_own_cell(words: str) -> None:
     assert tuple(shlex.split(found.line)) == found.command
 
 
-def test_seeds_of_a_cell_are_one_command() -> None:
+def test_several_seeds_are_one_command() -> None:
     config = composed("seed=3", "lr=0.5")
     found = reproduce(stored(config), seeds=[3, 4, 3])
     assert found.command == ("python", "-m", "runmanager", "-m", "lr=0.5", "seed=3,4")
 
 
-def test_settings_that_are_praised_are_in_the_command_though_they_are_the_usual_ones() -> None:
+def test_shown_settings_are_in_the_command_even_at_their_defaults() -> None:
     praised = ["lr", "model.name", "seed", "model.hidden"]  # of another cell, which has a `model.hidden`
     found = reproduce(stored(composed("batch_size=20")), shown=praised)
     assert found.command == ("python", "-m", "runmanager", "model=cnn", "lr=0.01", "batch_size=20", "seed=0")
@@ -74,7 +74,7 @@ def test_settings_that_are_praised_are_in_the_command_though_they_are_the_usual_
     assert several.command == ("python", "-m", "runmanager", "-m", "lr=0.01", "seed=0,1")
 
 
-def test_the_command_of_the_best_gives_its_cell_with_every_setting_that_is_praised(
+def test_the_command_of_the_best_cell_has_every_shown_setting(
     command: Callable[..., Any],
     tiny: tuple[str, ...],
     tmp_path: Path,
@@ -95,7 +95,7 @@ def test_the_command_of_the_best_gives_its_cell_with_every_setting_that_is_prais
     assert planned == {run["run"][-8:] for run in found["best"]["runs"]} and len(planned) == 2, plan
 
 
-def test_where_the_command_cannot_have_the_settings_they_are_said_beside_it() -> None:
+def test_settings_that_the_command_cannot_have_are_remarks() -> None:
     loop = stored({"lr": 0.5, "seed": 1, "depth": 3}, environment=Environment(command=("train.py", "--fast")))
     assert reproduce(loop, shown=["lr", "depth"]).remarks[-1] == "This cell has lr=0.5, depth=3."
     gone = stored({**composed("lr=0.5"), "model": {"name": "cnn", "wings": 2}})
@@ -103,7 +103,7 @@ def test_where_the_command_cannot_have_the_settings_they_are_said_beside_it() ->
     assert len(reproduce(gone).remarks) == 1
 
 
-def test_run_that_today_refuses_has_the_command_that_was_given() -> None:
+def test_a_run_rejected_today_has_its_original_command() -> None:
     config = composed()
     gone = {**config, "model": {"name": "cnn", "wings": 2}}
     found = reproduce(stored(gone))
@@ -127,9 +127,7 @@ HYDRAS = {"hydra.searchpath": ["pkg://own"], "model@hydra.callbacks.x": "custom"
     ],
     ids=str,
 )
-def test_what_is_stored_says_settings_to_hydra_and_nothing_else(
-    crafted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stored_names_reach_hydra_only_as_settings(crafted: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Names of a stored configuration become parts of a command, which people copy and run."""
     asked: list[str] = []
     own = reproduce_command._composed
@@ -140,7 +138,7 @@ def test_what_is_stored_says_settings_to_hydra_and_nothing_else(
     assert asked == []  # not even read with them, as Hydra opens what a choice names
 
 
-def test_run_that_lacks_a_setting_of_today_is_another_cell() -> None:
+def test_a_run_without_a_newer_setting_is_another_cell() -> None:
     config = composed()
     older = {**config, "measure": {"name": "single"}}
     found = reproduce(stored(older))
@@ -162,7 +160,7 @@ def test_run_that_lacks_a_setting_of_today_is_another_cell() -> None:
         ({"model": {"name": "custom", "_target_": "torch.nn.functional.relu"}}, "a function"),
     ],
 )
-def test_no_command_names_a_stored_target_that_is_not_trusted(changed: dict[str, Any], named: str) -> None:
+def test_untrusted_targets_are_not_in_the_command(changed: dict[str, Any], named: str) -> None:
     record = stored({**composed(), **changed})
     with pytest.raises(UsageError, match=rf"^A stored `_target_` is data .*got .*{named}.*; .* add --trust\.$"):
         reproduce(record)
@@ -174,13 +172,13 @@ def test_a_network_of_torch_needs_no_trust() -> None:
     assert reproduce(stored(composed(*words))).is_proved
 
 
-def test_how_a_stored_run_says_that_it_is_launched_is_no_part_of_its_command() -> None:
+def test_stored_hydra_settings_are_not_in_the_command() -> None:
     config = composed("lr=0.5")
     found = reproduce(stored({**config, "hydra": {"searchpath": ["file:///elsewhere"], "run": {"dir": "/"}}}))
     assert found.command == ("python", "-m", "runmanager", "lr=0.5")
 
 
-def test_script_of_a_loop_of_its_own_is_a_command() -> None:
+def test_a_custom_loop_has_the_command_of_its_script() -> None:
     environment = msgspec.structs.replace(stored(composed()).environment, command=("train.py", "--fast"))
     record = msgspec.structs.replace(stored({"lr": 1}), environment=environment)
     assert reproduce(record).command == ("python", "train.py", "--fast")
@@ -190,7 +188,7 @@ def test_script_of_a_loop_of_its_own_is_a_command() -> None:
     ("fields", "said"),
     [({"config": {"lr": 1}}, "a custom loop"), ({"session": "abc"}, "took turns with other runs")],
 )
-def test_runs_that_no_command_makes_alone_say_so(fields: dict[str, Any], said: str) -> None:
+def test_runs_that_one_command_cannot_make_alone_have_a_remark(fields: dict[str, Any], said: str) -> None:
     record = msgspec.structs.replace(stored(composed()), **fields)
     found = reproduce(record)
     assert found.command == record.environment.command
@@ -198,7 +196,9 @@ def test_runs_that_no_command_makes_alone_say_so(fields: dict[str, Any], said: s
     assert said in found.remarks[0]
 
 
-def test_environment_today_keeps_what_only_a_run_finds_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_current_environment_keeps_what_only_a_run_can_find_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)  # a folder's commit is asked for once a process
     monkeypatch.setenv("RUNMANAGER_COMMIT", "abc-dirty")
     then = Environment(host="then", cpu_model="Zen", device_name="Zen", torch_threads=5, cuda="13.2", python="3.0")
@@ -210,14 +210,14 @@ def test_environment_today_keeps_what_only_a_run_finds_out(tmp_path: Path, monke
     assert today.host != "then"
 
 
-def test_gpu_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_gpu_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     then = Environment(cpu_model="Zen", device_name="NVIDIA H200")
     for found, said in (([], "no NVIDIA GPU found"), (["NVIDIA H200"], "NVIDIA H200"), (["Tesla"] * 2, "Tesla")):
         monkeypatch.setattr("runmanager.app.reproduce_command.gpu_names", lambda found=found: found)
         assert current_environment(then).device_name == said
 
 
-def test_driver_names_its_gpus(tmp_path: Path) -> None:
+def test_gpu_names_are_read_from_the_driver(tmp_path: Path) -> None:
     for number, model in enumerate(("NVIDIA H200", "NVIDIA A100-SXM4-80GB")):
         folder = tmp_path / f"0000:0{number}:00.0"
         folder.mkdir()

@@ -54,7 +54,7 @@ def test_two_drivers_share_a_sweep_and_run_no_cell_twice(
     assert len(sweep("shared").rows("epochs.csv")) == 10
 
 
-def test_a_driver_goes_on_with_what_another_left_undone(
+def test_a_driver_resumes_what_another_left_undone(
     start: Callable[..., Any],
     finish: Callable[..., Any],
     sweep: Callable[[str], Any],
@@ -119,7 +119,7 @@ ELSEWHERE = ProcessIdentity(pid=7, start_ticks=1, boot_id="other", host="elsewhe
 
 
 @pytest.mark.parametrize("owner", [LIVING, ELSEWHERE], ids=["here", "elsewhere"])
-def test_a_process_that_lost_its_cell_changes_nothing_of_the_winner_s(run: PlannedRun, owner: ProcessIdentity) -> None:
+def test_a_process_that_lost_its_cell_leaves_the_winners_run_unchanged(run: PlannedRun, owner: ProcessIdentity) -> None:
     ends = iter([lambda: folder.write(status=Status.FINISHED)])
     watching = watcher(run, lambda seconds: next(ends)())
     assert watching.wants(0)
@@ -134,7 +134,7 @@ def test_a_process_that_lost_its_cell_changes_nothing_of_the_winner_s(run: Plann
 
 
 @pytest.mark.parametrize(("state", "left"), [((Status.CRASHED, Reason.VANISHED), True), ((Status.FAILED, None), False)])
-def test_what_another_driver_left_undone_comes_back(
+def test_undone_cells_of_another_driver_are_returned(
     run: PlannedRun, state: tuple[Status, Reason | None], left: bool
 ) -> None:
     ends = iter([lambda: folder.write(status=state[0], reason=state[1])])
@@ -145,7 +145,7 @@ def test_what_another_driver_left_undone_comes_back(
     assert watching.take([run]) == 1
 
 
-def test_what_vanished_with_another_host_comes_back_when_it_has_been_silent_for_long(run: PlannedRun) -> None:
+def test_a_run_that_vanished_with_its_host_is_returned_after_the_timeout(run: PlannedRun) -> None:
     beats = iter(range(2, 4))
 
     def beat(seconds: float) -> None:
@@ -165,7 +165,7 @@ def test_what_vanished_with_another_host_comes_back_when_it_has_been_silent_for_
 
 
 @pytest.mark.parametrize("lives", [True, False])
-def test_a_plan_takes_over_what_it_has_not_seen_alive(run: PlannedRun, lives: bool) -> None:
+def test_a_plan_takes_over_runs_without_a_heartbeat(run: PlannedRun, lives: bool) -> None:
     taken(run, ELSEWHERE)
     left = replace(run, action=Action.LEAVE, stored=read_record(run.paths))
     now, said = [0.0], []
@@ -186,7 +186,7 @@ def test_a_plan_takes_over_what_it_has_not_seen_alive(run: PlannedRun, lives: bo
     assert not end_silent_runs([left], observer, apart_from=[run.paths.name], say=said.append)
 
 
-def test_a_run_of_ours_that_died_is_written_down(run: PlannedRun) -> None:
+def test_the_end_of_an_own_run_that_died_is_recorded(run: PlannedRun) -> None:
     watching = watcher(run)
     watching.started(Job(0, print), LIVING.pid)
     taken(run, LIVING)

@@ -10,6 +10,6 @@ print([name for name in ("hydra", "rich", "torch", "runmanager.app.driver.sweepe
 """
 
 
-def test_the_sweepers_options_load_nothing_else() -> None:
+def test_sweeper_options_import_nothing_slow() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "[]\n"

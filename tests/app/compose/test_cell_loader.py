@@ -132,7 +132,9 @@ def nodes(node: Any, path: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("master_words", MASTERS, ids=" ".join)
-def test_every_set_of_overrides(loaders: tuple[ConfigLoaderImpl, CellLoader], master_words: list[str]) -> None:
+def test_every_set_of_overrides_composes_as_in_hydra(
+    loaders: tuple[ConfigLoaderImpl, CellLoader], master_words: list[str]
+) -> None:
     hydras, ours = loaders
     master = hydras.load_configuration("config", master_words, RunMode.MULTIRUN)
     few = SETS if not master_words else SETS[::9]
@@ -149,28 +151,30 @@ POOL = [line for line in SETS if "hydra" not in line and "'" not in line]
 
 @settings(max_examples=12, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
 @given(chosen=st.lists(st.sampled_from(POOL), min_size=2, max_size=4))
-def test_overrides_together(loaders: tuple[ConfigLoaderImpl, CellLoader], chosen: list[str]) -> None:
+def test_combined_overrides_compose_as_in_hydra(
+    loaders: tuple[ConfigLoaderImpl, CellLoader], chosen: list[str]
+) -> None:
     hydras, ours = loaders
     master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
     words = " ".join(chosen).split()
     assert composed(ours, master, words) == composed(hydras, master, words)
 
 
-def test_a_cell_leaves_no_trace_in_the_next(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
+def test_a_cell_does_not_affect_the_next(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
     hydras, ours = loaders
     master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
     ours.load_sweep_config(master, ["lr=0.5", "+extra=1", "model=mlp", "model.hidden=[9]"])
     assert ours.load_sweep_config(master, ["model=mlp"]) == hydras.load_sweep_config(master, ["model=mlp"])
 
 
-def test_a_loader_can_be_sent_to_another_process(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
+def test_a_loader_can_be_pickled(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
     hydras, ours = loaders
     master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
     here = ours.load_sweep_config(master, ["model=mlp", "lr=0.5"])
     assert pickle.loads(pickle.dumps(ours)).load_sweep_config(master, ["model=mlp", "lr=0.5"]) == here
 
 
-def test_a_reader_reads_what_is_the_same_in_several_cells_once(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
+def test_equal_values_of_several_cells_are_read_once(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
     hydras, ours = loaders
     master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
     reader = CellReader()
@@ -185,7 +189,7 @@ def test_a_reader_reads_what_is_the_same_in_several_cells_once(loaders: tuple[Co
     assert first_config.optimizer is second_config.optimizer
 
 
-def test_a_reader_reads_numbers_without_a_word_in_json_as_the_run_will_store_them(
+def test_numbers_that_json_lacks_are_read_as_a_run_stores_them(
     loaders: tuple[ConfigLoaderImpl, CellLoader],
 ) -> None:
     hydras, ours = loaders

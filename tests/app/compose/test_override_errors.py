@@ -129,7 +129,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_one_line_says_what_is_wrong(command: Callable[..., Any], tmp_path: Path, name: str) -> None:
+def test_each_fault_is_one_line(command: Callable[..., Any], tmp_path: Path, name: str) -> None:
     words, said = REFUSED[name]
     done = command(*words)
     assert done.status == 2, done.out
@@ -141,7 +141,7 @@ def test_one_line_says_what_is_wrong(command: Callable[..., Any], tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_all_faults_of_all_cells_are_said_at_once(command: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_faults_of_all_cells_are_reported_together(command: Callable[..., Any], tmp_path: Path) -> None:
     done = command("-m", "lr=abc,0.1", "batch_size=0,10", "num_workers=-1", "epocs=3", "model=mlp", "model.hidden=[]")
     assert done.status == 2
     assert all(line.startswith("error: `") for line in done.faults)
@@ -150,27 +150,27 @@ def test_all_faults_of_all_cells_are_said_at_once(command: Callable[..., Any], t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_wrong_choice_hides_no_other_fault(command: Callable[..., Any]) -> None:
+def test_an_invalid_choice_hides_no_other_fault(command: Callable[..., Any]) -> None:
     done = command("-m", "model=cnn,cnnn", "optimizer=adan", "lr=abc", "batch_sise=3", "num_workers=-1", "model.x=3")
     keys = [line.split("`")[1] for line in done.faults]
     assert sorted(set(keys) - {"model.x"}) == ["batch_sise", "lr", "model", "num_workers", "optimizer"]
     assert len([key for key in keys if key != "model.x"]) == 5
 
 
-def test_a_wrong_choice_is_blamed_for_nothing_that_it_might_have_held(command: Callable[..., Any]) -> None:
+def test_settings_of_an_invalid_choice_are_not_reported(command: Callable[..., Any]) -> None:
     done = command("model=mlpp", "model.hidden=[3]", "dataset=disc")
     (line,) = done.faults
     assert line.startswith("error: `model` must be one of")
 
 
-def test_debug_shows_where(command: Callable[..., Any]) -> None:
+def test_debug_prints_the_traceback(command: Callable[..., Any]) -> None:
     done = command("lr=0", "--debug")
     assert done.status == 2
     assert done.err.startswith("Traceback")
     assert done.faults[-1] == "error: `lr` must be above 0 and finite, got 0.0."
 
 
-def test_choices_are_named_without_their_schemas(command: Callable[..., Any]) -> None:
+def test_choices_are_listed_without_schemas(command: Callable[..., Any]) -> None:
     groups = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
     lines = command(*(f"{group}=nothing" for group in groups)).faults + command("experiment=nothing").faults
     for group, line in zip((*groups, "experiment"), lines, strict=True):
@@ -178,7 +178,7 @@ def test_choices_are_named_without_their_schemas(command: Callable[..., Any]) ->
         assert "schema" not in line
 
 
-def test_a_job_of_slurm_s_has_the_cores_of_its_allocation(command: Callable[..., Any], tmp_path: Path) -> None:
+def test_slurm_jobs_are_checked_against_their_allocated_cores(command: Callable[..., Any], tmp_path: Path) -> None:
     asked = ("hydra/launcher=slurm", "hydra.launcher.cpus_per_task=250", "num_workers=1000")
     assert command("-m", *asked, "--dry-run").status == 0
     assert list(tmp_path.iterdir()) == []

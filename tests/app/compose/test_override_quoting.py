@@ -22,16 +22,16 @@ def read_back(word: str) -> Any:
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_plain_values_come_back(value: Any) -> None:
+def test_plain_values_round_trip(value: Any) -> None:
     assert read_back(format_override("key", value)) == value
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_texts_that_mean_something_to_hydra_stand_in_quotes(text: str) -> None:
+def test_texts_with_a_meaning_to_hydra_are_quoted(text: str) -> None:
     assert read_back(format_override("key", text)) == text
 
 
 @settings(max_examples=25)  # Hydra's parser takes its time
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])))
-def test_every_text_comes_back(text: str) -> None:
+def test_every_text_round_trips(text: str) -> None:
     assert read_back(format_override("key", text)) == text

@@ -12,7 +12,7 @@ from runmanager.app.display.output_console import make_console
         {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "FORCE_COLOR": "1"},
     ],
 )
-def test_below_a_kernel_lines_are_plain_though_it_forces_colours(
+def test_output_in_a_notebook_is_plain_despite_forced_colours(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")

@@ -49,7 +49,7 @@ def at_commit(command: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     commit_of.cache_clear()
 
 
-def test_changed_code_is_named_and_rerun_where_that_is_asked_for(
+def test_changed_code_is_reported_and_rerun_on_request(
     at_commit: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
     words = ("-m", *tiny, "lr=0.1", "name=changed")
@@ -65,7 +65,7 @@ def test_changed_code_is_named_and_rerun_where_that_is_asked_for(
     assert (record.attempt, record.environment.commit) == (2, "b" * 40)
 
 
-def test_code_that_no_commit_tells_of_is_seen_by_every_command(
+def test_code_changes_without_a_commit_are_reported_by_every_command(
     at_commit: Callable[..., Any],
     sweep: Callable[[str], Any],
     tiny: tuple[str, ...],

@@ -80,7 +80,7 @@ def rows_that_stay(screen: Screen) -> list[str]:
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (200, 50)])
-def test_the_table_moves_and_its_finished_rows_stay(
+def test_running_rows_are_redrawn_and_ended_rows_stay(
     begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path, columns: int, rows: int
 ) -> None:
     screen = begin(*halted_grid, columns=columns, rows=rows)
@@ -107,7 +107,7 @@ def test_the_table_moves_and_its_finished_rows_stay(
     assert len(re.findall(r"^ +run +state", screen.shown, re.MULTILINE)) == 1
 
 
-def test_the_table_moves_in_ascii(begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_live_table_works_in_ascii(begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path) -> None:
     screen = begin(*halted_grid, columns=60, PYTHONIOENCODING="ascii", LC_ALL="C")
     screen.wait_for(
         lambda now: " 1/2 " in row_of(now, "way=fine,seed=0") and row_of(now, "so far"),
@@ -123,7 +123,7 @@ def test_the_table_moves_in_ascii(begin: Begin, halted_grid: tuple[str, ...], tm
     assert screen.shown.isascii() and "=====" not in screen.shown  # the moving part has gone
 
 
-def test_the_time_left_is_that_of_the_runs_before(
+def test_the_time_left_is_estimated_from_earlier_runs(
     begin: Begin, tmp_path: Path, own_module: Path, tiny: tuple[str, ...]
 ) -> None:
     gates = [tmp_path / name for name in ("first", "second")]  # one a run: none is gone by before it can be shut
@@ -153,7 +153,7 @@ def test_watch_shows_the_same_rows_from_another_terminal(
     assert rows_that_stay(watcher) == rows_that_stay(driver)
 
 
-def test_no_color_is_heeded(begin: Begin, tiny: tuple[str, ...]) -> None:
+def test_no_color_is_respected(begin: Begin, tiny: tuple[str, ...]) -> None:
     screen = begin("-m", *tiny, "lr=0.1,0.2", "name=plain", NO_COLOR="1")
     assert screen.end() == 0
     assert re.search("✓ lr=0.1 +finished", screen.shown)
@@ -168,7 +168,7 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(begin: Begin, t
     assert b"\x1b" not in screen.sent
 
 
-def test_a_terminal_that_is_made_narrower_keeps_its_rows_whole(
+def test_rows_fit_into_a_terminal_that_is_made_narrower(
     begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path
 ) -> None:
     screen = begin(*halted_grid, columns=120)
@@ -184,7 +184,7 @@ def test_a_terminal_that_is_made_narrower_keeps_its_rows_whole(
     assert all(re.search(r"way=\w+,seed=\d +(finished +2/2|failed +exception)", line) for line in kept)
 
 
-def test_quiet_shows_only_what_went_wrong(begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path) -> None:
+def test_quiet_prints_only_failures(begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "gate").unlink()
     screen = begin(*halted_grid, "--quiet")
     assert screen.end() == 1
@@ -192,7 +192,7 @@ def test_quiet_shows_only_what_went_wrong(begin: Begin, halted_grid: tuple[str, 
     assert "ValueError: this model wants no data" in screen.shown
 
 
-def test_many_cells_are_asked_about(begin: Begin, tmp_path: Path, tiny: tuple[str, ...]) -> None:
+def test_a_large_sweep_needs_confirmation(begin: Begin, tmp_path: Path, tiny: tuple[str, ...]) -> None:
     screen = begin("-m", *tiny, "seed=range(200)", "name=many")
     screen.wait_for_text("Run up to 200 cells? [y/N]")
     screen.type("n\n")
@@ -201,7 +201,7 @@ def test_many_cells_are_asked_about(begin: Begin, tmp_path: Path, tiny: tuple[st
     assert not (tmp_path / "outputs").exists()
 
 
-def test_an_error_that_quotes_its_data_does_not_fill_the_screen(tmp_path: Path) -> None:
+def test_a_long_error_line_is_shortened(tmp_path: Path) -> None:
     run = RunPaths(tmp_path)
     run.error.write_text(f"Traceback\n  raise\nValueError: {1_000_000 * 'x'}")
     console = Console(file=io.StringIO(), width=80)

@@ -103,7 +103,7 @@ def test_a_run_that_ends_badly_gives_status_1(
     assert sweep.paths.report.exists()
 
 
-def test_what_a_run_reaches_is_returned(
+def test_the_final_metric_of_a_run_is_returned(
     one_by_one: Callable[[], Any], command: Callable[..., Done], tmp_path: Path, tiny: tuple[str, ...]
 ) -> None:
     done = command("-m", *tiny, "hydra/sweeper=one_by_one")
@@ -116,7 +116,7 @@ def test_what_a_run_reaches_is_returned(
 
 
 @pytest.mark.parametrize("launcher", ["local", "basic"])
-def test_a_sweeper_that_tolerates_failures_is_told_of_them_and_the_status_is_1(
+def test_a_tolerant_sweeper_gets_the_failures_and_the_status_is_1(
     launcher: str,
     one_by_one: Callable[[], Any],
     command: Callable[..., Done],
@@ -132,7 +132,7 @@ def test_a_sweeper_that_tolerates_failures_is_told_of_them_and_the_status_is_1(
     assert [line for line in done.faults if not line.startswith(HYDRAS_WORD)] == []
 
 
-def test_a_skipped_run_returns_nothing_and_is_no_failure(
+def test_a_skipped_run_returns_none_and_does_not_fail(
     one_by_one: Callable[[], Any], command: Callable[..., Done], tiny: tuple[str, ...]
 ) -> None:
     done = command("-m", *tiny, "device=cuda", "hydra/sweeper=one_by_one", "hydra.sweeper.rates=[0.1]", "--quiet")
@@ -140,7 +140,7 @@ def test_a_skipped_run_returns_nothing_and_is_no_failure(
     assert one_by_one() == [None]
 
 
-def test_a_killed_run_is_no_good_end(command: Callable[..., Done], own_module: Path, tiny: tuple[str, ...]) -> None:
+def test_a_killed_run_gives_status_1(command: Callable[..., Done], own_module: Path, tiny: tuple[str, ...]) -> None:
     done = command("-m", *tiny, *OWN, "lr=0.1", "+model.way=segfaults", BASIC)
     assert done.status == 1
     assert [each.status for each in only_sweep(own_module.parent).records] == ["crashed"]
@@ -175,7 +175,7 @@ def test_a_killed_run_is_no_good_end(command: Callable[..., Done], own_module: P
     ],
     ids=["name", "settings", "dry run", "workers", "cells", "grid", "device"],
 )
-def test_what_cannot_be_is_refused_before_anything_runs(
+def test_invalid_commands_are_rejected_before_anything_runs(
     words: tuple[str, ...],
     faults: list[str],
     command: Callable[..., Done],
@@ -188,7 +188,7 @@ def test_what_cannot_be_is_refused_before_anything_runs(
     assert not list(tmp_path.rglob("run.json"))
 
 
-def test_a_folder_of_another_cell_s_run_is_left_alone(
+def test_the_folder_of_another_cell_is_not_used(
     command: Callable[..., Done], tmp_path: Path, tiny: tuple[str, ...]
 ) -> None:
     """Its runs are counted: the second command's first run is not the first one's."""

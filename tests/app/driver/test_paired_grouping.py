@@ -68,7 +68,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("words", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_take_turns_is_refused_before_anything_runs(command, tiny, tmp_path, words, said):
+def test_invalid_paired_sweeps_are_rejected_before_anything_runs(command, tiny, tmp_path, words, said):
     is_mixed = "measure=single,paired" in words
     done = command(*(["-m"] if is_mixed else PAIRED), *tiny, *words)
     assert done.status == 2
@@ -76,7 +76,7 @@ def test_what_cannot_take_turns_is_refused_before_anything_runs(command, tiny, t
     assert not (tmp_path / "outputs").exists()
 
 
-def test_values_that_cannot_be_are_said_all_at_once(command, tiny):
+def test_invalid_values_are_reported_together(command, tiny):
     wrong = ("half_width=0", "max_seconds=0", "min_rounds=0", "block_steps=0", "warmup_epochs=0")
     done = command(*PAIRED, *tiny, "lr=0.1,0.2", *(f"measure.{word}" for word in wrong))
     assert done.status == 2
@@ -97,7 +97,7 @@ def test_values_that_cannot_be_are_said_all_at_once(command, tiny):
         (["num_workers=0"], None),
     ],
 )
-def test_that_a_turn_is_an_epoch_with_workers_is_said_before_anything_runs(command, tiny, words, said):
+def test_epochs_as_turns_are_announced_before_the_start(command, tiny, words, said):
     axis = [] if "measure.axis=num_workers" in words else ["lr=0.1,0.2"]
     done = command("-m", "measure=paired", "measure.max_seconds=90", *tiny, *axis, *words, "--dry-run")
     assert done.status == 0
@@ -111,7 +111,7 @@ def paired(elsewhere, tiny, tmp_path_factory):
     return elsewhere(tmp_path_factory.mktemp("paired"), *words)
 
 
-def test_each_group_has_rounds_of_its_own_and_whole_epochs(paired):
+def test_each_group_has_separate_rounds_and_whole_epochs(paired):
     runs = read_sweep(paired.paths).runs
     sessions = {run.record.settings["lr"]: set() for run in runs}
     for run in runs:
@@ -123,7 +123,7 @@ def test_each_group_has_rounds_of_its_own_and_whole_epochs(paired):
     assert sessions[0.1] != sessions[0.2]
 
 
-def test_the_comparison_is_that_of_the_rounds(paired):
+def test_the_comparison_uses_the_rounds(paired):
     rows = paired.rows("comparison.csv")
     assert [(row["axis"], row["baseline"], row["candidate"]) for row in rows] == [("batch_size", "16", "32")] * 2
     for row in rows:
@@ -132,12 +132,12 @@ def test_the_comparison_is_that_of_the_rounds(paired):
         assert row["baseline_epochs"] == row["candidate_epochs"]
 
 
-def test_runs_side_by_side_have_not_met_each_other(paired):
+def test_paired_runs_are_not_contended(paired):
     runs = read_sweep(paired.paths).runs
     assert all(OVERLAP not in causes for causes in contention(list(map(exposure_of, runs))))
 
 
-def test_a_stopped_measurement_is_made_anew(start, finish, wait, own_module, sweep, tiny, tmp_path):
+def test_a_stopped_measurement_is_repeated(start, finish, wait, own_module, sweep, tiny, tmp_path):
     model = ("model=custom", "model._target_=own.Net")
     common = [word for word in tiny if not word.startswith(("model=", "epochs="))]
     words = (*PAIRED, *common, *model, "epochs=1", "batch_size=32", "lr=0.1,0.2", "name=stopped")
@@ -158,7 +158,7 @@ def test_a_stopped_measurement_is_made_anew(start, finish, wait, own_module, swe
     assert [stopped.num_epochs(record) for record in stopped.records] == [1, 1]
 
 
-def test_a_side_that_outlived_the_other_is_measured_again_beside_it(command, own_module, sweep, tiny, tmp_path):
+def test_a_side_whose_partner_died_is_measured_again_with_it(command, own_module, sweep, tiny, tmp_path):
     common = [word for word in tiny if not word.startswith(("model=", "epochs="))]
     model = ("model=custom", "model._target_=own.Net", "+model.way=dies_once")
     words = (*PAIRED, *common, *model, "epochs=1", "lr=0.1,0.2", "name=outlived")
@@ -185,7 +185,7 @@ def test_a_side_that_outlived_the_other_is_measured_again_beside_it(command, own
 RESTARTED = ("-m", "measure=paired", "measure.block_steps=4", "measure.half_width=0.088", "lr=0.1,0.2")
 
 
-def test_processes_are_restarted_and_their_spread_is_known(command, sweep, tiny):
+def test_processes_are_restarted_to_measure_their_spread(command, sweep, tiny):
     words = (*RESTARTED, *tiny, "measure.max_seconds=60", "name=restarted")
     done = command(*words)
     assert done.status == 0
@@ -205,19 +205,19 @@ def test_processes_are_restarted_and_their_spread_is_known(command, sweep, tiny)
     assert "2 cells: 2 keep" in command(*words, "--dry-run").out
 
 
-def test_without_a_checkpoint_there_is_one_pair_of_processes(command, sweep, tiny):
+def test_without_a_checkpoint_only_one_session_runs(command, sweep, tiny):
     assert command(*RESTARTED, *tiny, "measure.max_seconds=1.5", "checkpoint.every=0", "name=once").status == 0
     (row,) = sweep("once").rows("comparison.csv")
     assert "1 pair of processes, " in row["reason"]
     assert "`checkpoint.every`=0 leaves nothing to restart processes from" in row["reason"]
 
 
-def test_what_does_not_fit_into_the_time_is_not_begun(command, sweep, tiny):
+def test_a_session_that_does_not_fit_into_the_time_is_not_started(command, sweep, tiny):
     assert command(*RESTARTED, *tiny, "measure.max_seconds=0.05", "name=short").status == 0
     assert {run.record.attempt for run in read_sweep(sweep("short").paths).runs} == {1}
 
 
-def test_a_side_that_dies_in_a_later_process_keeps_what_was_measured(command, own_module, sweep, tiny, tmp_path):
+def test_a_side_that_dies_in_a_later_session_keeps_its_measurements(command, own_module, sweep, tiny, tmp_path):
     common = [word for word in tiny if not word.startswith(("model=", "epochs="))]
     model = ("model=custom", "model._target_=own.Net", "+model.way=dies_again")
     words = (*RESTARTED, *common, *model, "epochs=1", "measure.max_seconds=30", "name=later")
@@ -262,7 +262,7 @@ def actions(planned):
     return [run.action for run in planned]
 
 
-def test_a_finished_run_goes_on_beside_one_that_is_to_be_run(group, tmp_path):
+def test_a_finished_run_is_measured_again_with_a_new_partner(group, tmp_path):
     kept, lost = (Action.KEEP, {"session": "a1"}), (Action.START_ANEW, {"status": Status.FAILED})
     # Without a checkpoint it is begun anew, its old files kept.
     assert actions(group(kept, lost)) == [Action.START_ANEW, Action.START_ANEW]
@@ -272,7 +272,7 @@ def test_a_finished_run_goes_on_beside_one_that_is_to_be_run(group, tmp_path):
     assert actions(group(kept, (Action.LEAVE, {}))) == [Action.KEEP, Action.LEAVE]
 
 
-def test_what_was_measured_together_is_kept_and_what_was_not_is_measured_again(group, tmp_path):
+def test_runs_measured_together_are_kept_and_others_are_measured_again(group, tmp_path):
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / "checkpoint.pt").touch()
@@ -282,7 +282,7 @@ def test_what_was_measured_together_is_kept_and_what_was_not_is_measured_again(g
     assert actions(group((Action.KEEP, never), (Action.KEEP, never))) == [Action.MEASURE] * 2
 
 
-def test_a_run_of_other_versions_or_another_host_stays_as_it_is_and_says_why(group, tmp_path):
+def test_a_run_with_other_versions_or_host_is_kept_with_the_reason(group, tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "checkpoint.pt").touch()
     lost = (Action.START_ANEW, {"status": Status.FAILED})

@@ -46,7 +46,7 @@ def running(sweep: Any) -> Any:
     return record
 
 
-def test_a_killed_driver_takes_its_run_along_and_the_next_goes_on(
+def test_a_killed_driver_ends_its_run_and_the_next_one_resumes_it(
     start: Callable[..., Any],
     command: Callable[..., Any],
     sweep: Callable[[str], Any],
@@ -78,7 +78,7 @@ def test_a_killed_driver_takes_its_run_along_and_the_next_goes_on(
     assert numbers == undisturbed("lr=0.1,0.2", "name=killed").numbers()
 
 
-def test_a_killed_run_takes_no_other_with_it(
+def test_a_killed_run_leaves_the_others_running(
     start: Callable[..., Any],
     finish: Callable[..., Any],
     command: Callable[..., Any],
@@ -111,7 +111,7 @@ def test_a_killed_run_takes_no_other_with_it(
 @pytest.mark.parametrize(
     ("fate", "sweeper"), [("deleted", "grid"), ("moved", "grid"), ("replaced", "grid"), ("deleted", "basic")]
 )
-def test_a_sweep_whose_folder_is_gone_announces_nothing(
+def test_a_sweep_without_its_folder_prints_no_results(
     fate: str,
     sweeper: str,
     start: Callable[..., Any],
@@ -146,7 +146,7 @@ def test_a_sweep_whose_folder_is_gone_announces_nothing(
         assert fate != "replaced" or [each.name for each in root.iterdir()] == ["another's"]
 
 
-def test_a_run_whose_folder_alone_is_gone_has_failed(
+def test_a_run_without_its_folder_has_failed(
     start: Callable[..., Any],
     finish: Callable[..., Any],
     sweep: Callable[[str], Any],
@@ -235,5 +235,5 @@ def test_a_second_ctrl_c_stops_at_once(
         (ProcessExit(Job(0, print), 0, Raised("E: one\ntwo", "")), Outcome(Status.FAILED, Reason.EXCEPTION, "E: one")),
     ],
 )
-def test_what_an_ending_means(ending: ProcessExit, outcome: Outcome) -> None:
+def test_an_exit_is_mapped_to_an_outcome(ending: ProcessExit, outcome: Outcome) -> None:
     assert outcome_of_exit(ending) == outcome

@@ -97,7 +97,7 @@ def follow(disk: Disk, *moments: Callable[[], object], seconds: float = 1.0) -> 
     return status, out.getvalue().splitlines()
 
 
-def test_a_sweep_is_shown_from_its_first_run_to_its_last_as_the_driver_does(disk: Callable[[int], Disk]) -> None:
+def test_a_sweep_is_shown_from_its_first_run_to_its_last(disk: Callable[[int], Disk]) -> None:
     sweep = disk(2)
     status, lines = follow(
         sweep,
@@ -120,7 +120,7 @@ def test_a_sweep_is_shown_from_its_first_run_to_its_last_as_the_driver_does(disk
     assert not list(sweep.paths.root.glob("results.*")), "a reader writes nothing"
 
 
-def test_it_stays_while_a_driver_is_about_to_begin_the_next_run(disk: Callable[[int], Disk]) -> None:
+def test_following_continues_while_a_driver_starts_the_next_run(disk: Callable[[int], Disk]) -> None:
     sweep = disk(2)
     for number in (0, 1):
         sweep.begin(number)
@@ -162,7 +162,7 @@ def test_a_run_whose_processes_are_restarted_is_shown_once(disk: Callable[[int],
     ]
 
 
-def test_after_the_sweep_it_says_how_that_ended(disk: Callable[[int], Disk]) -> None:
+def test_an_ended_sweep_is_shown_with_its_results(disk: Callable[[int], Disk]) -> None:
     sweep = disk(2)
     sweep.begin(0)
     sweep.end(0)
@@ -176,7 +176,7 @@ def test_after_the_sweep_it_says_how_that_ended(disk: Callable[[int], Disk]) -> 
     assert "2 runs: 1 finished, 1 failed." in lines
 
 
-def test_cells_that_come_while_it_looks_are_waited_for(disk: Callable[[int], Disk]) -> None:
+def test_cells_added_while_following_are_waited_for(disk: Callable[[int], Disk]) -> None:
     sweep = disk(1)
 
     def widen() -> None:
@@ -192,7 +192,7 @@ def test_cells_that_come_while_it_looks_are_waited_for(disk: Callable[[int], Dis
     assert "✓ 2/2  lr=1  finished" in lines
 
 
-def test_a_driver_s_word_on_a_run_that_is_gone_is_waited_for(
+def test_the_driver_may_still_record_the_end_of_a_vanished_run(
     disk: Callable[[int], Disk], dead: ProcessIdentity
 ) -> None:
     sweep = disk(1)
@@ -204,7 +204,7 @@ def test_a_driver_s_word_on_a_run_that_is_gone_is_waited_for(
     assert [line for line in lines if line.startswith("✗")] == ["✗ 1/1  lr=0  killed (signal)"]
 
 
-def test_a_run_that_nobody_speaks_for_is_crashed(disk: Callable[[int], Disk], dead: ProcessIdentity) -> None:
+def test_a_vanished_run_without_a_driver_is_crashed(disk: Callable[[int], Disk], dead: ProcessIdentity) -> None:
     sweep = disk(1)
     sweep.begin(0, owner=dead)
     leave_sweep(sweep.paths, ME)
@@ -213,7 +213,7 @@ def test_a_run_that_nobody_speaks_for_is_crashed(disk: Callable[[int], Disk], de
     assert lines[1].startswith("✗ 1/1  lr=0  crashed (vanished)")
 
 
-def test_a_driver_on_another_host_is_believed_until_it_is_silent(disk: Callable[[int], Disk]) -> None:
+def test_a_driver_on_another_host_counts_as_alive_until_it_is_silent(disk: Callable[[int], Disk]) -> None:
     sweep = disk(1)
     leave_sweep(sweep.paths, ME)
     sweep.plan(driver=ELSEWHERE)
@@ -228,7 +228,7 @@ def test_a_driver_on_another_host_is_believed_until_it_is_silent(disk: Callable[
     assert reader.read().is_ended
 
 
-def test_a_run_that_died_with_its_host_and_its_driver_reads_crashed_after_a_minute(
+def test_a_run_that_died_with_its_host_is_crashed_after_a_minute(
     disk: Callable[[int], Disk],
 ) -> None:
     sweep = disk(2)
@@ -251,7 +251,7 @@ def test_a_run_that_died_with_its_host_and_its_driver_reads_crashed_after_a_minu
     assert not list(sweep.paths.root.glob("results.*")) and "running" in sweep.folders[0].paths.record.read_text()
 
 
-def test_one_look_at_a_run_of_another_host_says_when_it_was_last_heard_of(disk: Callable[[int], Disk]) -> None:
+def test_show_state_prints_the_last_heartbeat_of_a_run_on_another_host(disk: Callable[[int], Disk]) -> None:
     sweep = disk(1)
     sweep.begin(0, owner=ELSEWHERE)
     write_beat(sweep.folders[0].paths.heartbeat, Beat(3, 1, 1795262410))
@@ -262,7 +262,7 @@ def test_one_look_at_a_run_of_another_host_says_when_it_was_last_heard_of(disk: 
     )
 
 
-def test_a_folder_that_is_not_claimed_yet_is_pending_and_a_damaged_one_has_ended_badly(
+def test_an_unclaimed_folder_is_pending_and_a_damaged_one_has_ended_badly(
     disk: Callable[[int], Disk],
 ) -> None:
     sweep = disk(2)
@@ -278,7 +278,7 @@ def test_a_folder_that_is_not_claimed_yet_is_pending_and_a_damaged_one_has_ended
     assert (state.is_ended, state.status) == (False, 1)
 
 
-def test_only_what_changed_is_read_again(disk: Callable[[int], Disk], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_changed_files_are_read_again(disk: Callable[[int], Disk], monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = disk(2)
     for number in (0, 1):
         sweep.begin(number)
@@ -291,7 +291,7 @@ def test_only_what_changed_is_read_again(disk: Callable[[int], Disk], monkeypatc
     assert len(read) == 1
 
 
-def test_the_state_at_once(disk: Callable[[int], Disk]) -> None:
+def test_show_state_prints_the_current_state(disk: Callable[[int], Disk]) -> None:
     sweep = disk(4)
     for number in (0, 1, 2):
         sweep.begin(number)
@@ -335,9 +335,7 @@ def reader_of(sweep: Disk, queue: SlurmQueue | None, clock: list[float]) -> Swee
     return SweepReader(sweep.paths, queue=queue, observer=HeartbeatObserver(clock=lambda: clock[0]))
 
 
-def test_what_waits_in_slurm_is_queued_and_what_is_gone_from_it_is_not(
-    disk: Callable[[int], Disk], clock: list[float]
-) -> None:
+def test_cells_with_a_slurm_job_are_queued_and_others_pending(disk: Callable[[int], Disk], clock: list[float]) -> None:
     sweep = disk(3)
     hand_over(sweep)
     queue = Queue({"7_0": "RUNNING", "7_1": "PENDING"})
@@ -352,14 +350,14 @@ def test_what_waits_in_slurm_is_queued_and_what_is_gone_from_it_is_not(
     assert reader.read().in_words() == "3 cells: 1 running, 2 pending"
 
 
-def test_where_slurm_cannot_be_asked_nothing_is_claimed(disk: Callable[[int], Disk], clock: list[float]) -> None:
+def test_without_an_answer_of_slurm_the_state_is_unknown(disk: Callable[[int], Disk], clock: list[float]) -> None:
     sweep = disk(2)
     hand_over(sweep)
     assert reader_of(sweep, None, clock).read().in_words() == "2 cells: 2 handed to Slurm"
     assert reader_of(sweep, Queue(None), clock).read().in_words() == "2 cells: 2 handed to Slurm"
 
 
-def test_slurm_is_not_asked_all_the_time(disk: Callable[[int], Disk], clock: list[float]) -> None:
+def test_slurm_is_not_queried_at_every_poll(disk: Callable[[int], Disk], clock: list[float]) -> None:
     sweep = disk(1)
     hand_over(sweep)
     queue = Queue({"7_0": "PENDING"})
@@ -370,9 +368,7 @@ def test_slurm_is_not_asked_all_the_time(disk: Callable[[int], Disk], clock: lis
     assert reader.read().in_words() == "1 cell: 1 queued"
 
 
-def test_a_sweep_has_not_ended_while_slurm_may_go_on_with_a_run(
-    disk: Callable[[int], Disk], clock: list[float]
-) -> None:
+def test_a_sweep_has_not_ended_while_slurm_may_resume_a_run(disk: Callable[[int], Disk], clock: list[float]) -> None:
     sweep = disk(1)
     hand_over(sweep)
     queue = Queue({"7_0": "RUNNING"})
@@ -398,7 +394,7 @@ def test_a_sweep_has_not_ended_while_slurm_may_go_on_with_a_run(
     assert (state.is_ended, state.status) == (True, 0)
 
 
-def test_whom_the_cells_wait_for_is_said(disk: Callable[[int], Disk]) -> None:
+def test_the_reason_for_waiting_is_printed(disk: Callable[[int], Disk]) -> None:
     sweep = disk(2)
     hand_over(sweep)
     out = io.StringIO()
@@ -422,7 +418,7 @@ def test_whom_the_cells_wait_for_is_said(disk: Callable[[int], Disk]) -> None:
     assert said(None) == "2 cells were handed to Slurm, which cannot be queried from here; Ctrl-C leaves."
 
 
-def test_the_report_of_a_detached_sweep_is_written_if_no_job_could(disk: Callable[[int], Disk]) -> None:
+def test_the_missing_report_of_a_detached_sweep_is_written(disk: Callable[[int], Disk]) -> None:
     sweep = disk(1)
     hand_over(sweep)
     sweep.begin(0)
@@ -463,7 +459,7 @@ def dead() -> ProcessIdentity:
     return msgspec.structs.replace(ME, start_ticks=1)
 
 
-def test_a_killed_run_never_reads_running_though_it_is_a_zombie(
+def test_a_zombie_process_does_not_count_as_running(
     disk: Callable[[int], Disk], sleeper: subprocess.Popen[bytes], wait: Callable[..., object]
 ) -> None:
     stat = Path(f"/proc/{sleeper.pid}/stat")
