@@ -1,4 +1,4 @@
-"""Tests of single runs: how each kind of bad end is told, and what of a run's output is kept."""
+"""Tests of single runs: the record of each kind of bad end, and the run's output."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ ENDS = {
 
 @pytest.fixture(scope="module")
 def ends(tmp_path_factory: pytest.TempPathFactory, tiny: tuple[str, ...], bad_grid: Callable[..., Any]) -> Any:
-    """A sweep in which the runs end in every way, with what the command said."""
+    """A sweep whose runs end in every way, with the command's output."""
     ways = ",".join(ENDS)
     words = ("-m", *tiny, *OWN, f"+model.way={ways}", "lr=0.01", "name=ends")
     return bad_grid(tmp_path_factory.mktemp("ends"), *words)
@@ -120,7 +120,7 @@ def test_custom_models_and_datasets_are_imported_from_the_current_folder(
     assert row["samples"] == "80"  # a fifth is held out
 
 
-# Its workers never come back from their first sample, and so never look whether their run is still there.
+# Its workers never return from their first sample, so they never check whether their run still exists.
 STUCK = """
 import os, signal, time
 from pathlib import Path

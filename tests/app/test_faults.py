@@ -1,4 +1,4 @@
-"""What goes wrong beside the runs: before they begin nothing is run, afterwards the sweep is finished all the same."""
+"""Tests of errors outside the runs: before runs begin, nothing is run; afterwards the sweep is still finished."""
 
 import resource
 import shlex
@@ -18,7 +18,7 @@ from runmanager.results import writer as write
 
 @pytest.fixture
 def broken_launcher(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, BaseException], None]:
-    """Lets the launcher break off after so many cells."""
+    """Make the launcher fail after the given number of cells."""
     launch = LocalLauncher.launch
 
     def set_up(cells: int, error: BaseException) -> None:
@@ -82,7 +82,7 @@ def test_unwritable_tables_do_not_end_runs(
     if times == 1:
         assert (done.status, done.err) == (0, "") and len(sweep("full").rows()) == 2
     else:
-        assert "Results: " not in done.out  # they are not there
+        assert "Results: " not in done.out  # they do not exist
         fault = "error: The tables could not be written: OSError: [Errno 28] No space left on device"
         assert (done.status, done.faults) == (1, [f"{fault} (--debug shows where)"])
 
@@ -123,7 +123,7 @@ def test_a_checkpoint_on_a_full_disk_is_named(
         "(256,000 bytes at most, ulimit -f); raise that limit."
     )
     assert "inline_container" not in done.stdout and record.message in done.stdout
-    assert sweep("full").num_epochs(record) == 1  # the one that had no checkpoint to write
+    assert sweep("full").num_epochs(record) == 1  # the epoch without a checkpoint
     assert [row["status"] for row in sweep("full").rows()] == ["failed"]
     assert not [each.name for each in paths.root.iterdir() if each.name.startswith(".")]
 
@@ -141,7 +141,7 @@ def test_a_lack_of_address_space_is_named(
 
 
 def limited(folder: Path, environment: dict[str, str], limit: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """The application within a limit of the shell's `ulimit`."""
+    """Run the application under a limit of the shell's `ulimit`."""
     line = f"ulimit {limit}; exec {shlex.join([sys.executable, '-m', 'runmanager', *words])}"
     return subprocess.run(
         ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=240

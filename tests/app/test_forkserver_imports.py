@@ -1,4 +1,4 @@
-"""What the forkserver imports for a run: all of it, so that no run waits for an import."""
+"""Tests that the forkserver imports every library that a run needs."""
 
 import subprocess
 import sys

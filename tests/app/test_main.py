@@ -1,4 +1,4 @@
-"""Tests of the application's flags, its help, and what its driver leaves alone."""
+"""Tests of the application's flags, its help, and its driver process."""
 
 import pickle
 import subprocess
@@ -69,7 +69,7 @@ def test_help_lists_every_group(command: Callable[..., Any]) -> None:
 
 
 def test_version_prints_hydras_version(command: Callable[..., Any]) -> None:
-    """`python -m runmanager` takes Hydra's own flags; `runmanager --version` is the command's."""
+    """`python -m runmanager` takes Hydra's flags; `runmanager --version` prints our own."""
     done = command("--version")
     assert done.status == 0
     assert done.out.startswith("Hydra 1.")
@@ -84,7 +84,7 @@ def test_an_unknown_flag_is_rejected(command: Callable[..., Any]) -> None:
 DRIVER = """
 import ctypes
 import sys
-sys.path = [entry for entry in sys.path if entry]  # a console script's has no current folder
+sys.path = [entry for entry in sys.path if entry]  # the path of a console script lacks the current folder
 from runmanager.app.main import main
 status = main(sys.argv[1:])
 dies_with_parent = ctypes.c_int()
@@ -110,7 +110,7 @@ def driver(folder: Path, environment: dict[str, str], *words: str) -> subprocess
 def test_the_driver_does_not_import_torch(
     environment: Callable[..., dict[str, str]], own_module: Path, tiny: tuple[str, ...]
 ) -> None:
-    """Own parts are found in the current folder too, as from a console script, whose path lacks it."""
+    """Custom modules are also found in the current folder, which the path of a console script lacks."""
     own = ("model=custom", "model._target_=own.Net")
     done = driver(own_module.parent, environment(), *tiny, *own, "name=one", "--quiet")
     assert done.returncode == 0, done.stderr
@@ -120,7 +120,7 @@ def test_the_driver_does_not_import_torch(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a process to its parent")
 def test_the_driver_outlives_its_parent(environment: Callable[..., dict[str, str]], tmp_path: Path) -> None:
-    """Only its own children are tied to it: a shell may go, and leave it running."""
+    """Only the driver's children are tied to it: a shell may exit and leave it running."""
     done = driver(tmp_path, environment(RUNMANAGER_PRELOAD="torch"), "--dry-run")
     assert done.stdout.splitlines()[-2:] == ["tied to its parent: 0", "heavy: []"]
 

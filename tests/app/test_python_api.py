@@ -1,4 +1,4 @@
-"""A sweep that a program runs or watches."""
+"""Tests of `run_sweep` and `watch_sweep`."""
 
 import os
 import re
@@ -24,7 +24,7 @@ DEADLINE_SECONDS = 120
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
-    """What the condition comes to, once it is something."""
+    """Wait until the condition is true and return its value."""
     ends = time.monotonic() + DEADLINE_SECONDS
     while not (found := condition()):
         assert time.monotonic() < ends, f"{what} never came"
@@ -62,10 +62,12 @@ def test_a_sweep_of_a_program_prints_lines_and_ends_with_the_program(
     tiny: tuple[str, ...],
     mortal: Callable[[subprocess.Popen[Any]], subprocess.Popen[Any]],
 ) -> None:
-    (tmp_path / "gate").touch()  # the second epoch comes to no end
+    (tmp_path / "gate").touch()  # the second epoch does not end
     words = (*tiny, "model=custom", "model._target_=own.Net")
-    deaf = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"  # as a kernel is between two cells
-    program = f"{deaf}\nfrom runmanager import run_sweep\nrun_sweep(*{words}, name='long', output_root='made here')"
+    ignore_interrupts = (
+        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"  # as in a kernel between two cells
+    )
+    program = f"{ignore_interrupts}\nfrom runmanager import run_sweep\nrun_sweep(*{words}, name='long', output_root='made here')"
     process = mortal(
         subprocess.Popen(
             [sys.executable, "-c", program],

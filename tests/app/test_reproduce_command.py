@@ -1,4 +1,4 @@
-"""Tests of the command that makes a stored run again: it gives the same cell, or says why it does not."""
+"""Tests of the command that reproduces a stored run: it gives the same cell, or says why not."""
 
 import json
 import re
@@ -66,8 +66,8 @@ def test_several_seeds_are_one_command() -> None:
 
 
 def test_shown_settings_are_in_the_command_even_at_their_defaults() -> None:
-    praised = ["lr", "model.name", "seed", "model.hidden"]  # of another cell, which has a `model.hidden`
-    found = reproduce(stored(composed("batch_size=20")), shown=praised)
+    shown = ["lr", "model.name", "seed", "model.hidden"]  # `model.hidden` belongs to another cell
+    found = reproduce(stored(composed("batch_size=20")), shown=shown)
     assert found.command == ("python", "-m", "runmanager", "model=cnn", "lr=0.01", "batch_size=20", "seed=0")
     assert found.is_proved
     several = reproduce(stored(composed("lr=0.01")), seeds=[0, 1], shown=["lr", "seed"])
@@ -85,7 +85,7 @@ def test_the_command_of_the_best_cell_has_every_shown_setting(
     assert command("-m", *words, "lr=0.01,0.5", "batch_size=16,1000", "seed=0,1", "name=grid").status == 0
     monkeypatch.chdir(tmp_path)
     capfd.readouterr()
-    where = "lr == 0.01 and batch_size == 1000"  # as they are where nobody says
+    where = "lr == 0.01 and batch_size == 1000"  # the defaults
     assert run_command(["best", "grid", "--where", where, "--format", "json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert found["best"]["settings"] == {"lr": 0.01, "batch_size": 1000}
@@ -128,14 +128,14 @@ HYDRAS = {"hydra.searchpath": ["pkg://own"], "model@hydra.callbacks.x": "custom"
     ids=str,
 )
 def test_stored_names_reach_hydra_only_as_settings(crafted: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names of a stored configuration become parts of a command, which people copy and run."""
-    asked: list[str] = []
+    """Stored names become parts of a command that users copy and run."""
+    composed_words: list[str] = []
     own = reproduce_command._composed
-    monkeypatch.setattr(reproduce_command, "_composed", lambda words: asked.extend(words) or own(words))
+    monkeypatch.setattr(reproduce_command, "_composed", lambda words: composed_words.extend(words) or own(words))
     found = reproduce(stored({**composed(), **crafted}))
-    assert found.command == ("python", "-m", "runmanager", "-m", "lr=1,2")  # the one that was given
+    assert found.command == ("python", "-m", "runmanager", "-m", "lr=1,2")  # the original command
     assert not found.is_proved and "Today's settings reject it" in found.remarks[0]
-    assert asked == []  # not even read with them, as Hydra opens what a choice names
+    assert composed_words == []  # not even composed, as Hydra opens the file that a choice names
 
 
 def test_a_run_without_a_newer_setting_is_another_cell() -> None:
@@ -199,7 +199,7 @@ def test_runs_that_one_command_cannot_make_alone_have_a_remark(fields: dict[str,
 def test_the_current_environment_keeps_what_only_a_run_can_find_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # a folder's commit is asked for once a process
+    monkeypatch.chdir(tmp_path)  # a folder's commit is looked up once in a process
     monkeypatch.setenv("RUNMANAGER_COMMIT", "abc-dirty")
     then = Environment(host="then", cpu_model="Zen", device_name="Zen", torch_threads=5, cuda="13.2", python="3.0")
     today = current_environment(then)

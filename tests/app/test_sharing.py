@@ -1,4 +1,4 @@
-"""Two drivers on one sweep: they share its cells, run none twice, and both show the whole."""
+"""Tests of two drivers on one sweep: they share its cells, run none twice, and both show all of them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,7 +33,7 @@ def test_two_drivers_share_a_sweep_and_run_no_cell_twice(
     own_module: Path,
     tiny: tuple[str, ...],
 ) -> None:
-    # The first run waits for another one, or a driver that comes late would find nothing left to share.
+    # The first run waits for another one; otherwise a late driver would find nothing left to share.
     meeting = (*OWN, "+model.way=meet", "+model.partners=2")
     words = ("-m", *tiny, *meeting, f"lr={','.join(map(str, RATES))}", "name=shared")
     ends = [finish(driver) for driver in [start(*words), start(*words)]]
@@ -81,20 +81,20 @@ def test_a_driver_resumes_what_another_left_undone(
 
 
 def read_some(process: Any) -> str:
-    """The next line of what a command says."""
+    """Read the next line of a command's output."""
     return str(process.stdout.readline())
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> PlannedRun:
-    """A cell, planned when nothing was stored of it."""
+    """A cell, planned before anything was stored of it."""
     paths = SweepPaths(tmp_path / "shared")
     paths.runs.mkdir(parents=True)
     return PlannedRun(Cell("a" * 64, "lr=1-aaaaaaaa", {"lr": 1}, ()), Action.START, "new", paths.run("lr=1-aaaaaaaa"))
 
 
 def watcher(run: PlannedRun, wait: Callable[[float], object] = lambda seconds: None) -> SweepListener:
-    """A driver's watcher whose clock stands still but for a minute in each wait."""
+    """A driver's listener whose clock advances by a minute in each wait and by nothing else."""
     sweep = SweepPaths(run.paths.root.parents[1])
     now = [0.0]
 
@@ -107,7 +107,7 @@ def watcher(run: PlannedRun, wait: Callable[[float], object] = lambda seconds: N
 
 
 def taken(run: PlannedRun, owner: ProcessIdentity) -> RunFolder:
-    """Another process begins the run."""
+    """Begin the run as another process."""
     record = RunRecord(
         name=run.paths.name, signature=run.cell.signature, status=Status.RUNNING, config={"lr": 1}, owner=owner
     )

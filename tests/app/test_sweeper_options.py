@@ -1,4 +1,4 @@
-"""What each run's process has to import only to read its configuration."""
+"""Tests of what each run's process imports to read its configuration."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Tests that cells composed the quick way are, node by node, what Hydra itself composes."""
+"""Tests that `CellLoader` composes cells that equal Hydra's own in every node."""
 
 import pickle
 from collections.abc import Iterator
@@ -106,7 +106,7 @@ MASTERS = [[], ["hydra.launcher.workers=2"], ["hydra/launcher=basic", "hydra.swe
 
 @pytest.fixture(scope="module")
 def loaders() -> Iterator[tuple[ConfigLoaderImpl, CellLoader]]:
-    """Hydra's own loader, and ours over it."""
+    """Hydra's own loader, and a `CellLoader` of it."""
     _register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_folder()), version_base="1.3"):
@@ -115,7 +115,7 @@ def loaders() -> Iterator[tuple[ConfigLoaderImpl, CellLoader]]:
 
 
 def composed(loader: ConfigLoaderImpl, master: DictConfig, words: list[str]) -> str:
-    """Every node of the cell as text, or that it cannot be composed."""
+    """Every node of the cell as text, or the error of its composition."""
     try:
         config = loader.load_sweep_config(master, words)
     except (HydraException, OmegaConfBaseException, ValueError):  # experiment=null is a ValueError of Hydra's
@@ -124,7 +124,7 @@ def composed(loader: ConfigLoaderImpl, master: DictConfig, words: list[str]) -> 
 
 
 def nodes(node: Any, path: str) -> Iterator[str]:
-    """What the text does not tell: each node's type, and what may be put into it."""
+    """The type of each node and the values that it accepts, which the text does not show."""
     yield f"{path}: {type(node).__name__} {node._metadata.ref_type} {node._metadata.optional} {node._metadata.flags}"
     if isinstance(node, DictConfig) and not (node._is_none() or node._is_missing() or node._is_interpolation()):
         for key in node.keys():  # noqa: SIM118  # iterating would resolve nothing, but a plain dict it is not
@@ -143,7 +143,7 @@ def test_every_set_of_overrides_composes_as_in_hydra(
         expected = composed(hydras, master, line.split())
         assert composed(ours, master, line.split()) == expected, line
         outcomes[line] = expected == "refused"
-    assert 0.1 * len(few) < sum(outcomes.values()) < 0.6 * len(few)  # the sets are of both kinds
+    assert 0.1 * len(few) < sum(outcomes.values()) < 0.6 * len(few)  # some sets are valid and some are not
 
 
 POOL = [line for line in SETS if "hydra" not in line and "'" not in line]

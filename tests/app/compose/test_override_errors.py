@@ -1,4 +1,4 @@
-"""Tests of commands that are refused: one readable line for each fault, and nothing is run or written."""
+"""Tests of rejected commands: one line for each fault, and nothing is run or written."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,13 +32,16 @@ REFUSED = {
         ["measure.max_seconds=3"],
         ["`measure.max_seconds` must be given with `measure=paired`, got another choice."],
     ),
-    "a setting that nothing heeds": (["+foo=3"], ["`+foo` must be a setting, got an unknown name"]),
+    "a setting without effect": (["+foo=3"], ["`+foo` must be a setting, got an unknown name"]),
     "an interval": (["-m", "lr=interval(0,1)"], ["`lr=interval(0,1)` must list its values"]),
     "a step of 0": (["-m", "lr=range(0,1,0)"], ["`lr=range(0,1,0)` must have an effective step, got 0;"]),
     "a step that is 0 when cast": (["-m", "lr=int(range(0,1,0.1))"], ["must have an effective step, got 0;"]),
     "a step too small for the digits": (["-m", "lr=range(1e30,2e30,1)"], ["must have an effective step, got 1;"]),
     "a step that leads away": (["-m", "lr=range(0,1,-1)"], ["`lr=range(0,1,-1)` must have at least one value"]),
-    "a step that is no number": (["-m", "lr=range(0,1,nan)"], ["must be a range of finite numbers, got from 0 to 1"]),
+    "a step that is not a number": (
+        ["-m", "lr=range(0,1,nan)"],
+        ["must be a range of finite numbers, got from 0 to 1"],
+    ),
     "a range without an end": (["-m", "lr=range(0,inf)"], ["must be a range of finite numbers, got from 0 to inf"]),
     "choices that are not there": (["-m", "model=glob(zz*)"], ["`model=glob(zz*)` must have at least one value"]),
     "a number of too many digits": (["-m", f"seed=range({'9' * 5000})"], ["got what Hydra cannot parse: Exceeds the"]),
@@ -120,7 +123,7 @@ REFUSED = {
     ),
     "Hydra's own folder": (["hydra.sweep.dir=there"], ["`hydra.sweep.dir` must be left to this application"]),
     "rerun what, without a name": (["rerun_changed=true"], ["`name` must be given with `rerun_changed=true`"]),
-    "rerun anew what runs anew": (
+    "rerun_changed with resume=never": (
         ["name=x", "resume=never", "rerun_changed=true"],
         ["`rerun_changed` must be false with `resume=never`"],
     ),
@@ -179,6 +182,6 @@ def test_choices_are_listed_without_schemas(command: Callable[..., Any]) -> None
 
 
 def test_slurm_jobs_are_checked_against_their_allocated_cores(command: Callable[..., Any], tmp_path: Path) -> None:
-    asked = ("hydra/launcher=slurm", "hydra.launcher.cpus_per_task=250", "num_workers=1000")
-    assert command("-m", *asked, "--dry-run").status == 0
+    arguments = ("hydra/launcher=slurm", "hydra.launcher.cpus_per_task=250", "num_workers=1000")
+    assert command("-m", *arguments, "--dry-run").status == 0
     assert list(tmp_path.iterdir()) == []

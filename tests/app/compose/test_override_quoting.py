@@ -1,4 +1,4 @@
-"""Tests of settings as words: Hydra reads back what was written."""
+"""Tests that Hydra parses formatted overrides to the same values."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def test_texts_with_a_meaning_to_hydra_are_quoted(text: str) -> None:
     assert read_back(format_override("key", text)) == text
 
 
-@settings(max_examples=25)  # Hydra's parser takes its time
+@settings(max_examples=25)  # Hydra's parser is slow
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])))
 def test_every_text_round_trips(text: str) -> None:
     assert read_back(format_override("key", text)) == text

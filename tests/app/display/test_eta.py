@@ -1,4 +1,4 @@
-"""How long runs and sweeps still take."""
+"""Tests of the estimates of the time left."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_a_run_with_all_its_epochs_has_no_time_left() -> None:
 
 
 def test_waiting_runs_take_the_first_free_slot() -> None:
-    # Places free at 1 and 5; runs of 4 begin at 1 and 5 and end at 5 and 9; the third begins at 5 and ends at 9.
+    # Slots free at 1 and 5; runs of 4 begin at 1 and 5 and end at 5 and 9; the third begins at 5 and ends at 9.
     assert sweep_seconds_left([1.0, 5.0], num_waiting=3, run_seconds=[4.0, 4.0, 9.0], at_once=2) == 9.0
 
 

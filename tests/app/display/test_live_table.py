@@ -1,4 +1,4 @@
-"""The rows of the live table."""
+"""Tests of the rows of the live table."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where a display may move."""
+"""Tests of the console of a command's output."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_output_in_a_notebook_is_plain_despite_forced_colours(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert make_console({}).is_terminal, "elsewhere it is heeded"
+    assert make_console({}).is_terminal, "elsewhere it is respected"
     console = make_console(environment)
     with console.capture() as capture:
         console.print("[red]word[/red]")

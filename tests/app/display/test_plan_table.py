@@ -1,4 +1,4 @@
-"""`--dry-run`: what is said of changed code, and how long the rest will take."""
+"""Tests of the table of `--dry-run`: changed code, and the estimate of the time."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ def test_the_estimate_counts_workers(tmp_path: Path, workers: int, said: str) ->
 
 @pytest.fixture
 def at_commit(command: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """Carries out a command as if the code were at a commit, which a process otherwise asks for once."""
+    """Run a command as if the code were at a given commit, which a process looks up only once."""
 
     def run(commit: str, *words: str) -> Any:
         commit_of.cache_clear()
@@ -74,7 +74,7 @@ def test_code_changes_without_a_commit_are_reported_by_every_command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Without git, and as it is on a tree that has had changes since before."""
+    """Without git, and with git on a tree that had changes from the start."""
 
     def said(*words: str) -> str:
         assert run_command(words) == 0
@@ -91,8 +91,8 @@ def test_code_changes_without_a_commit_are_reported_by_every_command(
     assert "Its code is the same. Packages and hardware are unchanged." in said("reproduce", str(run), "--trust")
     (tmp_path / "part.py").write_text("changed = True")
     assert "finished, with other versions: code changed (part.py)" in at_commit("", *words, "lr=0.1", "--dry-run").out
-    asked = at_commit("", *words, "lr=0.1", "rerun_changed=true", "--dry-run").out
-    assert "1 cell: 1 start anew" in asked
+    output = at_commit("", *words, "lr=0.1", "rerun_changed=true", "--dry-run").out
+    assert "1 cell: 1 start anew" in output
     assert "Its code has changed since: part.py." in said("reproduce", str(run), "--trust")
     assert at_commit("", *words, "lr=0.1,0.2").status == 0
     assert "code differs: part.py" in said("compare", "own", "--axis", "lr")

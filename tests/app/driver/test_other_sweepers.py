@@ -1,4 +1,4 @@
-"""Tests of our application under another sweeper: its statuses, what it returns, and what it refuses."""
+"""Tests of the application under other sweepers: exit status, returned metric, and rejected commands."""
 
 import json
 import signal
@@ -23,11 +23,11 @@ from ..conftest import Done, Sweep
 
 OWN = ("model=custom", "model._target_=own.Net")
 BASIC = "hydra/sweeper=basic"
-HYDRAS_WORD = "Error executing job with overrides"  # which it prints of each job that failed
+HYDRA_MESSAGE = "Error executing job with overrides"  # printed by Hydra for each failed job
 
 
 class OneByOne(Sweeper):
-    """Launches a job for each of `rates` by itself, as an optimiser does, and tolerates those that fail."""
+    """A sweeper that launches one job after the other, as an optimiser does, and tolerates failures."""
 
     _launcher: Launcher
 
@@ -60,7 +60,7 @@ class OneByOneOptions:
 
 @pytest.fixture
 def one_by_one(tmp_path: Path) -> Iterator[Callable[[], Any]]:
-    """Makes `hydra/sweeper=one_by_one` known; returns what the sweeper was told."""
+    """Register `hydra/sweeper=one_by_one`; return the results that the sweeper got."""
     target = register_plugin(OneByOne)
     ConfigStore.instance().store(group="hydra/sweeper", name="one_by_one", node=OneByOneOptions(target))
     yield lambda: json.loads((tmp_path / "told.json").read_text())
@@ -80,7 +80,7 @@ def test_a_run_that_ends_badly_gives_status_1(
     own_module: Path,
     tiny: tuple[str, ...],
 ) -> None:
-    """Neither the failed run's exception nor its `sys.exit(3)` says how the command ends, and its report is there."""
+    """Neither the run's exception nor its `sys.exit(3)` sets the command's status, and the report is written."""
     words = ("-m", *tiny, *OWN, "lr=0.1", "+model.way=raises,exits,fine", BASIC, f"hydra/launcher={launcher}")
     done = finish(start(*words))
     sweep = only_sweep(own_module.parent)
@@ -90,7 +90,7 @@ def test_a_run_that_ends_badly_gives_status_1(
         "fine": ("finished", None),
     }
     assert done.status == 1
-    (fault,) = (line for line in done.faults if not line.startswith(HYDRAS_WORD))
+    (fault,) = (line for line in done.faults if not line.startswith(HYDRA_MESSAGE))
     assert fault.startswith(f"error: `{BASIC}` ended with: ")
     assert "run 0 failed (exception): ValueError: this model wants no data" in fault
     assert sorted(line.split("  ")[0] for line in done.out.splitlines() if "/3  " in line) == [
@@ -108,7 +108,7 @@ def test_the_final_metric_of_a_run_is_returned(
 ) -> None:
     done = command("-m", *tiny, "hydra/sweeper=one_by_one")
     assert (done.status, done.err) == (0, "")
-    sweep = only_sweep(tmp_path)  # one folder, though each run was launched by itself
+    sweep = only_sweep(tmp_path)  # one folder, although each run was launched separately
     reached = {row["lr"]: float(row["val_accuracy"]) for row in sweep.rows()}
     assert one_by_one() == [reached["0.1"], reached["0.2"]]
     record = read_sweep_record(sweep.paths)
@@ -129,7 +129,7 @@ def test_a_tolerant_sweeper_gets_the_failures_and_the_status_is_1(
     assert "run 0 failed (diverged): " in first
     assert second == float(only_sweep(tmp_path).record(lr=0.1) and only_sweep(tmp_path).rows()[0]["val_accuracy"])
     assert done.status == 1
-    assert [line for line in done.faults if not line.startswith(HYDRAS_WORD)] == []
+    assert [line for line in done.faults if not line.startswith(HYDRA_MESSAGE)] == []
 
 
 def test_a_skipped_run_returns_none_and_does_not_fail(
@@ -191,7 +191,7 @@ def test_invalid_commands_are_rejected_before_anything_runs(
 def test_the_folder_of_another_cell_is_not_used(
     command: Callable[..., Done], tmp_path: Path, tiny: tuple[str, ...]
 ) -> None:
-    """Its runs are counted: the second command's first run is not the first one's."""
+    """The folders are numbered: the first runs of the two commands differ."""
     there = (*tiny, BASIC, "hydra.sweep.dir=outputs/there")
     assert command("-m", *there, "lr=0.1").status == 0
     assert command("-m", *there, "lr=0.1").status == 0  # the same cell is kept
@@ -208,7 +208,7 @@ def test_ctrl_c_gives_status_130(
     own_module: Path,
     tiny: tuple[str, ...],
 ) -> None:
-    # The local launcher passes the signal on; basic's runs are in the driver's own process.
+    # The local launcher forwards the signal; basic runs cells in the driver's process.
     gate, waiting = own_module.with_name("gate"), own_module.with_name("waiting")
     gate.touch()
     process = start("-m", *tiny, *OWN, "lr=0.1,0.2", "epochs=3", BASIC, "hydra/launcher=basic")

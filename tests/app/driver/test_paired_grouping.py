@@ -1,4 +1,4 @@
-"""`measure=paired`: what is refused, whole sweeps side by side, and one that is stopped and gone on with."""
+"""Tests of `measure=paired`: invalid commands, whole sweeps, and stopped and resumed ones."""
 
 import signal
 import socket
@@ -15,7 +15,7 @@ from runmanager.records.storage.reader import read_sweep
 from runmanager.results.load.contention import OVERLAP, contention, exposure_of
 from runmanager.training.options.measure import PairedOptions
 
-# Enough as soon as there is an interval at all, however busy the machine is.
+# Any interval is narrow enough, so that a busy machine does not matter.
 QUICK = ("measure.block_steps=2", "measure.min_rounds=6", "measure.half_width=0.9", "measure.max_seconds=60")
 PAIRED = ("-m", "measure=paired", *QUICK)
 
@@ -145,7 +145,7 @@ def test_a_stopped_measurement_is_repeated(start, finish, wait, own_module, swee
     process = start(*words)
     wait((tmp_path / "waiting").exists, "the first measured turn")
     process.send_signal(signal.SIGINT)
-    assert any("Stopping after this epoch" in line for line in process.stdout)  # a busy machine may be late to hear it
+    assert any("Stopping after this epoch" in line for line in process.stdout)  # it may come late on a busy machine
     (tmp_path / "gate").unlink()
     assert finish(process).status == 130
     stopped = sweep("stopped")
@@ -177,11 +177,11 @@ def test_a_side_whose_partner_died_is_measured_again_with_it(command, own_module
     again = next(run for run in read_sweep(stored.paths).runs if run.record.signature == alive.record.signature)
     assert again.epochs == alive.epochs
     assert (again.record.attempt, len(again.record.earlier)) == (2, 1)
-    # Now that both were measured side by side there is nothing left to do.
+    # Both were measured side by side: nothing is left to do.
     assert "2 cells: 2 keep" in command(*words, "--dry-run").out
 
 
-# An interval of one pair of processes is never so narrow: further ones are begun while there is time.
+# One session is never so precise, so further ones start while time is left.
 RESTARTED = ("-m", "measure=paired", "measure.block_steps=4", "measure.half_width=0.088", "lr=0.1,0.2")
 
 
@@ -195,12 +195,12 @@ def test_processes_are_restarted_to_measure_their_spread(command, sweep, tiny):
     assert len(sessions[0]) >= 2 and sessions[0] == sessions[1]
     for run in runs:
         assert [epoch.epoch for epoch in run.epochs] == [1, 2]
-        assert run.record.attempt == len(sessions[0])  # each a process of its own
+        assert run.record.attempt == len(sessions[0])  # each in a new process
         assert len({(each.started_at, each.ended_at) for each in run.record.earlier}) == len(sessions[0]) - 1
     (row,) = stored.rows("comparison.csv")
     pairs = len(sessions[0])
     assert row["reason"].startswith((f"{pairs} pairs of processes, ", f"{pairs - 1} pair", "contended:")), row["reason"]
-    # A run is one row of the display, whose processes are no business of the reader's.
+    # A run is one row of the display, however many processes it has.
     assert [sum(line.endswith(" started") for line in done.out.splitlines()), done.out.count("✓")] == [2, 2]
     assert "2 cells: 2 keep" in command(*words, "--dry-run").out
 
@@ -232,7 +232,7 @@ def test_a_side_that_dies_in_a_later_session_keeps_its_measurements(command, own
     runs = read_sweep(stored.paths).runs
     after = [{turn.session for turn in run.turns} for run in runs]
     assert all(len(now) > then for now, then in zip(after, before, strict=True))
-    assert len(after[0] & after[1]) >= 2  # the pair of before, and that of now
+    assert len(after[0] & after[1]) >= 2  # the earlier session and the new one
 
 
 HERE = Environment(host=socket.gethostname())
@@ -240,7 +240,7 @@ HERE = Environment(host=socket.gethostname())
 
 @pytest.fixture
 def group(tmp_path):
-    """Plans a group of two, each an action and what its record says; returns what becomes of them."""
+    """Plan a group of two runs, each given by its action and record fields; return the changed plan."""
 
     def plan(*members, missing=(), changes=""):
         runs = []
@@ -253,7 +253,7 @@ def group(tmp_path):
             runs.append(PlannedRun(cell, action, "so it is", paths, stored, changes if action is Action.KEEP else ""))
         pairing = Pairing(PairedOptions(), [(frozenset("a"), frozenset("b"))])
         skipped = [replace(run, action=Action.SKIP) if run.cell.name in missing else run for run in runs]
-        return pairing.with_partners(runs, lambda asked: [skipped["ab".index(run.cell.name)] for run in asked])
+        return pairing.with_partners(runs, lambda planned: [skipped["ab".index(run.cell.name)] for run in planned])
 
     return plan
 
@@ -264,7 +264,7 @@ def actions(planned):
 
 def test_a_finished_run_is_measured_again_with_a_new_partner(group, tmp_path):
     kept, lost = (Action.KEEP, {"session": "a1"}), (Action.START_ANEW, {"status": Status.FAILED})
-    # Without a checkpoint it is begun anew, its old files kept.
+    # Without a checkpoint it starts again, and its old files are kept.
     assert actions(group(kept, lost)) == [Action.START_ANEW, Action.START_ANEW]
     (tmp_path / "a" / "checkpoint.pt").touch()
     assert actions(group(kept, lost)) == [Action.MEASURE, Action.START_ANEW]

@@ -1,4 +1,4 @@
-"""Tests of what is looked at in a process of its own before the first run: data, own parts, devices."""
+"""Tests of the checks before the first run: devices, datasets, models."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests of sweeps that are stopped: a killed driver, a killed run, Ctrl-C, and what the next command makes of it."""
+"""Tests of stopped sweeps: a killed driver, a killed run, Ctrl-C, and how the next command resumes."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ def gate(own_module: Path) -> Path:
 def undisturbed(
     tmp_path_factory: pytest.TempPathFactory, tiny: tuple[str, ...], bad_grid: Callable[..., Any]
 ) -> Callable[[str], Any]:
-    """The same sweep in a folder where nothing disturbs it."""
+    """Run the same sweep undisturbed in another folder."""
 
     def run(*words: str) -> Any:
         ended = bad_grid(tmp_path_factory.mktemp("undisturbed"), "-m", *tiny, *OWN, *words)
@@ -133,13 +133,13 @@ def test_a_sweep_without_its_folder_prints_no_results(
         root.mkdir()
         (root / "another's").touch()
     if sweeper != "grid":
-        gate.unlink()  # nobody looks before the runs have ended
+        gate.unlink()  # the folder is not checked before the runs have ended
     done = finish(driver)
     assert done.status == 1
     fault = done.faults[-1]
     assert fault.startswith(f"error: The folder {root.relative_to(gate.parent)} must stay in its place")
     assert "Results:" not in done.out
-    if sweeper == "grid":  # a run of another sweeper's may make the folder again
+    if sweeper == "grid":  # a run of another sweeper may create the folder again
         assert len(done.faults) == 1
         left = {path.name for path in root.parent.iterdir()}
         assert left == {"deleted": set(), "moved": {"kept"}, "replaced": {"gone"}}[fate]
@@ -212,7 +212,7 @@ def test_a_second_ctrl_c_stops_at_once(
         for line in driver.stdout:
             if line.startswith(said):
                 break
-    done = finish(driver)  # the gate is still shut
+    done = finish(driver)  # the gate is still closed
     assert done.status == 130
     assert owner.is_alive() is False
     (record,) = sweep("stopped").records

@@ -168,7 +168,7 @@ def test_main_job_prints_tables_and_paths(grid: Any) -> None:
 
 @pytest.fixture
 def copied_grid(grid: Any, tmp_path: Path) -> Any:
-    """The finished grid once more, for a test that adds to it."""
+    """A copy of the finished grid, for a test that adds to it."""
     shutil.copytree(grid.folder, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
@@ -226,7 +226,7 @@ def test_resume_never_runs_again_and_keeps_earlier_files(
     (attempt,) = sweep("one").paths.run(record.name).attempts.iterdir()
     assert json.loads((attempt / "run.json").read_text())["started_at"] == first.started_at
     assert sweep("one").num_epochs(record) == 2
-    # `must` finds it now, and there is nothing left to do.
+    # `must` finds it now, and nothing is left to do.
     before = sweep("one").paths.run(record.name).record.read_bytes()
     done = command("-m", *tiny, "lr=0.1", "name=one", "resume=must")
     assert (done.status, sweep("one").paths.run(record.name).record.read_bytes()) == (0, before)
@@ -272,7 +272,7 @@ PRESETS = {
     "gpu_crossover": ("dataset.size=40", "epochs=1", "model.depth=2"),
     "zero_to_gans": ("dataset.size=200", "epochs=1"),
 }
-"""Each preset with what makes it small. A new preset needs a line here."""
+"""Each preset with overrides that make it small. A new preset needs a line here."""
 
 
 @pytest.mark.parametrize("preset", sorted(path.stem for path in (conf_folder() / "experiment").iterdir()))
@@ -330,7 +330,7 @@ def test_runs_side_by_side(
 
 @pytest.fixture(scope="module")
 def by_local(tmp_path_factory: pytest.TempPathFactory, tiny: tuple[str, ...], elsewhere: Callable[..., Any]) -> Any:
-    """Two cells by this program's own launcher."""
+    """Two cells, run by the local launcher."""
     folder = tmp_path_factory.mktemp("local")
     return elsewhere(folder, "-m", *tiny, "lr=0.1", "device=cpu,cuda", "name=same")
 
@@ -351,7 +351,7 @@ def test_other_launchers_give_the_same_results(
         except importlib.metadata.PackageNotFoundError:
             pytest.skip("hydra/launcher=joblib is wanted: hydra-joblib-launcher is not installed")
     words = ("-m", *tiny, "lr=0.1", "device=cpu,cuda", "name=same", f"hydra/launcher={launcher}")
-    # basic runs the cells in the driver's own process; joblib's would import this one's main module, which is pytest.
+    # basic runs the cells in the driver's process; joblib would import this process's main module, which is pytest.
     done = command(*words) if launcher == "basic" else finish(start(*words))
     assert done.status == 0, done.err
     assert sweep("same").states() == by_local.states()
@@ -368,7 +368,7 @@ def test_other_launchers_give_the_same_results(
 
 
 def command_for_the_skipped(report: Path) -> list[str]:
-    """The words after the program of the command that a report gives for what lacked its device."""
+    """The arguments of the command that a report gives for runs that lacked their device."""
     text = re.sub("</?span>", "", report.read_text())
     found = re.search(r"skipped for want of cuda: .* <code>python -m runmanager (.*?)</code>", text)
     assert found is not None
@@ -380,7 +380,7 @@ def test_the_next_step_of_the_report_runs_exactly_what_is_missing(
 ) -> None:
     words = [word for word in tiny if not word.startswith("device=")]
     assert command("-m", *words, "lr=0.1,0.2", "device=cpu,cuda", "name=grid").status == 0
-    assert command("-m", *words, "lr=0.1,0.3", "device=cpu", "name=grid").status == 0  # the last, and a part
+    assert command("-m", *words, "lr=0.1,0.3", "device=cpu", "name=grid").status == 0  # the last one, and a part
     said = json.loads(sweep("grid").paths.record.read_text())
     assert [each[-3:] for each in said["commands"]] == [
         ["lr=0.1,0.2", "device=cpu,cuda", "name=grid"],

@@ -1,4 +1,4 @@
-"""Following a sweep from its files: what is shown, when it ends, and that a dead run never reads running."""
+"""Tests of following a sweep from its files: output, end, and the states of dead runs."""
 
 import io
 import os
@@ -34,7 +34,7 @@ AT = "2026-11-01T10:00:00+00:00"
 
 
 class Disk:
-    """A sweep of cells `lr=0`, `lr=1`, … whose files a test writes as a driver and its runs would."""
+    """A sweep of cells `lr=0`, `lr=1`, …; a test writes its files in place of a driver and runs."""
 
     def __init__(self, root: Path, num_cells: int) -> None:
         self.paths = SweepPaths(root)
@@ -82,18 +82,18 @@ def disk(tmp_path: Path) -> Callable[[int], Disk]:
 
 
 def follow(disk: Disk, *moments: Callable[[], object], seconds: float = 1.0) -> tuple[int, list[str]]:
-    """Follow to the end, the disk changing at each of the looks, `seconds` apart, as `moments` say."""
+    """Follow a sweep to its end; one of `moments` changes the disk before each poll, `seconds` apart."""
     out = io.StringIO()
     coming = iter(moments)
     now = [0.0]
 
     def wait(_: float) -> None:
-        next(coming)()  # StopIteration: the follower should have left
+        next(coming)()  # StopIteration: following should have ended
         now[0] += seconds
 
     observer = HeartbeatObserver(clock=lambda: now[0], wait=wait)
     status = follow_sweep(disk.paths, Console(file=out, width=200), observer=observer)
-    assert next(coming, None) is None, "it left too early"
+    assert next(coming, None) is None, "following ended too early"
     return status, out.getvalue().splitlines()
 
 
@@ -141,7 +141,7 @@ def test_following_continues_while_a_driver_starts_the_next_run(disk: Callable[[
 
 
 def test_a_run_whose_processes_are_restarted_is_shown_once(disk: Callable[[int], Disk]) -> None:
-    """As under `measure=paired`: it ends and begins again until its driver begins others, or leaves."""
+    """Under `measure=paired` a run ends and starts again until its driver starts others or exits."""
     sweep, measure = disk(2), {"name": "paired", "max_seconds": 60.0}
     status, lines = follow(
         sweep,
@@ -241,7 +241,7 @@ def test_a_run_that_died_with_its_host_is_crashed_after_a_minute(
     moments = [
         *(lambda beat=beat: write_beat(heartbeat, Beat(beat, 1, 1795262400)) for beat in range(2, 5)),
         lambda: sweep.end(1),
-        *[lambda: None] * 3,  # nothing happens any more
+        *[lambda: None] * 3,  # nothing changes any more
     ]
     status, lines = follow(sweep, *moments, seconds=20.0)
     assert status == 1
@@ -268,7 +268,7 @@ def test_an_unclaimed_folder_is_pending_and_a_damaged_one_has_ended_badly(
     sweep = disk(2)
     leave_sweep(sweep.paths, ME)
     sweep.paths.run(sweep.names[0]).root.mkdir(parents=True)
-    (sweep.paths.runs / "nobody's").mkdir()
+    (sweep.paths.runs / "unclaimed").mkdir()
     sweep.begin(1)
     reader = SweepReader(sweep.paths)
     assert reader.read().in_words() == "2 cells: 1 pending, 1 running"
@@ -309,7 +309,7 @@ def test_show_state_prints_the_current_state(disk: Callable[[int], Disk]) -> Non
 
 
 class Queue(SlurmQueue):
-    """What Slurm says of each job; None where it does not answer."""
+    """A queue with the given states of jobs; None if Slurm does not answer."""
 
     def __init__(self, states: dict[str, str] | None) -> None:
         self.now = states
@@ -319,7 +319,7 @@ class Queue(SlurmQueue):
 
 
 def hand_over(sweep: Disk) -> None:
-    """As a driver that does not wait: each cell has a job, `7_0`, `7_1`, …, and the driver is gone."""
+    """Submit each cell as a job, `7_0`, `7_1`, …, and exit, like a driver that does not wait."""
     with locked_book(sweep.paths) as book:
         book.update((name, f"7_{number}") for number, name in enumerate(sweep.names))
     leave_sweep(sweep.paths, ME)
@@ -327,7 +327,7 @@ def hand_over(sweep: Disk) -> None:
 
 @pytest.fixture
 def clock() -> list[float]:
-    """The time, to be moved by a test."""
+    """The current time, which a test advances."""
     return [100.0]
 
 
@@ -443,7 +443,7 @@ def test_the_last_job_writes_the_report(disk: Callable[[int], Disk]) -> None:
 
 @pytest.fixture
 def sleeper(mortal: Callable[..., subprocess.Popen[bytes]]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process to be killed."""
+    """A process to kill."""
     process = mortal(subprocess.Popen([sys.executable, "-c", "print(flush=True); input()"], stdin=-1, stdout=-1))
     assert process.stdout is not None and process.stdin is not None
     process.stdout.readline()
