@@ -14,7 +14,7 @@ from runmanager.launching.local.parent_death import when_orphaned
 
 
 def end_with_parent(parent: int) -> None:
-    """Interrupt this process twice when its parent is no longer the process `parent`."""
+    """Interrupt this process twice once the process `parent` is not its parent any more."""
     threading.Thread(target=when_orphaned, args=(parent, _end_at_once), daemon=True).start()
 
 

@@ -64,10 +64,10 @@ def test_a_sweep_of_a_program_prints_lines_and_ends_with_the_program(
 ) -> None:
     (tmp_path / "gate").touch()  # the second epoch does not end
     words = (*tiny, "model=custom", "model._target_=own.Net")
-    ignore_interrupts = (
-        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"  # as in a kernel between two cells
+    no_interrupts = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"  # as in a kernel between two cells
+    program = (
+        f"{no_interrupts}\nfrom runmanager import run_sweep\nrun_sweep(*{words}, name='long', output_root='made here')"
     )
-    program = f"{ignore_interrupts}\nfrom runmanager import run_sweep\nrun_sweep(*{words}, name='long', output_root='made here')"
     process = mortal(
         subprocess.Popen(
             [sys.executable, "-c", program],

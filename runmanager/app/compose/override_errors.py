@@ -33,7 +33,7 @@ def command_faults(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _faults(overrides: Sequence[str]) -> tuple[str, ...]:
-    loader = CellLoader(GlobalHydra.instance().config_loader())  # type: ignore[arg-type]  # there is no other
+    loader = CellLoader(GlobalHydra.instance().config_loader())  # type: ignore[arg-type]  # its only class
     bare = loader.load_configuration("config", [], RunMode.RUN)
     faults: dict[str, None] = {}
     parsed = parse_overrides(loader, overrides)

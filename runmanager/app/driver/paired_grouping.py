@@ -63,7 +63,7 @@ class Pairing:
         """Return the plan in which finished runs are measured again if they would have no partner otherwise.
 
         That is so if another run of the group is to be run, or if the finished runs were not measured together.
-        `predict_skipped` marks planned runs that will be skipped because their device is missing: they are no partners.
+        `predict_skipped` marks planned runs that will be skipped because their device is missing.
         """
         changed: dict[str, PlannedRun] = {}
         for group in self.groups:

@@ -77,8 +77,8 @@ class PairedSessions:
             for run, record in records
             if record is not None and record.status is Status.FINISHED and record.session == self._keeper.session
         ]
-        there = [any(run.cell.signature in side for run in again) for side in self._sides]
-        return again if there[0] and any(there[1:]) else []
+        remaining = [any(run.cell.signature in side for run in again) for side in self._sides]
+        return again if remaining[0] and any(remaining[1:]) else []
 
     def _session_is_over(self, rounds: Sequence[Round]) -> bool:
         """Whether this session is over; sets `has_next` if another one follows."""
