@@ -99,4 +99,4 @@ def test_code_changes_without_a_commit_are_reported_by_every_command(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     elsewhere = said("reproduce", str(run), "--trust")
-    assert "Whether its code is the same is not known: its files are not found from this folder." in elsewhere
+    assert "Whether its code is the same is not known: its files cannot be found from this folder." in elsewhere
